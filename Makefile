@@ -1,0 +1,43 @@
+# Gangway's commands. `make` alone lists them; the first use of any makes .venv from requirements.lock.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PACKAGES := components images stacks trainer tests
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: $(READY)  ## plan, apply to an in-process cloud, train, report: the whole story, offline
+	@$(BIN)/gangway demo
+
+test: lint  ## lint, types and all tests with coverage
+	@echo "==> pytest (2 workers)"
+	@$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
+
+lint: $(READY)  ## ruff and mypy --strict
+	@echo "==> ruff"
+	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
+	@echo "==> mypy --strict (about a minute the first time: it reads the whole AWS SDK)"
+	@$(BIN)/mypy
+
+format: $(READY)  ## rewrite the code in the project's layout
+	@$(BIN)/ruff check --fix $(PACKAGES) && $(BIN)/ruff format $(PACKAGES)
+
+lock:  ## resolve requirements.lock anew (needs uv)
+	@uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock
+
+clean:  ## remove .venv, caches and runs
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gangway needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 ...")'
+	@echo "==> setting up .venv from requirements.lock (once; torch is large: some minutes, 6 GB of disk)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo "==> installing gangway itself"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: help demo test lint format lock clean
+.DEFAULT_GOAL := help
