@@ -1,0 +1,1 @@
+"""AWS: EFA clusters, FSx for Lustre, spot capacity and budgets."""

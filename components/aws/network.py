@@ -1,0 +1,221 @@
+"""TrainingNetwork: private subnets in which GPU nodes reach AWS services and each other, and nothing reaches them.
+
+Two ways out: `endpoints` (the services a node needs, over PrivateLink; nothing else is reachable) or `nat` (a NAT
+gateway, for jobs that fetch from elsewhere). Nodes never get a public address: EC2 refuses one on a multi-card launch,
+and no training job needs it. No peering, no VPN: those belong to the team's own landing zone.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Network
+from typing import TypedDict
+
+import pulumi
+from pulumi_aws import ec2
+
+from components.findings import InputError
+
+__all__ = ["Egress", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
+
+# What a node calls: image pull, Session Manager, logs, its own Auto Scaling health. S3 has a (free) gateway endpoint.
+ENDPOINT_SERVICES = ("autoscaling", "ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages")
+
+
+class Egress(StrEnum):
+    """How nodes reach AWS services."""
+
+    ENDPOINTS = "endpoints"
+    NAT = "nat"
+
+
+class TrainingNetworkArgs(TypedDict):
+    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags."""
+
+    cidr: str
+    region: str
+    zones: list[str]
+    egress: Egress
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Address ranges: one private subnet a zone and a small public one for the NAT gateway."""
+
+    private_cidrs: tuple[str, ...]
+    public_cidr: str
+
+
+def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr") -> NetworkPlan:
+    """Divides `cidr` into a /20-like quarter per zone and a /24-like end piece for NAT.
+
+    Raises:
+        InputError: when `cidr` is no private IPv4 network between /16 and /20.
+    """
+    try:
+        network = IPv4Network(cidr)
+    except ValueError as error:
+        raise InputError(
+            place, str(error), value=cidr, allowed="a private IPv4 network, /16 to /20", fix="use 10.42.0.0/16"
+        ) from None
+    if not network.is_private or not 16 <= network.prefixlen <= 20:
+        raise InputError(
+            place,
+            "this address range does not fit a VPC of private subnets",
+            value=cidr,
+            allowed="a private IPv4 network, /16 to /20",
+            fix="use 10.42.0.0/16",
+        )
+    *private, last = network.subnets(prefixlen_diff=3)
+    return NetworkPlan(tuple(str(subnet) for subnet in private[:num_zones]), str(next(last.subnets(prefixlen_diff=4))))
+
+
+class TrainingNetwork(pulumi.ComponentResource):
+    """A VPC with private subnets, a way out, and the security group EFA needs."""
+
+    vpc_id: pulumi.Output[str]
+    private_subnet_ids: pulumi.Output[list[str]]
+    fabric_security_group_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:TrainingNetwork", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        plan = plan_network(args["cidr"], len(args["zones"]))
+        self._vpc = ec2.Vpc(
+            f"{name}-vpc",
+            cidr_block=args["cidr"],
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags=self._tags("vpc"),
+            opts=self._child,
+        )
+        routes = ec2.RouteTable(f"{name}-private", vpc_id=self._vpc.id, tags=self._tags("private"), opts=self._child)
+        subnets = self._private_subnets(plan, routes)
+        self._endpoint("s3", "Gateway", route_table_ids=[routes.id])
+        if args["egress"] == Egress.NAT:
+            self._nat(plan, routes)
+        else:
+            self._interface_endpoints(subnets)
+        self.vpc_id = self._vpc.id
+        self.private_subnet_ids = pulumi.Output.all(*[subnet.id for subnet in subnets]).apply(list)
+        self.fabric_security_group_id = self._fabric_security_group().id
+        self.register_outputs(
+            {
+                "vpc_id": self.vpc_id,
+                "private_subnet_ids": self.private_subnet_ids,
+                "fabric_security_group_id": self.fabric_security_group_id,
+            }
+        )
+
+    def _tags(self, suffix: str) -> dict[str, str]:
+        return {**self._args["tags"], "Name": f"{self._name}-{suffix}"}
+
+    def _private_subnets(self, plan: NetworkPlan, routes: ec2.RouteTable) -> list[ec2.Subnet]:
+        subnets = []
+        for zone, cidr in zip(self._args["zones"], plan.private_cidrs, strict=True):
+            subnet = ec2.Subnet(
+                f"{self._name}-private-{zone}",
+                vpc_id=self._vpc.id,
+                cidr_block=cidr,
+                availability_zone=zone,
+                map_public_ip_on_launch=False,
+                tags=self._tags(f"private-{zone}"),
+                opts=self._child,
+            )
+            ec2.RouteTableAssociation(
+                f"{self._name}-private-{zone}", subnet_id=subnet.id, route_table_id=routes.id, opts=self._child
+            )
+            subnets.append(subnet)
+        return subnets
+
+    def _fabric_security_group(self) -> ec2.SecurityGroup:
+        """EFA passes only where the group admits all traffic from itself and to itself, in so many words."""
+        itself = {"protocol": "-1", "from_port": 0, "to_port": 0, "self": True, "description": "the fabric itself"}
+        outward = {"protocol": "-1", "from_port": 0, "to_port": 0, "cidr_blocks": ["0.0.0.0/0"]}
+        return ec2.SecurityGroup(
+            f"{self._name}-fabric",
+            description="EFA fabric and Lustre: all traffic within the group",
+            vpc_id=self._vpc.id,
+            ingress=[ec2.SecurityGroupIngressArgs(**itself)],
+            egress=[ec2.SecurityGroupEgressArgs(**itself), ec2.SecurityGroupEgressArgs(**outward)],
+            tags=self._tags("fabric"),
+            opts=self._child,
+        )
+
+    def _interface_endpoints(self, subnets: list[ec2.Subnet]) -> None:
+        group = ec2.SecurityGroup(
+            f"{self._name}-endpoints",
+            description="HTTPS from the VPC to the interface endpoints",
+            vpc_id=self._vpc.id,
+            ingress=[
+                ec2.SecurityGroupIngressArgs(
+                    protocol="tcp", from_port=443, to_port=443, cidr_blocks=[self._args["cidr"]]
+                )
+            ],
+            tags=self._tags("endpoints"),
+            opts=self._child,
+        )
+        for service in ENDPOINT_SERVICES:
+            self._endpoint(
+                service,
+                "Interface",
+                subnet_ids=[subnet.id for subnet in subnets],
+                security_group_ids=[group.id],
+                private_dns_enabled=True,
+            )
+
+    def _endpoint(
+        self,
+        service: str,
+        kind: str,
+        *,
+        route_table_ids: list[pulumi.Output[str]] | None = None,
+        subnet_ids: list[pulumi.Output[str]] | None = None,
+        security_group_ids: list[pulumi.Output[str]] | None = None,
+        private_dns_enabled: bool | None = None,
+    ) -> None:
+        ec2.VpcEndpoint(
+            f"{self._name}-{service}",
+            vpc_id=self._vpc.id,
+            service_name=f"com.amazonaws.{self._args['region']}.{service}",
+            vpc_endpoint_type=kind,
+            route_table_ids=route_table_ids,
+            subnet_ids=subnet_ids,
+            security_group_ids=security_group_ids,
+            private_dns_enabled=private_dns_enabled,
+            tags=self._tags(service),
+            opts=self._child,
+        )
+
+    def _nat(self, plan: NetworkPlan, routes: ec2.RouteTable) -> None:
+        """The only public address of the network belongs to the NAT gateway."""
+        name, tags, child = self._name, self._tags("nat"), self._child
+        gateway = ec2.InternetGateway(f"{name}-nat", vpc_id=self._vpc.id, tags=tags, opts=child)
+        public = ec2.Subnet(
+            f"{name}-nat",
+            vpc_id=self._vpc.id,
+            cidr_block=plan.public_cidr,
+            availability_zone=self._args["zones"][0],
+            map_public_ip_on_launch=False,
+            tags=tags,
+            opts=child,
+        )
+        outside = ec2.RouteTable(f"{name}-nat", vpc_id=self._vpc.id, tags=tags, opts=child)
+        ec2.RouteTableAssociation(f"{name}-nat", subnet_id=public.id, route_table_id=outside.id, opts=child)
+        ec2.Route(
+            f"{name}-nat-out",
+            route_table_id=outside.id,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=gateway.id,
+            opts=child,
+        )
+        address = ec2.Eip(f"{name}-nat", domain="vpc", tags=tags, opts=child)
+        nat = ec2.NatGateway(f"{name}-nat", allocation_id=address.id, subnet_id=public.id, tags=tags, opts=child)
+        ec2.Route(
+            f"{name}-private-out",
+            route_table_id=routes.id,
+            destination_cidr_block="0.0.0.0/0",
+            nat_gateway_id=nat.id,
+            opts=child,
+        )

@@ -1,0 +1,250 @@
+"""EfaNodePool: GPU nodes with their EFA interfaces, one Auto Scaling group per rung of the capacity ladder.
+
+The first rung asks for every node. Each further rung starts empty and is filled by CloudWatch itself when the rungs
+above it hold fewer nodes than the job's minimum, and emptied again when they recover: the fallback order works with
+nobody watching, and no code of ours runs in the account. Not a scheduler: what runs on the nodes is the JobSpec in
+their user data.
+"""
+
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_aws import autoscaling, cloudwatch, ec2
+
+from components.aws.capacity import launch_market, rung_from_args
+from components.aws.fabric import InterfacePlan, plan_interfaces
+from components.capacity import RungPlan, plan_ladder
+from components.catalog import MachineType, load
+
+__all__ = ["CapacityRungArgs", "EfaNodePool", "EfaNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
+
+# A step of the fallback's scaling policy exists per missing node; AWS allows 20 adjustments a policy.
+FALLBACK_PERIODS = 3
+
+
+class CapacityRungArgs(TypedDict):
+    """One rung: `kind` is capacity-block, reservation, spot or on-demand; `id` or `max_usd_per_hour` as it needs."""
+
+    kind: str
+    id: NotRequired[str]
+    max_usd_per_hour: NotRequired[float]
+
+
+class EfaNodePoolArgs(TypedDict):
+    """Inputs of EfaNodePool. `user_data` is base64; `image_id` may be an SSM reference (`resolve:ssm:...`)."""
+
+    machine_type: str
+    num_nodes_min: int
+    num_nodes_max: int
+    capacity: list[CapacityRungArgs]
+    subnet_ids: pulumi.Input[list[str]]
+    security_group_ids: list[pulumi.Input[str]]
+    image_id: str
+    instance_profile_arn: pulumi.Input[str]
+    user_data: pulumi.Input[str]
+    root_volume_gib: int
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class NodePoolPlan:
+    """What the pool will declare, before any resource exists."""
+
+    machine: MachineType
+    interfaces: tuple[InterfacePlan, ...]
+    rungs: tuple[RungPlan, ...]
+    num_nodes_min: int
+    num_nodes_max: int
+
+    @property
+    def placement_group(self) -> bool:
+        """Whether any rung may use a cluster placement group of our own."""
+        return self.machine.efa_interfaces.value > 0 and any(rung.placement_group for rung in self.rungs)
+
+
+def plan_node_pool(args: EfaNodePoolArgs) -> NodePoolPlan:
+    """Compiles the arguments into interfaces and launch fields. Raises InputError for an unknown machine type."""
+    machine = load().machine(args["machine_type"], "machine_type")
+    rungs = plan_ladder(tuple(rung_from_args(rung) for rung in args["capacity"]))
+    return NodePoolPlan(machine, plan_interfaces(machine), rungs, args["num_nodes_min"], args["num_nodes_max"])
+
+
+class EfaNodePool(pulumi.ComponentResource):
+    """GPU nodes in one zone, wired for EFA, filled from the capacity ladder in its order."""
+
+    group_names: pulumi.Output[list[str]]
+    launch_template_ids: pulumi.Output[list[str]]
+    interfaces_per_node: pulumi.Output[int]
+
+    def __init__(self, name: str, args: EfaNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:EfaNodePool", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._plan = plan_node_pool(args)
+        self._placement = self._placement_group() if self._plan.placement_group else None
+        templates, groups = [], []
+        for position, rung in enumerate(self._plan.rungs):
+            template = self._launch_template(f"{position}-{rung.kind}", rung)
+            group = self._group(f"{position}-{rung.kind}", position, template)
+            if position:
+                self._fall_back_to(f"{position}-{rung.kind}", group, above=list(groups))
+            templates.append(template)
+            groups.append(group)
+        self.group_names = pulumi.Output.all(*[group.name for group in groups]).apply(list)
+        self.launch_template_ids = pulumi.Output.all(*[template.id for template in templates]).apply(list)
+        self.interfaces_per_node = pulumi.Output.from_input(len(self._plan.interfaces))
+        self.register_outputs(
+            {
+                "group_names": self.group_names,
+                "launch_template_ids": self.launch_template_ids,
+                "interfaces_per_node": self.interfaces_per_node,
+            }
+        )
+
+    def _placement_group(self) -> ec2.PlacementGroup:
+        return ec2.PlacementGroup(
+            f"{self._name}-cluster", strategy="cluster", tags=self._args["tags"], opts=self._child
+        )
+
+    def _network_interfaces(self) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
+        return [
+            ec2.LaunchTemplateNetworkInterfaceArgs(
+                network_card_index=interface.network_card_index,
+                device_index=interface.device_index,
+                interface_type=interface.interface_type,
+                security_groups=self._args["security_group_ids"],
+                delete_on_termination="true",
+            )
+            for interface in self._plan.interfaces
+        ]
+
+    def _launch_template(self, suffix: str, rung: RungPlan) -> ec2.LaunchTemplate:
+        market, reservation = launch_market(rung)
+        tags = {**self._args["tags"], "Name": f"{self._name}-{suffix}"}
+        placement = self._placement if rung.placement_group else None
+        return ec2.LaunchTemplate(
+            f"{self._name}-{suffix}",
+            image_id=self._args["image_id"],
+            instance_type=self._plan.machine.name,
+            update_default_version=True,
+            iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(arn=self._args["instance_profile_arn"]),
+            instance_market_options=market,
+            capacity_reservation_specification=reservation,
+            placement=placement and ec2.LaunchTemplatePlacementArgs(group_name=placement.name),
+            network_interfaces=self._network_interfaces(),
+            block_device_mappings=[
+                ec2.LaunchTemplateBlockDeviceMappingArgs(
+                    device_name="/dev/sda1",
+                    ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+                        volume_size=self._args["root_volume_gib"],
+                        volume_type="gp3",
+                        encrypted="true",
+                        delete_on_termination="true",
+                    ),
+                )
+            ],
+            # Hop limit 2: the trainer reads spot notices from inside its container.
+            metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+            ),
+            user_data=self._args["user_data"],
+            tag_specifications=[
+                ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
+                for kind in ("instance", "volume", "network-interface")
+            ],
+            tags=tags,
+            opts=self._child,
+        )
+
+    def _group(self, suffix: str, position: int, template: ec2.LaunchTemplate) -> autoscaling.Group:
+        """The first rung holds all nodes; the others wait at zero and may grow to the job's minimum."""
+        first = position == 0
+        return autoscaling.Group(
+            f"{self._name}-{suffix}",
+            min_size=0,
+            max_size=self._args["num_nodes_max"] if first else self._args["num_nodes_min"],
+            # Below the first rung the scaling policy owns the number: a declared one would empty the rung on each `up`.
+            desired_capacity=self._args["num_nodes_max"] if first else None,
+            vpc_zone_identifiers=self._args["subnet_ids"],
+            launch_template=autoscaling.GroupLaunchTemplateArgs(
+                id=template.id, version=template.latest_version.apply(str)
+            ),
+            # Capacity may take hours to come: `up` declares it and does not wait.
+            wait_for_capacity_timeout="0",
+            # Rebalancing between zones would end healthy workers in the middle of a run.
+            suspended_processes=["AZRebalance"],
+            enabled_metrics=["GroupInServiceInstances", "GroupDesiredCapacity"],
+            metrics_granularity="1Minute",
+            tags=[
+                autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=False)
+                for key, value in self._args["tags"].items()
+            ],
+            opts=self._child,
+        )
+
+    def _fall_back_to(self, suffix: str, group: autoscaling.Group, above: list[autoscaling.Group]) -> None:
+        """Fills `group` with exactly the nodes that the rungs above it lack, and empties it when they lack none."""
+        minimum = self._args["num_nodes_min"]
+        fill = self._policy(f"{suffix}-fill", group, list(range(1, minimum + 1)))
+        empty = self._policy(f"{suffix}-empty", group, [0])
+        self._missing_nodes_alarm(f"{suffix}-fill", above, fill, "GreaterThanOrEqualToThreshold")
+        self._missing_nodes_alarm(f"{suffix}-empty", above, empty, "LessThanThreshold")
+
+    def _policy(self, suffix: str, group: autoscaling.Group, sizes: list[int]) -> autoscaling.Policy:
+        """ExactCapacity steps: breach of the alarm by 0, 1, 2 ... nodes sets the group to the size at that place."""
+        up = len(sizes) > 1 or sizes[0] > 0
+        last = len(sizes) - 1
+        return autoscaling.Policy(
+            f"{self._name}-{suffix}",
+            autoscaling_group_name=group.name,
+            policy_type="StepScaling",
+            adjustment_type="ExactCapacity",
+            metric_aggregation_type="Maximum",
+            step_adjustments=[
+                autoscaling.PolicyStepAdjustmentArgs(
+                    scaling_adjustment=size,
+                    metric_interval_lower_bound=str(place) if up else None,
+                    metric_interval_upper_bound="0" if not up else None if place == last else str(place + 1),
+                )
+                for place, size in enumerate(sizes)
+            ],
+            opts=self._child,
+        )
+
+    def _missing_nodes_alarm(
+        self, suffix: str, above: list[autoscaling.Group], policy: autoscaling.Policy, comparison: str
+    ) -> None:
+        """An alarm on (minimum - nodes in service above), which is how many nodes are missing."""
+        running = [
+            cloudwatch.MetricAlarmMetricQueryArgs(
+                id=f"m{index}",
+                return_data=False,
+                metric=cloudwatch.MetricAlarmMetricQueryMetricArgs(
+                    namespace="AWS/AutoScaling",
+                    metric_name="GroupInServiceInstances",
+                    dimensions={"AutoScalingGroupName": group.name},
+                    period=60,
+                    stat="Minimum",
+                ),
+            )
+            for index, group in enumerate(above)
+        ]
+        in_service = " - ".join(f"FILL(m{index}, 0)" for index in range(len(above)))
+        missing = cloudwatch.MetricAlarmMetricQueryArgs(
+            id="missing",
+            label="nodes missing above this rung",
+            expression=f"{self._args['num_nodes_min']} - {in_service}",
+            return_data=True,
+        )
+        cloudwatch.MetricAlarm(
+            f"{self._name}-{suffix}",
+            alarm_description=f"{self._name}: nodes missing on the rungs above",
+            comparison_operator=comparison,
+            threshold=1,
+            evaluation_periods=FALLBACK_PERIODS,
+            metric_queries=[*running, missing],
+            alarm_actions=[policy.arn],
+            tags=self._args["tags"],
+            opts=self._child,
+        )

@@ -1,0 +1,76 @@
+"""What Gangway says about a user's input: a finding (collected) or an InputError (stops at once).
+
+Both carry the same five things: where, what, the value, what is allowed and the nearest fix, so that a message
+reads the same from `gangway plan`, from the policy pack and from a component used in somebody else's program.
+
+Not a logging layer: nothing here prints.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+
+__all__ = ["Finding", "InputError", "Severity", "nearest", "nearest_hint"]
+
+
+class Severity(StrEnum):
+    """How much a finding matters: an error stops `up`, a warning does not, info explains an automatic choice."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a plan has to say.
+
+    Attributes:
+        severity: error makes `gangway plan` exit 1.
+        code: stable identifier, such as `fabric.placement-with-block`.
+        path: where in the stack file, such as `gangway:storage.capacity_gib`.
+        message: what is the matter, with the value in it.
+        fix: the change that mends it; empty when nothing needs doing.
+    """
+
+    severity: Severity
+    code: str
+    path: str
+    message: str
+    fix: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """The finding as plain JSON data."""
+        return {**asdict(self), "severity": self.severity.value}
+
+
+class InputError(ValueError):
+    """A user's input that cannot be planned at all. Commands print it and exit with code 2.
+
+    Args:
+        place: file or config path that holds the value.
+        problem: one sentence on what is wrong.
+        value: the offending value, as the user wrote it.
+        allowed: what would have been accepted.
+        fix: the nearest value or step that mends it.
+    """
+
+    def __init__(self, place: str, problem: str, *, value: object = None, allowed: str = "", fix: str = "") -> None:
+        self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
+        rows = [("got", None if value is None else repr(value)), ("allowed", allowed), ("fix", fix)]
+        details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
+        super().__init__("\n".join([f"{place}: {problem}", *details]))
+
+
+def nearest(value: str, allowed: Iterable[str]) -> str | None:
+    """The allowed word most like `value` (case ignored), or None when nothing is close."""
+    by_lower = {word.lower(): word for word in allowed}
+    close = get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[close[0]] if close else None
+
+
+def nearest_hint(value: str, allowed: Iterable[str]) -> str:
+    """A fix for a mistyped word: `did you mean ...?`, or where to look when nothing is close."""
+    word = nearest(value, allowed)
+    return f"did you mean {word!r}?" if word else "choose one of the allowed values"

@@ -1,0 +1,96 @@
+"""The job a node runs: image, processes, volumes, environment and the torchrun command line.
+
+One JobSpec is made by `stacks.program` and used three ways: rendered into cloud-init, put into the plan's JSON,
+and run on this machine by `gangway demo`. It says what to run and never where the machines come from.
+"""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["Backend", "JobSpec", "Rendezvous", "Volume"]
+
+Backend = Literal["gloo", "nccl", "xla"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Volume(_Frozen):
+    """A host path as the container sees it."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+class Rendezvous(_Frozen):
+    """Where the workers meet: a TCPStore held by the head node, or `standalone` on a single machine."""
+
+    host: str = "localhost"
+    port: int = Field(default=0, ge=0, le=65535)
+    standalone: bool = False
+
+
+class JobSpec(_Frozen):
+    """A distributed training job, independent of the cloud it runs in.
+
+    Attributes:
+        image: container image by digest; empty when the job runs in the current Python environment.
+        num_nodes_min: the fewest nodes with which the job goes on.
+        num_nodes_max: the most nodes that may join.
+        processes_per_node: one per accelerator; on a CPU-only node the number of gloo processes.
+        module: the Python module each process runs.
+        argv: its arguments.
+        max_restarts: restarts after a failure; a change of membership does not count.
+        shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure
+            give about 30 s of notice, AWS 120 s).
+    """
+
+    name: str
+    image: str = ""
+    backend: Backend
+    num_nodes_min: int = Field(ge=1)
+    num_nodes_max: int = Field(ge=1)
+    processes_per_node: int = Field(ge=1)
+    rendezvous: Rendezvous = Rendezvous()
+    volumes: tuple[Volume, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    module: str = "trainer"
+    argv: tuple[str, ...] = ()
+    max_restarts: int = Field(default=100, ge=0)
+    shutdown_timeout_sec: int = Field(default=25, ge=1)
+
+    @model_validator(mode="after")
+    def _min_is_not_above_max(self) -> Self:
+        assert self.num_nodes_min <= self.num_nodes_max, "StackConfig has checked nodes.min <= nodes.max"
+        return self
+
+    @property
+    def world_size_max(self) -> int:
+        """Processes when every node has joined."""
+        return self.num_nodes_max * self.processes_per_node
+
+    def torchrun_argv(self) -> list[str]:
+        """The arguments that follow `torchrun` (or `python -m torch.distributed.run`)."""
+        if self.rendezvous.standalone:
+            where = ["--standalone", "--nnodes=1"]
+        else:
+            where = [
+                f"--nnodes={self.num_nodes_min}:{self.num_nodes_max}",
+                "--rdzv-backend=c10d",
+                f"--rdzv-endpoint={self.rendezvous.host}:{self.rendezvous.port}",
+                f"--rdzv-id={self.name}",
+                # The store lives on the head node, so a worker never hosts it, and losing any worker is survivable.
+                "--rdzv-conf=is_host=0,last_call_timeout=3",
+            ]
+        return [
+            *where,
+            f"--nproc-per-node={self.processes_per_node}",
+            f"--max-restarts={self.max_restarts}",
+            f"--shutdown-timeout={self.shutdown_timeout_sec}",
+            "-m",
+            self.module,
+            *self.argv,
+        ]

@@ -1,0 +1,182 @@
+"""Specs, golden files and a stand-in node for the image tests.
+
+Golden files are compared byte for byte; after a wanted change write them anew, and read the diff before committing:
+
+    GANGWAY_UPDATE_GOLDEN=1 pytest tests/images
+"""
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import images
+from components.job import JobSpec, Rendezvous, Volume
+from images import NodeInitSpec
+from images.shell import job_env_text, node_env_text
+
+GOLDEN = Path(__file__).parent / "golden"
+SCRIPTS = Path(images.__file__).parent / "templates" / "aws"
+REGISTRY = "123456789012.dkr.ecr.us-east-2.amazonaws.com"
+
+
+@pytest.fixture
+def same_as_golden() -> Callable[[str, str], None]:
+    """Compares text with a golden file, or writes the file when GANGWAY_UPDATE_GOLDEN=1."""
+
+    def check(name: str, text: str) -> None:
+        if os.environ.get("GANGWAY_UPDATE_GOLDEN") == "1":
+            (GOLDEN / name).write_bytes(text.encode())
+        assert text.encode() == (GOLDEN / name).read_bytes(), f"{name} differs; see tests/images/conftest.py"
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def job() -> JobSpec:
+    return JobSpec(
+        name="dcgan-celeba64",
+        image=f"{REGISTRY}/gangway-trainer@sha256:" + "ab" * 32,
+        backend="nccl",
+        num_nodes_min=2,
+        num_nodes_max=4,
+        processes_per_node=8,
+        rendezvous=Rendezvous(host="head.gangway.internal", port=29400),
+        volumes=(Volume(source="/fsx", target="/fsx"), Volume(source="/scratch", target="/data", read_only=True)),
+        env={"GANGWAY_NOTE": 'it\'s "50 %" of $HOME\nüñí'},
+        argv=("train", "--run-dir", "/fsx/runs/dcgan-celeba64"),
+    )
+
+
+@pytest.fixture(scope="session")
+def node(job: JobSpec) -> NodeInitSpec:
+    """A p5.48xlarge worker with every part of the node planned."""
+    return NodeInitSpec(
+        job=job,
+        region="us-east-2",
+        image_registry=REGISTRY,
+        bucket_uri="s3://gangway-records/runs/",
+        run_dir="/fsx/runs/dcgan-celeba64",
+        efa_interfaces_planned=32,
+        lustre_dns_name="fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
+        lustre_mount_name="abcdefgh",
+        scratch_mount_point="/scratch",
+        tags={"team": "ml-platform", "cost_center": "4711"},
+    )
+
+
+@pytest.fixture(scope="session")
+def plain_node(job: JobSpec) -> NodeInitSpec:
+    """A CPU worker: gloo, no EFA, no file system, no scratch."""
+    return NodeInitSpec(
+        job=job.model_copy(update={"backend": "gloo", "volumes": (), "env": {}}),
+        region="eu-west-1",
+        image_registry=REGISTRY,
+        bucket_uri="s3://gangway-records",
+        run_dir="/var/lib/gangway/run",
+    )
+
+
+class Imds:
+    """A local stand-in of EC2's instance metadata, version 2: no token, no answer."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[str | None]] = {"instance-id": ["i-0123456789abcdef0"]}
+        self.requests: list[str] = []
+        stand_in = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                known = self.path == "/latest/api/token" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+                self._reply(200 if known else 400, "the-token" if known else "")
+
+            def do_GET(self) -> None:
+                item = self.path.removeprefix("/latest/meta-data/")
+                if self.headers["X-aws-ec2-metadata-token"] != "the-token":
+                    self._reply(401, "")
+                    return
+                stand_in.requests.append(item)
+                answers = stand_in.answers.get(item, [None])
+                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                self._reply(404 if answer is None else 200, answer or "")
+
+            def _reply(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+                """Keep the test output clean."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def imds() -> Iterator[Imds]:
+    stand_in = Imds()
+    thread = threading.Thread(target=stand_in.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield stand_in
+    stand_in.server.shutdown()
+    thread.join()
+    stand_in.server.server_close()
+
+
+@dataclass
+class Machine:
+    """A directory that a node script takes for the machine: fake commands first on PATH, their calls recorded."""
+
+    root: Path
+    spec: NodeInitSpec
+    env: dict[str, str] = field(default_factory=dict)
+
+    def fake(self, name: str, body: str = "exit 0") -> None:
+        """A command that records its arguments, then runs `body` (bash)."""
+        path = self.root / "fake" / name
+        # Words end in ASCII's unit separator and calls in its record separator, so an argument may hold a newline. One
+        # write for each call: the two ends of a pipe run at the same time.
+        record = f"printf -v record '%s\\x1f' {name} \"$@\"; printf '%s\\x1e' \"$record\" >>'{self.root}/calls'"
+        path.write_text(f"#!/usr/bin/env bash\n{record}\n{body}\n")
+        path.chmod(0o755)
+
+    def calls(self, name: str) -> list[list[str]]:
+        """The argument lists with which the fake command `name` was called."""
+        log = self.root / "calls"
+        records = log.read_text().split("\x1e")[:-1] if log.exists() else []
+        calls = [record.split("\x1f")[:-1] for record in records]
+        return [words[1:] for words in calls if words[0] == name]
+
+    def run(self, script: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Runs a node script as it is shipped; `settings` are its GANGWAY_... overrides."""
+        (self.root / "node.env").write_text(node_env_text(self.spec))
+        (self.root / "job.env").write_text(job_env_text(self.spec))
+        env = {
+            "PATH": f"{self.root}/fake:{os.environ['PATH']}",
+            "GANGWAY_NODE_ENV": f"{self.root}/node.env",
+            "GANGWAY_JOB_ENV": f"{self.root}/job.env",
+            "GANGWAY_POLL_SEC": "0.05",
+            **self.env,
+            **{f"GANGWAY_{name}": value for name, value in settings.items()},
+        }
+        command = ["bash", str(SCRIPTS / script)]
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+
+    def plan(self, **changes: Any) -> None:
+        """Changes the spec that the scripts are told."""
+        self.spec = replace(self.spec, **changes)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, node: NodeInitSpec, imds: Imds) -> Machine:
+    (tmp_path / "fake").mkdir()
+    made = Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url})
+    made.fake("aws")
+    return made

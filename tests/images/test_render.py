@@ -1,0 +1,196 @@
+"""Rendered Dockerfiles and cloud-init: golden text, valid YAML, bash and systemd, and EC2's size limit."""
+
+import base64
+import gzip
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from jinja2 import UndefinedError
+
+from components.job import JobSpec
+from images import (
+    DOCKERFILE_FLAVOURS,
+    USER_DATA_LIMIT_BYTES,
+    Flavour,
+    NodeInitSpec,
+    render_cloud_init,
+    render_dockerfile,
+    user_data_base64gzip,
+)
+
+FLAVOURS: list[Flavour] = sorted(DOCKERFILE_FLAVOURS)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_dockerfile_is_golden(flavour: Flavour, same_as_golden: Callable[[str, str], None]) -> None:
+    same_as_golden(f"Dockerfile.{flavour}.txt", render_dockerfile(DOCKERFILE_FLAVOURS[flavour]))
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_dockerfile_pins_hashes_and_drops_root(flavour: Flavour) -> None:
+    text = render_dockerfile(DOCKERFILE_FLAVOURS[flavour])
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
+    assert [name for _, name in stages] == ["python-packages", "trainer"]
+    assert all(":" in image for image, _ in stages)
+    assert "latest" not in text
+    assert re.findall(r"pip install.*", text) == re.findall(r"pip install.*--require-hashes.*", text) != []
+    # After the last USER no root is left, and ENTRYPOINT comes after it.
+    assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == ["10001:10001"]
+    assert text.index("\nUSER ") < text.index('\nENTRYPOINT ["torchrun"]')
+    copied = re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
+    assert copied == ["requirements.lock", "trainer/"]
+    assert 'org.opencontainers.image.revision="$GIT_REVISION"' in text
+
+
+def test_every_line_of_a_run_goes_on_or_ends() -> None:
+    """Shell of each RUN is parsed by bash: a lost backslash would cut a command in two."""
+    for flavour in FLAVOURS:
+        joined = render_dockerfile(DOCKERFILE_FLAVOURS[flavour]).replace("\\\n", " ")
+        instructions = [line.split(" ", 1) for line in joined.splitlines() if line and not line.startswith("#")]
+        known = {"ARG", "COPY", "ENTRYPOINT", "ENV", "FROM", "LABEL", "RUN", "USER", "WORKDIR"}
+        assert {name for name, _ in instructions} <= known
+        for command in (rest for name, rest in instructions if name == "RUN"):
+            subprocess.run(["bash", "-n", "-c", command], check=True)
+
+
+def test_efa_only_where_it_is_asked_for() -> None:
+    efa = render_dockerfile(DOCKERFILE_FLAVOURS["cuda-efa"])
+    assert "efa_installer.sh -y -g -d --skip-kmod --skip-limit-conf --no-verify" in efa
+    assert "aws-efa-installer-1.47.0.tar.gz" in efa
+    assert re.findall(r"\bFI_[A-Z_]+", efa.replace("FI_* ", "")) == ["FI_EFA_USE_HUGE_PAGE"]
+    assert "efa" not in render_dockerfile(DOCKERFILE_FLAVOURS["cpu"]).lower()
+
+
+def test_efa_installer_is_checked_when_its_sum_is_known() -> None:
+    spec = replace(DOCKERFILE_FLAVOURS["cuda-efa"], efa_installer_sha256="ab" * 32)
+    assert f'echo "{"ab" * 32}  efa.tar.gz" | sha256sum --check' in render_dockerfile(spec)
+
+
+def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
+    from images.render import _environment
+
+    with pytest.raises(UndefinedError):
+        _environment().from_string("{{ no_such_name }}").render()
+
+
+@pytest.mark.parametrize("name", ["node", "plain_node"])
+def test_cloud_init_is_golden(
+    name: str, request: pytest.FixtureRequest, same_as_golden: Callable[[str, str], None]
+) -> None:
+    same_as_golden(f"cloud-init-aws.{name}.yaml", render_cloud_init(request.getfixturevalue(name)))
+
+
+def test_cloud_init_is_a_cloud_config_of_known_files(node: NodeInitSpec) -> None:
+    text = render_cloud_init(node)
+    assert text.startswith("#cloud-config\n")
+    document = yaml.safe_load(text)
+    assert sorted(document) == ["runcmd", "write_files"]
+    modes = {file["path"]: file["permissions"] for file in document["write_files"]}
+    # The job's environment may hold secrets.
+    assert {modes[f"/etc/gangway/{name}"] for name in ("job.env", "job.json", "node.env")} == {"0600"}
+    assert [command[1] for command in document["runcmd"]] == ["daemon-reload", "enable", "start"]
+    assert "--no-block" in document["runcmd"][-1]
+
+
+def test_every_script_passes_bash_and_shellcheck(node: NodeInitSpec, tmp_path: Path) -> None:
+    files = yaml.safe_load(render_cloud_init(node))["write_files"]
+    scripts = [tmp_path / Path(file["path"]).name for file in files if file["path"].endswith(".sh")]
+    assert len(scripts) == 8
+    for file in files:
+        (tmp_path / Path(file["path"]).name).write_text(file["content"])
+    for path in [*scripts, tmp_path / "job.env", tmp_path / "node.env"]:
+        subprocess.run(["bash", "-n", str(path)], check=True)
+    if shellcheck := shutil.which("shellcheck"):
+        done = subprocess.run(
+            [shellcheck, "-x", "-P", "SCRIPTDIR", *map(str, scripts)], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "")
+
+
+def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
+    """A systemd unit; unlike configparser it keeps every value of a repeated key, in order."""
+    unit: dict[str, dict[str, list[str]]] = {}
+    section = ""
+    for line in text.splitlines():
+        if match := re.fullmatch(r"\[(\w+)\]", line):
+            section = match[1]
+            unit[section] = {}
+        elif line and not line.startswith("#"):
+            key, equals, value = line.partition("=")
+            assert equals, f"neither a section, a comment nor key=value: {line!r}"
+            unit[section].setdefault(key, []).append(value)
+    return unit
+
+
+def units_of(spec: NodeInitSpec) -> dict[str, dict[str, dict[str, list[str]]]]:
+    files = yaml.safe_load(render_cloud_init(spec))["write_files"]
+    return {Path(f["path"]).name: parse_unit(f["content"]) for f in files if f["path"].endswith(".service")}
+
+
+def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: NodeInitSpec) -> None:
+    unit = units_of(node)["gangway-trainer.service"]
+    service = unit["Service"]
+    assert service["RestartForceExitStatus"] == ["75"]
+    assert service["RestartPreventExitStatus"] == ["2"]
+    assert service["KillSignal"] == ["SIGTERM"]
+    assert int(service["TimeoutStopSec"][0]) > node.job.shutdown_timeout_sec
+    assert service["ExecStopPost"][-1] == "-/opt/gangway/bin/upload-record.sh"
+    assert "gangway-prepare.service" in unit["Unit"]["Requires"][0].split()
+    assert "gangway-prepare.service" in unit["Unit"]["After"][0].split()
+
+
+def test_preparation_has_the_planned_steps_in_order(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+    def steps(spec: NodeInitSpec) -> list[str]:
+        return [Path(step).name for step in units_of(spec)["gangway-prepare.service"]["Service"]["ExecStart"]]
+
+    assert steps(node) == ["check-efa.sh", "mount-scratch.sh", "mount-lustre.sh", "pull-image.sh"]
+    assert steps(plain_node) == ["pull-image.sh"]
+
+
+@pytest.mark.parametrize("name", ["node", "plain_node"])
+def test_units_start_only_what_is_on_the_node(name: str, request: pytest.FixtureRequest) -> None:
+    spec = request.getfixturevalue(name)
+    written = {file["path"]: file["permissions"] for file in yaml.safe_load(render_cloud_init(spec))["write_files"]}
+    started = [
+        value.removeprefix("-").split()[0]
+        for unit in units_of(spec).values()
+        for key, values in unit["Service"].items()
+        if key.startswith("Exec")
+        for value in values
+    ]
+    ours = [path for path in started if path.startswith("/opt/gangway/")]
+    assert ours
+    assert all(written[path] == "0755" for path in ours)
+
+
+def test_user_data_is_the_text_and_always_the_same(node: NodeInitSpec) -> None:
+    text = render_cloud_init(node)
+    packed = user_data_base64gzip(text)
+    assert packed == user_data_base64gzip(text)
+    raw = base64.b64decode(packed)
+    assert gzip.decompress(raw).decode() == text
+    assert raw[4:8] == bytes(4), "a time in the header would replace every node at each `up`"
+    assert len(raw) < USER_DATA_LIMIT_BYTES // 2, "a stack of this size must leave room for the user's env"
+
+
+def test_user_data_above_ec2s_limit_is_refused_with_its_size(node: NodeInitSpec, job: JobSpec) -> None:
+    noise = random.Random(0).randbytes(20_000).hex()
+    text = render_cloud_init(replace(node, job=job.model_copy(update={"env": {"NOISE": noise}})))
+    with pytest.raises(ValueError, match=r"user data: \d{5} bytes after gzip; allowed: at most 16384 .*fix: shorten"):
+        user_data_base64gzip(text)
+
+
+def test_the_limit_itself_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(base64.b64decode(user_data_base64gzip("#cloud-config\n")))
+    monkeypatch.setattr("images.render.USER_DATA_LIMIT_BYTES", size)
+    assert user_data_base64gzip("#cloud-config\n")
+    monkeypatch.setattr("images.render.USER_DATA_LIMIT_BYTES", size - 1)
+    with pytest.raises(ValueError, match="user data"):
+        user_data_base64gzip("#cloud-config\n")

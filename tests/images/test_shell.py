@@ -1,0 +1,89 @@
+"""Any value reaches the container as it was written: quoting through YAML, bash and docker's arguments."""
+
+import json
+import subprocess
+from dataclasses import replace
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.job import JobSpec
+from images import NodeInitSpec, render_cloud_init
+from images.shell import bash_quote, docker_argv
+
+# Everything but NUL, which no argument can hold, and surrogates, which are no text.
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+
+
+def bash_array(text: str, name: str) -> list[str]:
+    """The elements of a bash array after `text` was sourced."""
+    script = f". /dev/stdin; printf '%s\\0' \"${{{name}[@]}}\""
+    done = subprocess.run(["bash", "-c", script], input=text.encode(), capture_output=True, check=True)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+def files_of(document: str) -> dict[str, str]:
+    return {file["path"]: file["content"] for file in yaml.safe_load(document)["write_files"]}
+
+
+@settings(deadline=None, max_examples=60)
+@given(words=st.lists(TEXT, min_size=1, max_size=8))
+def test_bash_reads_back_what_was_quoted(words: list[str]) -> None:
+    quoted = [bash_quote(word) for word in words]
+    assert all(word.isascii() and word.isprintable() for word in quoted)
+    assert bash_array("WORDS=(" + " ".join(quoted) + ")", "WORDS") == words
+
+
+@settings(deadline=None, max_examples=40)
+@given(env=st.dictionaries(NAMES, TEXT, max_size=5), argv=st.lists(TEXT, max_size=3), tag=TEXT)
+def test_env_and_argv_survive_yaml_json_and_bash(
+    node: NodeInitSpec, job: JobSpec, env: dict[str, str], argv: list[str], tag: str
+) -> None:
+    odd = job.model_copy(update={"env": env, "argv": tuple(argv)})
+    spec = replace(node, job=odd, tags={"note": tag})
+    document = render_cloud_init(spec)
+    assert document.isascii()
+    files = files_of(document)
+    assert JobSpec.model_validate(json.loads(files["/etc/gangway/job.json"])) == odd
+    assert bash_array(files["/etc/gangway/job.env"], "DOCKER_ARGV") == docker_argv(spec)
+    assert {f"{name}={value}" for name, value in env.items()} <= set(docker_argv(spec))
+
+
+@settings(deadline=None, max_examples=25)
+@given(run_dir=TEXT.filter(bool))
+def test_node_settings_survive_yaml_and_bash(node: NodeInitSpec, run_dir: str) -> None:
+    files = files_of(render_cloud_init(replace(node, run_dir=run_dir)))
+    assert bash_array(files["/etc/gangway/node.env"], "RUN_DIR") == [run_dir]
+
+
+def test_container_sees_host_network_fabric_and_accelerators(node: NodeInitSpec) -> None:
+    argv = docker_argv(node)
+    line = " ".join(argv)
+    for flags in (
+        "--network host",
+        "--ipc host",
+        "--ulimit memlock=-1",
+        "--gpus all",
+        "--device /dev/infiniband",
+        "--mount type=bind,source=/fsx,target=/fsx",
+        "--mount type=bind,source=/scratch,target=/data,readonly",
+        "--label team=ml-platform",
+    ):
+        assert f" {flags} " in line
+    # Without it NCCL goes on over TCP when the plugin does not load.
+    assert argv[argv.index("NCCL_NET=AWS Libfabric") - 1] == "--env"
+    image = argv.index(node.job.image)
+    assert argv[image + 1 :] == node.job.torchrun_argv()
+
+
+def test_job_may_override_the_nodes_nccl_net(node: NodeInitSpec, job: JobSpec) -> None:
+    argv = docker_argv(replace(node, job=job.model_copy(update={"env": {"NCCL_NET": "Socket"}})))
+    # Docker takes the last of two values.
+    assert argv.index("NCCL_NET=Socket") > argv.index("NCCL_NET=AWS Libfabric")
+
+
+def test_cpu_node_asks_for_no_accelerator_and_no_fabric(plain_node: NodeInitSpec) -> None:
+    argv = docker_argv(plain_node)
+    assert not {"--gpus", "--device", "NCCL_NET=AWS Libfabric"} & set(argv)

@@ -1,0 +1,326 @@
+"""The run record: what one training run did, used and cost, every figure with its provenance.
+
+A record is only data. It is computed from a run directory by `trainer.summary` and read by anybody through
+`RunRecord.read` or, without Python, by the JSON schema beside this file. Does not import torch.
+"""
+
+import json
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from trainer.config import TrainConfig
+from trainer.errors import TrainerError, from_validation
+from trainer.files import write_atomically
+
+__all__ = [
+    "SCHEMA_FILE",
+    "CarbonRecord",
+    "CostRecord",
+    "DatasetRecord",
+    "EnergyRecord",
+    "Figure",
+    "InterruptionRecord",
+    "QualityProtocol",
+    "QualityRecord",
+    "RunContext",
+    "RunRecord",
+    "SessionRecord",
+    "Summary",
+    "schema",
+]
+
+Provenance = Literal["measured", "estimated", "list-price", "assumed", "absent"]
+SCHEMA_FILE = Path(__file__).with_name("run-record.schema.json")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Figure(_Frozen):
+    """A number that says where it came from.
+
+    Attributes:
+        value: None exactly when provenance is absent.
+        unit: such as J, USD, gCO2e/kWh, images/s.
+        provenance: measured here, estimated by a model, a list price, assumed, or absent.
+        source: instrument, model or document behind the value; for an absent one, why there is none.
+        as_of: date the source was valid, ISO 8601.
+        note: what a reader must know before comparing it.
+    """
+
+    value: float | None
+    unit: str
+    provenance: Provenance
+    source: str
+    as_of: str | None = None
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _absent_has_no_value(self) -> Self:
+        if (self.value is None) != (self.provenance == "absent"):
+            raise ValueError("value is null exactly when provenance is absent")
+        return self
+
+    @classmethod
+    def measured(cls, value: float, unit: str, source: str, note: str = "") -> Self:
+        """A figure this run measured itself."""
+        return cls(value=value, unit=unit, provenance="measured", source=source, note=note)
+
+    @classmethod
+    def absent(cls, unit: str, why: str) -> Self:
+        """A figure nobody has, with the reason."""
+        return cls(value=None, unit=unit, provenance="absent", source=why)
+
+
+class RunContext(_Frozen):
+    """What only the launcher knows; the trainer copies it into the record. Read from the file given by `--context`.
+
+    Attributes:
+        run_id: the record's id; empty for one the trainer makes up.
+        stack: name of the stack that made the machines.
+        provider: aws, azure, gcp, openstack, kubernetes, or empty.
+        region: as the provider spells it.
+        machine_type: as the provider spells it.
+        capacity: kinds of capacity in use, such as ("spot", "on-demand").
+        num_nodes: nodes the launcher started with.
+        image_digest: of the container image, sha256:...
+        usd_per_hour: price of one node for one hour.
+        pue: power usage effectiveness of the data centre.
+        intensity_g_per_kwh: carbon intensity of its grid, gCO2e/kWh, location-based.
+    """
+
+    run_id: str = ""
+    stack: str = ""
+    provider: str = ""
+    region: str = ""
+    machine_type: str = ""
+    capacity: tuple[str, ...] = ()
+    num_nodes: int = Field(default=1, ge=1)
+    image_digest: str = ""
+    usd_per_hour: Figure | None = None
+    pue: Figure | None = None
+    intensity_g_per_kwh: Figure | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a context file.
+
+        Raises:
+            TrainerError: no such file, not JSON, an unknown field or a bad value.
+        """
+        if not path.is_file():
+            raise TrainerError(place=str(path), problem="no such file", fix="give --context an existing JSON file")
+        try:
+            return cls.model_validate_json(path.read_text())
+        except ValidationError as error:
+            raise from_validation(error, str(path)) from None
+
+
+class SessionRecord(_Frozen):
+    """One stretch of the run in one set of processes.
+
+    Attributes:
+        start: when its first step began, ISO 8601 UTC.
+        end: when its last known moment was; for a killed session the last line it wrote.
+        world_size: number of processes.
+        num_nodes: number of machines they ran on.
+        images_from: images already seen when it began.
+        images_to: images seen when it ended.
+        ended_by: done, interrupt (agreed stop with a checkpoint), killed (no farewell), or running.
+        wall_sec: from its first step to its end.
+        backend: collectives, with the reason they were chosen.
+        device: what it computed on.
+    """
+
+    start: str
+    end: str
+    world_size: int
+    num_nodes: int
+    images_from: int
+    images_to: int
+    ended_by: Literal["done", "interrupt", "killed", "running"]
+    wall_sec: float
+    backend: str
+    device: str
+
+
+class InterruptionRecord(_Frozen):
+    """One stop before the end.
+
+    Attributes:
+        at: when the session stopped, ISO 8601 UTC.
+        images: images the next session resumed from, or would.
+        cause: the signal's name, or killed.
+        lost_sec: seconds from the moment the run first held those images to the moment it went on from them:
+            stopping, downtime, starting up, and any work that had to be done again.
+    """
+
+    at: str
+    images: int
+    cause: str
+    lost_sec: Figure
+
+
+class DatasetRecord(_Frozen):
+    """The data set, by content."""
+
+    name: str
+    sha256: str
+    images: int
+
+
+class Summary(_Frozen):
+    """A quantity over the run: its value at the end and its mean over all lines of stats.jsonl."""
+
+    last: Figure
+    mean: Figure
+
+
+class QualityProtocol(_Frozen):
+    """All that must be equal for two values of a Fréchet distance to be comparable.
+
+    Attributes:
+        extractor: the feature network.
+        weights_sha256: of its weights file.
+        dim: length of the feature vector.
+        resizer: how images reach the network's input size.
+        num_reals: images behind the reference statistics.
+        num_fakes: images drawn from the generator.
+        num_real_halves: images in each of the two disjoint halves behind `real_vs_real`.
+        split: the part of the data set that is the reference.
+        seed: of the latents and of the halves.
+        kimg: images the judged generator was trained for, thousands.
+    """
+
+    extractor: str
+    weights_sha256: str
+    dim: int
+    resizer: str
+    num_reals: int
+    num_fakes: int
+    num_real_halves: int
+    split: str
+    seed: int
+    kimg: float
+
+
+class QualityRecord(_Frozen):
+    """One quality metric: FD-ENL0 now. Lower is better.
+
+    Attributes:
+        name: of the metric; FID only for the Inception features of the FID paper.
+        untrained: the distance of the same generator before its first step.
+        trained: the distance of the averaged generator.
+        real_vs_real: the distance between two halves of the real images, the floor one can hope for.
+        protocol: how all three were computed.
+    """
+
+    name: str
+    untrained: Figure
+    trained: Figure
+    real_vs_real: Figure
+    protocol: QualityProtocol
+
+
+class EnergyRecord(_Frozen):
+    """Energy of the devices, and what the building added.
+
+    Attributes:
+        devices: joules by device, such as node0/cpu, node0/gpu3.
+        it_joules: their sum.
+        pue: facility energy over IT energy.
+        facility_joules: IT energy times PUE.
+    """
+
+    devices: dict[str, Figure]
+    it_joules: Figure
+    pue: Figure
+    facility_joules: Figure
+
+
+class CarbonRecord(_Frozen):
+    """Operational emissions: IT energy x PUE x grid intensity, location-based."""
+
+    gco2e: Figure
+    intensity_g_per_kwh: Figure
+    method: str
+
+
+class CostRecord(_Frozen):
+    """Dollars, by component and in sum."""
+
+    components: dict[str, Figure]
+    total_usd: Figure
+
+
+class RunRecord(_Frozen):
+    """The whole record, `run.json`.
+
+    Attributes:
+        status: running, interrupted (resume it) or done.
+        code_sha256: over the trainer's own source files.
+        images: real images shown so far.
+        wall_sec: training time of all sessions, without the gaps between them.
+        summaries: loss_g, loss_d, r1, grad_norm_g, grad_norm_d.
+        state_sha256: digest of the final tensors of g, d, ema, opt_g and opt_d, to compare two runs bit for bit.
+    """
+
+    schema_version: Literal[1] = 1
+    id: str
+    status: Literal["running", "interrupted", "done"]
+    stack: str
+    provider: str
+    region: str
+    machine_type: str
+    capacity: tuple[str, ...]
+    num_nodes: int
+    sessions: tuple[SessionRecord, ...]
+    interruptions: tuple[InterruptionRecord, ...]
+    code_sha256: str
+    image_digest: str
+    seed: int
+    dataset: DatasetRecord
+    config: TrainConfig
+    images: int
+    wall_sec: Figure
+    images_per_sec: Figure
+    sec_per_kimg: Figure
+    scaling_efficiency: Figure
+    summaries: dict[str, Summary]
+    quality: tuple[QualityRecord, ...]
+    energy: EnergyRecord
+    carbon: CarbonRecord
+    cost: CostRecord
+    peak_memory_gib: Figure
+    state_sha256: dict[str, str]
+    versions: dict[str, str]
+
+    def write(self, path: Path) -> None:
+        """Writes the record in one step: readers see the old file or the new one.
+
+        Raises:
+            TrainerError: the disk is full or the folder cannot be written.
+        """
+        write_atomically(path, (self.model_dump_json(indent=2) + "\n").encode())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a run.json.
+
+        Raises:
+            TrainerError: no such file, or not a run record of this version.
+        """
+        if not path.is_file():
+            raise TrainerError(place=str(path), problem="no run record", fix="name a run directory that has run.json")
+        try:
+            return cls.model_validate_json(path.read_text())
+        except ValidationError as error:
+            raise from_validation(error, str(path)) from None
+
+
+def schema() -> str:
+    """The JSON schema of run.json, as committed in `run-record.schema.json`."""
+    return json.dumps(RunRecord.model_json_schema(mode="serialization"), indent=2, sort_keys=True) + "\n"
