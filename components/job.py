@@ -59,7 +59,7 @@ class JobSpec(_Frozen):
     env: dict[str, str] = Field(default_factory=dict)
     module: str = "trainer"
     argv: tuple[str, ...] = ()
-    max_restarts: int = Field(default=100, ge=0)
+    max_restarts: int = Field(default=3, ge=0)
     shutdown_timeout_sec: int = Field(default=25, ge=1)
 
     @model_validator(mode="after")

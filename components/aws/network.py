@@ -6,26 +6,19 @@ and no training job needs it. No peering, no VPN: those belong to the team's own
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from ipaddress import IPv4Network
 from typing import TypedDict
 
 import pulumi
 from pulumi_aws import ec2
 
+from components.aws.names import Egress
 from components.findings import InputError
 
 __all__ = ["Egress", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
 
 # What a node calls: image pull, Session Manager, logs, its own Auto Scaling health. S3 has a (free) gateway endpoint.
 ENDPOINT_SERVICES = ("autoscaling", "ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages")
-
-
-class Egress(StrEnum):
-    """How nodes reach AWS services."""
-
-    ENDPOINTS = "endpoints"
-    NAT = "nat"
 
 
 class TrainingNetworkArgs(TypedDict):
@@ -131,14 +124,15 @@ class TrainingNetwork(pulumi.ComponentResource):
 
     def _fabric_security_group(self) -> ec2.SecurityGroup:
         """EFA passes only where the group admits all traffic from itself and to itself, in so many words."""
-        itself = {"protocol": "-1", "from_port": 0, "to_port": 0, "self": True, "description": "the fabric itself"}
-        outward = {"protocol": "-1", "from_port": 0, "to_port": 0, "cidr_blocks": ["0.0.0.0/0"]}
         return ec2.SecurityGroup(
             f"{self._name}-fabric",
             description="EFA fabric and Lustre: all traffic within the group",
             vpc_id=self._vpc.id,
-            ingress=[ec2.SecurityGroupIngressArgs(**itself)],
-            egress=[ec2.SecurityGroupEgressArgs(**itself), ec2.SecurityGroupEgressArgs(**outward)],
+            ingress=[ec2.SecurityGroupIngressArgs(protocol="-1", from_port=0, to_port=0, self=True)],
+            egress=[
+                ec2.SecurityGroupEgressArgs(protocol="-1", from_port=0, to_port=0, self=True),
+                ec2.SecurityGroupEgressArgs(protocol="-1", from_port=0, to_port=0, cidr_blocks=["0.0.0.0/0"]),
+            ],
             tags=self._tags("fabric"),
             opts=self._child,
         )

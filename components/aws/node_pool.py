@@ -83,7 +83,8 @@ class EfaNodePool(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self._plan = plan_node_pool(args)
         self._placement = self._placement_group() if self._plan.placement_group else None
-        templates, groups = [], []
+        templates: list[ec2.LaunchTemplate] = []
+        groups: list[autoscaling.Group] = []
         for position, rung in enumerate(self._plan.rungs):
             template = self._launch_template(f"{position}-{rung.kind}", rung)
             group = self._group(f"{position}-{rung.kind}", position, template)
@@ -131,7 +132,7 @@ class EfaNodePool(pulumi.ComponentResource):
             iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(arn=self._args["instance_profile_arn"]),
             instance_market_options=market,
             capacity_reservation_specification=reservation,
-            placement=placement and ec2.LaunchTemplatePlacementArgs(group_name=placement.name),
+            placement=None if placement is None else ec2.LaunchTemplatePlacementArgs(group_name=placement.name),
             network_interfaces=self._network_interfaces(),
             block_device_mappings=[
                 ec2.LaunchTemplateBlockDeviceMappingArgs(
@@ -174,8 +175,8 @@ class EfaNodePool(pulumi.ComponentResource):
             wait_for_capacity_timeout="0",
             # Rebalancing between zones would end healthy workers in the middle of a run.
             suspended_processes=["AZRebalance"],
-            enabled_metrics=["GroupInServiceInstances", "GroupDesiredCapacity"],
-            metrics_granularity="1Minute",
+            enabled_metrics=[autoscaling.Metric.GROUP_IN_SERVICE_INSTANCES, autoscaling.Metric.GROUP_DESIRED_CAPACITY],
+            metrics_granularity=autoscaling.MetricsGranularity.ONE_MINUTE,
             tags=[
                 autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=False)
                 for key, value in self._args["tags"].items()

@@ -1,0 +1,98 @@
+"""Cost components: what is billed, in which unit, at which price, from which source.
+
+The shape is Infracost's (hourly, monthly of 730 h, components); a price nobody knows stays None and is listed as such
+instead of counting as zero. Pure; each provider package turns its own resources into components.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from components.catalog import Fact
+
+__all__ = ["HOURS_PER_MONTH", "CostComponent", "CostEstimate", "estimate", "from_fact"]
+
+HOURS_PER_MONTH = 730
+
+
+@dataclass(frozen=True)
+class CostComponent:
+    """One line of the bill.
+
+    Attributes:
+        name: what is billed, in the user's words.
+        unit: what `quantity` counts, such as `node-hours` or `GiB-months`.
+        quantity: units in use at any time.
+        price: US dollars per unit, None when not known.
+        hourly: US dollars per hour, None when not known.
+        source: where the price is from, and for which region.
+        as_of: day the price was read, ISO 8601.
+        confidence: see `components.catalog.Fact`.
+        standby: billed only when a fallback rung steps in; left out of the totals.
+    """
+
+    name: str
+    unit: str
+    quantity: float
+    price: float | None
+    hourly: float | None
+    source: str
+    as_of: str
+    confidence: str
+    standby: bool = False
+
+
+def from_fact(
+    name: str,
+    fact: Fact[float | None],
+    quantity: float,
+    *,
+    monthly: bool = False,
+    standby: bool = False,
+    note: str = "",
+) -> CostComponent:
+    """A component priced by a catalogue fact, per hour or (`monthly`) per GiB and month."""
+    hourly = None if fact.value is None else fact.value * quantity / (HOURS_PER_MONTH if monthly else 1)
+    return CostComponent(
+        name=name,
+        unit="GiB-months" if monthly else "hours",
+        quantity=quantity,
+        price=fact.value,
+        hourly=hourly,
+        source=f"{fact.source}{note}",
+        as_of=fact.as_of.isoformat(),
+        confidence=fact.confidence,
+        standby=standby,
+    )
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """Totals in US dollars of the components whose price is known, and the names of those whose price is not."""
+
+    hourly: float
+    monthly: float
+    run: float
+    run_hours: float
+    standby_hourly: float
+    unknown: tuple[str, ...]
+    components: tuple[CostComponent, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data, as `gangway plan --json` prints it."""
+        return {"currency": "USD", **asdict(self)}
+
+
+def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstimate:
+    """Adds up `components` for an hour, a month of 730 hours and a run of `run_hours`."""
+    in_use = [component for component in components if not component.standby]
+    hourly = sum(component.hourly or 0.0 for component in in_use)
+    return CostEstimate(
+        hourly=hourly,
+        monthly=hourly * HOURS_PER_MONTH,
+        run=hourly * run_hours,
+        run_hours=run_hours,
+        standby_hourly=sum(component.hourly or 0.0 for component in components if component.standby),
+        unknown=tuple(component.name for component in in_use if component.hourly is None),
+        components=tuple(components),
+    )

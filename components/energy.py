@@ -1,0 +1,81 @@
+"""Energy and carbon envelopes from board power, before anything runs.
+
+E = PUE * t * n * (gpus * board watts * utilisation + host watts). Estimates of this kind err by 27 to 37 % against
+meters (hence the band); the trainer's record replaces them by measurements where the node has a meter. Carbon is
+location-based. Source of the model: GPU energy studies summarised in docs/decisions.md.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from components.catalog import MachineType, Region
+
+__all__ = ["ERROR_BAND", "UTILISATION", "CarbonEstimate", "EnergyEstimate", "estimate_carbon", "estimate_energy"]
+
+UTILISATION = 0.75
+"""Mean share of board power while training, assumed: 8 x H100 nodes average about three quarters of their peak."""
+
+ERROR_BAND = 0.35
+
+
+@dataclass(frozen=True)
+class EnergyEstimate:
+    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`), with the error band."""
+
+    kwh: float
+    it_kwh: float
+    pue: float
+    kwh_low: float
+    kwh_high: float
+    hours: float
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CarbonEstimate:
+    """Emissions of a run in gCO2e, location-based."""
+
+    gco2e: float
+    intensity_g_per_kwh: float
+    method: str
+    source: str
+    as_of: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: Region) -> EnergyEstimate:
+    """The energy `num_nodes` machines use in `hours`, in `region`'s data centre."""
+    watts = machine.gpus.value * machine.gpu_watts.value * UTILISATION + machine.host_watts.value
+    it_kwh = num_nodes * watts * hours / 1000
+    kwh = it_kwh * region.pue.value
+    return EnergyEstimate(
+        kwh=kwh,
+        it_kwh=it_kwh,
+        pue=region.pue.value,
+        kwh_low=kwh * (1 - ERROR_BAND),
+        kwh_high=kwh * (1 + ERROR_BAND),
+        hours=hours,
+        source=(
+            f"estimated: {machine.gpus.value} x {machine.gpu_watts.value:g} W ({machine.gpu_watts.confidence}) "
+            f"x {UTILISATION} + {machine.host_watts.value:g} W host ({machine.host_watts.confidence}) per node"
+        ),
+    )
+
+
+def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
+    """Facility energy times the grid's mean intensity."""
+    intensity = region.intensity_g_per_kwh
+    return CarbonEstimate(
+        gco2e=energy.kwh * intensity.value,
+        intensity_g_per_kwh=intensity.value,
+        method="location-based annual mean; IT energy x PUE x intensity; embodied emissions not included",
+        source=intensity.source,
+        as_of=intensity.as_of.isoformat(),
+    )

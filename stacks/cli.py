@@ -1,0 +1,92 @@
+"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`.
+
+Reads arguments, calls the modules that do the work, turns a user's mistake into one message and exit code 2. Heavy
+imports stand inside the commands: `gangway --help` has to answer at once.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from components.findings import InputError
+
+__all__ = ["app", "main"]
+
+EXIT_FINDINGS = 1
+EXIT_BAD_INPUT = 2
+
+app = typer.Typer(
+    help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _gangway() -> None:
+    """Keeps `gangway` a group of commands."""
+
+
+@app.command()
+def plan(
+    stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Check and price a stack, offline: resources, findings, cost, energy and carbon.
+
+    Exit code 0: nothing wrong. 1: a finding of severity error. 2: the input cannot be planned.
+    """
+    import json
+
+    from stacks.config import find_stack_file, from_file
+    from stacks.plan import make_plan
+
+    made = make_plan(from_file(find_stack_file(stack_or_file, stacks_dir())))
+    if as_json:
+        typer.echo(json.dumps(made.to_json(), indent=2))
+    else:
+        from rich.console import Console
+
+        from stacks.show import show_plan
+
+        show_plan(made, Console())
+    raise typer.Exit(EXIT_FINDINGS if made.has_errors else 0)
+
+
+@app.command()
+def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same story in a minute, with a poorly trained GAN.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Where the run directories go.")] = Path("runs/demo"),
+) -> None:
+    """Tell the whole story offline: plan, apply to an in-process cloud, train, interrupt, resume, report."""
+    from stacks.demo import run_demo
+
+    raise typer.Exit(run_demo(out, quick=quick))
+
+
+def stacks_dir() -> Path:
+    """Where the stack files are: `stacks/` of the working directory, else the ones that ship with Gangway."""
+    here = Path("stacks")
+    return here if any(here.glob("Pulumi.*.yaml")) else Path(__file__).parent
+
+
+def main() -> NoReturn:
+    """Runs the command line. A user's mistake ends with its message and exit code 2, never with a traceback."""
+    try:
+        app()
+    except* InputError as mistakes:
+        for mistake in mistakes.exceptions:
+            typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
+            typer.echo(str(mistake), err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""StackConfig: what a person writes in `stacks/Pulumi.<stack>.yaml`, frozen and validated at the door.
+
+Pieces that belong to one component are configured beside it (`components.capacity.Rung`); this module puts them
+together and says where a mistake is: file, config path, value, what is allowed, nearest fix. Not a loader of secrets.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import pulumi
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from components.aws.names import Egress
+from components.capacity import Rung
+from components.findings import InputError, nearest_hint
+from stacks.config_errors import explain
+
+__all__ = [
+    "BudgetConfig",
+    "ClusterConfig",
+    "JobConfig",
+    "NetworkConfig",
+    "NodesConfig",
+    "StackConfig",
+    "StorageConfig",
+    "find_stack_file",
+    "from_file",
+    "from_pulumi",
+]
+
+PLACEHOLDER_DIGEST = "sha256:" + "0" * 64
+_STACK = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
+
+
+def _email(value: str) -> str:
+    if not _EMAIL.fullmatch(value):
+        raise ValueError("an e-mail address; write it like ml-platform@example.com")
+    return value
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NodesConfig(_Frozen):
+    """How many nodes: the job goes on with `min` and asks for `max`."""
+
+    min: int = Field(ge=1, le=512)
+    max: int = Field(ge=1, le=512)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min not above max; set max: {self.min} or min: {self.max}")
+        return self
+
+
+class ClusterConfig(_Frozen):
+    """The accelerators: what, how many, where from. `image_id` pins the AMI; else the newest Deep Learning AMI."""
+
+    accelerator: str | None = None
+    machine_type: str | None = None
+    nodes: NodesConfig
+    capacity: tuple[Rung, ...] = Field(min_length=1)
+    zone: str | None = None
+    image_id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]{8,17}$")
+    root_volume_gib: int = Field(default=200, ge=100, le=16384)
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if (self.accelerator is None) == (self.machine_type is None):
+            raise ValueError(
+                "exactly one of accelerator and machine_type; write accelerator: H100x8 or machine_type: p5.48xlarge"
+            )
+        return self
+
+
+class StorageConfig(_Frozen):
+    """A parallel file system, filled on first read from an object store. Its provider's planner checks the size."""
+
+    kind: Literal["lustre"]
+    capacity_gib: int = Field(gt=0)
+    throughput_mbps_per_tib: int = Field(gt=0)
+    source: str | None = Field(default=None, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$")
+
+
+class BudgetConfig(_Frozen):
+    """A monthly limit and who hears of it at which percentages."""
+
+    monthly_usd: float = Field(gt=0)
+    emails: tuple[Annotated[str, AfterValidator(_email)], ...] = Field(min_length=1, max_length=10)
+    alert_percent: tuple[Annotated[float, Field(gt=0, le=1000)], ...] = Field(default=(50, 80, 100), max_length=4)
+
+
+class JobConfig(_Frozen):
+    """What the nodes run. `max_hours` bounds the run and so its bill; `image_digest` is of the pushed trainer image."""
+
+    preset: str
+    kimg: float = Field(gt=0)
+    max_hours: float = Field(gt=0, le=24 * 28)
+    image_digest: str = Field(default=PLACEHOLDER_DIGEST, pattern=r"^sha256:[0-9a-f]{64}$")
+
+
+class NetworkConfig(_Frozen):
+    """Address range of the VPC and how nodes reach AWS services."""
+
+    cidr: str = "10.42.0.0/16"
+    egress: Egress = Egress.ENDPOINTS
+
+
+class StackConfig(_Frozen):
+    """One environment, as its stack file declares it."""
+
+    stack: str
+    provider: Literal["aws"] = "aws"
+    region: str
+    cluster: ClusterConfig
+    storage: StorageConfig | None = None
+    budget: BudgetConfig
+    job: JobConfig
+    network: NetworkConfig = NetworkConfig()
+    tags: dict[str, str]
+
+    @field_validator("stack")
+    @classmethod
+    def _fits_every_name(cls, stack: str) -> str:
+        """The stack's name begins those of buckets, repositories and security groups, which are the pickiest."""
+        if not _STACK.fullmatch(stack) or stack.startswith("sg-"):
+            raise ValueError("1 to 40 of a-z, 0-9 and -, beginning with a letter, not with sg-; rename the stack")
+        return stack
+
+    @field_validator("storage", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: Any) -> Any:
+        return value or None
+
+    @field_validator("tags")
+    @classmethod
+    def _who_pays(cls, tags: dict[str, str]) -> dict[str, str]:
+        if missing := [key for key in ("team", "cost_center") if not tags.get(key)]:
+            raise ValueError(f"team and cost_center among the tags; add {' and '.join(missing)}")
+        return tags
+
+
+def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
+    """The stack file for a stack name, or the file itself.
+
+    Raises:
+        InputError: naming the stacks there are.
+    """
+    path = Path(stack_or_file)
+    if path.suffix in {".yaml", ".yml"} or path.is_file():
+        if path.is_file():
+            return path
+        raise InputError(stack_or_file, "no such stack file", fix="check the path")
+    candidate = stacks_dir / f"Pulumi.{stack_or_file}.yaml"
+    if candidate.is_file():
+        return candidate
+    names = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in stacks_dir.glob("Pulumi.*.yaml"))
+    raise InputError(
+        f"stack {stack_or_file!r}",
+        f"no file {candidate.name} in {stacks_dir}",
+        allowed=", ".join(names),
+        fix=nearest_hint(stack_or_file, names),
+    )
+
+
+def from_file(path: Path) -> StackConfig:
+    """Reads a stack file.
+
+    Raises:
+        ExceptionGroup: of InputError, one for each mistake.
+        InputError: when the file cannot be read at all.
+    """
+    try:
+        data = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise InputError(f"{path}{line}", f"not readable as YAML: {problem}", fix="mend the YAML there") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"cannot be read: {error}", fix="check the file") from None
+    config = data.get("config") if isinstance(data, dict) else None
+    if not isinstance(config, dict):
+        raise InputError(str(path), "holds no `config:` mapping", fix="begin the file with `config:`")
+    # Other namespaces (aws:...) are the providers' own business.
+    values = {k.removeprefix("gangway:"): v for k, v in config.items() if str(k).startswith("gangway:")}
+    stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
+    return _validate({**values, "stack": stack}, str(path))
+
+
+def from_pulumi() -> StackConfig:
+    """Reads the configuration the Pulumi engine holds for the selected stack. Raises as `from_file` does."""
+    config = pulumi.Config("gangway")
+    values: dict[str, Any] = {"stack": pulumi.get_stack()}
+    for name, field in StackConfig.model_fields.items():
+        if name == "stack":
+            continue
+        plain = field.annotation is str or name == "provider"
+        value = config.get(name) if plain else config.get_object(name)
+        if value is not None:
+            values[name] = value
+    return _validate(values, f"stack {pulumi.get_stack()}")
+
+
+def _validate(values: dict[str, Any], place: str) -> StackConfig:
+    try:
+        return StackConfig.model_validate(values)
+    except ValidationError as error:
+        raise ExceptionGroup(f"{place} is not valid", explain(error, StackConfig, place)) from None

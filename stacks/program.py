@@ -1,0 +1,25 @@
+"""From a StackConfig to resources: picks the provider's module and lets it build. `stacks/__main__.py` calls it under
+the Pulumi engine, `stacks.plan` under the SDK's test runtime, `stacks.sandbox` against moto: always this function.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pulumi
+
+from stacks.config import StackConfig
+
+__all__ = ["build", "provider_module"]
+
+
+def provider_module(provider: str) -> ModuleType:
+    """`stacks.on_<provider>`, imported only when a stack asks for it: each pulls in its cloud's whole SDK."""
+    return import_module(f"stacks.on_{provider}")
+
+
+def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares every resource of the stack and returns its exports."""
+    exports: Mapping[str, pulumi.Input[Any]] = provider_module(config.provider).build(config)
+    return exports

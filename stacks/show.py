@@ -1,0 +1,88 @@
+"""The plan and the sandbox as a person reads them: trees and tables on the terminal. Computes nothing."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.tree import Tree
+
+from components.cost import CostEstimate
+from components.findings import Finding, Severity
+from stacks.plan import Plan, PlannedResource
+
+__all__ = ["show_plan", "usd"]
+
+_COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+
+
+def usd(amount: float | None, digits: int = 2) -> str:
+    """An amount for people: `$1,234.56`, or `unknown`."""
+    return "unknown" if amount is None else f"${amount:,.{digits}f}"
+
+
+def show_plan(plan: Plan, console: Console) -> None:
+    """Prints tree, findings, cost, energy and carbon."""
+    console.print(resource_tree(plan.config.stack, plan.resources))
+    console.print(findings_table(plan.findings))
+    console.print(cost_table(plan.cost))
+    energy, carbon = plan.energy, plan.carbon
+    console.print(
+        Panel(
+            f"[bold]{usd(plan.cost.hourly)}[/] an hour, {usd(plan.cost.monthly)} a month of 730 h, "
+            f"[bold]{usd(plan.cost.run)}[/] for a run of {plan.cost.run_hours:g} h at most"
+            f"\nstandby: {usd(plan.cost.standby_hourly)} an hour more at most, when the fallback replaces spot"
+            f"\n[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
+            f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
+            f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:g} g/kWh"
+            f"\n[dim]{escape(energy.source)}; {escape(carbon.source)}[/]",
+            title="envelope (estimated)",
+            title_align="left",
+        )
+    )
+
+
+def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
+    """Components with their children, as the engine would show them."""
+    tree = Tree(f"[bold]{escape(stack)}[/]")
+    branches: dict[str, Tree] = {}
+    # A component registers before its children; sorting by depth of the parent chain keeps that order.
+    for resource in sorted(resources, key=lambda r: (r.custom, r.urn)):
+        label = f"{escape(resource.type)} [dim]{escape(resource.name)}[/]"
+        branches[resource.urn] = branches.get(resource.parent, tree).add(
+            label if resource.custom else f"[bold]{label}[/]"
+        )
+    return tree
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """What the plan has to say, gravest first."""
+    order = list(_COLOURS)
+    table = Table(title="findings", title_justify="left", expand=True)
+    for column in ("severity", "code", "where", "what", "fix"):
+        table.add_column(column, overflow="fold")
+    for finding in sorted(findings, key=lambda f: order.index(f.severity)):
+        colour = _COLOURS[finding.severity]
+        words = (finding.code, finding.path, finding.message, finding.fix)
+        table.add_row(f"[{colour}]{finding.severity}[/]", *map(escape, words))
+    return table
+
+
+def cost_table(cost: CostEstimate) -> Table:
+    """The bill, line by line, with each price's source. Equal small lines are added up."""
+    table = Table(title="cost (list and spot prices)", title_justify="left", expand=True)
+    for column in ("what", "quantity", "price", "an hour", "source"):
+        table.add_column(
+            column, overflow="fold", justify="right" if column in ("quantity", "price", "an hour") else "left"
+        )
+    for component in cost.components:
+        standby = " [dim](standby)[/]" if component.standby else ""
+        table.add_row(
+            f"{escape(component.name)}{standby}",
+            f"{component.quantity:g} {component.unit}",
+            usd(component.price, 4),
+            usd(component.hourly),
+            f"{escape(component.source)}, {component.as_of} [dim]{component.confidence}[/]",
+        )
+    return table
