@@ -16,6 +16,7 @@ from components.aws.names import Egress
 from components.capacity import Rung
 from components.findings import InputError, nearest_hint
 from stacks.config_errors import explain
+from trainer.config import PRESETS
 
 __all__ = [
     "BudgetConfig",
@@ -102,6 +103,13 @@ class JobConfig(_Frozen):
     kimg: float = Field(gt=0)
     max_hours: float = Field(gt=0, le=24 * 28)
     image_digest: str = Field(default=PLACEHOLDER_DIGEST, pattern=r"^sha256:[0-9a-f]{64}$")
+
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, preset: str) -> str:
+        if preset not in PRESETS:
+            raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
+        return preset
 
 
 class NetworkConfig(_Frozen):

@@ -4,7 +4,7 @@ Every value that depends on the configuration alone is computed before the first
 anything is declared. Other providers get a module of the same shape.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,14 +19,15 @@ from components.aws.node_pool import CapacityRungArgs, EfaNodePool
 from components.aws.pricing import price_resources
 from components.aws.registry import ImageRegistry
 from components.aws.storage import LustreFileSystem, RunBucket, plan_lustre
-from components.capacity import Spot
 from components.catalog import MachineType, Region, load
 from components.cost import CostEstimate
 from components.findings import Finding, InputError, Severity
-from components.job import JobSpec, Rendezvous
+from components.job import JobSpec, Rendezvous, Volume
 from components.tags import TagPolicy, carbon_class
 from images import NodeInitSpec, render_cloud_init, user_data_base64gzip
-from stacks.config import PLACEHOLDER_DIGEST, StackConfig
+from stacks.checks import common_findings
+from stacks.config import StackConfig
+from stacks.run_context import cloud_context
 
 __all__ = ["AwsPlan", "build", "findings", "job_spec", "plan", "price_resources"]
 
@@ -95,18 +96,19 @@ def _tags(config: StackConfig, machine: MachineType, region: Region) -> dict[str
     ).aws()
 
 
-def job_spec(config: StackConfig, machine: MachineType, image: str, rendezvous_host: str) -> JobSpec:
+def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
     """The job the nodes run. State lives on the parallel file system, so that any node can take it up again."""
-    run_dir = f"{MOUNT}/runs/{config.stack}"
+    context = cloud_context(config, planned.machine, planned.region, load().price(planned.machine.name, config.region))
     return JobSpec(
         name=config.stack,
         image=image,
         backend="nccl",
         num_nodes_min=config.cluster.nodes.min,
         num_nodes_max=config.cluster.nodes.max,
-        processes_per_node=machine.gpus.value,
-        rendezvous=Rendezvous(host=rendezvous_host, port=RENDEZVOUS_PORT),
-        env={"GANGWAY_STACK": config.stack},
+        processes_per_node=planned.machine.gpus.value,
+        rendezvous=Rendezvous(host=_head_host(config), port=RENDEZVOUS_PORT),
+        volumes=(Volume(source=_state_root(config), target=_state_root(config)),),
+        env={"GANGWAY_CONTEXT": context.model_dump_json()},
         argv=(
             "train",
             "--preset",
@@ -114,7 +116,7 @@ def job_spec(config: StackConfig, machine: MachineType, image: str, rendezvous_h
             "--kimg",
             f"{config.job.kimg:g}",
             "--run-dir",
-            run_dir,
+            _run_dir(config),
             "--metrics-port",
             str(METRICS_PORT),
         ),
@@ -123,88 +125,22 @@ def job_spec(config: StackConfig, machine: MachineType, image: str, rendezvous_h
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate) -> tuple[Finding, ...]:
     """What a person should know before `up`. Every automatic choice says why it was made."""
-    found: list[Finding] = []
-
-    def say(severity: Severity, code: str, path: str, message: str, fix: str = "") -> None:
-        found.append(Finding(severity, code, path, message, fix))
-
-    machine, region = planned.machine, planned.region
-    efa = machine.efa_interfaces.value
+    found = common_findings(config, planned.machine, cost)
+    machine, efa = planned.machine, planned.machine.efa_interfaces.value
     if efa:
-        say(
-            Severity.INFO,
-            "fabric.efa",
-            "gangway:cluster",
-            f"{machine.name}: 1 ENA and {efa} EFA interfaces a node, {machine.network_gbps.value:g} Gbit/s",
-        )
+        layout = f"{machine.name}: 1 ENA and {efa} EFA interfaces a node, {machine.network_gbps.value:g} Gbit/s"
+        found.append(Finding(Severity.INFO, "fabric.efa", "gangway:cluster", layout))
     if config.cluster.zone is None:
-        say(
-            Severity.INFO,
-            "placement.zone",
-            "gangway:cluster.zone",
-            f"{planned.zone} chosen: the first zone of {region.name}; nodes and file system share one zone",
-            "set zone where your quota or capacity is elsewhere",
-        )
-    if config.job.image_digest == PLACEHOLDER_DIGEST:
-        say(
-            Severity.WARNING,
-            "image.placeholder",
-            "gangway:job.image_digest",
-            "no image is named: nodes would have nothing to pull",
-            "push the trainer image to the stack's repository and set its digest",
-        )
-    _spot_findings(config, machine, say)
-    if any(region.name not in component.source and "price of" in component.source for component in cost.components):
-        say(
-            Severity.INFO,
-            "cost.other-region",
-            "gangway:region",
-            f"the catalogue has no prices for {region.name}: those of us-east-1 stand in, and each line says so",
-        )
-    for name in cost.unknown:
-        say(Severity.WARNING, "cost.price-unknown", "gangway:cluster", f"not in the estimate, price unknown: {name}")
-    if cost.monthly > config.budget.monthly_usd:
-        say(
-            Severity.WARNING,
-            "budget.below-estimate",
-            "gangway:budget.monthly_usd",
-            f"{config.budget.monthly_usd:.2f} USD is less than a full month at {cost.monthly:.2f} USD",
-            f"set monthly_usd: {cost.monthly:.0f}, or destroy the stack when the run is done",
+        found.append(
+            Finding(
+                Severity.INFO,
+                "placement.zone",
+                "gangway:cluster.zone",
+                f"{planned.zone} chosen: the first zone of {planned.region.name}; nodes and file system share one zone",
+                "set zone where your quota or capacity is elsewhere",
+            )
         )
     return tuple(found)
-
-
-def _spot_findings(config: StackConfig, machine: MachineType, say: Callable[..., None]) -> None:
-    price = load().price(machine.name, config.region)
-    for position, rung in enumerate(config.cluster.capacity):
-        if not isinstance(rung, Spot) or rung.max_usd_per_hour is None or price is None:
-            continue
-        path = f"gangway:cluster.capacity[{position}].max_usd_per_hour"
-        low, high = price.spot_low.value, price.spot_high.value
-        if low is not None and rung.max_usd_per_hour < low:
-            say(
-                Severity.WARNING,
-                "capacity.spot-cap-low",
-                path,
-                f"{rung.max_usd_per_hour:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD",
-                f"set max_usd_per_hour: {high:g}",
-            )
-
-
-def check_budget(config: StackConfig, cost: CostEstimate) -> None:
-    """Refuses a budget that one hour of the stack would use up.
-
-    Raises:
-        InputError: with the smallest budget that makes sense.
-    """
-    if config.budget.monthly_usd < cost.hourly:
-        raise InputError(
-            "gangway:budget.monthly_usd",
-            "below the cost of one hour of this stack",
-            value=config.budget.monthly_usd,
-            allowed=f"at least {cost.hourly:.2f} USD",
-            fix=f"set monthly_usd: {cost.monthly:.0f} for a full month",
-        )
 
 
 def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
@@ -238,9 +174,7 @@ def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
         opts,
     )
     lustre = _lustre(config, network, tags, opts)
-    job = registry.repository_url.apply(
-        lambda url: job_spec(config, planned.machine, f"{url}@{config.job.image_digest}", _head_host(config))
-    )
+    job = registry.repository_url.apply(lambda url: job_spec(config, planned, f"{url}@{config.job.image_digest}"))
     pool = EfaNodePool(
         name,
         {
@@ -282,6 +216,15 @@ def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
     }
 
 
+def _state_root(config: StackConfig) -> str:
+    """Where runs live on a node: the parallel file system, or the root volume where there is none."""
+    return MOUNT if config.storage else "/var/lib/gangway"
+
+
+def _run_dir(config: StackConfig) -> str:
+    return f"{_state_root(config)}/runs/{config.stack}"
+
+
 def _head_host(config: StackConfig) -> str:
     return f"head.{config.stack}.gangway.internal"
 
@@ -321,7 +264,7 @@ def _user_data(
             region=config.region,
             image_registry=values["job"].image.partition("/")[0],
             bucket_uri=f"s3://{values['bucket']}/{config.stack}",
-            run_dir=f"{MOUNT}/runs/{config.stack}",
+            run_dir=_run_dir(config),
             efa_interfaces_planned=efa_interfaces,
             lustre_dns_name=values["dns_name"],
             lustre_mount_name=values["mount_name"],

@@ -18,6 +18,7 @@ from components.catalog import load
 from components.cost import CostEstimate, estimate
 from components.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
 from components.findings import Finding, Severity
+from stacks.checks import check_budget
 from stacks.config import StackConfig
 from stacks.program import build, provider_module
 
@@ -170,7 +171,7 @@ def make_plan(config: StackConfig) -> Plan:
         planned = provider.plan(config)
         resources, exports = run_program(config, placeholder_cloud)
         cost = estimate(provider.price_resources(resources, load(), config.region), config.job.max_hours)
-        provider.check_budget(config, cost)
+        check_budget(config, cost)
         energy = estimate_energy(planned.machine, config.cluster.nodes.max, config.job.max_hours, planned.region)
         return Plan(
             config=config,

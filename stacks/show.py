@@ -1,6 +1,7 @@
 """The plan and the sandbox as a person reads them: trees and tables on the terminal. Computes nothing."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,8 +13,12 @@ from components.cost import CostEstimate
 from components.findings import Finding, Severity
 from stacks.plan import Plan, PlannedResource
 
-__all__ = ["show_plan", "usd"]
+if TYPE_CHECKING:  # boto3 and moto are not needed to print a plan
+    from stacks.sandbox import SandboxRow
 
+__all__ = ["sandbox_table", "show_plan", "usd"]
+
+_RESULT_COLOURS = {"read back equal": "green", "accepted": "green", "different": "red", "refused": "bold red"}
 _COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 
@@ -85,4 +90,17 @@ def cost_table(cost: CostEstimate) -> Table:
             usd(component.hourly),
             f"{escape(component.source)}, {component.as_of} [dim]{component.confidence}[/]",
         )
+    return table
+
+
+def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
+    """What became of each declared resource in the simulated cloud."""
+    table = Table(title="sandbox: SIMULATED by moto, nothing was billed", title_justify="left", expand=True)
+    for column in ("type", "name", "result", "requests", "note"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        colour = _RESULT_COLOURS.get(str(row.status), "yellow")
+        words = (row.type, row.name, ", ".join(row.calls), row.note)
+        kind, name, calls, note = map(escape, words)
+        table.add_row(kind, name, f"[{colour}]{row.status}[/]", calls, note)
     return table

@@ -1,0 +1,195 @@
+"""Charts over the run: losses, gradient norms and throughput, with every interruption drawn where it happened.
+
+A line is drawn per session and never joins two of them: what was not measured is not drawn.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+
+from stacks.report.figures import number
+from stacks.report.plots import Chart, Theme, render
+
+__all__ = ["Mark", "curve_charts", "marks"]
+
+Line = Mapping[str, Any]
+
+_WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "restart": "restarted"}
+_NEAR = 0.03
+"""Events closer than this share of the run get one mark."""
+_MOST_LABELS = 6
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of the run worth a vertical line: where, in thousands of images, and what happened."""
+
+    kimg: float
+    label: str
+
+
+class _Series(NamedTuple):
+    """A column of stats.jsonl and how the chart calls it."""
+
+    key: str
+    label: str
+
+
+def curve_charts(stats: Sequence[Line]) -> list[Chart]:
+    """Losses, throughput and gradient norms, from the parsed lines of stats.jsonl; empty when there is no data line.
+
+    Args:
+        stats: data lines {images, step, kimg, images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d,
+            world_size, session, ...} and event lines {event, images, time, ...}.
+    """
+    sessions = _sessions(stats)
+    if not sessions:
+        return []
+    events = marks(stats)
+    losses = (_Series("loss_g", "generator"), _Series("loss_d", "discriminator"))
+    norms = (_Series("grad_norm_g", "generator"), _Series("grad_norm_d", "discriminator"))
+    return [
+        _line_chart("losses", "Loss", "Loss of both networks", losses, sessions, events),
+        _throughput_chart(sessions, events),
+        _line_chart("gradients", "Gradient norm", "Gradient norm of both networks", norms, sessions, events),
+    ]
+
+
+def marks(stats: Sequence[Line]) -> list[Mark]:
+    """The interruptions and resumptions among the event lines; neighbours share a mark, saying both in order."""
+    found = list(_moments(stats))
+    reach = _NEAR * max((line["images"] / 1000 for line in stats), default=0.0)
+    merged: list[Mark] = []
+    for mark in found:
+        if merged and mark.kimg - merged[-1].kimg <= reach:
+            said = merged[-1].label.split(", ")
+            label = merged[-1].label if mark.label in said else f"{merged[-1].label}, {mark.label}"
+            merged[-1] = Mark(merged[-1].kimg, label)
+        else:
+            merged.append(mark)
+    return merged
+
+
+def _moments(stats: Sequence[Line]) -> Iterator[Mark]:
+    for line in sorted((line for line in stats if "event" in line), key=lambda line: float(line["images"])):
+        words = [said for stem, said in _WORDS.items() if stem in str(line["event"])]
+        if words:
+            yield Mark(line["images"] / 1000, words[0])
+
+
+def _sessions(stats: Sequence[Line]) -> list[list[Line]]:
+    data = [line for line in stats if "event" not in line]
+    return [list(lines) for _, lines in groupby(data, key=lambda line: line["session"])]
+
+
+def _values(lines: Sequence[Line], key: str) -> list[float]:
+    return [math.nan if line[key] is None else float(line[key]) for line in lines]
+
+
+def _last(sessions: Sequence[Sequence[Line]], key: str) -> float:
+    return _values(sessions[-1], key)[-1]
+
+
+def _line_chart(
+    name: str,
+    axis: str,
+    title: str,
+    series: tuple[_Series, _Series],
+    sessions: Sequence[Sequence[Line]],
+    events: Sequence[Mark],
+) -> Chart:
+    def draw(axes: Axes, theme: Theme) -> None:
+        for (key, label), colour, style in zip(series, (theme.first, theme.second), ("-", (0, (5, 1.2))), strict=True):
+            for lines in sessions:
+                kimg = [line["kimg"] for line in lines]
+                axes.plot(kimg, _values(lines, key), color=colour, linestyle=style, linewidth=1.5)
+            _end_label(axes, sessions[-1][-1]["kimg"], _last(sessions, key), label, colour)
+        _dress(axes, theme, axis, sessions, events)
+
+    ends = " and ".join(f"{label} {number(_last(sessions, key))}" for key, label in series)
+    return render(
+        name,
+        f"Line chart: {title.lower()} over thousands of images shown; at the end {ends}. {_spoken(events)}",
+        f"{title} over thousands of real images shown (kimg). {_legend(events)}".strip(),
+        2.9,
+        draw,
+    )
+
+
+def _throughput_chart(sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> Chart:
+    speeds = [value for lines in sessions for value in _values(lines, "images_per_sec")]
+    top = max((value for value in speeds if math.isfinite(value)), default=1.0)
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        for lines in sessions:
+            kimg, speed = [line["kimg"] for line in lines], _values(lines, "images_per_sec")
+            axes.plot(kimg, speed, color=theme.first, linewidth=1.5)
+            axes.fill_between(kimg, speed, color=theme.first, alpha=0.12, linewidth=0)
+            count = lines[0]["world_size"]
+            text = f"{count} process{'' if count == 1 else 'es'}"
+            axes.text(kimg[0] + 0.01 * _span(sessions), top * 0.05, text, fontsize=8.5, color=theme.quiet)
+        axes.set_ylim(0, top * 1.12)
+        _dress(axes, theme, "Images per second", sessions, events)
+
+    sizes = " then ".join(str(lines[0]["world_size"]) for lines in sessions)
+    return render(
+        "throughput",
+        f"Line chart: images per second over thousands of images shown, at most {number(top)}; "
+        f"processes: {sizes}. {_spoken(events)}",
+        f"Throughput over thousands of real images shown (kimg), with the number of processes. {_legend(events)}",
+        2.5,
+        draw,
+    )
+
+
+def _span(sessions: Sequence[Sequence[Line]]) -> float:
+    return float(max(line["kimg"] for lines in sessions for line in lines))
+
+
+def _end_label(axes: Axes, kimg: float, value: float, label: str, colour: str) -> None:
+    """The series' name at the end of its line, where the eye already is: no legend to look up."""
+    if math.isfinite(value):
+        axes.annotate(
+            label, (kimg, value), (7, 0), textcoords="offset points", color=colour, fontsize=9, va="center"
+        )
+
+
+def _dress(
+    axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]
+) -> None:
+    """Grid, axis names and the marks of events."""
+    axes.grid(axis="y", color=theme.grid, linewidth=0.8)
+    axes.set_xlim(0, _span(sessions) * 1.005)
+    axes.set_xlabel("kimg", color=theme.quiet, fontsize=9)
+    axes.set_title(axis, loc="left", color=theme.quiet, fontsize=9, pad=16)
+    for place, mark in enumerate(events):
+        axes.axvline(mark.kimg, color=theme.quiet, linewidth=1, linestyle=(0, (2, 2)))
+        if len(events) <= _MOST_LABELS:
+            # Every second label sits a little higher, so that neighbours do not run into each other.
+            axes.annotate(
+                mark.label,
+                (mark.kimg, 1),
+                (0, 3 + 10 * (place % 2)),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8.5,
+                color=theme.quiet,
+            )
+
+
+def _spoken(events: Sequence[Mark]) -> str:
+    if not events:
+        return "No interruption."
+    return "Marked: " + "; ".join(f"{mark.label} at {number(mark.kimg)} kimg" for mark in events) + "."
+
+
+def _legend(events: Sequence[Mark]) -> str:
+    if not events:
+        return ""
+    several = f"; {len(events)} of them" if len(events) > _MOST_LABELS else ""
+    return f"Dashed verticals: the run was interrupted or resumed{several}."

@@ -1,0 +1,255 @@
+"""The page: what the template needs, computed from the plan, the sandbox and the record, and the rendered HTML.
+
+Presentation only: nothing here reads a run directory or prices anything. The template is `report.html.j2` beside this
+file, with autoescape on, so a hostile name stays text.
+"""
+
+import base64
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from components.findings import InputError
+from stacks.report.figures import Cell, Sources, duration, moment, number, unit_text
+from stacks.report.plots import Chart
+from trainer.record import Figure, RunRecord
+
+__all__ = ["Picture", "ReportInputs", "SandboxRowLike", "picture", "render_page"]
+
+_HERE = Path(__file__).parent
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_SEVERITIES = ("error", "warning", "info")
+# Worst first: what differs must not hide under what agrees.
+_STATUSES = ("refused", "different", "validated only", "accepted", "read back equal")
+
+
+class SandboxRowLike(Protocol):
+    """One resource of the plan as the sandbox applied it; `stacks.sandbox` makes these."""
+
+    @property
+    def type(self) -> str:
+        """Pulumi type token."""
+
+    @property
+    def name(self) -> str:
+        """Pulumi name."""
+
+    @property
+    def status(self) -> str:
+        """A StrEnum: read back equal, accepted, validated only, different or refused."""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The requests made for it, such as `ec2:CreateVpc`."""
+
+    @property
+    def note(self) -> str:
+        """What a reader must know about the status; may be empty."""
+
+
+class Picture(NamedTuple):
+    """A PNG to embed: its bytes and its size in pixels."""
+
+    png: bytes
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """Everything a report is made of, already read."""
+
+    plan: Mapping[str, Any]
+    sandbox: Sequence[SandboxRowLike]
+    record: RunRecord
+    curves: Sequence[Chart]
+    cost_chart: Chart | None
+    quality_charts: Sequence[Chart]
+    samples: Picture
+    reals: Picture | None
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A resource and those it is the parent of."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, Any]
+    children: list["_Node"] = field(default_factory=list)
+
+
+def picture(png: bytes, place: str) -> Picture:
+    """A PNG and its size, from its first chunk.
+
+    Args:
+        png: the file's content.
+        place: the file's path, for the message.
+
+    Raises:
+        InputError: not a PNG.
+    """
+    if not png.startswith(_PNG_SIGNATURE) or len(png) < 24:
+        raise InputError(place, "not a PNG image", fix="name the PNG grid that the trainer wrote")
+    width, height = struct.unpack(">II", png[16:24])
+    return Picture(png, width, height)
+
+
+def render_page(inputs: ReportInputs) -> str:
+    """The whole HTML file, in need of nothing else: styles and images are inside."""
+    plan, record = inputs.plan, inputs.record
+    sources = Sources()
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        data_uri=_data_uri, duration=duration, moment=moment, number=number, unit=unit_text, picture=_chart_picture
+    )
+    # The template asks for cells where it prints them, so footnotes are numbered in reading order.
+    return environment.get_template("report.html.j2").render(
+        i=inputs,
+        plan=plan,
+        record=record,
+        style=Markup((_HERE / "report.css").read_text()),  # our own file
+        sources=sources,
+        figure=sources.figure,
+        priced=lambda component: _price_cells(component, plan["cost"]["currency"], sources),
+        totals=lambda: _totals(plan, sources),
+        envelope=lambda: _envelope(plan, sources),
+        run_figures=_run_figures(record),
+        improvement=_improvement(record),
+        tree=_tree(plan["resources"]),
+        findings=sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
+        sandbox=sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
+        status_counts=_counts(inputs.sandbox),
+        versions=_versions(record.versions, plan["versions"]),
+    )
+
+
+def _data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _chart_picture(chart: Chart) -> Picture:
+    return picture(chart.light, chart.name)
+
+
+def _run_figures(record: RunRecord) -> list[tuple[str, Figure]]:
+    return [
+        ("Training time", record.wall_sec),
+        ("Throughput", record.images_per_sec),
+        ("Time per thousand images", record.sec_per_kimg),
+        ("Scaling efficiency", record.scaling_efficiency),
+        ("Peak memory", record.peak_memory_gib),
+    ]
+
+
+def _improvement(record: RunRecord) -> str:
+    """One sentence on what training achieved, in the first metric; empty when a figure is missing."""
+    for metric in record.quality[:1]:
+        before, after, floor = metric.untrained.value, metric.trained.value, metric.real_vs_real.value
+        if before and after and floor:
+            verb = "fell" if after < before else "rose"
+            return (
+                f"{metric.name} {verb} from {number(before)} to {number(after)} ({number(before / after)} times lower); "
+                f"two halves of the real images are {number(floor)} apart."
+                if after < before
+                else f"{metric.name} {verb} from {number(before)} to {number(after)}: training made it worse."
+            )
+    return ""
+
+
+def _tree(resources: Sequence[Mapping[str, Any]]) -> list[_Node]:
+    """Resources under their parents; one whose parent is not in the plan is a root."""
+    nodes = {row["urn"]: _Node(row["type"], row["name"], row["inputs"] or {}) for row in resources}
+    roots: list[_Node] = []
+    for row in resources:
+        parent = nodes.get(row["parent"] or "")
+        (roots if parent is None else parent.children).append(nodes[row["urn"]])
+    return roots
+
+
+def _price_cells(component: Mapping[str, Any], currency: str, sources: Sources) -> tuple[Cell, Cell]:
+    """Unit price and hourly cost of a component."""
+    origin = (component["confidence"], component["source"], component["as_of"])
+    reason = f"no price in {component['source']}" if component["source"] else "no price found"
+    price = sources.cell(component["price"], currency, *origin, reason=reason)
+    return price, sources.cell(component["hourly"], f"{currency}/h", *origin, reason=reason)
+
+
+def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
+    """The bill for an hour, a month and the run; a total that leaves something out says so."""
+    cost = plan["cost"]
+    unpriced = [row["name"] for row in cost["components"] if row["hourly"] is None and not row.get("standby")]
+    missing = f"no price for {', '.join(unpriced)}" if unpriced else ""
+    hours = cost.get("run_hours")
+    run_note = f"{number(hours)} h" if hours is not None else "the stack file sets no length of a run"
+    rows = (
+        ("Per hour", cost["hourly"], "/h", "sum of the components in use"),
+        ("Per month", cost["monthly"], "/month", "hourly total x 730 h"),
+        ("Per run", cost["run"], "", f"hourly total x {run_note}" if hours is not None else "hourly total x hours"),
+    )
+    return [
+        (
+            f"{label}, at least" if missing and value is not None else label,
+            sources.cell(
+                value,
+                f"{cost['currency']}{per}",
+                "estimated",
+                source,
+                note=f"lower bound: {missing}" if missing and value is not None else "",
+                reason=missing or (run_note if label == "Per run" else "the plan does not know it"),
+            ),
+        )
+        for label, value, per, source in rows
+    ]
+
+
+def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
+    """Energy and carbon of the planned run, with the band where the plan gives one."""
+    energy, carbon = plan["energy"], plan["carbon"]
+    band = ""
+    if energy.get("kwh_low") is not None and energy.get("kwh_high") is not None:
+        band = f"from {number(energy['kwh_low'])} to {number(energy['kwh_high'])} kWh"
+    why = "the plan does not know it"
+    return [
+        ("Machines", sources.cell(energy["it_kwh"], "kWh", "estimated", energy["source"], reason=why)),
+        ("Power usage effectiveness", sources.cell(energy["pue"], "", "estimated", energy["source"], reason=why)),
+        (
+            "Data centre",
+            sources.cell(energy["kwh"], "kWh", "estimated", energy["source"], note=band, reason=why),
+        ),
+        (
+            "Grid intensity",
+            sources.cell(
+                carbon["intensity_g_per_kwh"],
+                "gCO2e/kWh",
+                "estimated",
+                carbon["source"],
+                carbon.get("as_of"),
+                reason=why,
+            ),
+        ),
+        ("Emissions", sources.cell(carbon["gco2e"], "gCO2e", "estimated", carbon["method"], reason=why)),
+    ]
+
+
+def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
+    """How many resources ended in each status that occurs, best first."""
+    counts = Counter(str(row.status) for row in rows)
+    return [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]]
+
+
+def _versions(of_run: Mapping[str, str], of_plan: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    names = sorted({*of_run, *of_plan}, key=str.lower)
+    return [(name, of_run.get(name, "–"), of_plan.get(name, "–")) for name in names]
