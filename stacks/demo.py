@@ -25,7 +25,7 @@ from components.findings import InputError
 from components.job import JobSpec, Rendezvous
 from stacks.config import find_stack_file, from_file
 from stacks.local_run import EXIT_INTERRUPTED, LocalRun, StatsTail, run_module
-from stacks.plan import Plan, make_plan, run_program
+from stacks.plan import Plan, make_plan, run_program, without_gc
 from stacks.report import write_report
 from stacks.run_context import local_context
 from stacks.sandbox import MotoCloud, SandboxRow
@@ -128,7 +128,8 @@ def _point_latest(out: Path, run_dir: Path) -> Path:
 
 def _sandbox(plan: Plan, console: Console) -> tuple[SandboxRow, ...]:
     with console.status("applying with boto3; botocore checks every request"), MotoCloud(plan.config.region) as cloud:
-        run_program(plan.config, cloud)
+        with without_gc():
+            run_program(plan.config, cloud)
         rows = cloud.read_back()
     console.print(sandbox_table(rows))
     counts = Counter(str(row.status) for row in rows)

@@ -140,6 +140,16 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate) -> tuple
                 "set zone where your quota or capacity is elsewhere",
             )
         )
+    if config.cluster.nodes.max > 1:
+        found.append(
+            Finding(
+                Severity.WARNING,
+                "rendezvous.no-head-node",
+                "gangway:cluster.nodes",
+                f"the workers meet at {_head_host(config)}, which this stack does not create yet",
+                "provide that name in a private hosted zone, as docs/deploying.md says",
+            )
+        )
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ from stacks.checks import check_budget
 from stacks.config import StackConfig
 from stacks.program import build, provider_module
 
-__all__ = ["Cloud", "Plan", "PlannedResource", "make_plan", "placeholder_cloud", "run_program"]
+__all__ = ["Cloud", "Plan", "PlannedResource", "make_plan", "placeholder_cloud", "run_program", "without_gc"]
 
 Cloud = Callable[[str, str, dict[str, Any]], tuple[str, dict[str, Any]]]
 """What stands behind the program: (type token, name, inputs as on the wire) -> (id, outputs as on the wire)."""
@@ -117,7 +117,7 @@ def placeholder_cloud(type_token: str, name: str, inputs: dict[str, Any]) -> tup
 
 
 @contextmanager
-def _no_gc() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """A cloud's SDK allocates a million objects that live on: collecting among them costs a fifth of a plan."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -166,7 +166,7 @@ def make_plan(config: StackConfig) -> Plan:
     Raises:
         InputError: a value that cannot be planned, such as a budget below one hour's cost.
     """
-    with _no_gc():
+    with without_gc():
         provider = provider_module(config.provider)
         planned = provider.plan(config)
         resources, exports = run_program(config, placeholder_cloud)

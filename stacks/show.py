@@ -93,6 +93,12 @@ def cost_table(cost: CostEstimate) -> Table:
     return table
 
 
+def short_type(token: str) -> str:
+    """`ec2.LaunchTemplate` for the token `aws:ec2/launchTemplate:LaunchTemplate`: what the SDK calls it."""
+    module = token.partition(":")[2].partition("/")[0]
+    return f"{module}.{token.rpartition(':')[2]}"
+
+
 def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
     """What became of each declared resource in the simulated cloud."""
     table = Table(title="sandbox: SIMULATED by moto, nothing was billed", title_justify="left", expand=True)
@@ -100,7 +106,7 @@ def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
         table.add_column(column, overflow="fold")
     for row in rows:
         colour = _RESULT_COLOURS.get(str(row.status), "yellow")
-        words = (row.type, row.name, ", ".join(row.calls), row.note)
+        words = (short_type(row.type), row.name, ", ".join(row.calls), row.note)
         kind, name, calls, note = map(escape, words)
         table.add_row(kind, name, f"[{colour}]{row.status}[/]", calls, note)
     return table

@@ -1,0 +1,135 @@
+"""MotoCloud: an AWS inside this process, which the offline plan can be run against and which is then read back.
+
+Not a mock that answers whatever it is asked: each resource becomes boto3 requests, and the rows come from describe
+calls. The last stage of `gangway demo` before training.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from typing import Any, Self
+
+from stacks.plan import placeholder_cloud
+from stacks.sandbox import budget, compute, identity, network, scaling, storage
+from stacks.sandbox.aws import Aws
+from stacks.sandbox.rows import Applied, SandboxRow, Status, judge
+from stacks.sandbox.wire import Wire
+
+__all__ = ["HANDLERS", "MotoCloud"]
+
+HANDLERS = {
+    **network.HANDLERS,
+    **compute.HANDLERS,
+    **scaling.HANDLERS,
+    **storage.HANDLERS,
+    **budget.HANDLERS,
+    **identity.HANDLERS,
+}
+"""Pulumi type token -> the function that builds it."""
+
+
+@contextmanager
+def _fake_credentials(region: str) -> Iterator[None]:
+    """Takes every AWS_* variable away (profiles, endpoints, real keys) and puts ones there that open nothing."""
+    real = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
+    fake = {
+        "AWS_ACCESS_KEY_ID": "sandbox",
+        "AWS_SECRET_ACCESS_KEY": "sandbox",
+        "AWS_SESSION_TOKEN": "sandbox",
+        "AWS_DEFAULT_REGION": region,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    _replace_environment(real, fake)
+    try:
+        yield
+    finally:
+        _replace_environment(fake, real)
+
+
+def _replace_environment(old: dict[str, str], new: dict[str, str]) -> None:
+    for key in old:
+        os.environ.pop(key, None)
+    os.environ.update(new)
+
+
+class MotoCloud:
+    """The cloud of one sandbox run: `with MotoCloud("us-east-2") as cloud: run_program(config, cloud)`.
+
+    Called with (type token, name, inputs) it builds the resource and returns (id, outputs), both as on Pulumi's wire.
+    A refused request does not raise: the resource gets a placeholder id and its row says why.
+    """
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self._stack = ExitStack()
+        # Pulumi registers resources from several threads; moto keeps its state in plain dictionaries.
+        self._lock = Lock()
+        self._built: list[tuple[Wire, tuple[str, ...], Applied | str]] = []
+
+    def __enter__(self) -> Self:
+        import moto
+
+        with ExitStack() as stack:
+            stack.enter_context(_fake_credentials(self._region))
+            stack.enter_context(warnings.catch_warnings())
+            # Moto's own gap: a refusal of EC2's that reaches the user through Auto Scaling has no model there.
+            warnings.filterwarnings("ignore", r"Exception\(.*does not match an error shape", UserWarning)
+            # AWS's own managed policies exist in every account; moto leaves them out unless asked.
+            stack.enter_context(moto.mock_aws(config={"iam": {"load_aws_managed_policies": True}}))
+            self._aws = Aws(self._region)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Builds one resource.
+
+        Returns:
+            Its id and its outputs (inputs and computed values).
+        """
+        if type_token.startswith("pulumi:providers:"):
+            return name, inputs
+        assert type_token in HANDLERS, f"the sandbox has no handler for {type_token} ({name})"
+        with self._lock:
+            return self._build(Wire(type_token, name, inputs))
+
+    def _build(self, wire: Wire) -> tuple[str, dict[str, Any]]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        calls = self._aws.start()
+        try:
+            applied = HANDLERS[wire.type](self._aws, wire)
+        except (BotoCoreError, ClientError) as error:
+            self._built.append((wire, tuple(calls), str(error)))
+            return placeholder_cloud(wire.type, wire.name, wire.inputs)
+        self._built.append((wire, tuple(calls), applied))
+        return applied.id, applied.outputs
+
+    def read_back(self) -> tuple[SandboxRow, ...]:
+        """Asks moto for every resource that was built and compares it with its declaration.
+
+        Returns:
+            One row a resource, ordered by type and name.
+        """
+        rows = [self._row(wire, calls, result) for wire, calls, result in self._built]
+        return tuple(sorted(rows, key=lambda row: (row.type, row.name)))
+
+    def _row(self, wire: Wire, calls: tuple[str, ...], result: Applied | str) -> SandboxRow:
+        from botocore.exceptions import ClientError
+
+        if isinstance(result, str):
+            return SandboxRow(wire.type, wire.name, Status.REFUSED, calls, result)
+        if result.read is None:
+            return SandboxRow(wire.type, wire.name, Status.VALIDATED, calls, result.note)
+        try:
+            held = result.read()
+        except ClientError as error:
+            return SandboxRow(wire.type, wire.name, Status.DIFFERENT, calls, f"gone when read back: {error}")
+        status, note, fields = judge(result, held, wire.unsent())
+        return SandboxRow(wire.type, wire.name, status, calls, note, fields)
