@@ -14,7 +14,7 @@ __all__ = ["CapacityBlock", "OnDemand", "Reservation", "Rung", "RungPlan", "Spot
 
 
 class _Rung(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class CapacityBlock(_Rung):

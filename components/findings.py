@@ -62,6 +62,11 @@ class InputError(ValueError):
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
         super().__init__("\n".join([f"{place}: {problem}", *details]))
 
+    def within(self, outer: str) -> "InputError":
+        """The same mistake, its place put inside `outer`: the file that holds the config path."""
+        place = f"{outer}: {self.place}"
+        return InputError(place, self.problem, value=self.value, allowed=self.allowed, fix=self.fix)
+
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
     """The allowed word most like `value` (case ignored), or None when nothing is close."""

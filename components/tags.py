@@ -11,7 +11,10 @@ from components.findings import InputError
 
 __all__ = ["TagPolicy", "carbon_class"]
 
-_AWS_TAG = re.compile(r"[\w\s.:/=+\-@]{0,256}", re.UNICODE)
+# AWS takes 50 tags a resource; components add Name to ours.
+MAX_TAGS = 49
+_AWS_KEY = re.compile(r"(?!aws:)[\w\s.:/=+\-@]{1,128}", re.UNICODE | re.IGNORECASE)
+_AWS_VALUE = re.compile(r"[\w\s.:/=+\-@]{0,256}", re.UNICODE)
 
 
 def carbon_class(intensity_g_per_kwh: float) -> str:
@@ -42,9 +45,8 @@ class TagPolicy:
     extra: Mapping[str, str]
 
     def aws(self) -> dict[str, str]:
-        """The policy as AWS tags. Raises InputError for a value AWS refuses."""
-        tags = {
-            **self.extra,
+        """The policy as AWS tags. Raises InputError for a tag AWS refuses and for one that Gangway sets itself."""
+        own = {
             "team": self.team,
             "cost_center": self.cost_center,
             "gangway:stack": self.stack,
@@ -52,13 +54,29 @@ class TagPolicy:
             "gangway:energy-class": self.energy_class,
             "gangway:carbon-class": self.carbon_class,
         }
+        for key in sorted(own.keys() & self.extra.keys()):
+            raise InputError(
+                f"gangway:tags.{key}",
+                "Gangway sets this tag itself",
+                value=self.extra[key],
+                fix="give the tag another name",
+            )
+        tags = {**self.extra, **own}
+        if len(tags) > MAX_TAGS:
+            raise InputError(
+                "gangway:tags",
+                "too many tags",
+                value=len(self.extra),
+                allowed=f"{MAX_TAGS - len(own)} besides team and cost_center (AWS takes 50 a resource)",
+                fix=f"remove {len(tags) - MAX_TAGS}",
+            )
         for key, value in tags.items():
-            if not _AWS_TAG.fullmatch(value) or key.lower().startswith("aws:") or len(key) > 128:
+            if not _AWS_KEY.fullmatch(key) or not _AWS_VALUE.fullmatch(value):
                 raise InputError(
                     f"gangway:tags.{key}",
                     "AWS refuses this tag",
                     value=value,
-                    allowed="up to 256 letters, digits, spaces and . : / = + - _ @; no key aws:...",
+                    allowed="letters, digits, spaces, . : / = + - _ @; keys of 1 to 128, no aws:...; values up to 256",
                     fix="remove the characters outside that set",
                 )
         return tags

@@ -45,7 +45,12 @@ def plan(
     from stacks.config import find_stack_file, from_file
     from stacks.plan import make_plan
 
-    made = make_plan(from_file(find_stack_file(stack_or_file, stacks_dir())))
+    path = find_stack_file(stack_or_file, stacks_dir())
+    config = from_file(path)
+    try:
+        made = make_plan(config)
+    except InputError as mistake:
+        raise mistake.within(str(path)) from None
     if as_json:
         typer.echo(json.dumps(made.to_json(), indent=2))
     else:

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, Self
 
 import pulumi
 import yaml
+from pulumi.runtime.config import get_config_env
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from components.aws.names import Egress
 from components.capacity import Rung
-from components.findings import InputError, nearest_hint
+from components.findings import InputError, nearest, nearest_hint
 from stacks.config_errors import explain
 from trainer.config import PRESETS
 
@@ -43,7 +44,7 @@ def _email(value: str) -> str:
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class NodesConfig(_Frozen):
@@ -190,33 +191,58 @@ def from_file(path: Path) -> StackConfig:
         line = f", line {where.line + 1}" if where else ""
         problem = getattr(error, "problem", None) or str(error)
         raise InputError(f"{path}{line}", f"not readable as YAML: {problem}", fix="mend the YAML there") from None
-    except (OSError, UnicodeDecodeError) as error:
+    # ValueError: bytes that are no UTF-8, or a date such as 2026-13-01, which PyYAML passes on to Python.
+    except (OSError, ValueError) as error:
         raise InputError(str(path), f"cannot be read: {error}", fix="check the file") from None
     config = data.get("config") if isinstance(data, dict) else None
     if not isinstance(config, dict):
         raise InputError(str(path), "holds no `config:` mapping", fix="begin the file with `config:`")
-    # Other namespaces (aws:...) are the providers' own business.
-    values = {k.removeprefix("gangway:"): v for k, v in config.items() if str(k).startswith("gangway:")}
+    values = {_own_key(str(key), str(path)): value for key, value in config.items()}
+    values.pop("", None)
     stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
-    return _validate({**values, "stack": stack}, str(path))
+    return _validate(stack, values, str(path))
+
+
+def _own_key(key: str, place: str) -> str:
+    """The key without its namespace; empty for those of other namespaces (aws:...), the providers' own business."""
+    namespace, colon, name = key.partition(":")
+    if not colon or (namespace != "gangway" and nearest(namespace, ["gangway"])):
+        raise InputError(
+            f"{place}: {key}",
+            "a setting outside the gangway namespace would be ignored",
+            allowed="keys that begin with gangway:, or with a provider's name",
+            fix=f"write gangway:{name or key}",
+        )
+    return name if namespace == "gangway" else ""
 
 
 def from_pulumi() -> StackConfig:
     """Reads the configuration the Pulumi engine holds for the selected stack. Raises as `from_file` does."""
     config = pulumi.Config("gangway")
-    values: dict[str, Any] = {"stack": pulumi.get_stack()}
-    for name, field in StackConfig.model_fields.items():
-        if name == "stack":
-            continue
-        plain = field.annotation is str or name == "provider"
-        value = config.get(name) if plain else config.get_object(name)
+    fields = StackConfig.model_fields
+    # What the engine was given beyond our fields is a misspelled key, not one to ignore.
+    given = {key.removeprefix("gangway:") for key in get_config_env() if key.startswith("gangway:")}
+    values: dict[str, Any] = {}
+    for name in sorted(fields.keys() | given):
+        plain = name == "provider" or name not in fields or fields[name].annotation is str
+        try:
+            value = config.get(name) if plain else config.get_object(name)
+        except pulumi.ConfigTypeError:  # no JSON: the model says what it wants instead
+            value = config.get(name)
         if value is not None:
             values[name] = value
-    return _validate(values, f"stack {pulumi.get_stack()}")
+    return _validate(pulumi.get_stack(), values, f"stack {pulumi.get_stack()}")
 
 
-def _validate(values: dict[str, Any], place: str) -> StackConfig:
+def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
+    if "stack" in values:
+        raise InputError(
+            f"{place}: gangway:stack",
+            "unknown key: a stack is named by its file",
+            value=values["stack"],
+            fix="leave it out, or rename the file",
+        )
     try:
-        return StackConfig.model_validate(values)
+        return StackConfig.model_validate({**values, "stack": stack})
     except ValidationError as error:
         raise ExceptionGroup(f"{place} is not valid", explain(error, StackConfig, place)) from None

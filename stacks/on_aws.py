@@ -114,7 +114,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             "--preset",
             config.job.preset,
             "--kimg",
-            f"{config.job.kimg:g}",
+            f"{config.job.kimg:.10g}",
             "--run-dir",
             _run_dir(config),
             "--metrics-port",

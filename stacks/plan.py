@@ -116,6 +116,13 @@ def placeholder_cloud(type_token: str, name: str, inputs: dict[str, Any]) -> tup
     return f"${{{label}.id}}", {**computed, **inputs}
 
 
+def _sorted(value: Any) -> Any:
+    """`value` with every mapping in the order of its keys: protobuf's order differs from process to process."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
 @contextmanager
 def without_gc() -> Iterator[None]:
     """A cloud's SDK allocates a million objects that live on: collecting among them costs a fifth of a plan."""
@@ -151,7 +158,7 @@ def run_program(config: StackConfig, cloud: Cloud) -> tuple[tuple[PlannedResourc
             name=request.name,
             parent=request.parent,
             custom=request.custom,
-            inputs=stand_in.inputs[request.type, request.name],
+            inputs=_sorted(stand_in.inputs[request.type, request.name]),
             id=id_,
         )
         for urn, (request, id_) in sorted(recorder.registered.items())

@@ -35,7 +35,7 @@ def launch_market(rung: RungPlan) -> tuple[_Market, _Target]:
             spot_options=ec2.LaunchTemplateInstanceMarketOptionsSpotOptionsArgs(
                 spot_instance_type="one-time",
                 instance_interruption_behavior="terminate",
-                max_price=None if rung.max_usd_per_hour is None else f"{rung.max_usd_per_hour:g}",
+                max_price=None if rung.max_usd_per_hour is None else f"{rung.max_usd_per_hour:.10g}",
             ),
         )
     elif rung.market_type is not None:
@@ -74,7 +74,7 @@ class SpotFleet(pulumi.ComponentResource):
             iam_fleet_role=args["fleet_role_arn"],
             target_capacity=args["num_nodes"],
             allocation_strategy="priceCapacityOptimized",
-            spot_price=f"{args['max_usd_per_hour']:g}",
+            spot_price=f"{args['max_usd_per_hour']:.10g}",
             fleet_type="maintain",
             instance_interruption_behaviour="terminate",
             terminate_instances_with_expiration=False,

@@ -17,6 +17,8 @@ from components.findings import InputError
 
 __all__ = ["Egress", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
 
+# RFC 1918. Python's `is_private` also admits loopback, link-local and test ranges, which no VPC can use.
+PRIVATE_RANGES = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 # What a node calls: image pull, Session Manager, logs, its own Auto Scaling health. S3 has a (free) gateway endpoint.
 ENDPOINT_SERVICES = ("autoscaling", "ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages")
 
@@ -51,7 +53,8 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
         raise InputError(
             place, str(error), value=cidr, allowed="a private IPv4 network, /16 to /20", fix="use 10.42.0.0/16"
         ) from None
-    if not network.is_private or not 16 <= network.prefixlen <= 20:
+    is_private = any(network.subnet_of(private) for private in PRIVATE_RANGES)
+    if not is_private or not 16 <= network.prefixlen <= 20:
         raise InputError(
             place,
             "this address range does not fit a VPC of private subnets",

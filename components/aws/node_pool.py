@@ -6,6 +6,7 @@ nobody watching, and no code of ours runs in the account. Not a scheduler: what 
 their user data.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
@@ -17,10 +18,11 @@ from components.aws.fabric import InterfacePlan, plan_interfaces
 from components.capacity import RungPlan, plan_ladder
 from components.catalog import MachineType, load
 
-__all__ = ["CapacityRungArgs", "EfaNodePool", "EfaNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
+__all__ = ["CapacityRungArgs", "EfaNodePool", "EfaNodePoolArgs", "NodePoolPlan", "plan_fill_steps", "plan_node_pool"]
 
-# A step of the fallback's scaling policy exists per missing node; AWS allows 20 adjustments a policy.
 FALLBACK_PERIODS = 3
+# AWS allows 20 adjustments a scaling policy.
+MAX_STEPS = 20
 
 
 class CapacityRungArgs(TypedDict):
@@ -68,6 +70,15 @@ def plan_node_pool(args: EfaNodePoolArgs) -> NodePoolPlan:
     machine = load().machine(args["machine_type"], "machine_type")
     rungs = plan_ladder(tuple(rung_from_args(rung) for rung in args["capacity"]))
     return NodePoolPlan(machine, plan_interfaces(machine), rungs, args["num_nodes_min"], args["num_nodes_max"])
+
+
+def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
+    """Steps that fill a rung: (nodes missing above it beyond the first, size to set).
+
+    A step for each missing node; where AWS's 20 do not suffice, each step covers several and sets the largest of them.
+    """
+    stride = -(-num_nodes // MAX_STEPS)
+    return [(beyond, min(beyond + stride, num_nodes)) for beyond in range(0, num_nodes, stride)]
 
 
 class EfaNodePool(pulumi.ComponentResource):
@@ -187,15 +198,18 @@ class EfaNodePool(pulumi.ComponentResource):
     def _fall_back_to(self, suffix: str, group: autoscaling.Group, above: list[autoscaling.Group]) -> None:
         """Fills `group` with exactly the nodes that the rungs above it lack, and empties it when they lack none."""
         minimum = self._args["num_nodes_min"]
-        fill = self._policy(f"{suffix}-fill", group, list(range(1, minimum + 1)))
-        empty = self._policy(f"{suffix}-empty", group, [0])
-        self._missing_nodes_alarm(f"{suffix}-fill", above, fill, "GreaterThanOrEqualToThreshold")
-        self._missing_nodes_alarm(f"{suffix}-empty", above, empty, "LessThanThreshold")
+        steps = plan_fill_steps(minimum)
+        ends = [*(str(beyond) for beyond, _ in steps[1:]), None]
+        fill = [(size, str(beyond), end) for (beyond, size), end in zip(steps, ends, strict=True)]
+        fill_policy = self._policy(f"{suffix}-fill", group, fill)
+        empty_policy = self._policy(f"{suffix}-empty", group, [(0, None, "0")])
+        self._missing_nodes_alarm(f"{suffix}-fill", above, fill_policy, "GreaterThanOrEqualToThreshold")
+        self._missing_nodes_alarm(f"{suffix}-empty", above, empty_policy, "LessThanThreshold")
 
-    def _policy(self, suffix: str, group: autoscaling.Group, sizes: list[int]) -> autoscaling.Policy:
-        """ExactCapacity steps: breach of the alarm by 0, 1, 2 ... nodes sets the group to the size at that place."""
-        up = len(sizes) > 1 or sizes[0] > 0
-        last = len(sizes) - 1
+    def _policy(
+        self, suffix: str, group: autoscaling.Group, steps: Sequence[tuple[int, str | None, str | None]]
+    ) -> autoscaling.Policy:
+        """Sets the group to the size whose bounds hold the alarm's breach: (size, from, below), from its threshold."""
         return autoscaling.Policy(
             f"{self._name}-{suffix}",
             autoscaling_group_name=group.name,
@@ -204,11 +218,9 @@ class EfaNodePool(pulumi.ComponentResource):
             metric_aggregation_type="Maximum",
             step_adjustments=[
                 autoscaling.PolicyStepAdjustmentArgs(
-                    scaling_adjustment=size,
-                    metric_interval_lower_bound=str(place) if up else None,
-                    metric_interval_upper_bound="0" if not up else None if place == last else str(place + 1),
+                    scaling_adjustment=size, metric_interval_lower_bound=lower, metric_interval_upper_bound=upper
                 )
-                for place, size in enumerate(sizes)
+                for size, lower, upper in steps
             ],
             opts=self._child,
         )

@@ -41,10 +41,10 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
     """The bill of `resources` in `region`, nodes first."""
     services = catalog.services["aws"]
     note = "" if services.region == region else f" (price of {services.region})"
-    return [*_nodes(resources, catalog, region), *_surroundings(resources, services, note)]
+    return [*_nodes(resources, catalog, region, note), *_surroundings(resources, services, note)]
 
 
-def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str, note: str) -> Iterable[CostComponent]:
     templates = {r.id: r for r in resources if r.type == "aws:ec2/launchTemplate:LaunchTemplate"}
     for group in resources:
         if group.type != "aws:autoscaling/group:Group":
@@ -57,11 +57,12 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
         disk = template.inputs["blockDeviceMappings"][0]["ebs"]["volumeSize"]
         yield _node_price(group.name, template, machine_type, num_nodes, catalog, region, standby)
         yield from_fact(
-            f"{group.name}: root volumes, {disk} GiB a node",
+            f"{group.name}: root volumes, {disk:g} GiB a node",
             catalog.services["aws"].ebs_gp3_usd_per_gib_month,
             num_nodes * disk,
             monthly=True,
             standby=standby,
+            note=note,
         )
 
 

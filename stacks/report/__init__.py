@@ -54,6 +54,8 @@ def write_report(
     from stacks.report import page, plots
     from stacks.report.curves import curve_charts
 
+    samples = _read(samples_png)
+    reals = _read(reals_png) if reals_png else None
     curves = curve_charts(stats)
     cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
     quality_charts = [chart for metric in record.quality if (chart := plots.quality_chart(metric))]
@@ -65,8 +67,8 @@ def write_report(
             curves=curves,
             cost_chart=cost_chart,
             quality_charts=quality_charts,
-            samples=_read(samples_png),
-            reals=_read(reals_png) if reals_png else None,
+            samples=samples,
+            reals=reals,
         )
     )
     charts = [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]

@@ -103,11 +103,11 @@ def _line_chart(
     events: Sequence[Mark],
 ) -> Chart:
     def draw(axes: Axes, theme: Theme) -> None:
-        for (key, label), colour, style in zip(series, (theme.first, theme.second), ("-", (0, (5, 1.2))), strict=True):
+        for (key, _), colour, style in zip(series, (theme.first, theme.second), ("-", (0, (5, 1.2))), strict=True):
             for lines in sessions:
                 kimg = [line["kimg"] for line in lines]
                 axes.plot(kimg, _values(lines, key), color=colour, linestyle=style, linewidth=1.5)
-            _end_label(axes, sessions[-1][-1]["kimg"], _last(sessions, key), label, colour)
+        _name_lines(axes, theme, sessions, series)
         _dress(axes, theme, axis, sessions, events)
 
     ends = " and ".join(f"{label} {number(_last(sessions, key))}" for key, label in series)
@@ -115,7 +115,7 @@ def _line_chart(
         name,
         f"Line chart: {title.lower()} over thousands of images shown; at the end {ends}. {_spoken(events)}",
         f"{title} over thousands of real images shown (kimg). {_legend(events)}".strip(),
-        2.9,
+        3.3,
         draw,
     )
 
@@ -141,7 +141,7 @@ def _throughput_chart(sessions: Sequence[Sequence[Line]], events: Sequence[Mark]
         f"Line chart: images per second over thousands of images shown, at most {number(top)}; "
         f"processes: {sizes}. {_spoken(events)}",
         f"Throughput over thousands of real images shown (kimg), with the number of processes. {_legend(events)}",
-        2.5,
+        2.9,
         draw,
     )
 
@@ -150,17 +150,28 @@ def _span(sessions: Sequence[Sequence[Line]]) -> float:
     return float(max(line["kimg"] for lines in sessions for line in lines))
 
 
-def _end_label(axes: Axes, kimg: float, value: float, label: str, colour: str) -> None:
-    """The series' name at the end of its line, where the eye already is: no legend to look up."""
-    if math.isfinite(value):
-        axes.annotate(
-            label, (kimg, value), (7, 0), textcoords="offset points", color=colour, fontsize=9, va="center"
-        )
+def _name_lines(axes: Axes, theme: Theme, sessions: Sequence[Sequence[Line]], series: tuple[_Series, _Series]) -> None:
+    """Each line's name at its end, where the eye already is; moved apart where the lines end close together."""
+    first, second = (_last(sessions, key) for key, _ in series)
+    bottom, top = axes.get_ylim()
+    crowded = abs(first - second) < 0.08 * (top - bottom)
+    up = 7 if first >= second else -7
+    for value, (_, label), colour, shift in zip(
+        (first, second), series, (theme.first, theme.second), (up, -up), strict=True
+    ):
+        if math.isfinite(value):
+            axes.annotate(
+                label,
+                (sessions[-1][-1]["kimg"], value),
+                (7, shift if crowded else 0),
+                textcoords="offset points",
+                color=colour,
+                fontsize=9,
+                va="center",
+            )
 
 
-def _dress(
-    axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]
-) -> None:
+def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> None:
     """Grid, axis names and the marks of events."""
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     axes.set_xlim(0, _span(sessions) * 1.005)

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from trainer.record import Figure
 
-__all__ = ["Cell", "Source", "Sources", "duration", "moment", "number", "unit_text"]
+__all__ = ["Cell", "Source", "Sources", "duration", "kimg_text", "moment", "number", "unit_text"]
 
+_MINUS = "\N{MINUS SIGN}"
+_TIMES = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PROVENANCE_WORDS = {"list-price": "list price"}
 _JOULES_PER_KWH = 3.6e6
@@ -95,29 +97,39 @@ class Sources:
 
 
 def number(value: float, unit: str = "") -> str:
-    """Four significant digits, whole numbers and thousands in full, cents for dollars from 1 USD upwards.
+    """Four significant digits (three below 1), thousands in full, cents for dollars from 1 USD upwards.
 
-    >>> number(110.08, "USD/h"), number(1234567.8), number(0.012345), number(2.5e-7)
-    ('110.08', '1,234,568', '0.0123', '2.50 × 10⁻⁷')
+    Zeros at the end are kept only where they were rounded to, never added to a value that is shorter.
+
+    >>> number(110.1, "USD/h"), number(1234567.8), number(0.012345), number(1.15), number(11.902), number(-4.0)
+    ('110.10', '1,234,568', '0.0123', '1.15', '11.90', '\N{MINUS SIGN}4')
     """
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "infinite"
     size = abs(value)
-    if value == 0 or (value == int(value) and size < 1e15):
+    if unit.startswith("USD") and size >= 1:
+        text = f"{value:,.2f}"
+    elif value == 0 or (value == int(value) and size < 1e15):
         text = f"{int(value):,}"
     elif size < 1e-4 or size >= 1e15:
-        mantissa, exponent = f"{value:.2e}".split("e")
-        text = f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+        mantissa, power = f"{value:.2e}".split("e")
+        text = f"{mantissa} {_TIMES} 10{str(int(power)).translate(_SUPERSCRIPT)}"
     else:
         exponent = math.floor(math.log10(size))
-        decimals = 2 if unit.startswith("USD") and size >= 1 else max(0, (3 if size >= 1 else 2) - exponent)
-        text = f"{value:,.{decimals}f}"
-    return text.replace("-", "−")
+        text = f"{value:,.{max(0, (3 if size >= 1 else 2) - exponent)}f}"
+        if float(text.replace(",", "")) == value:
+            text = text.rstrip("0")
+    return text.replace("-", _MINUS)
+
+
+def kimg_text(images: int) -> str:
+    """Thousands of images to one decimal: 150 for 150 016."""
+    return f"{images / 1000:,.1f}".removesuffix(".0")
 
 
 def unit_text(unit: str) -> str:
-    """The unit with its subscripts: gCO₂e for gCO2e."""
-    return unit.replace("CO2", "CO₂")
+    """The unit with its subscripts, gCO₂e for gCO2e; nothing for a pure number, whose unit is 1."""
+    return "" if unit == "1" else unit.replace("CO2", "CO₂")
 
 
 def duration(seconds: float) -> str:

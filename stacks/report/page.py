@@ -5,6 +5,7 @@ file, with autoescape on, so a hostile name stays text.
 """
 
 import base64
+import json
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from components.findings import InputError
-from stacks.report.figures import Cell, Sources, duration, moment, number, unit_text
+from stacks.report.figures import Cell, Sources, duration, kimg_text, moment, number
 from stacks.report.plots import Chart
 from trainer.record import Figure, RunRecord
 
@@ -113,10 +114,16 @@ def render_page(inputs: ReportInputs) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        data_uri=_data_uri, duration=duration, moment=moment, number=number, unit=unit_text, picture=_chart_picture
+        data_uri=_data_uri,
+        duration=duration,
+        json=_json,
+        kimg=kimg_text,
+        moment=moment,
+        number=number,
+        picture=_chart_picture,
     )
     # The template asks for cells where it prints them, so footnotes are numbered in reading order.
-    return environment.get_template("report.html.j2").render(
+    html = environment.get_template("report.html.j2").render(
         i=inputs,
         plan=plan,
         record=record,
@@ -134,10 +141,15 @@ def render_page(inputs: ReportInputs) -> str:
         status_counts=_counts(inputs.sandbox),
         versions=_versions(record.versions, plan["versions"]),
     )
+    return f"{html.strip()}\n"
 
 
 def _data_uri(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _chart_picture(chart: Chart) -> Picture:
@@ -155,16 +167,14 @@ def _run_figures(record: RunRecord) -> list[tuple[str, Figure]]:
 
 
 def _improvement(record: RunRecord) -> str:
-    """One sentence on what training achieved, in the first metric; empty when a figure is missing."""
+    """What training did to the first metric, as the rest of a sentence; empty when a figure is missing."""
     for metric in record.quality[:1]:
         before, after, floor = metric.untrained.value, metric.trained.value, metric.real_vs_real.value
         if before and after and floor:
-            verb = "fell" if after < before else "rose"
+            verdict = f"{before / after:.1f} times lower" if after < before else "training made it worse"
             return (
-                f"{metric.name} {verb} from {number(before)} to {number(after)} ({number(before / after)} times lower); "
+                f"went from {number(before)} untrained to {number(after)} trained ({verdict}); "
                 f"two halves of the real images are {number(floor)} apart."
-                if after < before
-                else f"{metric.name} {verb} from {number(before)} to {number(after)}: training made it worse."
             )
     return ""
 
@@ -218,30 +228,29 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
 def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
     """Energy and carbon of the planned run, with the band where the plan gives one."""
     energy, carbon = plan["energy"], plan["carbon"]
-    band = ""
-    if energy.get("kwh_low") is not None and energy.get("kwh_high") is not None:
-        band = f"from {number(energy['kwh_low'])} to {number(energy['kwh_high'])} kWh"
-    why = "the plan does not know it"
-    return [
-        ("Machines", sources.cell(energy["it_kwh"], "kWh", "estimated", energy["source"], reason=why)),
-        ("Power usage effectiveness", sources.cell(energy["pue"], "", "estimated", energy["source"], reason=why)),
-        (
-            "Data centre",
-            sources.cell(energy["kwh"], "kWh", "estimated", energy["source"], note=band, reason=why),
-        ),
+    watts = energy["source"].removeprefix("estimated: ")
+    rows = (
+        ("Machines", energy["it_kwh"], "kWh", "estimated", watts, None),
+        ("Power usage effectiveness", energy["pue"], "", "assumed", f"catalogue of regions, {plan['region']}", None),
+        ("Data centre", energy["kwh"], "kWh", "estimated", f"{watts}, x PUE", None),
         (
             "Grid intensity",
-            sources.cell(
-                carbon["intensity_g_per_kwh"],
-                "gCO2e/kWh",
-                "estimated",
-                carbon["source"],
-                carbon.get("as_of"),
-                reason=why,
-            ),
+            carbon["intensity_g_per_kwh"],
+            "gCO2e/kWh",
+            "documented",
+            carbon["source"],
+            carbon.get("as_of"),
         ),
-        ("Emissions", sources.cell(carbon["gco2e"], "gCO2e", "estimated", carbon["method"], reason=why)),
+        ("Emissions", carbon["gco2e"], "gCO2e", "estimated", carbon["method"], None),
+    )
+    cells = [
+        (label, sources.cell(value, unit, provenance, source, as_of, reason="the plan does not know it"))
+        for label, value, unit, provenance, source, as_of in rows
     ]
+    if energy.get("kwh_low") is None or energy.get("kwh_high") is None:
+        return cells
+    band = f"from {number(energy['kwh_low'])} to {number(energy['kwh_high'])}"
+    return [(label, cell._replace(hint=band) if label == "Data centre" else cell) for label, cell in cells]
 
 
 def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
@@ -252,4 +261,4 @@ def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
 
 def _versions(of_run: Mapping[str, str], of_plan: Mapping[str, str]) -> list[tuple[str, str, str]]:
     names = sorted({*of_run, *of_plan}, key=str.lower)
-    return [(name, of_run.get(name, "–"), of_plan.get(name, "–")) for name in names]
+    return [(name, of_run.get(name, ""), of_plan.get(name, "")) for name in names]

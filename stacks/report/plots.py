@@ -19,8 +19,8 @@ from trainer.record import QualityRecord
 
 __all__ = ["Chart", "Theme", "cost_chart", "quality_chart", "render"]
 
-_WIDTH_INCHES = 7.2
-_DOTS_PER_INCH = 200
+_WIDTH_INCHES = 9.0
+_DOTS_PER_INCH = 160
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,7 @@ class Chart:
     svg: bytes
 
 
-def render(
-    name: str, alt: str, caption: str, height_inches: float, draw: Callable[[Axes, Theme], None]
-) -> Chart:
+def render(name: str, alt: str, caption: str, height_inches: float, draw: Callable[[Axes, Theme], None]) -> Chart:
     """Draws a chart once for each use of it."""
 
     def save(theme: Theme, kind: str) -> bytes:
@@ -110,23 +108,26 @@ def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart 
                 linestyle="--" if standby else "-",
             )
             label = "unknown" if row["hourly"] is None else number(row["hourly"], currency)
-            label += "  standby, not in the total" if standby else ""
-            axes.text((row["hourly"] or 0.0) + top * 0.012, place, label, va="center", fontsize=9, color=theme.ink)
+            _label_bar(axes, theme, row["hourly"] or 0.0, place, f"{label}, standby" if standby else label)
         _name_bars(axes, theme, [str(row["name"]) for row in rows])
-        axes.set_xlim(0, top * 1.32)
+        axes.set_xlim(0, top * 1.2)
 
     spoken = "; ".join(f"{row['name']}: {_hourly_text(row['hourly'], currency)}" for row in rows)
     return render(
         "cost-hourly",
         f"Bar chart of hourly cost in {currency} by component. {spoken}.",
-        f"Hourly cost by component, {currency} per hour.",
-        0.5 + 0.34 * len(rows),
+        f"Hourly cost by component, {currency} per hour. Dashed: standby, billed only when a fallback steps in.",
+        0.3 + 0.36 * len(rows),
         draw,
     )
 
 
 def _hourly_text(hourly: float | None, currency: str) -> str:
     return "unknown" if hourly is None else number(hourly, currency)
+
+
+def _label_bar(axes: Axes, theme: Theme, end: float, place: int, label: str) -> None:
+    axes.annotate(label, (end, place), (6, 0), textcoords="offset points", va="center", fontsize=9, color=theme.ink)
 
 
 def _name_bars(axes: Axes, theme: Theme, names: Sequence[str]) -> None:
@@ -154,7 +155,7 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
         top = max(value for _, value in values) or 1.0
         for place, ((_, value), colour) in enumerate(zip(values, colours, strict=True)):
             axes.barh(place, value, height=0.5, color=colour)
-            axes.text(value + top * 0.012, place, number(value), va="center", fontsize=9, color=theme.ink)
+            _label_bar(axes, theme, value, place, number(value))
         _name_bars(axes, theme, [label for label, _ in values])
         axes.set_xlim(0, top * 1.1)
 
@@ -164,7 +165,7 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
         f"quality-{_slug(quality.name)}",
         f"Bar chart of {quality.name}: {spoken}. Lower is better.",
         f"{quality.name}{unit}; lower is better.",
-        1.5,
+        1.4,
         draw,
     )
 

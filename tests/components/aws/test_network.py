@@ -1,0 +1,119 @@
+"""TrainingNetwork: address plan, both ways out, and nothing that could be reached from outside."""
+
+from collections.abc import Callable
+from ipaddress import IPv4Network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.aws.network import ENDPOINT_SERVICES, TrainingNetwork, plan_network
+from components.findings import InputError
+
+PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
+
+
+@st.composite
+def private_networks(draw: st.DrawFn) -> IPv4Network:
+    around = draw(st.sampled_from(PRIVATE))
+    prefix = draw(st.integers(max(16, around.prefixlen), 20))
+    place = draw(st.integers(0, 2 ** (prefix - around.prefixlen) - 1))
+    return IPv4Network((int(around.network_address) + place * 2 ** (32 - prefix), prefix))
+
+
+@given(private_networks(), st.integers(1, 6))
+def test_subnets_are_disjoint_and_inside_the_range(network: IPv4Network, zones: int) -> None:
+    plan = plan_network(str(network), zones)
+    subnets = [IPv4Network(cidr) for cidr in (*plan.private_cidrs, plan.public_cidr)]
+    assert len(plan.private_cidrs) == zones
+    assert all(subnet.subnet_of(network) for subnet in subnets)
+    assert not any(a.overlaps(b) for i, a in enumerate(subnets) for b in subnets[i + 1 :])
+    assert all(subnet.prefixlen <= 28 for subnet in subnets), "EC2's smallest subnet is a /28"
+    assert subnets[0].num_addresses >= 512, "room for nodes of 33 interfaces"
+
+
+def test_the_plan_of_a_16_by_hand() -> None:
+    plan = plan_network("10.42.0.0/16", 2)
+    assert plan.private_cidrs == ("10.42.0.0/19", "10.42.32.0/19")
+    assert plan.public_cidr == "10.42.224.0/23"
+
+
+@pytest.mark.parametrize(
+    "cidr",
+    [
+        "10.42.0.0/15", "10.42.0.0/21", "10.42.0.1/16", "8.8.0.0/16", "10.42.0.0.0/16", "", "localhost", "fd00::/16",
+        "127.0.0.0/16", "169.254.0.0/16", "0.0.0.0/16", "240.0.0.0/16", "172.32.0.0/16", "10.42.0.0/99",
+    ],
+)  # fmt: skip
+def test_a_range_that_cannot_be_used_is_refused_with_one_that_can(cidr: str) -> None:
+    with pytest.raises(InputError) as caught:
+        plan_network(cidr, 1, "gangway:network.cidr")
+    assert (caught.value.place, caught.value.value) == ("gangway:network.cidr", cidr)
+    assert caught.value.allowed == "a private IPv4 network, /16 to /20"
+    assert plan_network(caught.value.fix.removeprefix("use "), 1).private_cidrs == ("10.42.0.0/19",)
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_plan_or_an_input_error(cidr: str) -> None:
+    try:
+        plan = plan_network(cidr, 1)
+    except InputError:
+        return
+    assert IPv4Network(plan.private_cidrs[0]).subnet_of(IPv4Network(cidr))
+
+
+def test_endpoints_reach_the_services_a_node_calls_and_nothing_else(make: Callable[..., Any]) -> None:
+    made = make(TrainingNetwork, egress="endpoints")
+    endpoints = {r.inputs["serviceName"]: r.inputs for r in made.of("VpcEndpoint")}
+    assert set(endpoints) == {f"com.amazonaws.us-east-2.{name}" for name in ("s3", *ENDPOINT_SERVICES)}
+    subnets = {subnet.id for subnet in made.of("Subnet")}
+    (group,) = [g for g in made.of("SecurityGroup") if g.name == "demo-endpoints"]
+    for name in ENDPOINT_SERVICES:
+        inputs = endpoints[f"com.amazonaws.us-east-2.{name}"]
+        assert inputs["vpcEndpointType"] == "Interface"
+        assert inputs["privateDnsEnabled"] is True
+        assert set(inputs["subnetIds"]) == subnets
+        assert inputs["securityGroupIds"] == [group.id]
+    gateway = endpoints["com.amazonaws.us-east-2.s3"]
+    assert gateway["vpcEndpointType"] == "Gateway"
+    assert gateway["routeTableIds"] == [made.one("RouteTable").id]
+    assert group.inputs["ingress"] == [
+        {"protocol": "tcp", "fromPort": 443, "toPort": 443, "cidrBlocks": ["10.42.0.0/16"]}
+    ]
+    for kind in ("InternetGateway", "NatGateway", "Eip", "Route"):
+        assert not made.of(kind), f"{kind}: without NAT there is no way to the internet"
+
+
+def test_nat_gives_the_private_subnets_one_way_out(make: Callable[..., Any]) -> None:
+    made = make(TrainingNetwork, egress="nat")
+    nat, gateway = made.one("NatGateway"), made.one("InternetGateway")
+    assert nat.inputs["allocationId"] == made.one("Eip").id
+    public = next(s for s in made.of("Subnet") if s.id == nat.inputs["subnetId"])
+    assert public.inputs["cidrBlock"] == "10.42.224.0/23"
+    tables = {table.name: table.id for table in made.of("RouteTable")}
+    routes = {route.inputs["routeTableId"]: route.inputs for route in made.of("Route")}
+    assert routes[tables["demo-private"]]["natGatewayId"] == nat.id
+    assert "gatewayId" not in routes[tables["demo-private"]], "private subnets have no route to the internet gateway"
+    assert routes[tables["demo-nat"]]["gatewayId"] == gateway.id
+    assert {route["destinationCidrBlock"] for route in routes.values()} == {"0.0.0.0/0"}
+    tied = {a.inputs["subnetId"]: a.inputs["routeTableId"] for a in made.of("RouteTableAssociation")}
+    assert tied == {s.id: tables["demo-nat" if s.id == public.id else "demo-private"] for s in made.of("Subnet")}
+    assert [e.inputs["vpcEndpointType"] for e in made.of("VpcEndpoint")] == ["Gateway"]
+
+
+@pytest.mark.parametrize("egress", ["endpoints", "nat"])
+def test_no_subnet_hands_out_public_addresses(make: Callable[..., Any], egress: str) -> None:
+    made = make(TrainingNetwork, egress=egress)
+    assert all(subnet.inputs["mapPublicIpOnLaunch"] is False for subnet in made.of("Subnet"))
+    private = [s for s in made.of("Subnet") if s.name.startswith("demo-private")]
+    assert {s.inputs["availabilityZone"] for s in private} == {"us-east-2a", "us-east-2b"}
+
+
+def test_the_fabric_group_names_itself_in_both_directions(make: Callable[..., Any]) -> None:
+    """EFA needs the self-reference spelled out, also beside 0.0.0.0/0."""
+    (group,) = [g for g in make(TrainingNetwork).of("SecurityGroup") if g.name == "demo-fabric"]
+    own = {"protocol": "-1", "fromPort": 0, "toPort": 0, "self": True}
+    assert group.inputs["ingress"] == [own], "nothing from outside the group"
+    assert own in group.inputs["egress"]
+    assert not group.name.startswith("sg-")

@@ -1,0 +1,111 @@
+"""The bill of declared AWS resources, worked out by hand line by line."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from components.aws.pricing import price_resources
+from components.catalog import load
+from components.cost import CostComponent
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource as pricing sees it."""
+
+    type: str
+    name: str
+    inputs: dict[str, Any]
+    id: str = ""
+
+
+def template(machine: str, market: str | None = None, disk: float = 200.0) -> Resource:
+    inputs: dict[str, Any] = {"instanceType": machine, "blockDeviceMappings": [{"ebs": {"volumeSize": disk}}]}
+    if market:
+        inputs["instanceMarketOptions"] = {"marketType": market}
+    return Resource("aws:ec2/launchTemplate:LaunchTemplate", f"{machine}-{market}", inputs, "lt")
+
+
+def group(desired: float | None, maximum: float = 4.0) -> Resource:
+    inputs: dict[str, Any] = {"launchTemplate": {"id": "lt"}, "maxSize": maximum}
+    if desired is not None:
+        inputs["desiredCapacity"] = desired
+    return Resource("aws:autoscaling/group:Group", "pool", inputs)
+
+
+def bill(*resources: Resource, region: str = "us-east-1") -> list[CostComponent]:
+    return price_resources(resources, load(), region)
+
+
+def test_two_p5_on_spot_by_hand() -> None:
+    nodes, disks = bill(template("p5.48xlarge", "spot"), group(2.0))
+    assert nodes.name == "pool: 2 x p5.48xlarge, spot"
+    assert nodes.hourly == pytest.approx(45.96)
+    assert nodes.source == "SkyPilot catalogue v9, upper end seen"
+    assert disks.name == "pool: root volumes, 200 GiB a node"
+    assert disks.hourly == pytest.approx(400 * 0.08 / 730)
+    assert not nodes.standby
+    assert not disks.standby
+
+
+def test_a_group_without_a_declared_number_stands_by_at_its_largest() -> None:
+    nodes, disks = bill(template("p5.48xlarge"), group(None, maximum=2.0))
+    assert nodes.name == "pool: 2 x p5.48xlarge, on-demand"
+    assert nodes.hourly == pytest.approx(110.08)
+    assert nodes.standby
+    assert disks.standby
+
+
+def test_a_group_of_zero_costs_nothing() -> None:
+    nodes, disks = bill(template("p5.48xlarge"), group(0.0))
+    assert (nodes.hourly, disks.hourly, nodes.standby) == (0, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("machine", "market", "why"),
+    [
+        ("p5.48xlarge", "capacity-block", "bought in advance"),
+        ("x9.huge", None, "no price in the catalogue"),
+        ("g5.xlarge", "spot", "SkyPilot"),
+    ],
+)
+def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, why: str) -> None:
+    nodes, disks = bill(template(machine, market), group(1.0))
+    assert nodes.price is None
+    assert nodes.hourly is None
+    assert nodes.source.startswith(why)
+    assert disks.hourly is not None
+
+
+def test_a_price_of_another_region_says_so_on_every_line() -> None:
+    lustre = Resource(
+        "aws:fsx/lustreFileSystem:LustreFileSystem",
+        "data",
+        {"perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
+    )
+    lines = bill(template("p5.48xlarge"), group(1.0), lustre, region="us-east-2")
+    assert len(lines) == 3
+    assert all(line.source.endswith(" (price of us-east-1)") for line in lines)
+    assert not any("(price of" in line.source for line in bill(template("p5.48xlarge"), group(1.0), lustre))
+
+
+def test_lustre_nat_and_endpoints_by_hand() -> None:
+    endpoint = "aws:ec2/vpcEndpoint:VpcEndpoint"
+    lustre, nat, endpoints = bill(
+        Resource(
+            "aws:fsx/lustreFileSystem:LustreFileSystem",
+            "data",
+            {"perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
+        ),
+        Resource("aws:ec2/natGateway:NatGateway", "nat", {}),
+        Resource(endpoint, "s3", {"vpcEndpointType": "Gateway"}),
+        Resource(endpoint, "ssm", {"vpcEndpointType": "Interface", "subnetIds": ["a", "b"]}),
+        Resource(endpoint, "logs", {"vpcEndpointType": "Interface", "subnetIds": ["a"]}),
+        Resource("aws:ec2/vpc:Vpc", "vpc", {}),
+    )
+    assert lustre.name == "data: 9600 GiB at 500 MB/s/TiB"
+    assert lustre.hourly == pytest.approx(9600 * 0.34 / 730)
+    assert (nat.name, nat.hourly) == ("nat: NAT gateway", 0.045)
+    assert (endpoints.name, endpoints.quantity) == ("interface endpoints", 3)
+    assert endpoints.hourly == pytest.approx(0.03)
