@@ -5,6 +5,7 @@ matrix of uniforms, so that the result is a pure function of its arguments and e
 same however the batch is spread over workers. Not here: adaptive strength (ADA).
 """
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -40,12 +41,13 @@ def diffaugment(images: Tensor, policy: str, uniforms: Tensor) -> Tensor:
 
 def _color(images: Tensor, uniforms: Tensor) -> Tensor:
     """Brightness by -0.5..0.5, saturation by 0..2, contrast by 0.5..1.5; `uniforms` is [N, 3, 1, 1]."""
-    brightness, saturation, contrast = uniforms.split(1, dim=1)
+    brightness, saturation, contrast = uniforms[:, 0:1], uniforms[:, 1:2], uniforms[:, 2:3]
     images = images + (brightness - 0.5)
     grey = images.mean(dim=1, keepdim=True)
     images = (images - grey) * (saturation * 2) + grey
     mean = images.mean(dim=(1, 2, 3), keepdim=True)
-    return (images - mean) * (contrast + 0.5) + mean
+    coloured: Tensor = (images - mean) * (contrast + 0.5) + mean
+    return coloured
 
 
 def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
@@ -58,8 +60,8 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
     padded = F.pad(images, (reach_x, reach_x, reach_y, reach_y), mode="replicate")
     top = (uniforms[:, 0] * (2 * reach_y + 1)).long()
     left = (uniforms[:, 1] * (2 * reach_x + 1)).long()
-    rows = top[:, None] + _arange(images, height)
-    columns = left[:, None] + _arange(images, width)
+    rows = top[:, None] + torch.arange(height, device=images.device)
+    columns = left[:, None] + torch.arange(width, device=images.device)
     rows = rows[:, None, :, None].expand(num, channels, height, padded.shape[3])
     columns = columns[:, None, None, :].expand(num, channels, height, width)
     return padded.gather(2, rows).gather(3, columns)
@@ -67,20 +69,15 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
 
 def _cutout(images: Tensor, uniforms: Tensor) -> Tensor:
     """Clears a square of half the side, centred anywhere in the image, to mid-grey."""
-    _, _, height, width = images.shape
-    hole_y, hole_x = int(height * _HOLE), int(width * _HOLE)
-    centre_y = (uniforms[:, 0] * height).long()[:, None]
-    centre_x = (uniforms[:, 1] * width).long()[:, None]
-    in_rows = (_arange(images, height) - centre_y + hole_y // 2).ge(0) & (
-        _arange(images, height) - centre_y - (hole_y - hole_y // 2)
-    ).lt(0)
-    in_columns = (_arange(images, width) - centre_x + hole_x // 2).ge(0) & (
-        _arange(images, width) - centre_x - (hole_x - hole_x // 2)
-    ).lt(0)
+    in_rows = _near(uniforms[:, 0], images.shape[2])
+    in_columns = _near(uniforms[:, 1], images.shape[3])
     hole = in_rows[:, None, :, None] & in_columns[:, None, None, :]
     return images * hole.logical_not()
 
 
-def _arange(images: Tensor, length: int) -> Tensor:
-    """0..length-1 as int64 on the images' device, [1, length]."""
-    return images.new_ones((1, length), dtype=None).cumsum(1).long() - 1
+def _near(uniforms: Tensor, length: int) -> Tensor:
+    """Which of `length` positions lie in a stretch of half of it around a drawn centre, [N, length] bool."""
+    reach = int(length * _HOLE) // 2
+    centre = (uniforms * length).long()[:, None]
+    positions = torch.arange(length, device=uniforms.device)
+    return (positions >= centre - reach) & (positions < centre + reach)

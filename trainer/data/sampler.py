@@ -1,0 +1,49 @@
+"""The order in which training sees the images: a pure function of seed and images seen.
+
+Within an epoch every image comes exactly once; a batch may span two epochs. The order does not depend on the
+number of workers (each takes its slice of the global batch) and there is no state to save: a run that resumes at
+n images goes on with image n. Not here: reading the images.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Sampler"]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """The endless sequence of image numbers.
+
+    Attributes:
+        num_images: size of the data set.
+        seed: of the order.
+    """
+
+    num_images: int
+    seed: int
+
+    def indices(self, images_seen: int, batch_size: int) -> NDArray[np.int64]:
+        """Numbers of the images of one global batch, [batch_size], each in 0..num_images-1.
+
+        Args:
+            images_seen: images shown before this batch.
+            batch_size: global batch.
+        """
+        positions = np.arange(images_seen, images_seen + batch_size)
+        epochs, offsets = np.divmod(positions, self.num_images)
+        batch = np.empty(batch_size, dtype=np.int64)
+        for epoch in np.unique(epochs):
+            here = epochs == epoch
+            batch[here] = _permutation(self.num_images, self.seed, int(epoch))[offsets[here]]
+        return batch
+
+
+@functools.lru_cache(maxsize=2)  # a batch touches at most two epochs unless the data set is tiny
+def _permutation(num_images: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order of one epoch. PCG64 and Generator.permutation are fixed by NumPy's version, which the record holds."""
+    order: NDArray[np.int64] = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_images)
+    return order

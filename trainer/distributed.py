@@ -1,0 +1,179 @@
+"""Who am I among the workers, and what all of them agree on.
+
+Without torchrun the process is a world of its own: no process group, and modules are used as they are. Not a
+launcher: torchrun starts the processes, and trainer.ranks reads what it says.
+"""
+
+import contextlib
+import datetime
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from trainer.errors import TrainerError
+from trainer.ranks import Ranks
+
+__all__ = ["World", "start"]
+
+T = TypeVar("T")
+_TIMEOUT = datetime.timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class World:
+    """This worker's place, frozen.
+
+    Attributes:
+        rank: 0..world_size-1 over all nodes.
+        local_rank: 0.. on this node.
+        world_size: number of workers.
+        node_rank: 0.. of this node.
+        num_nodes: number of nodes.
+        device: what this worker computes on.
+        backend: gloo, nccl, or none for a single process.
+        backend_reason: why that one.
+        control: CPU group for flags and messages, so that agreeing never waits for the GPU.
+    """
+
+    rank: int
+    local_rank: int
+    world_size: int
+    node_rank: int
+    num_nodes: int
+    device: torch.device
+    backend: str
+    backend_reason: str
+    control: dist.ProcessGroup | None = None
+
+    def slice(self, batch_size: int) -> slice:
+        """This worker's part of a global batch."""
+        share = batch_size // self.world_size
+        return slice(self.rank * share, (self.rank + 1) * share)
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module with its gradients averaged over all workers after every backward.
+
+        `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently.
+        """
+        if self.control is None:
+            return module
+        on_gpu = self.device.type == "cuda"
+        return DistributedDataParallel(
+            module, device_ids=[self.device] if on_gpu else None, gradient_as_bucket_view=True
+        )
+
+    def agree(self, flag: bool) -> bool:
+        """True on every worker as soon as it is true on any: one all_reduce of four bytes."""
+        if self.control is None:
+            return flag
+        votes = torch.tensor([flag], dtype=torch.int32)
+        dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self.control)
+        return bool(votes.item())
+
+    def gather(self, value: T) -> list[T]:
+        """Every worker's value, in the order of ranks, on every worker. For small plain data."""
+        if self.control is None:
+            return [value]
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+    def together(self, action: Callable[[], T]) -> T:
+        """Runs the action on every worker; what fails on one is raised on all, so that none waits for ever.
+
+        Raises:
+            TrainerError: the first worker's that had one.
+        """
+        outcome: T | TrainerError
+        try:
+            outcome = action()
+        except TrainerError as error:
+            outcome = error
+        failed = outcome if isinstance(outcome, TrainerError) else None
+        shared = next((fields for fields in self.gather(failed and failed.fields()) if fields), None)
+        if isinstance(outcome, TrainerError):
+            raise outcome
+        if shared:
+            raise TrainerError(**shared)
+        return outcome
+
+    def first(self, action: Callable[[], object]) -> None:
+        """Runs the action on rank 0 while the others wait; its TrainerError is raised on all."""
+        self.together(lambda: action() if self.rank == 0 else None)
+
+    def check_gradients(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
+        """Compares the bits of every averaged gradient over all workers.
+
+        Args:
+            parameters: named parameters, after a backward through `wrap`.
+
+        Raises:
+            TrainerError: on every worker, naming the first parameter whose gradients differ.
+        """
+        if self.control is None:
+            return
+        named = [(name, parameter.grad) for name, parameter in parameters if parameter.grad is not None]
+        sums = torch.stack([_bit_sum(gradient) for _, gradient in named]).cpu()
+        everyone = [torch.empty_like(sums) for _ in range(self.world_size)]
+        dist.all_gather(everyone, sums, group=self.control)
+        for index, (name, _) in enumerate(named):
+            values = [int(row[index]) for row in everyone]
+            if len(set(values)) > 1:
+                raise TrainerError(
+                    place=f"gradient of {name}",
+                    problem="differs between workers after averaging; training on would be wrong",
+                    value=f"bit sums by rank {values}",
+                    allowed="the same bits on every rank",
+                    fix="resume from the last checkpoint; if it happens again, suspect a device or a mixed image",
+                )
+
+
+def _bit_sum(gradient: Tensor) -> Tensor:
+    """Sum of a float32 tensor's bits read as integers: exact, and free of the order of summation."""
+    return gradient.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)
+
+
+@contextlib.contextmanager
+def start(backend: str) -> Iterator[World]:
+    """Joins the process group torchrun has described, and leaves it at the end of the block.
+
+    Args:
+        backend: auto, gloo or nccl.
+
+    Raises:
+        TrainerError: nccl was asked for on a machine without CUDA.
+    """
+    cuda = torch.cuda.is_available()
+    if backend == "nccl" and not cuda:
+        raise TrainerError(
+            place="TrainConfig.backend",
+            problem="nccl needs CUDA, and this machine has none",
+            value=backend,
+            allowed="auto or gloo here",
+            fix="--backend gloo, or start on a GPU machine",
+        )
+    chosen = backend if backend != "auto" else ("nccl" if cuda else "gloo")
+    reason = "asked for" if backend != "auto" else ("CUDA is present" if cuda else "no CUDA here")
+    ranks = Ranks.from_environment()
+    device = torch.device("cuda", ranks.local_rank) if chosen == "nccl" else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if ranks.world_size == 1:
+        yield World(*ranks, device, "none", f"one process; else {chosen}: {reason}")
+        return
+    dist.init_process_group(chosen, timeout=_TIMEOUT, device_id=device if device.type == "cuda" else None)
+    control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
+    assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
+    try:
+        yield World(*ranks, device, chosen, reason, control)
+    except TrainerError:
+        # Raised on every rank, so all of them leave the group; after any other error the peers may be gone, and
+        # leaving would wait for them.
+        dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()

@@ -1,0 +1,182 @@
+"""The training loop: one step shows one global batch of real images, on however many workers there are.
+
+Not here: what is written (trainer.reporter), the losses (trainer.losses), where random numbers come from
+(trainer.draws, trainer.data.sampler).
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trainer import checkpoint, distributed
+from trainer.config import TrainConfig
+from trainer.data import Sampler, ShardedImages, open_matching, prepare_if_missing
+from trainer.distributed import World
+from trainer.draws import Purpose, latents, uniforms
+from trainer.errors import EXIT_INTERRUPTED, TrainerError
+from trainer.interruption import Interruption
+from trainer.losses import DLoss, GLoss
+from trainer.record import RunContext
+from trainer.reporter import Reporter
+from trainer.state import TrainState
+
+__all__ = ["train"]
+
+_CHECK_GRADIENTS_EVERY_STEPS = 100
+
+
+def train(
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    context: RunContext,
+    interruption: Interruption,
+    *,
+    resume: bool = True,
+    metrics_port: int | None = None,
+) -> int:
+    """Trains to the end or to an interruption.
+
+    Args:
+        config: what to compute.
+        run_dir: where everything is written.
+        data_dir: the data set's shards; prepared there when missing.
+        context: what the launcher knows.
+        interruption: asked after every step, installed already.
+        resume: go on from the newest valid checkpoint; False refuses a directory that has one.
+        metrics_port: for Prometheus; None for no endpoint.
+
+    Returns:
+        The exit code: 0 done, 75 interrupted.
+
+    Raises:
+        TrainerError: on every rank.
+    """
+    with distributed.start(config.backend) as world:
+        # Set-up: data, networks, the newest valid checkpoint, outputs.
+        config.batch_per_rank(world.world_size)
+        world.first(lambda: prepare_if_missing(config, data_dir))
+        data = world.together(lambda: open_matching(config, data_dir))
+        state = TrainState.create(config, world.device)
+        passed_over = world.together(lambda: _restore(state, config, run_dir, resume))
+        reporter = Reporter(run_dir, config, world, context, metrics_port)
+        reporter.begin(state, data, passed_over)
+        interrupted = _run(state, config, world, data, reporter, interruption)
+
+        # The end, for now or for good: the state is on disk before anything else is said.
+        reporter.checkpoint(state)
+        causes = world.gather(interruption.cause)
+        reporter.end(state, next(filter(None, causes)) if interrupted else "")
+        return EXIT_INTERRUPTED if interrupted else 0
+
+
+def _run(
+    state: TrainState,
+    config: TrainConfig,
+    world: World,
+    data: ShardedImages,
+    reporter: Reporter,
+    interruption: Interruption,
+) -> bool:
+    """Steps until the last image or an agreed interruption; returns whether it was the latter."""
+    networks = (state.generator, state.discriminator)
+    d_loss = world.wrap(DLoss(state.discriminator, config.augment, config.r1_gamma / 2 * config.r1_interval))
+    g_loss = world.wrap(GLoss(state.generator, state.discriminator, config.augment))
+    batch = _Batch(config, world, data)
+    sums = torch.zeros(4, device=world.device)
+    while state.images < config.total_images:
+        # Discriminator step; every r1_interval steps its loss carries the R1 penalty.
+        with_r1 = config.r1_gamma > 0 and state.step % config.r1_interval == 0
+        with torch.no_grad():
+            fakes = state.generator(batch.latents(state.images, Purpose.D_LATENTS))
+        terms = d_loss(
+            batch.reals(state.images),
+            fakes,
+            batch.uniforms(state.images, Purpose.REAL_AUGMENT),
+            batch.uniforms(state.images, Purpose.FAKE_AUGMENT),
+            with_r1,
+        )
+        state.opt_d.zero_grad()
+        terms.total.backward()
+        state.opt_d.step()
+
+        # Generator step; the discriminator judges without collecting gradients of its own.
+        state.discriminator.requires_grad_(False)
+        loss_g = g_loss(batch.latents(state.images, Purpose.G_LATENTS), batch.uniforms(state.images, Purpose.G_AUGMENT))
+        state.opt_g.zero_grad()
+        loss_g.backward()
+        state.opt_g.step()
+        state.discriminator.requires_grad_(True)
+
+        # Averaged generator.
+        state.images += config.batch_size
+        state.update_ema()
+
+        # Every worker must have the same gradients, or they train different networks.
+        if state.step % _CHECK_GRADIENTS_EVERY_STEPS == 0:
+            for network in networks:
+                world.check_gradients(network.named_parameters())
+
+        # Statistics.
+        sums += torch.stack([loss_g.detach(), terms.logistic, terms.penalty, loss_g.new_tensor(float(with_r1))])
+        interrupted = world.agree(interruption.requested)
+        if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
+            reporter.tick(state, sums, networks)
+            sums.zero_()
+
+        # Samples and checkpoint.
+        if state.passed(config.sample_kimg):
+            reporter.samples(state)
+        if state.passed(config.checkpoint_kimg):
+            reporter.checkpoint(state)
+
+        # Interruption, agreed by all workers within this step.
+        if interrupted:
+            return state.images < config.total_images
+    return False
+
+
+class _Batch:
+    """This worker's slice of everything a step of the global batch needs, on its device."""
+
+    def __init__(self, config: TrainConfig, world: World, data: ShardedImages) -> None:
+        self._config, self._device, self._data = config, world.device, data
+        self._sampler = Sampler(len(data), config.seed)
+        self._mine = world.slice(config.batch_size)
+        self._layout = torch.channels_last if config.channels_last else torch.contiguous_format
+
+    def reals(self, images: int) -> Tensor:
+        """Real images in -1..1, [share, C, H, W]."""
+        numbers = self._sampler.indices(images, self._config.batch_size)[self._mine]
+        pixels = torch.from_numpy(self._data.take(numbers)).to(self._device)
+        return (pixels.float() / 127.5 - 1).contiguous(memory_format=self._layout)
+
+    def latents(self, images: int, purpose: Purpose) -> Tensor:
+        """Latents [share, z_dim]."""
+        config = self._config
+        drawn = latents(config.batch_size, config.z_dim, seed=config.seed, images=images, purpose=purpose)
+        return drawn[self._mine].to(self._device)
+
+    def uniforms(self, images: int, purpose: Purpose) -> Tensor:
+        """Uniform numbers for the augmentation, [share, UNIFORMS]."""
+        drawn = uniforms(self._config.batch_size, seed=self._config.seed, images=images, purpose=purpose)
+        return drawn[self._mine].to(self._device)
+
+
+def _restore(state: TrainState, config: TrainConfig, run_dir: Path, resume: bool) -> list[str]:
+    """Loads the newest valid checkpoint if there is one; returns a sentence on each corrupt one passed over."""
+    folder = run_dir / "checkpoints"
+    if not resume and (checkpoint.newest(folder) or (run_dir / "stats.jsonl").exists()):
+        raise TrainerError(
+            place="--resume",
+            problem=f"{run_dir} holds a run already, and never would mix two runs",
+            value="never",
+            allowed="auto, or an empty --run-dir",
+            fix="choose another --run-dir, or --resume auto",
+        )
+    found, passed_over = checkpoint.load_newest_valid(folder)
+    if found is not None:
+        checkpoint.check_config(found.manifest.config, config, str(run_dir))
+        state.load_state_dict(found.state)
+    return passed_over

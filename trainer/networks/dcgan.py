@@ -1,0 +1,96 @@
+"""DCGAN (Radford et al. 2016, arXiv:1511.06434) at 32x32 or 64x64, in grey or colour, without BatchNorm.
+
+The paper normalises over the batch. Here nothing looks across images: the discriminator has no normalisation,
+because batch statistics make the R1 penalty of one image depend on its neighbours and SyncBatchNorm has no double
+backward; the generator has PixelNorm (Karras et al. 2018, arXiv:1710.10196) in its place. So there are no buffers
+to synchronise, average or restore, and a step computes the same however its batch is spread over workers. On the
+digits it does as well as BatchNorm.
+
+Not here: losses, augmentation, and anything that knows of workers.
+"""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Discriminator", "Generator"]
+
+_SMALLEST = 4
+_SLOPE = 0.2
+
+
+class PixelNorm(nn.Module):
+    """Scales each pixel's feature vector to unit mean square."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[N, C, H, W] to the same shape."""
+        return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-8)
+
+
+class Generator(nn.Module):
+    """Latents to images by transposed convolutions that double the size, from 4x4 up.
+
+    Args:
+        z_dim: length of the latent vector.
+        width: channels of the last feature map; each one before has twice as many.
+        channels: of the image.
+        resolution: 32, 64, ...: 4 times a power of two.
+    """
+
+    def __init__(self, z_dim: int, width: int, channels: int, resolution: int) -> None:
+        super().__init__()
+        doublings = int(math.log2(resolution // _SMALLEST))
+        widths = [width << step for step in reversed(range(doublings))]
+        layers: list[nn.Module] = [nn.ConvTranspose2d(z_dim, widths[0], _SMALLEST), PixelNorm(), nn.ReLU()]
+        for wide, narrow in itertools.pairwise(widths):
+            layers += [nn.ConvTranspose2d(wide, narrow, 4, stride=2, padding=1), PixelNorm(), nn.ReLU()]
+        layers += [nn.ConvTranspose2d(widths[-1], channels, 4, stride=2, padding=1), nn.Tanh()]
+        self.layers = nn.Sequential(*layers)
+        self.apply(_initialise)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        """[N, z_dim] standard normal to [N, channels, resolution, resolution] in -1..1."""
+        images: Tensor = self.layers(latents[:, :, None, None])
+        return images
+
+
+class Discriminator(nn.Module):
+    """Images to logits by convolutions that halve the size, down to 4x4. High means real.
+
+    Args:
+        width: channels of the first feature map; each one after has twice as many.
+        channels: of the image.
+        resolution: 32, 64, ...: 4 times a power of two.
+    """
+
+    def __init__(self, width: int, channels: int, resolution: int) -> None:
+        super().__init__()
+        halvings = int(math.log2(resolution // _SMALLEST))
+        widths = [channels, *(width << step for step in range(halvings))]
+        layers: list[nn.Module] = []
+        for narrow, wide in itertools.pairwise(widths):
+            layers += [nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.LeakyReLU(_SLOPE)]
+        layers += [nn.Conv2d(widths[-1], 1, _SMALLEST), nn.Flatten(0)]
+        self.layers = nn.Sequential(*layers)
+        self.apply(_initialise)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, channels, resolution, resolution] in -1..1 to [N] logits."""
+        logits: Tensor = self.layers(images)
+        return logits
+
+
+def _initialise(module: nn.Module) -> None:
+    """He's normal initialisation (arXiv:1502.01852) by the number of inputs each output sums."""
+    if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+        kernel = module.kernel_size[0] * module.kernel_size[1]
+        # A transposed convolution with stride s spreads a kernel over s x s outputs: each sums kernel / s^2 of them.
+        # From a 1x1 input each output sees one position only.
+        per_output = kernel
+        if isinstance(module, nn.ConvTranspose2d):
+            per_output = kernel // module.stride[0] ** 2 if module.stride[0] > 1 else 1
+        nn.init.normal_(module.weight, std=math.sqrt(2 / (module.in_channels * per_output)))
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

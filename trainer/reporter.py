@@ -1,0 +1,242 @@
+"""Everything a run leaves behind, in one place: the run directory and, behind a flag, the metrics endpoint.
+
+run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. Only rank 0 writes; the
+loop calls these methods on every rank, and an error of rank 0 (a full disk) is raised on all. Decides nothing about
+training.
+"""
+
+import math
+import resource
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.data import Sampler, ShardedImages
+from trainer.distributed import World
+from trainer.energy import Gpu, choose_readers, merge, read_all
+from trainer.errors import TrainerError
+from trainer.files import write_atomically
+from trainer.record import RunContext
+from trainer.samples import COLUMNS, ROWS, sample_grid, write_grid
+from trainer.state import TrainState
+from trainer.summary import code_sha256, summarise, versions
+from trainer.telemetry import MetricsEndpoint, StatsWriter, read_stats
+
+__all__ = ["Reporter"]
+
+_GIB = 1 << 30
+
+
+class Reporter:
+    """One session's outputs. Use `begin`, then the rest.
+
+    Args:
+        run_dir: of the run.
+        config: of the run.
+        world: this worker's place.
+        context: what the launcher knows.
+        metrics_port: for Prometheus; None for no endpoint.
+
+    Raises:
+        TrainerError: the directory cannot be written or the port is taken; on every rank.
+    """
+
+    def __init__(
+        self, run_dir: Path, config: TrainConfig, world: World, context: RunContext, metrics_port: int | None
+    ) -> None:
+        self._dir, self._config, self._world, self._context = run_dir, config, world, context
+        self._stats: StatsWriter | None = None
+        self._endpoint: MetricsEndpoint | None = None
+        self._saved_images = -1
+        self._readers = choose_readers(world.local_rank, _gpu(world))
+        world.first(lambda: self._open(metrics_port))
+
+    def _open(self, metrics_port: int | None) -> None:
+        if metrics_port is not None:
+            self._endpoint = MetricsEndpoint(metrics_port)
+        write_atomically(self._dir / "config.json", self._config.to_json().encode())
+        earlier = [line for line in read_stats(self._dir / "stats.jsonl") if line.get("event") in ("start", "resume")]
+        self._session = len(earlier)
+        made_up = f"{self._config.preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        self._run_id = earlier[0]["run_id"] if earlier else (self._context.run_id or made_up)
+        self._stats = StatsWriter(self._dir / "stats.jsonl")
+
+    def begin(self, state: TrainState, data: ShardedImages, passed_over: list[str]) -> None:
+        """Writes the first event, the real images and the first samples; the clock starts after that."""
+        world = self._world
+        self._saved_images = state.images if state.images else -1
+
+        def write() -> None:
+            for sentence in passed_over:
+                print(f"passed over a checkpoint: {sentence}", flush=True)
+                self._event("checkpoint-skipped", state.images, why=sentence)
+            shown = data.take(Sampler(len(data), self._config.seed).indices(0, COLUMNS * ROWS))
+            write_grid(self._dir / "reals.png", torch.from_numpy(shown))
+            if not state.images:
+                self._write_samples(state, self._sample_path(0))
+            self._event(
+                "resume" if self._session else "start",
+                state.images,
+                run_id=self._run_id,
+                world_size=world.world_size,
+                num_nodes=world.num_nodes,
+                backend=f"{world.backend} ({world.backend_reason})",
+                device=_device_name(world),
+                dataset={
+                    "name": data.index.dataset,
+                    "sha256": data.index.sha256,
+                    "images": len(data),
+                },
+                context=self._context.model_dump(mode="json"),
+                code_sha256=code_sha256(),
+                versions=versions(),
+            )
+
+        world.first(write)
+        self._began = self._last_time = time.monotonic()
+        self._last_images = state.images
+
+    def tick(self, state: TrainState, sums: Tensor, networks: tuple[nn.Module, nn.Module]) -> None:
+        """Writes a statistics line.
+
+        Args:
+            state: after a step.
+            sums: this worker's [loss_g, loss_d, r1, steps with r1] summed since the last line.
+            networks: generator and discriminator, their gradients those of the last step.
+
+        Raises:
+            TrainerError: a loss is no longer finite, or the disk is full; on every rank.
+        """
+        steps = (state.images - self._last_images) // self._config.batch_size
+        now = time.monotonic()
+        energy_here = read_all(self._readers, self._world.node_rank)
+        everyone = self._world.gather((sums.tolist(), energy_here, _memory(self._world)))
+        workers = len(everyone)
+        loss_g, loss_d, r1, r1_steps = (sum(row[0][column] for row in everyone) / workers for column in range(4))
+        energy = merge([row[1] for row in everyone])
+        known = [reading.joules for reading in energy.values() if reading.joules is not None]
+        gpu_gib = [row[2][1] for row in everyone if row[2][1] is not None]
+        line: dict[str, Any] = {
+            "images": state.images,
+            "step": state.step,
+            "kimg": state.images / 1000,
+            "time": time.time(),
+            "wall_sec": now - self._began,
+            "images_per_sec": (state.images - self._last_images) / (now - self._last_time),
+            "loss_g": loss_g / steps,
+            "loss_d": loss_d / steps,
+            "r1": r1 / r1_steps if r1_steps else None,
+            "grad_norm_g": _grad_norm(networks[0]),
+            "grad_norm_d": _grad_norm(networks[1]),
+            "rss_gib": sum(row[2][0] for row in everyone),
+            "gpu_gib": sum(gpu_gib) if gpu_gib else None,
+            "world_size": workers,
+            "energy_joules": sum(known) if known else None,
+            "energy": {device: list(reading) for device, reading in energy.items()},
+        }
+        self._last_time, self._last_images = now, state.images
+        _check_finite(line)
+        self._world.first(lambda: self._show(line))
+
+    def _show(self, line: dict[str, Any]) -> None:
+        assert self._stats is not None, "only rank 0 comes here, after _open"
+        self._stats.write({**line, "session": self._session})
+        if self._endpoint is not None:
+            self._endpoint.show(line)
+        total = self._config.total_images / 1000
+        print(
+            f"kimg {line['kimg']:8.2f} / {total:g}  images/s {line['images_per_sec']:7.0f}  "
+            f"loss_g {line['loss_g']:6.3f}  loss_d {line['loss_d']:6.3f}",
+            flush=True,
+        )
+
+    def samples(self, state: TrainState) -> None:
+        """Writes a grid of the averaged generator under the name of its kimg."""
+        self._world.first(lambda: self._write_samples(state, self._sample_path(state.images)))
+
+    def checkpoint(self, state: TrainState) -> None:
+        """Saves the state unless this very state is saved already."""
+        if state.images != self._saved_images:
+            self._world.first(lambda: self._save(state))
+            self._saved_images = state.images
+
+    def _save(self, state: TrainState) -> None:
+        began = time.monotonic()
+        path = checkpoint.save(self._dir / "checkpoints", state.state_dict(), self._config, state.images)
+        self._event("checkpoint", state.images, file=path.name, sec=time.monotonic() - began)
+
+    def end(self, state: TrainState, cause: str) -> None:
+        """Writes the last event and the record.
+
+        Args:
+            state: already saved by `checkpoint`.
+            cause: the signal's name; empty when the run is done.
+        """
+
+        def write() -> None:
+            if cause:
+                self._event("interrupt", state.images, cause=cause)
+                print(
+                    f"interrupted by {cause} at {state.images} images; the same command goes on from there", flush=True
+                )
+            else:
+                digests = checkpoint.state_digests(state.state_dict())
+                self._event("done", state.images, state_sha256=digests)
+            self._write_samples(state, self._dir / "samples.png")
+            summarise(self._dir).write(self._dir / "run.json")
+            if self._endpoint is not None:
+                self._endpoint.close()
+
+        self._world.first(write)
+
+    def _event(self, event: str, images: int, **details: object) -> None:
+        assert self._stats is not None, "only rank 0 comes here, after _open"
+        self._stats.event(event, images, self._session, **details)
+
+    def _write_samples(self, state: TrainState, path: Path) -> None:
+        write_grid(path, sample_grid(state.ema, self._config, self._world.device))
+
+    def _sample_path(self, images: int) -> Path:
+        return self._dir / "samples" / f"{images // 1000:06d}kimg.png"
+
+
+def _check_finite(line: dict[str, Any]) -> None:
+    for key in ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d"):
+        if not math.isfinite(line[key]):
+            raise TrainerError(
+                place=f"{key} at {line['images']} images",
+                problem="is no longer a finite number; training cannot recover from that",
+                value=str(line[key]),
+                allowed="finite numbers",
+                fix="start a new run with smaller --lr-g and --lr-d, or a larger --r1-gamma",
+            )
+
+
+def _grad_norm(network: nn.Module) -> float:
+    gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+    return float(torch.nn.utils.get_total_norm(gradients))
+
+
+def _memory(world: World) -> tuple[float, float | None]:
+    """Peak resident set and peak GPU memory of this process, GiB."""
+    rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
+    on_gpu = world.device.type == "cuda"
+    return rss_gib, torch.cuda.max_memory_allocated(world.device) / _GIB if on_gpu else None
+
+
+def _gpu(world: World) -> Gpu | None:
+    if world.device.type != "cuda":
+        return None
+    properties = torch.cuda.get_device_properties(world.device)
+    return Gpu(properties.name, f"GPU-{properties.uuid}", world.local_rank)
+
+
+def _device_name(world: World) -> str:
+    gpu = _gpu(world)
+    return f"cpu, {torch.get_num_threads()} thread(s) a worker" if gpu is None else gpu.name

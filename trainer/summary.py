@@ -1,0 +1,254 @@
+"""The run record, computed from the run directory: config.json and the lines of stats.jsonl.
+
+Because every session only appends to stats.jsonl, the record needs no state of its own: an interrupted, killed or
+resumed run is summed up by the same fold. Measures nothing itself and does not import torch.
+"""
+
+import hashlib
+import math
+import platform
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from trainer.config import TrainConfig
+from trainer.errors import TrainerError
+from trainer.record import (
+    CarbonRecord,
+    CostRecord,
+    DatasetRecord,
+    EnergyRecord,
+    Figure,
+    InterruptionRecord,
+    QualityRecord,
+    RunContext,
+    RunRecord,
+    SessionRecord,
+    Summary,
+)
+from trainer.telemetry import read_stats
+
+__all__ = ["code_sha256", "summarise", "versions"]
+
+_JOULES_PER_KWH = 3.6e6
+_SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
+_BEGINNINGS = ("start", "resume")
+_ENDINGS = ("interrupt", "done")
+Line = dict[str, Any]
+
+
+def summarise(run_dir: Path) -> RunRecord:
+    """The record of what the directory's stats.jsonl tells so far.
+
+    Raises:
+        TrainerError: no run has begun there.
+    """
+    lines = list(read_stats(run_dir / "stats.jsonl"))
+    beginnings = [line for line in lines if line.get("event") in _BEGINNINGS]
+    if not beginnings:
+        raise TrainerError(place=str(run_dir), problem="no run here", fix="name the --run-dir of a run that has begun")
+    config = TrainConfig.from_file(run_dir / "config.json")
+    latest = beginnings[-1]
+    context = RunContext.model_validate(latest["context"])
+    sessions = [_session(index, lines) for index in range(len(beginnings))]
+    ticks = [line for line in lines if "event" not in line]
+    wall_sec = sum(session.wall_sec for session in sessions)
+    shown = sum(session.images_to - session.images_from for session in sessions)
+    energy = _energy(ticks, context)
+    done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
+    ended_by = sessions[-1].ended_by
+    return RunRecord(
+        id=beginnings[0]["run_id"],
+        status="done" if ended_by == "done" else "interrupted" if ended_by == "interrupt" else "running",
+        stack=context.stack,
+        provider=context.provider,
+        region=context.region,
+        machine_type=context.machine_type,
+        capacity=context.capacity,
+        num_nodes=context.num_nodes,
+        sessions=tuple(sessions),
+        interruptions=tuple(_interruptions(sessions, beginnings, lines)),
+        code_sha256=latest["code_sha256"],
+        image_digest=context.image_digest,
+        seed=config.seed,
+        dataset=DatasetRecord.model_validate(latest["dataset"]),
+        config=config,
+        images=sessions[-1].images_to,
+        wall_sec=Figure.measured(wall_sec, "s", "wall clock, first step to last of each session"),
+        images_per_sec=_ratio(shown, wall_sec, "images/s"),
+        sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
+        scaling_efficiency=Figure.absent("1", "needs a run of the same configuration on one worker to compare with"),
+        summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
+        quality=tuple(_latest_quality(lines)),
+        energy=energy,
+        carbon=_carbon(energy, context),
+        cost=_cost(sessions, context),
+        peak_memory_gib=_peak_memory(ticks),
+        state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
+        versions=latest["versions"],
+    )
+
+
+def code_sha256() -> str:
+    """SHA-256 over the trainer's own Python files, names and contents, in order of their names."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    packages = ("torch", "numpy", "scikit-learn", "pydantic")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _session(index: int, lines: Sequence[Line]) -> SessionRecord:
+    own = [line for line in lines if line.get("session") == index and line.get("event") != "quality"]
+    began = next(line for line in own if line.get("event") in _BEGINNINGS)
+    last = max(own, key=lambda line: float(line["time"]))
+    is_latest = all(line["session"] <= index for line in lines)
+    ending = next((line["event"] for line in own if line.get("event") in _ENDINGS), None)
+    return SessionRecord(
+        start=_iso(began["time"]),
+        end=_iso(last["time"]),
+        world_size=began["world_size"],
+        num_nodes=began["num_nodes"],
+        images_from=began["images"],
+        images_to=max(line["images"] for line in own),
+        ended_by=ending or ("running" if is_latest else "killed"),
+        wall_sec=last["time"] - began["time"],
+        backend=began["backend"],
+        device=began["device"],
+    )
+
+
+def _interruptions(
+    sessions: Sequence[SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
+) -> Iterable[InterruptionRecord]:
+    for index, session in enumerate(sessions):
+        if session.ended_by not in ("interrupt", "killed"):
+            continue
+        cause = next(
+            (line["cause"] for line in lines if line.get("event") == "interrupt" and line["session"] == index), "killed"
+        )
+        if index + 1 == len(sessions):
+            lost = Figure.absent("s", "not resumed yet")
+            images = session.images_to
+        else:
+            resumed = beginnings[index + 1]
+            images = resumed["images"]
+            before = [line for line in lines if line["session"] <= index and line.get("event") != "quality"]
+            held = min(line["time"] for line in before if line["images"] >= images)
+            lost = Figure.measured(
+                resumed["time"] - held,
+                "s",
+                "wall clock, from first holding the images it resumed from to going on from them",
+                note="stopping, downtime, starting up and work done again",
+            )
+        yield InterruptionRecord(at=session.end, images=images, cause=cause, lost_sec=lost)
+
+
+def _energy(ticks: Sequence[Line], context: RunContext) -> EnergyRecord:
+    """Each session's last line holds its energy; sessions add up."""
+    last_of_session = {line["session"]: line["energy"] for line in ticks}
+    devices: dict[str, Figure] = {}
+    for readings in last_of_session.values():
+        for device, reading in readings.items():
+            devices[device] = _sum([*([devices[device]] if device in devices else []), _reading(reading)])
+    it_joules = _sum(list(devices.values())) if devices else Figure.absent("J", "the run ended before its first line")
+    pue = context.pue or Figure.absent("1", "the launcher gave no PUE")
+    facility = _product("J", "IT energy x PUE", it_joules, pue)
+    return EnergyRecord(devices=devices, it_joules=it_joules, pue=pue, facility_joules=facility)
+
+
+def _carbon(energy: EnergyRecord, context: RunContext) -> CarbonRecord:
+    intensity = context.intensity_g_per_kwh or Figure.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
+    method = "operational, location-based: IT energy x PUE x grid intensity"
+    grams = _product("gCO2e", method, energy.facility_joules, intensity, scale=1 / _JOULES_PER_KWH)
+    return CarbonRecord(gco2e=grams, intensity_g_per_kwh=intensity, method=method)
+
+
+def _cost(sessions: Sequence[SessionRecord], context: RunContext) -> CostRecord:
+    hours = sum(session.wall_sec * session.num_nodes for session in sessions) / 3600
+    node_hours = Figure.measured(hours, "h", "wall clock of the sessions x their nodes")
+    price = context.usd_per_hour or Figure.absent("USD/h", "the launcher gave no price")
+    compute = _product("USD", "node hours x price of a node", node_hours, price)
+    return CostRecord(components={"compute": compute}, total_usd=compute)
+
+
+def _product(unit: str, method: str, first: Figure, second: Figure, scale: float = 1.0) -> Figure:
+    """A figure computed from two others; absent when one is, and never better than an estimate."""
+    for factor in (first, second):
+        if factor.value is None:
+            return Figure.absent(unit, factor.source)
+    assert first.value is not None
+    assert second.value is not None
+    return Figure(
+        value=first.value * second.value * scale,
+        unit=unit,
+        provenance="estimated",
+        source=f"{method}; {second.provenance}: {second.source}",
+        as_of=second.as_of,
+        note=f"{first.provenance}: {first.source}",
+    )
+
+
+def _sum(figures: Sequence[Figure]) -> Figure:
+    """A sum is absent when a part is, and measured only when all parts are."""
+    values = [figure.value for figure in figures if figure.value is not None]
+    absent = next((figure for figure in figures if figure.value is None), None)
+    if absent is not None:
+        return absent
+    sources = list(dict.fromkeys(figure.source for figure in figures))
+    measured = all(figure.provenance == "measured" for figure in figures)
+    provenance = "measured" if measured else "estimated"
+    return Figure(value=sum(values), unit=figures[0].unit, provenance=provenance, source="; ".join(sources))
+
+
+def _reading(reading: Sequence[Any]) -> Figure:
+    """A device's entry in a statistics line: joules, source, method."""
+    joules, source, method = reading
+    return Figure(value=joules, unit="J", provenance=source, source=method)
+
+
+def _summary(values: Sequence[float | None], unit: str) -> Summary:
+    known = [value for value in values if value is not None]
+    if not known:
+        nothing = Figure.absent(unit, "no statistics line has it")
+        return Summary(last=nothing, mean=nothing)
+    source = "stats.jsonl"
+    return Summary(
+        last=Figure.measured(known[-1], unit, source, note="the last line's"),
+        mean=Figure.measured(math.fsum(known) / len(known), unit, source, note=f"over {len(known)} lines"),
+    )
+
+
+def _ratio(numerator: float, denominator: float, unit: str) -> Figure:
+    if not denominator:
+        return Figure.absent(unit, "no step has been made")
+    note = "over all sessions, without the gaps between them; samples and checkpoints included"
+    return Figure.measured(numerator / denominator, unit, "wall clock and images shown", note=note)
+
+
+def _peak_memory(ticks: Sequence[Line]) -> Figure:
+    if not ticks:
+        return Figure.absent("GiB", "the run ended before its first line")
+    on_gpu = ticks[-1]["gpu_gib"] is not None
+    key, what = (
+        ("gpu_gib", "torch.cuda.max_memory_allocated") if on_gpu else ("rss_gib", "peak resident set (getrusage)")
+    )
+    peak = max(line[key] for line in ticks if line[key] is not None)
+    return Figure.measured(peak, "GiB", f"{what}, summed over workers")
+
+
+def _latest_quality(lines: Sequence[Line]) -> Iterable[QualityRecord]:
+    by_name = {line["quality"]["name"]: line["quality"] for line in lines if line.get("event") == "quality"}
+    return (QualityRecord.model_validate(quality) for quality in by_name.values())
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
