@@ -161,12 +161,12 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
         InputError: naming the stacks there are.
     """
     path = Path(stack_or_file)
-    if path.suffix in {".yaml", ".yml"} or path.is_file():
-        if path.is_file():
+    if path.suffix in {".yaml", ".yml"} or _is_file(path):
+        if _is_file(path):
             return path
         raise InputError(stack_or_file, "no such stack file", fix="check the path")
     candidate = stacks_dir / f"Pulumi.{stack_or_file}.yaml"
-    if candidate.is_file():
+    if _is_file(candidate):
         return candidate
     names = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in stacks_dir.glob("Pulumi.*.yaml"))
     raise InputError(
@@ -175,6 +175,14 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
         allowed=", ".join(names),
         fix=nearest_hint(stack_or_file, names),
     )
+
+
+def _is_file(path: Path) -> bool:
+    """Whether `path` is a file; a name that no file can have, such as one too long, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def from_file(path: Path) -> StackConfig:

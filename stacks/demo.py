@@ -199,6 +199,16 @@ def _advance(line: dict[str, Any], progress: Progress, task: TaskID) -> None:
     if "loss_g" in line:
         detail = f"{line['images_per_sec']:.0f} img/s  G {line['loss_g']:.2f}  D {line['loss_d']:.2f}"
         progress.update(task, completed=line["images"], detail=detail)
+        _say_on_paper(line["images"], detail, progress, task)
+
+
+def _say_on_paper(images: int, detail: str, progress: Progress, task: TaskID) -> None:
+    """A log file shows no moving bar: there, each tenth of the way is a line."""
+    row = progress.tasks[task]
+    tenths = int(10 * images / (row.total or images))
+    if not progress.console.is_terminal and tenths > row.fields.get("tenths", 0):
+        progress.update(task, tenths=tenths)
+        progress.console.print(f"{10 * tenths:>4} %  {images:>7,} images  {detail}")
 
 
 def _failed(what: str, code: int, log: Path) -> InputError:

@@ -204,18 +204,7 @@ def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
         },
         opts,
     )
-    budget = Budget(
-        name,
-        {
-            "monthly_usd": config.budget.monthly_usd,
-            "emails": list(config.budget.emails),
-            "alert_percent": list(config.budget.alert_percent),
-            "tag_key": "gangway:stack",
-            "tag_value": name,
-            "tags": tags,
-        },
-        opts,
-    )
+    budget = _budget(config, tags, opts)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "run_bucket": runs.bucket_name,
@@ -237,6 +226,21 @@ def _run_dir(config: StackConfig) -> str:
 
 def _head_host(config: StackConfig) -> str:
     return f"head.{config.stack}.gangway.internal"
+
+
+def _budget(config: StackConfig, tags: dict[str, str], opts: pulumi.ResourceOptions) -> Budget:
+    return Budget(
+        config.stack,
+        {
+            "monthly_usd": config.budget.monthly_usd,
+            "emails": list(config.budget.emails),
+            "alert_percent": list(config.budget.alert_percent),
+            "tag_key": "gangway:stack",
+            "tag_value": config.stack,
+            "tags": tags,
+        },
+        opts,
+    )
 
 
 def _lustre(

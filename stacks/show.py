@@ -100,13 +100,12 @@ def short_type(token: str) -> str:
 
 
 def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
-    """What became of each declared resource in the simulated cloud."""
+    """What became of each declared resource in the simulated cloud; the requests themselves are in the report."""
     table = Table(title="sandbox: SIMULATED by moto, nothing was billed", title_justify="left", expand=True)
-    for column in ("type", "name", "result", "requests", "note"):
+    for column in ("resource", "result", "note"):
         table.add_column(column, overflow="fold")
     for row in rows:
         colour = _RESULT_COLOURS.get(str(row.status), "yellow")
-        words = (short_type(row.type), row.name, ", ".join(row.calls), row.note)
-        kind, name, calls, note = map(escape, words)
-        table.add_row(kind, name, f"[{colour}]{row.status}[/]", calls, note)
+        resource = f"{escape(short_type(row.type))} [dim]{escape(row.name)}[/]"
+        table.add_row(resource, f"[{colour}]{row.status}[/]", escape(row.note))
     return table

@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = commands.add_parser("evaluate", help="judge a run's newest checkpoint and update its run.json")
     evaluate.add_argument("--run-dir", type=Path, required=True)
     evaluate.add_argument("--data", type=Path, help="folder of shards [RUN_DIR/data]")
-    evaluate.add_argument("--samples", help="fakes to draw [the run's metrics_samples]")
+    evaluate.add_argument("--samples", type=int, help="fakes to draw [the run's metrics_samples]")
     evaluate.set_defaults(run=_evaluate)
     data = commands.add_parser("data", help="data sets").add_subparsers(required=True, metavar="COMMAND")
     prepare = data.add_parser("prepare", help="write a data set's shards")

@@ -50,7 +50,7 @@ def evaluate(run_dir: Path, data_dir: Path, samples: int | None) -> RunRecord:
         raise TrainerError(
             place=str(run_dir), problem="no checkpoint to judge", fix="train first, or name another --run-dir"
         )
-    config = found.manifest.config.replace({"metrics_samples": samples} if samples else {})
+    config = found.manifest.config.replace({} if samples is None else {"metrics_samples": samples})
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     state = TrainState.create(config, device)
     state.load_state_dict(found.state)

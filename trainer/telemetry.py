@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from trainer.errors import TrainerError
 
@@ -32,39 +32,37 @@ _GAUGES = {
 
 
 class StatsWriter:
-    """Appends to stats.jsonl.
+    """Appends to stats.jsonl, opening it anew for each line: nothing to close, and other machines see it at once.
 
     Args:
         path: the file; its folder exists.
 
     Raises:
-        TrainerError: it cannot be opened.
+        TrainerError: it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file: IO[str] = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise TrainerError(
-                place=str(path), problem=f"cannot be written: {error.strerror}", fix="choose another --run-dir"
-            ) from error
-        if path.stat().st_size and not path.read_bytes().endswith(b"\n"):
-            self._file.write("\n")  # a killed session left half a line; keep it apart from ours
+        self._path = path
+        if path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
+            self._append("\n")  # a killed session left half a line; keep it apart from ours
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Writes one line.
 
         Raises:
-            TrainerError: the disk is full.
+            TrainerError: the disk is full or the folder cannot be written.
         """
+        self._append(json.dumps(line) + "\n")
+
+    def _append(self, text: str) -> None:
         try:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(text)
         except OSError as error:
             raise TrainerError(
-                place=self._file.name,
+                place=str(self._path),
                 problem=f"cannot be written: {error.strerror}",
-                fix="free some space, then start the same command again",
+                fix="free some space or choose another --run-dir, then start the same command again",
             ) from error
 
     def event(self, event: str, images: int, session: int, **details: object) -> None:

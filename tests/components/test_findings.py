@@ -22,6 +22,13 @@ def test_a_part_that_is_not_there_leaves_no_empty_line() -> None:
     assert str(InputError("place", "wrong", value=0)) == "place: wrong\n  got:     0"
 
 
+def test_a_message_can_be_put_inside_its_file() -> None:
+    error = InputError("gangway:region", "no such region", value="us", allowed="a, b", fix="write a")
+    assert str(error.within("stack.yaml")) == (
+        "stack.yaml: gangway:region: no such region\n  got:     'us'\n  allowed: a, b\n  fix:     write a"
+    )
+
+
 def test_a_finding_is_plain_json() -> None:
     finding = Finding(Severity.WARNING, "a.b", "gangway:region", "message")
     assert finding.to_json() == {

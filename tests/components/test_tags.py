@@ -71,3 +71,11 @@ KEYS = st.from_regex(r"\A(?!aws:)[a-z0-9][\w .:/=+@-]{0,20}\Z").filter(lambda ke
 @given(st.dictionaries(KEYS, st.from_regex(r"\A[\w .@]{0,20}\Z")))
 def test_extra_tags_are_all_kept_beside_the_policy(extra: dict[str, str]) -> None:
     assert policy(extra=extra).aws() == {**extra, **policy().aws()}
+
+
+def test_aws_takes_fifty_tags_and_components_add_a_name() -> None:
+    extra = {f"k{n}": "v" for n in range(43)}
+    assert len(policy(extra=extra).aws()) == 49
+    with pytest.raises(InputError, match="too many tags") as caught:
+        policy(extra={**extra, "more": "v"}).aws()
+    assert (caught.value.value, caught.value.fix) == (44, "remove 1")

@@ -23,8 +23,10 @@ def mistakes_in(path: Path) -> list[InputError]:
     except InputError as error:
         return [error]
     except ExceptionGroup as group:
-        assert all(isinstance(error, InputError) for error in group.exceptions)
-        return list(group.exceptions)  # type: ignore[arg-type]  # asserted just now
+        mistakes = [error for error in group.exceptions if isinstance(error, InputError)]
+        if len(mistakes) != len(group.exceptions):
+            raise
+        return mistakes
     return []
 
 
@@ -103,10 +105,12 @@ MISTAKES = {
         section("budget", alert_percent=[0]), "gangway:budget.alert_percent[0]", 0, "greater than 0", "",
     ),
     "more alarms than AWS takes": (
-        section("budget", alert_percent=[1, 2, 3, 4, 5]), "gangway:budget.alert_percent", [1, 2, 3, 4, 5], "at most 4", "",
+        section("budget", alert_percent=[1, 2, 3, 4, 5]), "gangway:budget.alert_percent", [1, 2, 3, 4, 5],
+        "at most 4", "",
     ),
     "a preset that is none": (
-        section("job", preset="dcgan-digit"), "gangway:job.preset", "dcgan-digit", "one of ", "did you mean 'dcgan-digits'?",
+        section("job", preset="dcgan-digit"), "gangway:job.preset", "dcgan-digit", "one of ",
+        "did you mean 'dcgan-digits'?",
     ),
     "a digest that is none": (
         section("job", image_digest="latest"), "gangway:job.image_digest", "latest", "sha256:", "",

@@ -22,11 +22,11 @@ def build(config: TrainConfig) -> tuple[Generator, Discriminator]:
 
 
 def _to_channels_last(network: nn.Module) -> None:
-    """Lays the weights out as NHWC, but for those with one input channel.
+    """Lays the weights out as NHWC, but for a convolution of grey images.
 
-    For these both layouts are the same memory under different strides; autograd returns the plain one, and
+    There both layouts are the same memory under different strides; autograd returns the plain one, and
     DistributedDataParallel would warn of the difference and copy.
     """
-    for parameter in network.parameters():
-        if parameter.dim() == 4 and parameter.shape[1] > 1:
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d) and (module.transposed or module.in_channels > 1):
+            module.to(memory_format=torch.channels_last)

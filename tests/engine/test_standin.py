@@ -1,0 +1,218 @@
+"""The stand-in for the AWS plugin, spoken to as the engine does. It needs no CLI, so these tests always run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]  # ships no types
+import pytest
+from google.protobuf import json_format, struct_pb2  # type: ignore[import-untyped]  # ships no types
+from pulumi.runtime.proto import provider_pb2 as pb
+from pulumi.runtime.proto.provider_pb2_grpc import ResourceProviderStub
+from pulumi.runtime.rpc import UNKNOWN
+
+PLUGIN = Path(__file__).parent / "standin" / "pulumi-resource-aws"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+VPC = "aws:ec2/vpc:Vpc"
+
+
+def struct(values: dict[str, Any]) -> Any:
+    packed = struct_pb2.Struct()
+    packed.update(values)
+    return packed
+
+
+def plain(packed: Any) -> dict[str, Any]:
+    values: dict[str, Any] = json_format.MessageToDict(packed)
+    return values
+
+
+def urn(type_token: str, name: str = "thing") -> str:
+    return f"urn:pulumi:test::gangway::gangway:aws:Parent${type_token}::{name}"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """The running plugin: its process, its stub, and where it keeps its cloud."""
+
+    process: subprocess.Popen[bytes]
+    stub: Any
+    cloud: Path
+
+    def check(self, type_token: str, inputs: dict[str, Any], olds: dict[str, Any] | None = None) -> Any:
+        request = pb.CheckRequest(
+            urn=urn(type_token), type=type_token, news=struct(inputs), olds=struct(olds or {}), randomSeed=b"seed"
+        )
+        return self.stub.Check(request, timeout=30)
+
+    def create(self, type_token: str, inputs: dict[str, Any], *, preview: bool = False, name: str = "thing") -> Any:
+        request = pb.CreateRequest(
+            urn=urn(type_token, name), type=type_token, properties=struct(inputs), preview=preview
+        )
+        return self.stub.Create(request, timeout=30)
+
+
+@contextmanager
+def running_plugin(cloud: Path) -> Iterator[Plugin]:
+    # Not measured: the plugin runs none of our packages, and coverage would warn of it.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")}
+    env = {
+        **kept,
+        "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}",
+        "GANGWAY_STANDIN_STATE": str(cloud),
+    }
+    with subprocess.Popen([PLUGIN], env=env, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            with grpc.insecure_channel(f"127.0.0.1:{int(process.stdout.readline())}") as channel:
+                yield Plugin(process, ResourceProviderStub(channel), cloud)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
+    """One plugin for all tests: each start reads the AWS SDK."""
+    with running_plugin(tmp_path_factory.mktemp("cloud")) as plugin:
+        yield plugin
+
+
+@pytest.fixture
+def plugin(shared_plugin: Plugin) -> Plugin:
+    """The plugin over an empty cloud."""
+    for file in shared_plugin.cloud.iterdir():
+        file.unlink()
+    return shared_plugin
+
+
+@pytest.mark.parametrize(
+    ("type_token", "inputs", "path", "reason"),
+    [
+        (VPC, {"cidr_block": "10.0.0.0/16"}, "cidr_block", "no such input; there are: assignGenerated"),
+        (TEMPLATE, {"networkInterfaces": [{"deviceIndex": 0}, {"cardIndex": 1}]}, "networkInterfaces[1].cardIndex", ""),
+        (TEMPLATE, {"networkInterfaces": {"deviceIndex": 0}}, "networkInterfaces", "an object is not expected here"),
+        (TEMPLATE, {"imageId": ["ami-1"]}, "imageId", "a list is not expected here"),
+        (TEMPLATE, {"placement": "cluster"}, "placement", "a list or an object is expected here, not 'cluster'"),
+        ("aws:s3/bucketVersioning:BucketVersioning", {"enabled": True}, "enabled", "versioningConfiguration"),
+        ("aws:ec2/warp:Drive", {}, "", "no resource type aws:ec2/warp:Drive in pulumi_aws"),
+    ],
+)
+def test_an_input_the_sdk_does_not_declare_is_refused(
+    plugin: Plugin, type_token: str, inputs: dict[str, Any], path: str, reason: str
+) -> None:
+    (failure,) = plugin.check(type_token, inputs).failures
+    assert failure.property == path
+    assert reason in failure.reason
+
+
+def test_declared_inputs_pass_unchanged_also_while_unknown(plugin: Plugin) -> None:
+    inputs = {
+        "name": "template",
+        "imageId": UNKNOWN,
+        "networkInterfaces": [{"networkCardIndex": 1, "securityGroups": UNKNOWN}],
+        "tags": {"any": "key"},
+    }
+    answer = plugin.check(TEMPLATE, inputs)
+    assert not answer.failures
+    assert plain(answer.inputs) == inputs
+
+
+def test_a_name_is_chosen_once_and_kept(plugin: Plugin) -> None:
+    first = plain(plugin.check("aws:s3/bucket:Bucket", {}).inputs)
+    assert first["bucket"].startswith("thing-")
+    assert plain(plugin.check("aws:s3/bucket:Bucket", {}, first).inputs) == first
+    assert plain(plugin.check("aws:s3/bucketVersioning:BucketVersioning", {"bucket": "b"}).inputs) == {"bucket": "b"}
+
+
+def test_an_unknown_provider_input_is_refused(plugin: Plugin) -> None:
+    request = pb.CheckRequest(urn=urn("pulumi:providers:aws"), news=struct({"region": "us-east-2", "zone": "a"}))
+    assert [failure.property for failure in plugin.stub.CheckConfig(request, timeout=30).failures] == ["zone"]
+
+
+@pytest.mark.parametrize(
+    ("type_token", "inputs", "begins"),
+    [
+        (VPC, {}, {"id": "vpc-", "arn": "arn:aws:ec2:us-east-2:123456789012:vpc/vpc-"}),
+        ("aws:ec2/subnet:Subnet", {}, {"id": "subnet-"}),
+        ("aws:ec2/securityGroup:SecurityGroup", {"name": "n"}, {"id": "sg-"}),
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", {}, {"id": "fs-", "dnsName": "fs-", "mountName": ""}),
+        ("aws:s3/bucket:Bucket", {"bucket": "b"}, {"id": "b", "arn": "arn:aws:s3:::b"}),
+        ("aws:iam/role:Role", {"name": "r"}, {"id": "r", "arn": "arn:aws:iam::123456789012:role/r"}),
+        ("aws:ecr/repository:Repository", {"name": "e"}, {"repositoryUrl": "123456789012.dkr.ecr.us-east-2.amaz"}),
+        ("aws:sns/topic:Topic", {"name": "t"}, {"id": "arn:aws:sns:us-east-2:123456789012:t"}),
+    ],
+)
+def test_a_new_resource_answers_in_the_form_of_aws(
+    plugin: Plugin, type_token: str, inputs: dict[str, Any], begins: dict[str, str]
+) -> None:
+    plugin.stub.Configure(pb.ConfigureRequest(args=struct({"region": "us-east-2"})), timeout=30)
+    made = plugin.create(type_token, inputs)
+    answered = {"id": made.id, **plain(made.properties)}
+    assert {key: answered[key][: len(text)] for key, text in begins.items()} == begins
+    (file,) = plugin.cloud.iterdir()
+    assert json.loads(file.read_text("utf-8"))["id"] == made.id
+
+
+def test_a_preview_knows_no_output_and_makes_nothing(plugin: Plugin) -> None:
+    previewed = plugin.create(TEMPLATE, {"name": "t"}, preview=True)
+    assert previewed.id == ""
+    outputs = plain(previewed.properties)
+    assert outputs["name"] == "t"
+    assert {outputs["arn"], outputs["latestVersion"]} == {UNKNOWN}
+    assert list(plugin.cloud.iterdir()) == []
+
+
+def test_an_update_counts_the_version_and_keeps_what_aws_computed(plugin: Plugin) -> None:
+    old = {"name": "t", "imageId": "ami-1"}
+    made = plugin.create(TEMPLATE, old)
+    new = {"name": "t", "imageId": "ami-2"}
+    request = {"id": made.id, "urn": urn(TEMPLATE), "type": TEMPLATE, "olds": made.properties}
+    request |= {"news": struct(new), "old_inputs": struct(old)}
+    coming = plain(plugin.stub.Update(pb.UpdateRequest(**request, preview=True), timeout=30).properties)
+    assert coming["latestVersion"] == UNKNOWN
+    outputs = plain(plugin.stub.Update(pb.UpdateRequest(**request), timeout=30).properties)
+    assert (outputs["latestVersion"], outputs["imageId"]) == (2, "ami-2")
+    assert outputs["arn"] == plain(made.properties)["arn"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "diffs", "replaces"),
+    [
+        ({"cidrBlock": "10.0.0.0/16"}, {"cidrBlock": "10.0.0.0/16"}, [], []),
+        ({"tags": {"a": "1"}}, {"tags": {"a": "2"}}, ["tags"], []),
+        ({"cidrBlock": "10.0.0.0/16"}, {"cidrBlock": "10.1.0.0/16"}, ["cidrBlock"], ["cidrBlock"]),
+    ],
+)
+def test_a_change_of_what_aws_cannot_change_replaces(
+    plugin: Plugin, old: dict[str, Any], new: dict[str, Any], diffs: list[str], replaces: list[str]
+) -> None:
+    request = pb.DiffRequest(id="vpc-1", urn=urn(VPC), type=VPC, old_inputs=struct(old), news=struct(new))
+    answer = plugin.stub.Diff(request, timeout=30)
+    assert (list(answer.diffs), list(answer.replaces)) == (diffs, replaces)
+    assert answer.changes == (pb.DiffResponse.DIFF_SOME if diffs else pb.DiffResponse.DIFF_NONE)
+
+
+def test_what_is_deleted_is_gone(plugin: Plugin) -> None:
+    """Two resources under one id stay apart: a bucket and its versioning."""
+    made = plugin.create("aws:s3/bucket:Bucket", {"bucket": "b"})
+    plugin.create("aws:s3/bucketVersioning:BucketVersioning", {"bucket": "b"})
+    read = pb.ReadRequest(id=made.id, urn=urn("aws:s3/bucket:Bucket"), type="aws:s3/bucket:Bucket")
+    assert plain(plugin.stub.Read(read, timeout=30).inputs) == {"bucket": "b"}
+    plugin.stub.Delete(pb.DeleteRequest(id=made.id, urn=read.urn, type=read.type), timeout=30)
+    assert plugin.stub.Read(read, timeout=30).id == ""
+    assert [json.loads(f.read_text("utf-8"))["type"] for f in plugin.cloud.iterdir()] == [
+        "aws:s3/bucketVersioning:BucketVersioning"
+    ]
+
+
+def test_sigint_ends_it_with_status_0(tmp_path: Path) -> None:
+    with running_plugin(tmp_path) as plugin:
+        plugin.process.send_signal(signal.SIGINT)
+        assert plugin.process.wait(timeout=30) == 0

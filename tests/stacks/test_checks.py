@@ -1,0 +1,75 @@
+"""What a plan says on every provider, finding by finding."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.catalog import load
+from components.cost import CostComponent, CostEstimate, estimate
+from components.findings import Finding, InputError, Severity
+from stacks.checks import check_budget, common_findings
+from stacks.config import StackConfig
+
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
+
+
+def bill(hourly: float | None, source: str = "a list") -> CostEstimate:
+    return estimate([CostComponent("nodes", "hours", 1, hourly, hourly, source, "2026-09-06", "list-price")], 1)
+
+
+def codes(found: list[Finding]) -> set[str]:
+    return {finding.code for finding in found}
+
+
+def test_an_image_that_was_never_pushed_is_a_warning(demo_config: StackConfig, edited: Edited) -> None:
+    machine = load().machine("p5.48xlarge")
+    (finding,) = [f for f in common_findings(demo_config, machine, bill(1)) if f.code == "image.placeholder"]
+    assert finding.severity is Severity.WARNING
+    assert finding.path == "gangway:job.image_digest"
+    pushed = edited(lambda values: values["gangway:job"].update(image_digest="sha256:" + "ab" * 32))
+    assert common_findings(pushed, machine, bill(1)) == []
+
+
+def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
+    machine = load().machine("p5.48xlarge")
+
+    def low(values: dict[str, Any]) -> None:
+        values["gangway:cluster"]["capacity"] = [{"kind": "on-demand"}, {"kind": "spot", "max_usd_per_hour": 17}]
+
+    (finding,) = [f for f in common_findings(edited(low), machine, bill(1)) if f.code == "capacity.spot-cap-low"]
+    assert finding.path == "gangway:cluster.capacity[1].max_usd_per_hour"
+    assert "17 USD is below the lowest spot price seen for p5.48xlarge, 17.25 USD" in finding.message
+    assert finding.fix == "set max_usd_per_hour: 22.98"
+    unpriced = load().machine("g5.xlarge")
+    assert "capacity.spot-cap-low" not in codes(common_findings(edited(low), unpriced, bill(1)))
+
+
+def test_prices_of_elsewhere_and_unknown_prices_are_told(demo_config: StackConfig) -> None:
+    machine = load().machine("p5.48xlarge")
+    elsewhere = common_findings(demo_config, machine, bill(1, "a list (price of us-east-1)"))
+    assert "cost.other-region" in codes(elsewhere)
+    unknown = common_findings(demo_config, machine, bill(None))
+    (finding,) = [f for f in unknown if f.code == "cost.price-unknown"]
+    assert finding.message == "not in the estimate, price unknown: nodes"
+    assert codes(common_findings(demo_config, machine, bill(1))) == {"image.placeholder"}
+
+
+def test_a_budget_below_a_full_month_is_a_warning(demo_config: StackConfig) -> None:
+    found = common_findings(demo_config, load().machine("p5.48xlarge"), bill(100))
+    (finding,) = [f for f in found if f.code == "budget.below-estimate"]
+    assert finding.message == "60000.00 USD is less than a full month at 73000.00 USD"
+    assert finding.fix.startswith("set monthly_usd: 73000")
+
+
+@given(st.floats(0.01, 1e6))
+def test_a_budget_has_to_last_an_hour(demo_config: StackConfig, hourly: float) -> None:
+    if demo_config.budget.monthly_usd >= hourly:
+        check_budget(demo_config, bill(hourly))
+        return
+    with pytest.raises(InputError) as caught:
+        check_budget(demo_config, bill(hourly))
+    assert caught.value.place == "gangway:budget.monthly_usd"
+    assert float(caught.value.fix.split()[2]) >= hourly

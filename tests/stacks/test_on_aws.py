@@ -1,0 +1,203 @@
+"""A stack on AWS: what is looked up before anything is declared, and how the components are wired."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from components.aws.fabric import plan_interfaces
+from components.catalog import load
+from components.cost import estimate
+from components.findings import InputError, Severity
+from stacks.config import StackConfig
+from stacks.on_aws import findings, job_spec, plan
+from stacks.plan import Plan, PlannedResource, placeholder_cloud, run_program
+from trainer.record import RunContext
+
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
+
+
+def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda values: values["gangway:cluster"].update(changes)
+
+
+def of(resources: tuple[PlannedResource, ...], kind: str) -> list[PlannedResource]:
+    return [r for r in resources if r.type.startswith("aws:") and r.type.endswith(f":{kind}")]
+
+
+def test_the_demo_is_h100_in_the_first_zone(demo_config: StackConfig) -> None:
+    planned = plan(demo_config)
+    assert planned.machine.name == "p5.48xlarge"
+    assert (planned.region.name, planned.zone) == ("us-east-2", "us-east-2a")
+    assert planned.tags == {
+        "team": "ml-platform",
+        "cost_center": "4711",
+        "gangway:stack": "aws-demo",
+        "gangway:run": "shared",
+        "gangway:energy-class": "H100x8",
+        "gangway:carbon-class": "medium",
+    }
+
+
+def test_a_machine_type_names_the_machine_too(edited: Edited) -> None:
+    def by_type(values: dict[str, Any]) -> None:
+        del values["gangway:cluster"]["accelerator"]
+        values["gangway:cluster"].update(machine_type="p4d.24xlarge", zone="us-east-2c")
+
+    planned = plan(edited(by_type))
+    assert (planned.machine.accelerator, planned.zone) == ("A100x8", "us-east-2c")
+
+
+MISTAKES = {
+    "accelerator": (cluster(accelerator="H100x9"), "gangway:cluster.accelerator", "H100x9", "did you mean 'H100x8'?"),
+    "machine type": (
+        lambda v: v["gangway:cluster"].update(accelerator=None, machine_type="p5.48xl"),
+        "gangway:cluster.machine_type", "p5.48xl", "did you mean 'p5.48xlarge'?",
+    ),
+    "region": (
+        lambda v: v.update({"gangway:region": "eu-north-2"}), "gangway:region", "eu-north-2",
+        "did you mean 'eu-north-1'?",
+    ),
+    "zone": (
+        cluster(zone="us-east-2z"), "gangway:cluster.zone", "us-east-2z", "set zone: us-east-2a, or leave it out",
+    ),
+    "zone's letter": (cluster(zone="a"), "gangway:cluster.zone", "a", "set zone: us-east-2a, or leave it out"),
+    "Lustre size": (
+        lambda v: v["gangway:storage"].update(capacity_gib=9000), "gangway:storage.capacity_gib", 9000,
+        "set capacity_gib: 9600",
+    ),
+    "Lustre tier": (
+        lambda v: v["gangway:storage"].update(throughput_mbps_per_tib=600), "gangway:storage.throughput_mbps_per_tib",
+        600, "set throughput_mbps_per_tib: 500",
+    ),
+    "range": (
+        lambda v: v.update({"gangway:network": {"cidr": "10.0.0.0/8"}}), "gangway:network.cidr", "10.0.0.0/8",
+        "use 10.42.0.0/16",
+    ),
+    "tag": (
+        lambda v: v["gangway:tags"].update(owner="a;b"), "gangway:tags.owner", "a;b",
+        "remove the characters outside that set",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_what_aws_does_not_have_stops_before_anything_is_declared(edited: Edited, what: str) -> None:
+    edit, place, value, fix = MISTAKES[what]
+    with pytest.raises(InputError) as caught:
+        plan(edited(edit))
+    assert (caught.value.place, caught.value.value, caught.value.fix) == (place, value, fix)
+    assert caught.value.allowed
+
+
+def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackConfig) -> None:
+    job = job_spec(demo_config, plan(demo_config), "registry/x@sha256:" + "0" * 64)
+    assert (job.name, job.backend, job.processes_per_node) == ("aws-demo", "nccl", 8)
+    assert (job.num_nodes_min, job.num_nodes_max, job.world_size_max) == (2, 2, 16)
+    assert (job.rendezvous.host, job.rendezvous.port) == ("head.aws-demo.gangway.internal", 29400)
+    argv = dict(zip(job.argv[1::2], job.argv[2::2], strict=True))
+    assert argv["--preset"] == "dcgan-digits"
+    assert argv["--kimg"] == "150"
+    assert argv["--run-dir"].startswith("/fsx/")
+    assert [volume.target for volume in job.volumes] == ["/fsx"]
+    context = RunContext.model_validate_json(job.env["GANGWAY_CONTEXT"])
+    assert (context.stack, context.region, context.machine_type) == ("aws-demo", "us-east-2", "p5.48xlarge")
+    assert context.capacity == ("spot", "on-demand")
+    assert context.usd_per_hour is not None
+    assert context.usd_per_hour.value == 22.98, "of one node, on the first rung"
+    assert context.pue is not None
+    assert context.pue.value == 1.13
+
+
+@pytest.mark.parametrize(("kimg", "written"), [(25000, "25000"), (0.5, "0.5"), (1234567.5, "1234567.5")])
+def test_the_length_of_the_run_is_not_rounded(edited: Edited, kimg: float, written: str) -> None:
+    config = edited(lambda values: values["gangway:job"].update(kimg=kimg))
+    argv = job_spec(config, plan(config), "x").argv
+    assert argv[argv.index("--kimg") + 1] == written
+
+
+def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> None:
+    found = {f.code: f for f in findings(demo_config, plan(demo_config), estimate([], 1))}
+    assert "1 ENA and 32 EFA interfaces a node, 3200 Gbit/s" in found["fabric.efa"].message
+    assert "us-east-2a chosen: the first zone" in found["placement.zone"].message
+    assert found["placement.zone"].severity is Severity.INFO
+
+
+def test_what_was_chosen_by_the_user_is_not_explained(edited: Edited) -> None:
+    config = edited(cluster(accelerator="A10Gx1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
+    codes = {f.code for f in findings(config, plan(config), estimate([], 1))}
+    assert not codes & {"fabric.efa", "placement.zone", "rendezvous.no-head-node"}
+
+
+def test_the_demos_parts_refer_to_each_other(demo_plan: Plan) -> None:
+    resources = demo_plan.resources
+    subnet = of(resources, "Subnet")[0]
+    fabric = next(r for r in of(resources, "SecurityGroup") if r.name == "aws-demo-fabric")
+    lustre = of(resources, "LustreFileSystem")[0].inputs
+    assert lustre["subnetIds"] == subnet.id
+    assert lustre["securityGroupIds"] == [fabric.id]
+    assert subnet.inputs["availabilityZone"] == "us-east-2a"
+    for template in of(resources, "LaunchTemplate"):
+        assert template.inputs["iamInstanceProfile"]["arn"] == "${InstanceProfile.aws-demo-node.arn}"
+        assert {tuple(i["securityGroups"]) for i in template.inputs["networkInterfaces"]} == {(fabric.id,)}
+        assert len(template.inputs["networkInterfaces"]) == 33
+    for group in of(resources, "Group"):
+        assert group.inputs["vpcZoneIdentifiers"] == [subnet.id]
+    policy = json.loads(of(resources, "RolePolicy")[0].inputs["policy"])
+    assert policy["Statement"][0]["Resource"] == "${Bucket.aws-demo-runs.arn}/aws-demo/*"
+    assert policy["Statement"][1]["Resource"] == "arn:aws:s3:::my-bucket/digits/*"
+    provider = next(r for r in resources if r.type == "pulumi:providers:aws")
+    assert provider.inputs["region"] == "us-east-2"
+
+
+def test_the_node_boots_with_the_plans_own_names(demo_plan: Plan) -> None:
+    for template in of(demo_plan.resources, "LaunchTemplate"):
+        text = gzip.decompress(base64.b64decode(template.inputs["userData"])).decode()
+        files = {entry["path"]: entry for entry in yaml.safe_load(text)["write_files"]}
+        everything = "\n".join(str(entry.get("content")) for entry in files.values())
+        assert text.startswith("#cloud-config")
+        for word in ("${LustreFileSystem.aws-demo-lustre.dnsName}", "us-east-2", "dcgan-digits"):
+            assert word in everything, word
+
+
+def test_without_a_file_system_nothing_waits_for_one(edited: Edited) -> None:
+    config = edited(lambda values: values.pop("gangway:storage"))
+    resources, exports = run_program(config, placeholder_cloud)
+    assert not of(resources, "LustreFileSystem")
+    assert exports["lustre_dns_name"] is None
+    statements = json.loads(of(resources, "RolePolicy")[0].inputs["policy"])["Statement"]
+    assert sum("s3:GetObject" in s["Action"] for s in statements) == 1, "no data source to read"
+
+
+def test_a_pinned_image_is_used(edited: Edited) -> None:
+    resources, _ = run_program(edited(cluster(image_id="ami-0123456789abcdef0")), placeholder_cloud)
+    assert {t.inputs["imageId"] for t in of(resources, "LaunchTemplate")} == {"ami-0123456789abcdef0"}
+
+
+@pytest.mark.parametrize("egress", ["endpoints", "nat"])
+@pytest.mark.parametrize("accelerator", sorted(m.accelerator for m in load().machines.values()))
+def test_nothing_of_any_machine_is_reachable_from_outside(edited: Edited, accelerator: str, egress: str) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["gangway:cluster"].update(accelerator=accelerator)
+        values["gangway:network"] = {"egress": egress}
+
+    config = edited(change)
+    resources, _ = run_program(config, placeholder_cloud)
+    text = json.dumps([r.inputs for r in resources])
+    assert "associatePublicIpAddress" not in text
+    assert '"mapPublicIpOnLaunch": true' not in text
+    templates = of(resources, "LaunchTemplate")
+    assert {t.inputs["metadataOptions"]["httpTokens"] for t in templates} == {"required"}
+    expected = len(plan_interfaces(plan(config).machine))
+    assert {len(t.inputs["networkInterfaces"]) for t in templates} == {expected}
+    open_groups = [
+        rule
+        for group in of(resources, "SecurityGroup")
+        for rule in group.inputs["ingress"]
+        if "0.0.0.0/0" in rule.get("cidrBlocks", [])
+    ]
+    assert not open_groups

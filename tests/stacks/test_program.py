@@ -1,0 +1,124 @@
+"""`stacks/__main__.py` as the engine runs it: configuration in, exports out, a mistake as one message."""
+
+import json
+import runpy
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.runtime import mocks, settings
+
+from components.findings import InputError
+from stacks.config import StackConfig, from_pulumi
+from stacks.program import provider_module
+
+Configure = Callable[[dict[str, Any]], None]
+
+
+class _Cloud(mocks.Mocks):
+    def __init__(self) -> None:
+        self.declared: list[str] = []
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        self.declared.append(args.typ)
+        computed = ("arn", "name", "bucket", "dnsName", "mountName", "repositoryUrl", "latestVersion")
+        return f"{args.name}-id", {**{key: f"{args.name}-{key}" for key in computed}, **args.inputs}
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
+        raise AssertionError(f"the program calls {args.token}")
+
+
+@pytest.fixture
+def cloud() -> _Cloud:
+    stand_in = _Cloud()
+    settings.set_root_resource(None)  # type: ignore[arg-type]  # a new program
+    mocks.set_mocks(stand_in, project="gangway", stack="aws-demo", preview=False)
+    return stand_in
+
+
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Configure:
+    """Hands configuration over as the engine does: every value a string, in PULUMI_CONFIG."""
+
+    def set_config(values: dict[str, Any]) -> None:
+        as_text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+        monkeypatch.setenv("PULUMI_CONFIG", json.dumps(as_text))
+
+    return set_config
+
+
+def run_main(repo: Path) -> None:
+    """Runs the program under the SDK's test runtime."""
+
+    def program() -> None:
+        runpy.run_path(str(repo / "stacks" / "__main__.py"), run_name="__main__")
+
+    mocks.test(program)()  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
+
+
+def test_the_engines_configuration_is_the_stack_files(
+    cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], demo_config: StackConfig
+) -> None:
+    configure(demo_values)
+    assert from_pulumi() == demo_config
+    assert not cloud.declared
+
+
+def test_the_program_declares_the_stack_and_exports(
+    cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path
+) -> None:
+    configure(demo_values)
+    run_main(repo)
+    assert "aws:autoscaling/group:Group" in cloud.declared
+    assert "gangway:aws:EfaNodePool" in cloud.declared
+    root: Any = settings.get_root_resource()
+    assert set(root.outputs) == {
+        "job", "run_bucket", "repository_url", "group_names", "lustre_dns_name", "budget_topic_arn",
+    }  # fmt: skip
+
+
+MISTAKES = {
+    "of the file": (lambda v: v["gangway:job"].update(kimg="x"), "stack aws-demo: gangway:job.kimg"),
+    "of the cloud": (lambda v: v.update({"gangway:region": "us"}), "gangway:region: no such aws region"),
+    "unknown key": (lambda v: v.update({"gangway:netwrok": {}}), "did you mean 'network'?"),
+    "missing": (lambda v: v.pop("gangway:region"), "stack aws-demo: gangway:region: missing"),
+    "no JSON": (lambda v: v.update({"gangway:cluster": "H100x8"}), "stack aws-demo: gangway:cluster: not an accepted"),
+    "a name": (lambda v: v.update({"gangway:stack": "x"}), "a stack is named by its file"),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_one_message_of_the_engine(
+    cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, what: str
+) -> None:
+    """The engine prints a RunError without a traceback; anything else would come with one."""
+    edit, message = MISTAKES[what]
+    values = deepcopy(demo_values)
+    edit(values)
+    configure(values)
+    with pytest.raises(pulumi.RunError) as caught:
+        run_main(repo)
+    assert message in str(caught.value)
+    assert not [kind for kind in cloud.declared if kind.startswith("aws:")], "nothing was declared"
+
+
+def test_several_mistakes_are_one_message(
+    cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path
+) -> None:
+    values = deepcopy(demo_values)
+    values["gangway:job"]["kimg"] = -1
+    values["gangway:budget"]["emails"] = ["x"]
+    configure(values)
+    with pytest.raises(pulumi.RunError) as caught:
+        run_main(repo)
+    assert "gangway:job.kimg" in str(caught.value)
+    assert "gangway:budget.emails[0]" in str(caught.value)
+    assert not cloud.declared
+
+
+def test_a_provider_is_a_module_of_its_name() -> None:
+    assert provider_module("aws").__name__ == "stacks.on_aws"
+    assert issubclass(InputError, ValueError)

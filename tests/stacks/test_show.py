@@ -1,0 +1,77 @@
+"""The plan on a terminal: everything a person needs is there, and the user's words are not taken for markup."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from components.cost import estimate
+from components.findings import Finding, Severity
+from stacks.plan import Plan
+from stacks.show import cost_table, findings_table, resource_tree, show_plan, usd
+
+
+def shown(what: object, width: int = 200) -> str:
+    console = Console(width=width, record=True, file=None, force_terminal=False, quiet=False, no_color=True)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
+
+
+@pytest.mark.parametrize(
+    ("amount", "digits", "text"),
+    [(1234.5, 2, "$1,234.50"), (0.34, 4, "$0.3400"), (0, 2, "$0.00"), (None, 2, "unknown")],
+)
+def test_an_amount_for_people(amount: float | None, digits: int, text: str) -> None:
+    assert usd(amount, digits) == text
+
+
+def test_the_tree_shows_components_with_their_children(demo_plan: Plan) -> None:
+    lines = shown(resource_tree("aws-demo", demo_plan.resources)).splitlines()
+    assert lines[0] == "aws-demo"
+    assert len(lines) == 1 + len(demo_plan.resources)
+    pool = next(i for i, line in enumerate(lines) if "gangway:aws:EfaNodePool" in line)
+    assert lines[pool].startswith(("├── ", "└── "))
+    assert lines[pool + 1].startswith("│   ├── aws:autoscaling/group:Group aws-demo-0-spot")
+
+
+def test_findings_come_gravest_first() -> None:
+    said = [
+        Finding(Severity.INFO, "a.info", "p", "nice"),
+        Finding(Severity.ERROR, "b.error", "p", "[bold]not markup[/bold]"),
+        Finding(Severity.WARNING, "c.warning", "p", "hm", "do something"),
+    ]
+    text = shown(findings_table(said))
+    assert text.index("b.error") < text.index("c.warning") < text.index("a.info")
+    assert "[bold]not markup[/bold]" in text
+    assert "do something" in text
+
+
+def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> None:
+    text = shown(cost_table(demo_plan.cost), 260)
+    assert "aws-demo-0-spot: 2 x p5.48xlarge, spot" in text
+    assert "$22.9800" in text
+    assert "$45.96" in text
+    assert "SkyPilot catalogue v9, upper end seen (price of us-east-1), 2026-09-06 list-price" in text
+    standby = next(line for line in text.splitlines() if "1-on-demand: 2 x" in line)
+    assert "(standby)" in standby
+
+
+def test_an_unknown_price_is_shown_as_such(demo_plan: Plan) -> None:
+    unknown = replace(demo_plan.cost.components[0], price=None, hourly=None)
+    assert shown(cost_table(estimate([unknown], 1))).count("unknown") == 2
+
+
+def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: Plan) -> None:
+    console = Console(width=200, no_color=True)
+    with console.capture() as capture:
+        show_plan(demo_plan, console)
+    text = capture.get()
+    for words in (
+        "$50.55 an hour, $36,897.90 a month of 730 h, $50.55 for a run of 1 h at most",
+        "standby: $110.12 an hour more at most",
+        "14.5 kWh a run (9.4 to 19.5; 12.8 kWh of machines x PUE 1.13)",
+        "5.73 kg CO2e a run at 396 g/kWh",
+        "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node",
+    ):
+        assert words in text

@@ -1,0 +1,117 @@
+"""Fixtures of the trainer's tests: a tiny run, its data, and real torchrun processes that never outlive a test."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.config import PRESETS, TrainConfig
+from trainer.data.digits import prepare_digits
+
+TIMEOUT_SEC = 120
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> TrainConfig:
+    """A run of a few hundred steps of a few milliseconds."""
+    return PRESETS["dcgan-digits"].replace(
+        {
+            "z_dim": 8,
+            "ngf": 4,
+            "ndf": 4,
+            "batch_size": 16,
+            "kimg": 8,
+            "r1_interval": 4,
+            "stats_kimg": 0.16,
+            "checkpoint_kimg": 2,
+            "sample_kimg": 4,
+            "metrics_samples": 32,
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def digits_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits' shards; read only."""
+    folder = tmp_path_factory.mktemp("digits")
+    prepare_digits(folder)
+    return folder
+
+
+class Command:
+    """A running command line with its output in a file.
+
+    Attributes:
+        process: leader of a session of its own, so that all its children can be ended with it.
+    """
+
+    def __init__(self, argv: list[str], log: Path, env: dict[str, str]) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+                start_new_session=True,
+            )
+
+    def finish(self) -> tuple[int, str]:
+        """Exit code and everything it printed."""
+        code = self.process.wait(TIMEOUT_SEC)
+        return code, self._log.read_text()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Waits until the condition holds; fails when the command ends before."""
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while not condition():
+            assert self.process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Starts `python ...`; whatever still runs at the end of the test is killed with its children."""
+    commands: list[Command] = []
+
+    def begin(*argv: str, **env: str) -> Command:
+        command = Command(list(argv), tmp_path / f"command-{len(commands)}.log", env)
+        commands.append(command)
+        return command
+
+    yield begin
+    for command in commands:
+        if command.process.poll() is None:
+            os.killpg(command.process.pid, signal.SIGKILL)
+            command.process.wait()
+
+
+@pytest.fixture
+def torchrun(start: Callable[..., Command]) -> Callable[..., Command]:
+    """Starts two gloo workers on this machine."""
+
+    def begin(*argv: str, **env: str) -> Command:
+        return start("-m", "trainer.launch", "--standalone", "--nproc-per-node=2", *argv, **env)
+
+    return begin
+
+
+@pytest.fixture
+def lines_of() -> Callable[[Path], list[dict[str, Any]]]:
+    """Reads a run directory's stats.jsonl."""
+
+    def read(run_dir: Path) -> list[dict[str, Any]]:
+        path = run_dir / "stats.jsonl"
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    return read

@@ -1,0 +1,87 @@
+"""TrainConfig: round trip, validation messages, and the arithmetic on batches."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config import PRESETS, TrainConfig, preset
+from trainer.errors import TrainerError
+
+DIGITS = PRESETS["dcgan-digits"]
+
+
+@given(
+    batch_size=st.integers(1, 4096),
+    kimg=st.floats(0.001, 1e6),
+    seed=st.integers(0, 2**63 - 1),
+    augment=st.sampled_from(["none", "translation", "translation,cutout", "cutout"]),
+)
+def test_json_round_trip_is_exact(batch_size: int, kimg: float, seed: int, augment: str) -> None:
+    config = DIGITS.replace({"batch_size": batch_size, "kimg": kimg, "seed": seed, "augment": augment})
+    assert TrainConfig.from_json(config.to_json()) == config
+
+
+@given(batch_size=st.integers(1, 4096), kimg=st.floats(0.001, 1e4))
+def test_total_images_are_the_fewest_whole_batches_that_cover_kimg(batch_size: int, kimg: float) -> None:
+    total = DIGITS.replace({"batch_size": batch_size, "kimg": kimg}).total_images
+    assert total % batch_size == 0
+    assert total - batch_size < round(kimg * 1000) <= total
+
+
+@given(batch_size=st.integers(1, 1024), world_size=st.integers(1, 64))
+def test_a_batch_is_shared_evenly_or_refused_with_one_that_can_be(batch_size: int, world_size: int) -> None:
+    config = DIGITS.replace({"batch_size": batch_size})
+    if batch_size % world_size == 0:
+        assert config.batch_per_rank(world_size) * world_size == batch_size
+        return
+    with pytest.raises(TrainerError, match=f"not divisible by world_size {world_size}") as caught:
+        config.batch_per_rank(world_size)
+    offered = int(caught.value.fix.split()[1].rstrip(","))
+    assert DIGITS.replace({"batch_size": offered}).batch_per_rank(world_size) >= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"kimg": 0},
+            "command line: kimg: not an accepted value\n  got:     0\n  allowed: Input should be greater than",
+        ),
+        ({"beta1": 1}, "command line: beta1"),
+        ({"resolution": 48}, "allowed: Input should be 32 or 64"),
+        ({"nfg": 3}, "command line: nfg: unknown field"),
+        ({"augment": "flip"}, "color, translation, cutout, or none"),
+        ({"augment": "cutout,cutout"}, "each part at most once"),
+        ({"augment": "color"}, "color needs channels=3"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        DIGITS.replace(changes)
+    assert message in str(caught.value)
+
+
+def test_a_config_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(DIGITS.to_json())
+    assert TrainConfig.from_file(path) == DIGITS
+    path.write_text("{")
+    with pytest.raises(TrainerError, match=r"c\.json"):
+        TrainConfig.from_file(path)
+    with pytest.raises(TrainerError, match="no such file"):
+        TrainConfig.from_file(tmp_path / "missing.json")
+
+
+def test_presets_are_found_by_their_own_name() -> None:
+    assert all(preset(name).preset == name for name in PRESETS)
+    with pytest.raises(TrainerError, match="dcgan-digits"):
+        preset("biggan")
+
+
+def test_config_and_record_do_not_load_torch() -> None:
+    code = "import sys, trainer.config, trainer.record, trainer.summary, trainer.__main__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

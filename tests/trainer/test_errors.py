@@ -1,0 +1,40 @@
+"""TrainerError reads the same everywhere and survives the way from one rank to another."""
+
+import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainer.errors import TrainerError, from_validation
+
+
+def test_an_error_shows_place_problem_value_allowed_and_fix() -> None:
+    error = TrainerError(place="a.json: kimg", problem="too small", value=-1, allowed="> 0", fix="set it to 1")
+    assert str(error) == "a.json: kimg: too small\n  got:     -1\n  allowed: > 0\n  fix:     set it to 1"
+
+
+def test_lines_without_content_are_left_out() -> None:
+    assert str(TrainerError(place="here", problem="gone")) == "here: gone"
+
+
+def test_the_fields_rebuild_the_error() -> None:
+    error = TrainerError(place="p", problem="q", value=["a list"], allowed="x", fix="y")
+    again = TrainerError(**error.fields())
+    assert again.value == "['a list']"
+    assert (again.place, again.problem, again.allowed, again.fix) == ("p", "q", "x", "y")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    size: int = 1
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"size": "big"}, "f.json: size: not an accepted value\n  got:     'big'\n  allowed: Input should be a valid"),
+        ({"colour": 1}, "f.json: colour: unknown field\n  got:     1\n  fix:     remove it, or correct its spelling"),
+    ],
+)
+def test_a_validation_error_names_file_field_and_value(values: dict[str, object], expected: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Model.model_validate(values)
+    assert str(from_validation(caught.value, "f.json")).startswith(expected)
