@@ -45,7 +45,7 @@ class DockerfileSpec:
     build_apt_packages: tuple[str, ...] = ()
     efa_installer_version: str | None = None
     efa_installer_sha256: str | None = None
-    entrypoint: tuple[str, ...] = ("torchrun",)
+    entrypoint: tuple[str, ...] = ("python", "-m", "trainer.launch")
     version: str = "0.1.0"
 
     def __post_init__(self) -> None:

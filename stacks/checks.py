@@ -10,13 +10,21 @@ from components.catalog import MachineType, load
 from components.cost import CostEstimate
 from components.findings import Finding, InputError, Severity
 from stacks.config import PLACEHOLDER_DIGEST, StackConfig
+from trainer.config import PRESETS
 
 __all__ = ["check_budget", "common_findings"]
 
 
-def common_findings(config: StackConfig, machine: MachineType, cost: CostEstimate) -> list[Finding]:
-    """Findings about image, capacity, prices and budget."""
-    return [*_image(config), *_spot_caps(config, machine), *_prices(config, cost), *_budget(config, cost)]
+def common_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> list[Finding]:
+    """Findings about image, batch, state, capacity, prices and budget.
+
+    Args:
+        config: the stack.
+        machine: its nodes.
+        cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
+    """
+    unpriced = [*_image(config), *_batch(config, machine), *_state(config), *_spot_caps(config, machine)]
+    return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
 
 def check_budget(config: StackConfig, cost: CostEstimate) -> None:
@@ -43,6 +51,44 @@ def _image(config: StackConfig) -> Iterable[Finding]:
             "gangway:job.image_digest",
             "no image is named: nodes would have nothing to pull",
             "push the trainer image to the stack's repository and set its digest",
+        )
+
+
+def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    """The global batch stays what it is when nodes come and go, so it must divide evenly at each size."""
+    batch_size, nodes = PRESETS[config.job.preset].batch_size, config.cluster.nodes
+    sizes = [num * machine.gpus.value for num in range(nodes.min, nodes.max + 1)]
+    uneven = [size for size in sizes if batch_size % size]
+    if uneven:
+        even = [num for num in range(1, nodes.max + 1) if batch_size % (num * machine.gpus.value) == 0]
+        yield Finding(
+            Severity.ERROR,
+            "batch.uneven",
+            "gangway:cluster.nodes",
+            f"batch_size {batch_size} of {config.job.preset} does not divide over {uneven[0]} workers",
+            f"set min and max to one of {', '.join(map(str, even))}" if even else "choose a smaller machine type",
+        )
+
+
+def _state(config: StackConfig) -> Iterable[Finding]:
+    """Checkpoints and data must be where every node, also the next one, can read them."""
+    if config.storage is not None:
+        return
+    if config.cluster.nodes.max > 1:
+        yield Finding(
+            Severity.ERROR,
+            "storage.not-shared",
+            "gangway:storage",
+            "several nodes need one file system for data and checkpoints, and this stack has none",
+            "add storage, or set nodes: {min: 1, max: 1}",
+        )
+    if any(isinstance(rung, Spot) for rung in config.cluster.capacity):
+        yield Finding(
+            Severity.WARNING,
+            "storage.lost-with-node",
+            "gangway:storage",
+            "checkpoints stay on the node's own volume, which a spot interruption takes away",
+            "add storage",
         )
 
 

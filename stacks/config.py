@@ -98,7 +98,7 @@ class BudgetConfig(_Frozen):
 
 
 class JobConfig(_Frozen):
-    """What the nodes run. `max_hours` bounds the run and so its bill; `image_digest` is of the pushed trainer image."""
+    """What the nodes run. `max_hours` is what the run is priced for; `image_digest` is of the pushed trainer image."""
 
     preset: str
     kimg: float = Field(gt=0)

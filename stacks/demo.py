@@ -6,6 +6,7 @@ training run on this machine and each figure of its record. The output says whic
 
 import json
 import shutil
+import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -57,9 +58,19 @@ def run_demo(out: Path, *, quick: bool) -> int:
     Raises:
         InputError: no room or no permission in `out`.
     """
-    console, began = Console(), time.monotonic()
-    size = QUICK if quick else FULL
+    console = Console()
     run_dir = _new_run_dir(out)
+    try:
+        return _tell(out, run_dir, QUICK if quick else FULL, console)
+    except OSError as error:
+        raise InputError(
+            str(run_dir), f"cannot be written: {error}", fix="free some space; `latest` is untouched"
+        ) from None
+
+
+def _tell(out: Path, run_dir: Path, size: DemoSize, console: Console) -> int:
+    """The five chapters, in order."""
+    began = time.monotonic()
     _headline(console, "1/5 plan", f"what `pulumi up --stack {STACK}` would create; no account, no network")
     plan = make_plan(from_file(find_stack_file(STACK, Path(__file__).parent)))
     (run_dir / "plan.json").write_text(json.dumps(plan.to_json(), indent=2))
@@ -220,8 +231,12 @@ def _evaluate(run_dir: Path, size: DemoSize, console: Console) -> None:
     with _progress(console) as progress:
         task = progress.add_task("features", total=None, detail="untrained, trained, real against real")
         argv = ["evaluate", "--run-dir", str(run_dir), "--samples", str(size.metrics_samples)]
-        for _ in run_module("trainer", argv, run_dir / "evaluate.log", {"OMP_NUM_THREADS": str(NUM_PROCESSES)}):
-            progress.refresh()
+        log = run_dir / "evaluate.log"
+        try:
+            for _ in run_module("trainer", argv, log, {"OMP_NUM_THREADS": str(NUM_PROCESSES)}):
+                progress.refresh()
+        except subprocess.CalledProcessError as failed:
+            raise _failed("judging failed", failed.returncode, log) from None
         progress.update(task, total=1, completed=1, detail="done")
 
 

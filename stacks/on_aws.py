@@ -1,11 +1,10 @@
 """A stack on AWS: the components of `components.aws`, wired together from one StackConfig.
 
-Every value that depends on the configuration alone is computed before the first resource, so a mistake is found before
-anything is declared. Other providers get a module of the same shape.
+What can be known without a resource is `stacks.aws_plan`, so that a mistake is found before anything is declared.
+Other providers get two modules of the same shapes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pulumi
@@ -14,143 +13,20 @@ import pulumi_aws as aws
 from components.aws.budget import Budget
 from components.aws.fabric import plan_interfaces
 from components.aws.identity import NodeIdentity
-from components.aws.network import TrainingNetwork, plan_network
+from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
 from components.aws.pricing import price_resources
 from components.aws.registry import ImageRegistry
-from components.aws.storage import LustreFileSystem, RunBucket, plan_lustre
-from components.catalog import MachineType, Region, load
-from components.cost import CostEstimate
-from components.findings import Finding, InputError, Severity
-from components.job import JobSpec, Rendezvous, Volume
-from components.tags import TagPolicy, carbon_class
+from components.aws.storage import LustreFileSystem, RunBucket
+from components.job import JobSpec
 from images import NodeInitSpec, render_cloud_init, user_data_base64gzip
-from stacks.checks import common_findings
+from stacks.aws_plan import MOUNT, AwsPlan, findings, job_spec, plan, run_dir
 from stacks.config import StackConfig
-from stacks.run_context import cloud_context
 
 __all__ = ["AwsPlan", "build", "findings", "job_spec", "plan", "price_resources"]
 
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker; EC2 resolves the parameter at launch.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
-RENDEZVOUS_PORT = 29400
-METRICS_PORT = 9400
-MOUNT = "/fsx"
-
-
-@dataclass(frozen=True)
-class AwsPlan:
-    """What the configuration means on AWS: machine, region, zone and tags."""
-
-    machine: MachineType
-    region: Region
-    zone: str
-    tags: dict[str, str]
-
-
-def plan(config: StackConfig) -> AwsPlan:
-    """Looks everything up and checks it, without declaring a resource.
-
-    Raises:
-        InputError: unknown machine, accelerator, region or zone; a size AWS does not offer; a tag it refuses.
-    """
-    catalog = load()
-    cluster = config.cluster
-    region = catalog.region(config.region, "aws", "gangway:region")
-    if cluster.machine_type is not None:
-        machine = catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
-    else:
-        assert cluster.accelerator is not None, "StackConfig holds one of the two"
-        machine = catalog.machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator")
-    plan_network(config.network.cidr, 1)
-    if config.storage:
-        plan_lustre(config.storage.capacity_gib, config.storage.throughput_mbps_per_tib)
-    return AwsPlan(machine, region, _zone(config, region), _tags(config, machine, region))
-
-
-def _zone(config: StackConfig, region: Region) -> str:
-    """The zone of the nodes: one, because a cluster placement group and a Lustre file system live in one."""
-    zones = [f"{region.name}{letter}" for letter in region.zones]
-    zone = config.cluster.zone or zones[0]
-    if zone not in zones:
-        raise InputError(
-            "gangway:cluster.zone",
-            f"no such zone in {region.name}",
-            value=zone,
-            allowed=", ".join(zones),
-            fix=f"set zone: {zones[0]}, or leave it out",
-        )
-    return zone
-
-
-def _tags(config: StackConfig, machine: MachineType, region: Region) -> dict[str, str]:
-    extra = {k: v for k, v in config.tags.items() if k not in ("team", "cost_center")}
-    return TagPolicy(
-        stack=config.stack,
-        team=config.tags["team"],
-        cost_center=config.tags["cost_center"],
-        run="shared",
-        energy_class=machine.accelerator,
-        carbon_class=carbon_class(region.intensity_g_per_kwh.value),
-        extra=extra,
-    ).aws()
-
-
-def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
-    """The job the nodes run. State lives on the parallel file system, so that any node can take it up again."""
-    context = cloud_context(config, planned.machine, planned.region, load().price(planned.machine.name, config.region))
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        backend="nccl",
-        num_nodes_min=config.cluster.nodes.min,
-        num_nodes_max=config.cluster.nodes.max,
-        processes_per_node=planned.machine.gpus.value,
-        rendezvous=Rendezvous(host=_head_host(config), port=RENDEZVOUS_PORT),
-        volumes=(Volume(source=_state_root(config), target=_state_root(config)),),
-        env={"GANGWAY_CONTEXT": context.model_dump_json()},
-        argv=(
-            "train",
-            "--preset",
-            config.job.preset,
-            "--kimg",
-            f"{config.job.kimg:.10g}",
-            "--run-dir",
-            _run_dir(config),
-            "--metrics-port",
-            str(METRICS_PORT),
-        ),
-    )
-
-
-def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate) -> tuple[Finding, ...]:
-    """What a person should know before `up`. Every automatic choice says why it was made."""
-    found = common_findings(config, planned.machine, cost)
-    machine, efa = planned.machine, planned.machine.efa_interfaces.value
-    if efa:
-        layout = f"{machine.name}: 1 ENA and {efa} EFA interfaces a node, {machine.network_gbps.value:g} Gbit/s"
-        found.append(Finding(Severity.INFO, "fabric.efa", "gangway:cluster", layout))
-    if config.cluster.zone is None:
-        found.append(
-            Finding(
-                Severity.INFO,
-                "placement.zone",
-                "gangway:cluster.zone",
-                f"{planned.zone} chosen: the first zone of {planned.region.name}; nodes and file system share one zone",
-                "set zone where your quota or capacity is elsewhere",
-            )
-        )
-    if config.cluster.nodes.max > 1:
-        found.append(
-            Finding(
-                Severity.WARNING,
-                "rendezvous.no-head-node",
-                "gangway:cluster.nodes",
-                f"the workers meet at {_head_host(config)}, which this stack does not create yet",
-                "provide that name in a private hosted zone, as docs/deploying.md says",
-            )
-        )
-    return tuple(found)
 
 
 def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
@@ -204,28 +80,14 @@ def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
         },
         opts,
     )
-    budget = _budget(config, tags, opts)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "run_bucket": runs.bucket_name,
         "repository_url": registry.repository_url,
         "group_names": pool.group_names,
         "lustre_dns_name": lustre.dns_name if lustre else None,
-        "budget_topic_arn": budget.topic_arn,
+        "budget_topic_arn": _budget(config, tags, opts).topic_arn,
     }
-
-
-def _state_root(config: StackConfig) -> str:
-    """Where runs live on a node: the parallel file system, or the root volume where there is none."""
-    return MOUNT if config.storage else "/var/lib/gangway"
-
-
-def _run_dir(config: StackConfig) -> str:
-    return f"{_state_root(config)}/runs/{config.stack}"
-
-
-def _head_host(config: StackConfig) -> str:
-    return f"head.{config.stack}.gangway.internal"
 
 
 def _budget(config: StackConfig, tags: dict[str, str], opts: pulumi.ResourceOptions) -> Budget:
@@ -278,7 +140,7 @@ def _user_data(
             region=config.region,
             image_registry=values["job"].image.partition("/")[0],
             bucket_uri=f"s3://{values['bucket']}/{config.stack}",
-            run_dir=_run_dir(config),
+            run_dir=run_dir(config),
             efa_interfaces_planned=efa_interfaces,
             lustre_dns_name=values["dns_name"],
             lustre_mount_name=values["mount_name"],

@@ -54,7 +54,7 @@ def _price(kind: str, price: MachinePrice | None) -> Figure:
     fact = None if price is None else {"spot": price.spot_high, "on-demand": price.on_demand}.get(kind)
     if price is None or fact is None or fact.value is None:
         return Figure.absent("USD/h", f"the catalogue has no {kind} price")
-    return _figure(fact, "USD/h", note=f"{kind}, {price.region}")
+    return _figure(fact, "USD/h", note=f"{kind}, {price.region}; of the first rung: fallback nodes cost otherwise")
 
 
 def _figure(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Figure:

@@ -36,7 +36,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     console.print(
         Panel(
             f"[bold]{usd(plan.cost.hourly)}[/] an hour, {usd(plan.cost.monthly)} a month of 730 h, "
-            f"[bold]{usd(plan.cost.run)}[/] for a run of {plan.cost.run_hours:g} h at most"
+            f"[bold]{usd(plan.cost.run)}[/] for a run of {plan.cost.run_hours:g} h"
             f"\nstandby: {usd(plan.cost.standby_hourly)} an hour more at most, when the fallback replaces spot"
             f"\n[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
             f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
@@ -65,30 +65,28 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     """What the plan has to say, gravest first."""
     order = list(_COLOURS)
     table = Table(title="findings", title_justify="left", expand=True)
-    for column in ("severity", "code", "where", "what", "fix"):
+    for column in ("severity", "what"):
         table.add_column(column, overflow="fold")
     for finding in sorted(findings, key=lambda f: order.index(f.severity)):
         colour = _COLOURS[finding.severity]
-        words = (finding.code, finding.path, finding.message, finding.fix)
-        table.add_row(f"[{colour}]{finding.severity}[/]", *map(escape, words))
+        fix = f"\n[green]{escape(finding.fix)}[/]" if finding.fix else ""
+        where = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
+        table.add_row(f"[{colour}]{finding.severity}[/]", f"{escape(finding.message)}\n{where}{fix}")
     return table
 
 
 def cost_table(cost: CostEstimate) -> Table:
     """The bill, line by line, with each price's source. Equal small lines are added up."""
     table = Table(title="cost (list and spot prices)", title_justify="left", expand=True)
-    for column in ("what", "quantity", "price", "an hour", "source"):
-        table.add_column(
-            column, overflow="fold", justify="right" if column in ("quantity", "price", "an hour") else "left"
-        )
+    for column in ("what", "price", "an hour"):
+        table.add_column(column, overflow="fold", justify="left" if column == "what" else "right")
     for component in cost.components:
         standby = " [dim](standby)[/]" if component.standby else ""
         table.add_row(
-            f"{escape(component.name)}{standby}",
-            f"{component.quantity:g} {component.unit}",
-            usd(component.price, 4),
+            f"{escape(component.name)}{standby}\n"
+            f"[dim]{escape(component.source)}, {component.as_of}, {component.confidence}[/]",
+            f"{component.quantity:g} {component.unit}\nat {usd(component.price, 4)}",
             usd(component.hourly),
-            f"{escape(component.source)}, {component.as_of} [dim]{component.confidence}[/]",
         )
     return table
 

@@ -78,7 +78,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int) -> Path:
     clean_temporaries(folder)
     for old in _files(folder)[config.keep_checkpoints :]:
         old.unlink()
-        _manifest_path(old).unlink()
+        _manifest_path(old).unlink(missing_ok=True)
     return path
 
 
@@ -190,6 +190,6 @@ def _read_manifest(checkpoint: Path) -> Manifest:
     if not path.is_file():
         raise TrainerError(place=str(path), problem="the checkpoint's manifest is missing", fix="restore it")
     try:
-        return Manifest.model_validate_json(path.read_text())
+        return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise from_validation(error, str(path)) from None

@@ -53,7 +53,7 @@ class TrainConfig(BaseModel):
         metrics_samples: fakes drawn for the quality metric.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     preset: str
     dataset: Literal["digits"]
@@ -148,7 +148,7 @@ class TrainConfig(BaseModel):
         """
         if not path.is_file():
             raise TrainerError(place=str(path), problem="no such file", fix="name an existing TrainConfig JSON file")
-        return cls.from_json(path.read_text(), str(path))
+        return cls.from_json(path.read_text("utf-8", "replace"), str(path))
 
     def replace(self, changes: Mapping[str, object], place: str = "command line") -> Self:
         """A copy with some fields changed, validated anew.
@@ -170,7 +170,14 @@ RESUMABLE_CHANGES = frozenset(
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
     {
         "dcgan-digits": TrainConfig(
-            preset="dcgan-digits", dataset="digits", resolution=32, channels=1, kimg=150, augment="translation"
+            preset="dcgan-digits",
+            dataset="digits",
+            resolution=32,
+            channels=1,
+            kimg=150,
+            lr_g=5e-4,
+            lr_d=5e-4,
+            augment="translation",
         ),
     }
 )

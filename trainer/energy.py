@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from trainer.record import Provenance
+from trainer.figure import Provenance
 
 __all__ = [
     "WATTS_PER_BUSY_VCPU",

@@ -60,6 +60,7 @@ def train(
         data = world.together(lambda: open_matching(config, data_dir))
         state = TrainState.create(config, world.device)
         passed_over = world.together(lambda: _restore(state, config, run_dir, resume))
+        _same_everywhere(world.gather(state.images), run_dir)
         reporter = Reporter(run_dir, config, world, context, metrics_port)
         reporter.begin(state, data, passed_over)
         interrupted = _run(state, config, world, data, reporter, interruption)
@@ -162,6 +163,22 @@ class _Batch:
         """Uniform numbers for the augmentation, [share, UNIFORMS]."""
         drawn = uniforms(self._config.batch_size, seed=self._config.seed, images=images, purpose=purpose)
         return drawn[self._mine].to(self._device)
+
+
+def _same_everywhere(images: list[int], run_dir: Path) -> None:
+    """Workers that restored different checkpoints would train on together without a word.
+
+    Raises:
+        TrainerError: on every rank, naming what each holds.
+    """
+    if len(set(images)) > 1:
+        raise TrainerError(
+            place=str(run_dir / "checkpoints"),
+            problem="the workers restored different checkpoints",
+            value=f"images seen, by rank: {images}",
+            allowed="one shared file system, with the same files for all",
+            fix="mount the run directory from the parallel file system on every node",
+        )
 
 
 def _restore(state: TrainState, config: TrainConfig, run_dir: Path, resume: bool) -> list[str]:

@@ -8,10 +8,11 @@ import json
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError, from_validation
+from trainer.figure import Figure, Frozen
 from trainer.files import write_atomically
 
 __all__ = [
@@ -31,51 +32,10 @@ __all__ = [
     "schema",
 ]
 
-Provenance = Literal["measured", "estimated", "list-price", "assumed", "absent"]
 SCHEMA_FILE = Path(__file__).with_name("run-record.schema.json")
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Figure(_Frozen):
-    """A number that says where it came from.
-
-    Attributes:
-        value: None exactly when provenance is absent.
-        unit: such as J, USD, gCO2e/kWh, images/s.
-        provenance: measured here, estimated by a model, a list price, assumed, or absent.
-        source: instrument, model or document behind the value; for an absent one, why there is none.
-        as_of: date the source was valid, ISO 8601.
-        note: what a reader must know before comparing it.
-    """
-
-    value: float | None
-    unit: str
-    provenance: Provenance
-    source: str
-    as_of: str | None = None
-    note: str = ""
-
-    @model_validator(mode="after")
-    def _absent_has_no_value(self) -> Self:
-        if (self.value is None) != (self.provenance == "absent"):
-            raise ValueError("value is null exactly when provenance is absent")
-        return self
-
-    @classmethod
-    def measured(cls, value: float, unit: str, source: str, note: str = "") -> Self:
-        """A figure this run measured itself."""
-        return cls(value=value, unit=unit, provenance="measured", source=source, note=note)
-
-    @classmethod
-    def absent(cls, unit: str, why: str) -> Self:
-        """A figure nobody has, with the reason."""
-        return cls(value=None, unit=unit, provenance="absent", source=why)
-
-
-class RunContext(_Frozen):
+class RunContext(Frozen):
     """What only the launcher knows; the trainer copies it into the record. Read from the file given by `--context`.
 
     Attributes:
@@ -114,12 +74,12 @@ class RunContext(_Frozen):
         if not path.is_file():
             raise TrainerError(place=str(path), problem="no such file", fix="give --context an existing JSON file")
         try:
-            return cls.model_validate_json(path.read_text())
+            return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
             raise from_validation(error, str(path)) from None
 
 
-class SessionRecord(_Frozen):
+class SessionRecord(Frozen):
     """One stretch of the run in one set of processes.
 
     Attributes:
@@ -147,7 +107,7 @@ class SessionRecord(_Frozen):
     device: str
 
 
-class InterruptionRecord(_Frozen):
+class InterruptionRecord(Frozen):
     """One stop before the end.
 
     Attributes:
@@ -164,7 +124,7 @@ class InterruptionRecord(_Frozen):
     lost_sec: Figure
 
 
-class DatasetRecord(_Frozen):
+class DatasetRecord(Frozen):
     """The data set, by content."""
 
     name: str
@@ -172,14 +132,14 @@ class DatasetRecord(_Frozen):
     images: int
 
 
-class Summary(_Frozen):
+class Summary(Frozen):
     """A quantity over the run: its value at the end and its mean over all lines of stats.jsonl."""
 
     last: Figure
     mean: Figure
 
 
-class QualityProtocol(_Frozen):
+class QualityProtocol(Frozen):
     """All that must be equal for two values of a Fréchet distance to be comparable.
 
     Attributes:
@@ -207,7 +167,7 @@ class QualityProtocol(_Frozen):
     kimg: float
 
 
-class QualityRecord(_Frozen):
+class QualityRecord(Frozen):
     """One quality metric: FD-ENL0 now. Lower is better.
 
     Attributes:
@@ -225,7 +185,7 @@ class QualityRecord(_Frozen):
     protocol: QualityProtocol
 
 
-class EnergyRecord(_Frozen):
+class EnergyRecord(Frozen):
     """Energy of the devices, and what the building added.
 
     Attributes:
@@ -241,7 +201,7 @@ class EnergyRecord(_Frozen):
     facility_joules: Figure
 
 
-class CarbonRecord(_Frozen):
+class CarbonRecord(Frozen):
     """Operational emissions: IT energy x PUE x grid intensity, location-based."""
 
     gco2e: Figure
@@ -249,14 +209,14 @@ class CarbonRecord(_Frozen):
     method: str
 
 
-class CostRecord(_Frozen):
+class CostRecord(Frozen):
     """Dollars, by component and in sum."""
 
     components: dict[str, Figure]
     total_usd: Figure
 
 
-class RunRecord(_Frozen):
+class RunRecord(Frozen):
     """The whole record, `run.json`.
 
     Attributes:
@@ -316,7 +276,7 @@ class RunRecord(_Frozen):
         if not path.is_file():
             raise TrainerError(place=str(path), problem="no run record", fix="name a run directory that has run.json")
         try:
-            return cls.model_validate_json(path.read_text())
+            return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
             raise from_validation(error, str(path)) from None
 

@@ -74,7 +74,7 @@ def read_stats(path: Path) -> Iterator[dict[str, Any]]:
     """The whole lines of a stats.jsonl, none where there is no file; a line that a killed writer tore is left out."""
     if not path.exists():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text("utf-8", "replace").splitlines():
         try:
             yield json.loads(line)
         except json.JSONDecodeError:

@@ -42,7 +42,7 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr") -> NetworkPlan:
-    """Divides `cidr` into a /20-like quarter per zone and a /24-like end piece for NAT.
+    """Divides `cidr` into eighths, one per zone, and takes the NAT gateway's small subnet from the last.
 
     Raises:
         InputError: when `cidr` is no private IPv4 network between /16 and /20.
@@ -207,8 +207,10 @@ class TrainingNetwork(pulumi.ComponentResource):
             gateway_id=gateway.id,
             opts=child,
         )
-        address = ec2.Eip(f"{name}-nat", domain="vpc", tags=tags, opts=child)
-        nat = ec2.NatGateway(f"{name}-nat", allocation_id=address.id, subnet_id=public.id, tags=tags, opts=child)
+        # Neither refers to the internet gateway, yet AWS refuses both until it is attached.
+        attached = pulumi.ResourceOptions(parent=self, depends_on=[gateway])
+        address = ec2.Eip(f"{name}-nat", domain="vpc", tags=tags, opts=attached)
+        nat = ec2.NatGateway(f"{name}-nat", allocation_id=address.id, subnet_id=public.id, tags=tags, opts=attached)
         ec2.Route(
             f"{name}-private-out",
             route_table_id=routes.id,

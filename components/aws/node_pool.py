@@ -156,7 +156,7 @@ class EfaNodePool(pulumi.ComponentResource):
                     ),
                 )
             ],
-            # Hop limit 2: the trainer reads spot notices from inside its container.
+            # Hop limit 2: also a container with a network of its own may ask for its credentials and notices.
             metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
             ),
@@ -228,7 +228,10 @@ class EfaNodePool(pulumi.ComponentResource):
     def _missing_nodes_alarm(
         self, suffix: str, above: list[autoscaling.Group], policy: autoscaling.Policy, comparison: str
     ) -> None:
-        """An alarm on (minimum - nodes in service above), which is how many nodes are missing."""
+        """An alarm on (minimum - nodes in service above), which is how many nodes are missing.
+
+        No FILL: groups publish their metrics late, and a filled newest minute would look as if all nodes were gone.
+        """
         running = [
             cloudwatch.MetricAlarmMetricQueryArgs(
                 id=f"m{index}",
@@ -243,7 +246,7 @@ class EfaNodePool(pulumi.ComponentResource):
             )
             for index, group in enumerate(above)
         ]
-        in_service = " - ".join(f"FILL(m{index}, 0)" for index in range(len(above)))
+        in_service = " - ".join(f"m{index}" for index in range(len(above)))
         missing = cloudwatch.MetricAlarmMetricQueryArgs(
             id="missing",
             label="nodes missing above this rung",

@@ -122,8 +122,21 @@ class Catalog(_Frozen):
 
     def machine_for(self, accelerator: str, provider: str, place: str = "accelerator") -> MachineType:
         """The machine type of `provider` that carries `accelerator`, such as `H100x8`."""
-        offers = {m.accelerator: m for m in self.machines.values() if m.provider == provider}
-        return _look_up(offers, accelerator, place, f"accelerator on {provider}")
+        offers: dict[str, list[MachineType]] = {}
+        for machine in self.machines.values():
+            if machine.provider == provider:
+                offers.setdefault(machine.accelerator, []).append(machine)
+        carriers = _look_up(offers, accelerator, place, f"accelerator on {provider}")
+        if len(carriers) > 1:
+            names = ", ".join(machine.name for machine in carriers)
+            raise InputError(
+                place,
+                "several machine types carry this accelerator",
+                value=accelerator,
+                allowed=names,
+                fix=f"write machine_type: {carriers[0].name} in place of accelerator",
+            )
+        return carriers[0]
 
     def region(self, name: str, provider: str, place: str = "region") -> Region:
         """The region called `name` of `provider`."""

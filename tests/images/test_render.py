@@ -43,7 +43,7 @@ def test_dockerfile_pins_hashes_and_drops_root(flavour: Flavour) -> None:
     assert re.findall(r"pip install.*", text) == re.findall(r"pip install.*--require-hashes.*", text) != []
     # After the last USER no root is left, and ENTRYPOINT comes after it.
     assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == ["10001:10001"]
-    assert text.index("\nUSER ") < text.index('\nENTRYPOINT ["torchrun"]')
+    assert text.index("\nUSER ") < text.index('\nENTRYPOINT ["python", "-m", "trainer.launch"]')
     copied = re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
     assert copied == ["requirements.lock", "trainer/"]
     assert 'org.opencontainers.image.revision="$GIT_REVISION"' in text

@@ -33,6 +33,51 @@ def test_an_image_that_was_never_pushed_is_a_warning(demo_config: StackConfig, e
     assert common_findings(pushed, machine, bill(1)) == []
 
 
+def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda values: values["gangway:cluster"].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fix"),
+    [
+        ({"min": 1, "max": 4}, "set min and max to one of 1, 2, 4"),
+        ({"min": 3, "max": 3}, "set min and max to one of 1, 2"),
+        ({"min": 9, "max": 9}, "set min and max to one of 1, 2, 4, 8"),
+    ],
+)
+def test_a_batch_that_does_not_divide_over_the_workers_is_an_error(
+    edited: Edited, nodes: dict[str, int], fix: str
+) -> None:
+    """The demo's preset has a global batch of 64, and each node 8 workers."""
+    found = common_findings(edited(cluster(nodes=nodes)), load().machine("p5.48xlarge"), None)
+    (finding,) = [f for f in found if f.code == "batch.uneven"]
+    assert finding.severity is Severity.ERROR
+    assert finding.path == "gangway:cluster.nodes"
+    assert finding.fix == fix
+    even = common_findings(edited(cluster(nodes={"min": 1, "max": 2})), load().machine("p5.48xlarge"), None)
+    assert "batch.uneven" not in codes(even)
+
+
+def test_several_nodes_without_a_shared_file_system_are_an_error(edited: Edited) -> None:
+    machine = load().machine("p5.48xlarge")
+    found = common_findings(edited(lambda values: values.pop("gangway:storage")), machine, None)
+    (finding,) = [f for f in found if f.code == "storage.not-shared"]
+    assert finding.severity is Severity.ERROR
+
+    def alone(values: dict[str, Any]) -> None:
+        values.pop("gangway:storage")
+        values["gangway:cluster"].update(nodes={"min": 1, "max": 1})
+
+    found = common_findings(edited(alone), machine, None)
+    assert "storage.not-shared" not in codes(found)
+    (finding,) = [f for f in found if f.code == "storage.lost-with-node"]
+    assert finding.severity is Severity.WARNING
+
+
+def test_without_a_bill_money_is_not_spoken_of(demo_config: StackConfig) -> None:
+    assert codes(common_findings(demo_config, load().machine("p5.48xlarge"), None)) == {"image.placeholder"}
+
+
 def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
     machine = load().machine("p5.48xlarge")
 

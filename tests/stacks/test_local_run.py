@@ -70,12 +70,11 @@ def test_interrupt_reaches_the_job_and_its_exit_code_comes_back(tmp_path: Path, 
     _launcher(tmp_path, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))")
     with LocalRun.start(job, tmp_path / "log") as run:
         _wait_ready(tmp_path)
-        assert run.exit_code is None
         run.interrupt()
         deadline = time.monotonic() + 30
-        while run.exit_code is None and time.monotonic() < deadline:
+        while (code := run.exit_code) is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert run.exit_code == 75
+        assert code == 75
 
 
 def test_leaving_early_ends_even_a_job_that_ignores_sigterm(tmp_path: Path, job: JobSpec) -> None:

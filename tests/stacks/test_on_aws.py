@@ -131,11 +131,29 @@ def test_what_was_chosen_by_the_user_is_not_explained(edited: Edited) -> None:
     config = edited(cluster(accelerator="A10Gx1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
     codes = {f.code for f in findings(config, plan(config), estimate([], 1))}
     assert not codes & {"fabric.efa", "placement.zone", "rendezvous.no-head-node"}
+    assert job_spec(config, plan(config), "x").rendezvous.standalone, "one node meets nobody"
+
+
+def test_what_a_node_cannot_reach_or_outlive_is_a_warning(edited: Edited) -> None:
+    block = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
+
+    def closed(values: dict[str, Any]) -> None:
+        values["gangway:network"] = {"egress": "endpoints"}
+        values["gangway:cluster"]["capacity"] = [block]
+
+    config = edited(closed)
+    found = {f.code: f for f in findings(config, plan(config), None)}
+    assert found["storage.lustre-client"].fix.startswith("set egress: nat")
+    assert found["capacity.block-end"].severity is Severity.WARNING
+    open_config = edited(cluster(capacity=[{"kind": "on-demand"}]))
+    assert not {f.code for f in findings(open_config, plan(open_config), None)} & {
+        "storage.lustre-client", "capacity.block-end",
+    }  # fmt: skip
 
 
 def test_the_demos_parts_refer_to_each_other(demo_plan: Plan) -> None:
     resources = demo_plan.resources
-    subnet = of(resources, "Subnet")[0]
+    subnet = next(r for r in of(resources, "Subnet") if r.name == "aws-demo-private-us-east-2a")
     fabric = next(r for r in of(resources, "SecurityGroup") if r.name == "aws-demo-fabric")
     lustre = of(resources, "LustreFileSystem")[0].inputs
     assert lustre["subnetIds"] == subnet.id

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.findings import InputError, Severity
+from stacks import plan as plan_module
 from stacks.config import StackConfig, from_file
 from stacks.on_aws import plan as plan_on_aws
 from stacks.plan import Plan, make_plan, placeholder_cloud, run_program
@@ -25,8 +26,8 @@ REPO = Path(__file__).resolve().parent.parent.parent
 
 
 def test_the_demo_has_its_bill_by_hand(demo_plan: Plan) -> None:
-    """2 x 22.98 spot + 9600 GiB x 0.34 / 730 + 400 GiB x 0.08 / 730 + 7 endpoints x 0.01."""
-    hourly = 45.96 + 9600 * 0.34 / 730 + 400 * 0.08 / 730 + 0.07
+    """2 x 22.98 spot + 9600 GiB x 0.34 / 730 + 400 GiB x 0.08 / 730 + a NAT gateway at 0.045."""
+    hourly = 45.96 + 9600 * 0.34 / 730 + 400 * 0.08 / 730 + 0.045
     cost = demo_plan.cost
     assert cost.hourly == pytest.approx(hourly)
     assert cost.monthly == pytest.approx(730 * hourly)
@@ -123,6 +124,16 @@ def test_ids_name_what_they_refer_to() -> None:
     assert (outputs["name"], outputs["cidrBlock"]) == ("given", "10.0.0.0/16"), "an input is known and wins"
 
 
+def test_a_program_that_asks_the_cloud_cannot_be_planned(
+    demo_config: StackConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pulumi_aws
+
+    monkeypatch.setattr(plan_module, "build", lambda config: {"zones": pulumi_aws.get_availability_zones().names})
+    with pytest.raises(Exception, match="a plan has no cloud to ask"):
+        run_program(demo_config, placeholder_cloud)
+
+
 def test_the_exports_are_resolved(demo_config: StackConfig) -> None:
     _, exports = run_program(demo_config, placeholder_cloud)
     assert exports["run_bucket"] == "${Bucket.aws-demo-runs.bucket}"
@@ -137,7 +148,7 @@ def test_a_budget_below_one_hour_is_refused_with_one_that_lasts(edited: Edited) 
     with pytest.raises(InputError, match="below the cost of one hour") as caught:
         make_plan(config)
     assert (caught.value.place, caught.value.value) == ("gangway:budget.monthly_usd", 50)
-    assert caught.value.allowed == "at least 50.55 USD"
+    assert caught.value.allowed == "at least 50.52 USD"
     mended = float(caught.value.fix.split()[2])
     assert make_plan(edited(lambda v: v["gangway:budget"].update(monthly_usd=mended))).cost.monthly == pytest.approx(
         mended, abs=1

@@ -80,7 +80,7 @@ def test_the_program_declares_the_stack_and_exports(
     }  # fmt: skip
 
 
-MISTAKES = {
+MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "of the file": (lambda v: v["gangway:job"].update(kimg="x"), "stack aws-demo: gangway:job.kimg"),
     "of the cloud": (lambda v: v.update({"gangway:region": "us"}), "gangway:region: no such aws region"),
     "unknown key": (lambda v: v.update({"gangway:netwrok": {}}), "did you mean 'network'?"),
@@ -102,6 +102,26 @@ def test_a_mistake_is_one_message_of_the_engine(
     with pytest.raises(pulumi.RunError) as caught:
         run_main(repo)
     assert message in str(caught.value)
+    assert not [kind for kind in cloud.declared if kind.startswith("aws:")], "nothing was declared"
+
+
+def test_findings_go_to_the_engines_log(
+    cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    configure(demo_values)
+    with caplog.at_level("WARNING"):
+        run_main(repo)
+    assert "gangway:job.image_digest: no image is named" in caplog.text
+    assert "aws:ec2/vpc:Vpc" in cloud.declared
+
+
+def test_a_finding_of_severity_error_stops_the_update(
+    cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    configure({key: value for key, value in demo_values.items() if key != "gangway:storage"})
+    with pytest.raises(pulumi.RunError, match="findings of severity error"):
+        run_main(repo)
+    assert "several nodes need one file system" in caplog.text
     assert not [kind for kind in cloud.declared if kind.startswith("aws:")], "nothing was declared"
 
 

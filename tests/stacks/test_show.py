@@ -8,7 +8,8 @@ from rich.console import Console
 from components.cost import estimate
 from components.findings import Finding, Severity
 from stacks.plan import Plan
-from stacks.show import cost_table, findings_table, resource_tree, show_plan, usd
+from stacks.sandbox.rows import SandboxRow, Status
+from stacks.show import cost_table, findings_table, resource_tree, sandbox_table, show_plan, usd
 
 
 def shown(what: object, width: int = 200) -> str:
@@ -52,7 +53,7 @@ def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> Non
     assert "aws-demo-0-spot: 2 x p5.48xlarge, spot" in text
     assert "$22.9800" in text
     assert "$45.96" in text
-    assert "SkyPilot catalogue v9, upper end seen (price of us-east-1), 2026-09-06 list-price" in text
+    assert "SkyPilot catalogue v9, upper end seen (price of us-east-1), 2026-09-06, list-price" in text
     standby = next(line for line in text.splitlines() if "1-on-demand: 2 x" in line)
     assert "(standby)" in standby
 
@@ -68,10 +69,23 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console)
     text = capture.get()
     for words in (
-        "$50.55 an hour, $36,897.90 a month of 730 h, $50.55 for a run of 1 h at most",
+        "$50.52 an hour, $36,879.65 a month of 730 h, $50.52 for a run of 1 h",
         "standby: $110.12 an hour more at most",
         "14.5 kWh a run (9.4 to 19.5; 12.8 kWh of machines x PUE 1.13)",
         "5.73 kg CO2e a run at 396 g/kWh",
         "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node",
     ):
         assert words in text
+
+
+def test_the_sandbox_says_that_it_is_one_and_what_became_of_each_resource() -> None:
+    rows = [
+        SandboxRow("aws:ec2/vpc:Vpc", "demo-vpc", Status.READ_BACK_EQUAL, ("ec2:CreateVpc",), ""),
+        SandboxRow("aws:ec2/placementGroup:PlacementGroup", "demo", Status.VALIDATED, (), "moto lacks [this] action"),
+    ]
+    text = shown(sandbox_table(rows))
+    assert "SIMULATED by moto, nothing was billed" in text
+    assert "ec2.Vpc demo-vpc" in text
+    assert "read back equal" in text
+    assert "ec2.PlacementGroup demo" in text
+    assert "moto lacks [this] action" in text

@@ -1,6 +1,5 @@
 """Files appear whole or not at all, also on a full disk."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,22 +8,31 @@ from trainer.errors import TrainerError
 from trainer.files import atomic_writer, clean_temporaries, sha256_of, write_atomically
 
 
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "a.txt"
     write_atomically(path, b"one")
     write_atomically(path, b"two")
     assert path.read_bytes() == b"two"
-    assert os.listdir(path.parent) == ["a.txt"]
+    assert _names(path.parent) == ["a.txt"]
 
 
 def test_an_interrupted_writer_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_atomically(path, b"old")
-    with pytest.raises(KeyboardInterrupt), atomic_writer(path) as file:
-        file.write(b"half of")
-        raise KeyboardInterrupt
+
+    def write_half() -> None:
+        with atomic_writer(path) as file:
+            file.write(b"half of")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
     assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["a.txt"]
+    assert _names(tmp_path) == ["a.txt"]
 
 
 def test_a_full_disk_is_a_user_error_and_leaves_the_old_file(tmp_path: Path) -> None:
@@ -34,14 +42,14 @@ def test_a_full_disk_is_a_user_error_and_leaves_the_old_file(tmp_path: Path) -> 
     with pytest.raises(TrainerError, match="No space left on device"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["a.txt"]
+    assert _names(tmp_path) == ["a.txt"]
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".partial-a.txt").write_bytes(b"half")
     (tmp_path / "b.txt").write_bytes(b"whole")
     clean_temporaries(tmp_path)
-    assert os.listdir(tmp_path) == ["b.txt"]
+    assert _names(tmp_path) == ["b.txt"]
 
 
 def test_the_hash_is_sha256(tmp_path: Path) -> None:

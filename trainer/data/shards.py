@@ -131,7 +131,7 @@ def _read_index(folder: Path) -> ShardIndex:
             fix=f"python -m trainer data prepare digits --out {folder}",
         )
     try:
-        return ShardIndex.model_validate_json(path.read_text())
+        return ShardIndex.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise from_validation(error, str(path)) from None
 

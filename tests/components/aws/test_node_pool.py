@@ -112,8 +112,8 @@ def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> N
     alarms = {alarm.name: alarm.inputs for alarm in made.of("MetricAlarm")}
     groups = ["<Group.demo-0-capacity-block.name>", "<Group.demo-1-spot.name>"]
     expected = {
-        "demo-1-spot": ("2 - FILL(m0, 0)", groups[:1]),
-        "demo-2-on-demand": ("2 - FILL(m0, 0) - FILL(m1, 0)", groups),
+        "demo-1-spot": ("2 - m0", groups[:1]),
+        "demo-2-on-demand": ("2 - m0 - m1", groups),
     }
     assert set(alarms) == {f"{rung}-{what}" for rung in expected for what in ("fill", "empty")}
     for rung, (expression, above) in expected.items():

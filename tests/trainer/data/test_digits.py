@@ -18,7 +18,8 @@ def test_the_enlarged_digits_shrink_back_to_the_originals() -> None:
     assert images.shape == (1797, 1, 32, 32)
     assert images.dtype == np.uint8
     shrunk = images.reshape(1797, 8, 4, 8, 4).mean(axis=(2, 4)) / 255 * 16
-    assert np.abs(shrunk - load_digits().images).mean() < 0.6
+    assert np.corrcoef(shrunk.ravel(), load_digits().images.ravel())[0, 1] > 0.98
+    assert images[:, :, :, :2].mean() < 25  # the margin is dark
 
 
 def test_prepared_shards_open_as_configured(tiny_config: TrainConfig, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Shards: what is written is read back, and what is damaged is refused with its hashes."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +69,6 @@ def test_a_full_disk_leaves_a_folder_that_nobody_takes_for_a_data_set(tmp_path: 
     (tmp_path / ".partial-00001.npy").symlink_to("/dev/full")
     with pytest.raises(TrainerError, match=r"00001\.npy: cannot be written: No space left"):
         write_shards(tmp_path, "noise", _images(10), images_per_shard=5)
-    assert os.listdir(tmp_path) == ["00000.npy"]
+    assert [path.name for path in tmp_path.iterdir()] == ["00000.npy"]
     with pytest.raises(TrainerError, match="no data set here"):
         ShardedImages.open(tmp_path)

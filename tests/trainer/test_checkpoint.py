@@ -1,0 +1,122 @@
+"""Checkpoints: hashed, kept, refused when corrupt, and never lost to a full disk."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.errors import TrainerError
+
+State = dict[str, object]
+
+
+def _state(value: float) -> State:
+    return {"images": 1, "g": {"weight": torch.full((3, 3), value)}, "opt": {"state": [{"step": torch.tensor(value)}]}}
+
+
+def _save_three(folder: Path, config: TrainConfig) -> list[Path]:
+    return [checkpoint.save(folder, _state(images), config, images) for images in (100, 200, 300)]
+
+
+def _damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    path = checkpoint.save(tmp_path, _state(2.5), tiny_config, 123)
+    assert path.name == "000000000123.pt"
+    loaded = checkpoint.load(path)
+    assert loaded.manifest.config == tiny_config
+    assert loaded.manifest.images == 123
+    assert checkpoint.state_digests(loaded.state) == loaded.manifest.state_sha256
+    assert torch.equal(loaded.state["g"]["weight"], torch.full((3, 3), 2.5))
+
+
+def test_only_the_newest_are_kept(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    _save_three(tmp_path, tiny_config.replace({"keep_checkpoints": 2}))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["000000000200.json", "000000000200.pt", "000000000300.json", "000000000300.pt"]
+    assert checkpoint.newest(tmp_path) == tmp_path / "000000000300.pt"
+    assert checkpoint.newest(tmp_path / "none") is None
+
+
+def test_a_corrupt_newest_one_is_passed_over_and_said_so(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    newest = _save_three(tmp_path, tiny_config)[-1]
+    _damage(newest)
+    found, passed_over = checkpoint.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert len(passed_over) == 1
+    assert f"{newest}: checkpoint is corrupt" in passed_over[0]
+
+
+def test_a_corrupt_one_asked_for_by_name_shows_both_hashes(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    path = checkpoint.save(tmp_path, _state(1), tiny_config, 100)
+    expected = checkpoint.load(path).manifest.sha256
+    _damage(path)
+    with pytest.raises(TrainerError) as caught:
+        checkpoint.load(path)
+    assert caught.value.allowed == f"sha256 {expected}"
+    assert str(caught.value.value).startswith("sha256 ")
+
+
+def test_when_all_are_corrupt_the_run_does_not_start_anew(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    for path in _save_three(tmp_path, tiny_config):
+        _damage(path)
+    with pytest.raises(TrainerError, match="all 3 checkpoints are corrupt"):
+        checkpoint.load_newest_valid(tmp_path)
+    assert checkpoint.load_newest_valid(tmp_path / "empty") == (None, [])
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn"])
+def test_a_checkpoint_without_its_manifest_is_not_valid(tmp_path: Path, tiny_config: TrainConfig, damage: str) -> None:
+    manifest = _save_three(tmp_path, tiny_config)[-1].with_suffix(".json")
+    manifest.unlink() if damage == "missing" else manifest.write_text('{"images": 300')
+    found, passed_over = checkpoint.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert "000000000300.json" in passed_over[0]
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="no such checkpoint"):
+        checkpoint.load(tmp_path / "000000000001.pt")
+
+
+@pytest.mark.parametrize("file", ["000000000200.pt", "000000000200.json"])
+def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: TrainConfig, file: str) -> None:
+    checkpoint.save(tmp_path, _state(1), tiny_config, 100)
+    (tmp_path / f".partial-{file}").symlink_to("/dev/full")  # every write there fails as on a full disk
+    with pytest.raises(TrainerError, match=f"{file}: cannot be written: No space left on device"):
+        checkpoint.save(tmp_path, _state(2), tiny_config, 200)
+    found, passed_over = checkpoint.load_newest_valid(tmp_path)
+    assert found is not None
+    assert (found.manifest.images, passed_over) == (100, [])
+    assert not list(tmp_path.glob(".partial-*"))
+
+
+def test_a_checkpoint_cannot_carry_code(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    path = checkpoint.save(tmp_path, {"images": 1, "g": Path("anything that is not data")}, tiny_config, 100)
+    with pytest.raises(Exception, match="Weights only load failed"):
+        checkpoint.load(path)
+
+
+def test_digests_ignore_layout_and_see_bits() -> None:
+    plain = torch.arange(24.0).reshape(1, 2, 3, 4)
+    laid_out = plain.contiguous(memory_format=torch.channels_last)
+    negative_zero = plain.clone()
+    negative_zero[0, 0, 0, 0] = -0.0
+    digests = [checkpoint.state_digests({"g": [value]})["g"] for value in (plain, laid_out, negative_zero)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_changed_field_is_named_with_both_values(tiny_config: TrainConfig) -> None:
+    with pytest.raises(TrainerError) as caught:
+        checkpoint.check_config(tiny_config, tiny_config.replace({"lr_g": 0.5}), "runs/a")
+    assert str(caught.value).startswith("runs/a: lr_g: the run in this directory was started with another value")
+    assert (caught.value.value, caught.value.allowed) == (0.5, repr(tiny_config.lr_g))
+    checkpoint.check_config(tiny_config, tiny_config.replace({"kimg": 99, "stats_kimg": 2}), "runs/a")

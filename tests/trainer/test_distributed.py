@@ -1,0 +1,79 @@
+"""What workers agree on, with two real gloo processes; and a lone process, which agrees with itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer import distributed
+from trainer.errors import TrainerError
+
+TWO_WORKERS = """
+import torch
+from trainer import distributed
+from trainer.errors import TrainerError
+
+def fails_on(rank, world):
+    if world.rank == rank:
+        raise TrainerError(place=f"rank {rank}", problem="has a problem", value=7)
+    return world.rank
+
+with distributed.start("auto") as world:
+    assert (world.world_size, world.num_nodes, world.backend, world.backend_reason) == (2, 1, "gloo", "no CUDA here")
+    assert world.slice(8) == slice(world.rank * 4, world.rank * 4 + 4)
+    assert world.agree(world.rank == 1) and not world.agree(False)
+    assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}]
+    assert world.together(lambda: fails_on(None, world)) == world.rank
+    for action in (lambda: world.together(lambda: fails_on(1, world)), lambda: world.first(lambda: fails_on(0, world))):
+        try:
+            action()
+        except TrainerError as error:
+            assert error.value == 7 and "has a problem" in str(error)
+        else:
+            raise AssertionError("no error on this rank")
+
+    torch.manual_seed(0)
+    network = torch.nn.Linear(3, 2)
+    wrapped = world.wrap(network)
+    wrapped(torch.full((4, 3), float(world.rank))).sum().backward()
+    torch.testing.assert_close(network.weight.grad, torch.full((2, 3), 2.0))  # the mean of 0 and 4
+    world.check_gradients(network.named_parameters())
+    if world.rank == 1:
+        network.bias.grad[0] = torch.nextafter(network.bias.grad[0], torch.tensor(9.0))  # one bit
+    try:
+        world.check_gradients(network.named_parameters())
+    except TrainerError as error:
+        assert error.place == "gradient of bias"
+    else:
+        raise AssertionError("the difference was not found")
+    print("worker is content")
+    raise TrainerError(place="the end", problem="every worker leaves the group")
+"""
+
+
+def test_two_workers_agree_share_errors_and_compare_gradients(torchrun: Callable[..., Any], tmp_path: Path) -> None:
+    script = tmp_path / "two_workers.py"
+    script.write_text(TWO_WORKERS)
+    _, output = torchrun(str(script)).finish()
+    assert output.count("worker is content") == 2, output
+
+
+def test_a_lone_process_agrees_with_itself() -> None:
+    with distributed.start("auto") as world:
+        assert (world.world_size, world.backend) == (1, "none")
+        assert "no CUDA here" in world.backend_reason or torch.cuda.is_available()
+        assert world.agree(True)
+        assert not world.agree(False)
+        assert world.gather(3) == [3]
+        assert world.slice(8) == slice(0, 8)
+        network = torch.nn.Linear(1, 1)
+        assert world.wrap(network) is network
+        world.check_gradients(network.named_parameters())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="nccl works here")
+def test_nccl_without_cuda_is_a_user_error() -> None:
+    with pytest.raises(TrainerError, match=r"nccl needs CUDA[\s\S]*--backend gloo"), distributed.start("nccl"):
+        pass

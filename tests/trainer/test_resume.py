@@ -1,0 +1,98 @@
+"""The promise: interrupted by SIGTERM and resumed, two workers end with the very bits of an uninterrupted run."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.interruption import Interruption
+from trainer.loop import train
+from trainer.record import RunContext, RunRecord
+
+Torchrun = Callable[..., Any]
+Lines = Callable[[Path], list[dict[str, Any]]]
+
+
+def _argv(config: TrainConfig, folder: Path, run_dir: Path, data: Path) -> list[str]:
+    path = folder / "config.json"
+    path.write_text(config.to_json())
+    return ["-m", "trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
+
+
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
+    torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
+) -> None:
+    through = torchrun(*_argv(tiny_config, tmp_path, tmp_path / "through", digits_dir))
+    code, output = through.finish()
+    assert code == 0, output
+
+    stopped_dir = tmp_path / "stopped"
+    stopped = torchrun(*_argv(tiny_config, tmp_path, stopped_dir, digits_dir))
+    stopped.wait_for(lambda: any(line["images"] >= 800 for line in lines_of(stopped_dir)))
+    os.kill(stopped.process.pid, signal.SIGTERM)
+    code, output = stopped.finish()
+    assert code == 75, output
+    assert "Traceback" not in output
+    interrupted = RunRecord.read(stopped_dir / "run.json")
+    assert interrupted.status == "interrupted"
+    assert 800 <= interrupted.images < tiny_config.total_images
+    assert checkpoint.newest(stopped_dir / "checkpoints") == stopped_dir / f"checkpoints/{interrupted.images:012d}.pt"
+
+    resumed = torchrun(*_argv(tiny_config, tmp_path, stopped_dir, digits_dir))
+    code, output = resumed.finish()
+    assert code == 0, output
+
+    expected, found = (RunRecord.read(path / "run.json") for path in (tmp_path / "through", stopped_dir))
+    assert [session.world_size for session in found.sessions] == [2, 2]
+    assert found.sessions[1].images_from == interrupted.images
+    assert set(expected.state_sha256) == {"images", "g", "d", "ema", "opt_g", "opt_d"}
+    assert found.state_sha256 == expected.state_sha256
+    last = f"checkpoints/{tiny_config.total_images:012d}.pt"
+    manifests = [checkpoint.load(path / last).manifest for path in (tmp_path / "through", stopped_dir)]
+    assert manifests[0].state_sha256 == manifests[1].state_sha256 == expected.state_sha256
+    # And the way there: after the resume every loss is the uninterrupted run's.
+    ticks = [
+        {
+            line["images"]: (line["loss_g"], line["loss_d"], line["grad_norm_d"])
+            for line in lines_of(path)
+            if "step" in line
+        }
+        for path in (tmp_path / "through", stopped_dir)
+    ]
+    later = [images for images in ticks[1] if images > interrupted.images + 160]
+    assert later
+    assert all(ticks[0][images] == ticks[1][images] for images in later)
+
+
+def test_one_worker_computes_what_two_do(
+    torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
+) -> None:
+    config = tiny_config.replace({"kimg": 0.08})
+    code, output = torchrun(*_argv(config, tmp_path, tmp_path / "two", digits_dir)).finish()
+    assert code == 0, output
+    train(config, tmp_path / "one", digits_dir, RunContext(), Interruption())
+    one, two = (checkpoint.load_newest_valid(tmp_path / name / "checkpoints")[0] for name in ("one", "two"))
+    assert one is not None
+    assert two is not None
+    for part in ("g", "d", "ema"):
+        for name, expected in one.state[part].items():
+            # The same sums in another order: equal but for rounding, which Adam's first steps magnify.
+            torch.testing.assert_close(two.state[part][name], expected, atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("batch_size", [15])
+def test_a_mistake_is_reported_once_by_two_workers(
+    torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, batch_size: int
+) -> None:
+    config = tiny_config.replace({"batch_size": batch_size})
+    code, output = torchrun(*_argv(config, tmp_path, tmp_path / "run", digits_dir)).finish()
+    assert code == 2, output
+    assert output.count("TrainConfig.batch_size: not divisible by world_size 2") == 1
+    assert "Traceback" not in output
+    assert not (tmp_path / "run").exists()
