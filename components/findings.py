@@ -45,6 +45,11 @@ class Finding:
         return {**asdict(self), "severity": self.severity.value}
 
 
+def _short(text: str, limit: int = 200) -> str:
+    """A whole file that was no JSON is nobody's idea of a value."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
 class InputError(ValueError):
     """A user's input that cannot be planned at all. Commands print it and exit with code 2.
 
@@ -58,7 +63,7 @@ class InputError(ValueError):
 
     def __init__(self, place: str, problem: str, *, value: object = None, allowed: str = "", fix: str = "") -> None:
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
-        rows = [("got", None if value is None else repr(value)), ("allowed", allowed), ("fix", fix)]
+        rows = [("got", None if value is None else _short(repr(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
         super().__init__("\n".join([f"{place}: {problem}", *details]))
 

@@ -11,13 +11,13 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws.budget import Budget
-from components.aws.fabric import plan_interfaces
 from components.aws.identity import NodeIdentity
 from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
 from components.aws.pricing import price_resources
 from components.aws.registry import ImageRegistry
 from components.aws.storage import LustreFileSystem, RunBucket
+from components.findings import InputError
 from components.job import JobSpec
 from images import NodeInitSpec, render_cloud_init, user_data_base64gzip
 from stacks.aws_plan import MOUNT, AwsPlan, findings, job_spec, plan, run_dir
@@ -32,6 +32,7 @@ NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-d
 def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     planned, name = plan(config), config.stack
+    _check_user_data(config, planned)
     tags = planned.tags
     provider = aws.Provider(name, region=config.region)
     opts = pulumi.ResourceOptions(providers={"aws": provider})
@@ -132,23 +133,9 @@ def _user_data(
     lustre: LustreFileSystem | None,
 ) -> pulumi.Output[str]:
     """The node's cloud-init, rendered once every name in it is known."""
-    efa_interfaces = sum(i.interface_type == "efa-only" for i in plan_interfaces(planned.machine))
 
     def render(values: Mapping[str, Any]) -> str:
-        spec = NodeInitSpec(
-            job=values["job"],
-            region=config.region,
-            image_registry=values["job"].image.partition("/")[0],
-            bucket_uri=f"s3://{values['bucket']}/{config.stack}",
-            run_dir=run_dir(config),
-            efa_interfaces_planned=efa_interfaces,
-            lustre_dns_name=values["dns_name"],
-            lustre_mount_name=values["mount_name"],
-            lustre_mount_point=MOUNT,
-            scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
-            tags=planned.tags,
-        )
-        return user_data_base64gzip(render_cloud_init(spec))
+        return _render_user_data(config, planned, **values)
 
     return pulumi.Output.all(
         job=job,
@@ -156,3 +143,37 @@ def _user_data(
         dns_name=lustre.dns_name if lustre else None,
         mount_name=lustre.mount_name if lustre else None,
     ).apply(render)
+
+
+def _render_user_data(
+    config: StackConfig, planned: AwsPlan, job: JobSpec, bucket: str, dns_name: str | None, mount_name: str | None
+) -> str:
+    spec = NodeInitSpec(
+        job=job,
+        region=config.region,
+        image_registry=job.image.partition("/")[0],
+        bucket_uri=f"s3://{bucket}/{config.stack}",
+        run_dir=run_dir(config),
+        efa_interfaces_planned=planned.machine.efa_interfaces.value,
+        lustre_dns_name=dns_name,
+        lustre_mount_name=mount_name,
+        lustre_mount_point=MOUNT,
+        scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
+        tags=planned.tags,
+    )
+    return user_data_base64gzip(render_cloud_init(spec))
+
+
+def _check_user_data(config: StackConfig, planned: AwsPlan) -> None:
+    """Renders the node's file once with the longest names AWS may give, before anything is declared.
+
+    Raises:
+        InputError: it does not fit EC2's limit; tags are the only part a user can make long.
+    """
+    registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
+    job = job_spec(config, planned, f"{registry}@{config.job.image_digest}")
+    lustre = ("d" * 63, "m" * 8) if config.storage else (None, None)
+    try:
+        _render_user_data(config, planned, job, "b" * 63, *lustre)
+    except ValueError as error:
+        raise InputError("gangway:tags", str(error), fix="shorten or drop some tags") from None

@@ -123,6 +123,8 @@ def _context(path: Path | None) -> "RunContext":
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
+    # The features are computed in parallel batch by batch; more threads inside one only wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from trainer.evaluate import evaluate
 
     record = evaluate(arguments.run_dir, arguments.data or arguments.run_dir / "data", arguments.samples)

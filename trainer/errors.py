@@ -14,6 +14,11 @@ EXIT_INTERRUPTED = 75
 """EX_TEMPFAIL of sysexits.h: the run was interrupted, its state is saved, start the same command again."""
 
 
+def _short(text: str, limit: int = 200) -> str:
+    """A whole file that was no JSON is nobody's idea of a value."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
 class TrainerError(Exception):
     """A user's input, or the user's machine, that the trainer cannot go on with. Commands exit with code 2.
 
@@ -27,7 +32,7 @@ class TrainerError(Exception):
 
     def __init__(self, *, place: str, problem: str, value: object = None, allowed: str = "", fix: str = "") -> None:
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
-        rows = [("got", None if value is None else repr(value)), ("allowed", allowed), ("fix", fix)]
+        rows = [("got", None if value is None else _short(repr(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
         super().__init__("\n".join([f"{place}: {problem}", *details]))
 

@@ -4,6 +4,9 @@
 trainer.metrics; new metrics enter as another FeatureExtractor.
 """
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +30,8 @@ from trainer.telemetry import StatsWriter, read_stats
 
 __all__ = ["evaluate", "judge"]
 
-_BATCH = 64
+_BATCH = 16
+"""Small: on a CPU the features of 16 images stay in cache, which is more than twice as fast as 64 at once."""
 _REALS_PER_FAKE = 2
 """A quick look with few fakes reads no more reals than this many times as many."""
 
@@ -119,18 +123,29 @@ def judge(
 
 def _real_features(extractor: FeatureExtractor, data: ShardedImages, order: NDArray[np.int64]) -> NDArray[np.float64]:
     """Features [len(order), dim] of the images of these numbers."""
-    parts = [torch.from_numpy(data.take(order[start : start + _BATCH])) for start in range(0, len(order), _BATCH)]
-    return np.concatenate([extractor(part) for part in parts])
+    return _features(lambda part: extractor(torch.from_numpy(data.take(order[part]))), len(order))
 
 
 def _fake_moments(
     extractor: FeatureExtractor, generator: nn.Module, config: TrainConfig, device: torch.device
 ) -> Moments:
-    stats = FeatureStats(extractor.dim)
     drawn = latents(config.metrics_samples, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
-    for start in range(0, len(drawn), _BATCH):
-        stats.add(extractor(_generate(generator, drawn[start : start + _BATCH].to(device))))
-    return stats.moments()
+    return _moments(_features(lambda part: extractor(_generate(generator, drawn[part].to(device))), len(drawn)))
+
+
+def _features(of: Callable[[slice], NDArray[np.float64]], num: int) -> NDArray[np.float64]:
+    """Features [num, dim], batch by batch in as many threads as there are cores.
+
+    Each thread computes alone: on a busy machine threads that share one batch mostly wait for each other.
+    """
+    parts = [slice(start, min(start + _BATCH, num)) for start in range(0, num, _BATCH)]
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            return np.concatenate(list(pool.map(of, parts)))
+    finally:
+        torch.set_num_threads(threads_before)
 
 
 @torch.no_grad()

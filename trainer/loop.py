@@ -17,6 +17,7 @@ from trainer.draws import Purpose, latents, uniforms
 from trainer.errors import EXIT_INTERRUPTED, TrainerError
 from trainer.interruption import Interruption
 from trainer.losses import DLoss, GLoss
+from trainer.memory import keep_freed_memory
 from trainer.record import RunContext
 from trainer.reporter import Reporter
 from trainer.state import TrainState
@@ -56,13 +57,18 @@ def train(
     with distributed.start(config.backend) as world:
         # Set-up: data, networks, the newest valid checkpoint, outputs.
         config.batch_per_rank(world.world_size)
+        allocator = keep_freed_memory()
         world.first(lambda: prepare_if_missing(config, data_dir))
         data = world.together(lambda: open_matching(config, data_dir))
         state = TrainState.create(config, world.device)
         passed_over = world.together(lambda: _restore(state, config, run_dir, resume))
         _same_everywhere(world.gather(state.images), run_dir)
+        if state.images >= config.total_images and (run_dir / "run.json").exists():
+            if world.rank == 0:
+                print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
+            return 0
         reporter = Reporter(run_dir, config, world, context, metrics_port)
-        reporter.begin(state, data, passed_over)
+        reporter.begin(state, data, passed_over, allocator)
         interrupted = _run(state, config, world, data, reporter, interruption)
 
         # The end, for now or for good: the state is on disk before anything else is said.

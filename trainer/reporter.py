@@ -67,7 +67,7 @@ class Reporter:
         self._run_id = earlier[0]["run_id"] if earlier else (self._context.run_id or made_up)
         self._stats = StatsWriter(self._dir / "stats.jsonl")
 
-    def begin(self, state: TrainState, data: ShardedImages, passed_over: list[str]) -> None:
+    def begin(self, state: TrainState, data: ShardedImages, passed_over: list[str], allocator: str) -> None:
         """Writes the first event, the real images and the first samples; the clock starts after that."""
         world = self._world
         self._saved_images = state.images if state.images else -1
@@ -88,6 +88,7 @@ class Reporter:
                 num_nodes=world.num_nodes,
                 backend=f"{world.backend} ({world.backend_reason})",
                 device=_device_name(world),
+                allocator=allocator,
                 dataset={
                     "name": data.index.dataset,
                     "sha256": data.index.sha256,

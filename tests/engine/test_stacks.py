@@ -44,10 +44,11 @@ def test_more_nodes_change_the_pool_in_place(engine: Any) -> None:
     assert engine.run("up", "--yes", "--skip-preview").status == 0
     ids = {resource["id"] for resource in engine.resources()}
 
-    def one_more(config: dict[str, Any]) -> None:
-        config["gangway:cluster"]["nodes"]["max"] += 1
+    def twice_as_many(config: dict[str, Any]) -> None:
+        # Twice, not one more: the global batch has to divide over the workers.
+        config["gangway:cluster"]["nodes"] = {k: 2 * v for k, v in config["gangway:cluster"]["nodes"].items()}
 
-    engine.change(one_more)
+    engine.change(twice_as_many)
     preview = engine.run("preview")
     assert set(preview.changes) == {"same", "update"}, preview.text
     more = engine.run("up", "--yes", "--skip-preview")
@@ -135,6 +136,8 @@ def test_a_mistake_fails_the_preview_too(make_engine: Any) -> None:
 def test_what_the_stack_files_do_not_use_comes_up_too(make_engine: Any, path: str, value: Any, made: str) -> None:
     engine = make_engine("aws-demo")
     engine.change(set_value(path, value))
+    if path == "storage":  # several nodes without a file system are refused
+        engine.change(set_value("cluster.nodes", {"min": 1, "max": 1}))
     up = engine.run("up", "--yes", "--skip-preview")
     assert up.status == 0, up.text
     assert made in {resource["type"] for resource in engine.resources()}

@@ -1,4 +1,4 @@
-"""A stack on AWS: what is looked up before anything is declared, and how the components are wired."""
+"""A stack on AWS: how the components are wired together, for every machine and both ways out."""
 
 import base64
 import gzip
@@ -11,12 +11,10 @@ import yaml
 
 from components.aws.fabric import plan_interfaces
 from components.catalog import load
-from components.cost import estimate
-from components.findings import InputError, Severity
+from components.findings import InputError
 from stacks.config import StackConfig
-from stacks.on_aws import findings, job_spec, plan
+from stacks.on_aws import plan
 from stacks.plan import Plan, PlannedResource, placeholder_cloud, run_program
-from trainer.record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 
@@ -27,128 +25,6 @@ def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
 
 def of(resources: tuple[PlannedResource, ...], kind: str) -> list[PlannedResource]:
     return [r for r in resources if r.type.startswith("aws:") and r.type.endswith(f":{kind}")]
-
-
-def test_the_demo_is_h100_in_the_first_zone(demo_config: StackConfig) -> None:
-    planned = plan(demo_config)
-    assert planned.machine.name == "p5.48xlarge"
-    assert (planned.region.name, planned.zone) == ("us-east-2", "us-east-2a")
-    assert planned.tags == {
-        "team": "ml-platform",
-        "cost_center": "4711",
-        "gangway:stack": "aws-demo",
-        "gangway:run": "shared",
-        "gangway:energy-class": "H100x8",
-        "gangway:carbon-class": "medium",
-    }
-
-
-def test_a_machine_type_names_the_machine_too(edited: Edited) -> None:
-    def by_type(values: dict[str, Any]) -> None:
-        del values["gangway:cluster"]["accelerator"]
-        values["gangway:cluster"].update(machine_type="p4d.24xlarge", zone="us-east-2c")
-
-    planned = plan(edited(by_type))
-    assert (planned.machine.accelerator, planned.zone) == ("A100x8", "us-east-2c")
-
-
-MISTAKES = {
-    "accelerator": (cluster(accelerator="H100x9"), "gangway:cluster.accelerator", "H100x9", "did you mean 'H100x8'?"),
-    "machine type": (
-        lambda v: v["gangway:cluster"].update(accelerator=None, machine_type="p5.48xl"),
-        "gangway:cluster.machine_type", "p5.48xl", "did you mean 'p5.48xlarge'?",
-    ),
-    "region": (
-        lambda v: v.update({"gangway:region": "eu-north-2"}), "gangway:region", "eu-north-2",
-        "did you mean 'eu-north-1'?",
-    ),
-    "zone": (
-        cluster(zone="us-east-2z"), "gangway:cluster.zone", "us-east-2z", "set zone: us-east-2a, or leave it out",
-    ),
-    "zone's letter": (cluster(zone="a"), "gangway:cluster.zone", "a", "set zone: us-east-2a, or leave it out"),
-    "Lustre size": (
-        lambda v: v["gangway:storage"].update(capacity_gib=9000), "gangway:storage.capacity_gib", 9000,
-        "set capacity_gib: 9600",
-    ),
-    "Lustre tier": (
-        lambda v: v["gangway:storage"].update(throughput_mbps_per_tib=600), "gangway:storage.throughput_mbps_per_tib",
-        600, "set throughput_mbps_per_tib: 500",
-    ),
-    "range": (
-        lambda v: v.update({"gangway:network": {"cidr": "10.0.0.0/8"}}), "gangway:network.cidr", "10.0.0.0/8",
-        "use 10.42.0.0/16",
-    ),
-    "tag": (
-        lambda v: v["gangway:tags"].update(owner="a;b"), "gangway:tags.owner", "a;b",
-        "remove the characters outside that set",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", MISTAKES)
-def test_what_aws_does_not_have_stops_before_anything_is_declared(edited: Edited, what: str) -> None:
-    edit, place, value, fix = MISTAKES[what]
-    with pytest.raises(InputError) as caught:
-        plan(edited(edit))
-    assert (caught.value.place, caught.value.value, caught.value.fix) == (place, value, fix)
-    assert caught.value.allowed
-
-
-def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackConfig) -> None:
-    job = job_spec(demo_config, plan(demo_config), "registry/x@sha256:" + "0" * 64)
-    assert (job.name, job.backend, job.processes_per_node) == ("aws-demo", "nccl", 8)
-    assert (job.num_nodes_min, job.num_nodes_max, job.world_size_max) == (2, 2, 16)
-    assert (job.rendezvous.host, job.rendezvous.port) == ("head.aws-demo.gangway.internal", 29400)
-    argv = dict(zip(job.argv[1::2], job.argv[2::2], strict=True))
-    assert argv["--preset"] == "dcgan-digits"
-    assert argv["--kimg"] == "150"
-    assert argv["--run-dir"].startswith("/fsx/")
-    assert [volume.target for volume in job.volumes] == ["/fsx"]
-    context = RunContext.model_validate_json(job.env["GANGWAY_CONTEXT"])
-    assert (context.stack, context.region, context.machine_type) == ("aws-demo", "us-east-2", "p5.48xlarge")
-    assert context.capacity == ("spot", "on-demand")
-    assert context.usd_per_hour is not None
-    assert context.usd_per_hour.value == 22.98, "of one node, on the first rung"
-    assert context.pue is not None
-    assert context.pue.value == 1.13
-
-
-@pytest.mark.parametrize(("kimg", "written"), [(25000, "25000"), (0.5, "0.5"), (1234567.5, "1234567.5")])
-def test_the_length_of_the_run_is_not_rounded(edited: Edited, kimg: float, written: str) -> None:
-    config = edited(lambda values: values["gangway:job"].update(kimg=kimg))
-    argv = job_spec(config, plan(config), "x").argv
-    assert argv[argv.index("--kimg") + 1] == written
-
-
-def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> None:
-    found = {f.code: f for f in findings(demo_config, plan(demo_config), estimate([], 1))}
-    assert "1 ENA and 32 EFA interfaces a node, 3200 Gbit/s" in found["fabric.efa"].message
-    assert "us-east-2a chosen: the first zone" in found["placement.zone"].message
-    assert found["placement.zone"].severity is Severity.INFO
-
-
-def test_what_was_chosen_by_the_user_is_not_explained(edited: Edited) -> None:
-    config = edited(cluster(accelerator="A10Gx1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
-    codes = {f.code for f in findings(config, plan(config), estimate([], 1))}
-    assert not codes & {"fabric.efa", "placement.zone", "rendezvous.no-head-node"}
-    assert job_spec(config, plan(config), "x").rendezvous.standalone, "one node meets nobody"
-
-
-def test_what_a_node_cannot_reach_or_outlive_is_a_warning(edited: Edited) -> None:
-    block = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
-
-    def closed(values: dict[str, Any]) -> None:
-        values["gangway:network"] = {"egress": "endpoints"}
-        values["gangway:cluster"]["capacity"] = [block]
-
-    config = edited(closed)
-    found = {f.code: f for f in findings(config, plan(config), None)}
-    assert found["storage.lustre-client"].fix.startswith("set egress: nat")
-    assert found["capacity.block-end"].severity is Severity.WARNING
-    open_config = edited(cluster(capacity=[{"kind": "on-demand"}]))
-    assert not {f.code for f in findings(open_config, plan(open_config), None)} & {
-        "storage.lustre-client", "capacity.block-end",
-    }  # fmt: skip
 
 
 def test_the_demos_parts_refer_to_each_other(demo_plan: Plan) -> None:
@@ -219,3 +95,20 @@ def test_nothing_of_any_machine_is_reachable_from_outside(edited: Edited, accele
         if "0.0.0.0/0" in rule.get("cidrBlocks", [])
     ]
     assert not open_groups
+
+
+def test_tags_too_long_for_the_nodes_file_are_refused_before_anything_is_declared(edited: Edited) -> None:
+    letters = "".join(map(chr, range(0x4E00, 0x9FFF)))
+
+    def change(values: dict[str, Any]) -> None:
+        values["gangway:tags"].update({f"k{n}": letters[n * 250 : n * 250 + 250] for n in range(40)})
+
+    declared: list[str] = []
+
+    def cloud(type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        declared.append(name)
+        return placeholder_cloud(type_token, name, inputs)
+
+    with pytest.raises(InputError, match="at most 16384"):
+        run_program(edited(change), cloud)
+    assert declared == []
