@@ -20,7 +20,7 @@ def _handlers() -> Iterator[None]:
 def test_the_first_signal_is_the_cause() -> None:
     interruption = Interruption().install()
     assert not interruption.requested
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), number)
     assert interruption.requested
     assert interruption.cause == "SIGTERM"
