@@ -18,7 +18,7 @@ from trainer.errors import EXIT_INTERRUPTED, TrainerError
 from trainer.interruption import Interruption
 from trainer.losses import DLoss, GLoss
 from trainer.memory import keep_freed_memory
-from trainer.record import RunContext
+from trainer.record import RunContext, RunRecord
 from trainer.reporter import Reporter
 from trainer.state import TrainState
 
@@ -63,7 +63,7 @@ def train(
         state = TrainState.create(config, world.device)
         passed_over = world.together(lambda: _restore(state, config, run_dir, resume))
         _same_everywhere(world.gather(state.images), run_dir)
-        if state.images >= config.total_images and (run_dir / "run.json").exists():
+        if state.images >= config.total_images and _is_done(run_dir / "run.json"):
             if world.rank == 0:
                 print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
             return 0
@@ -169,6 +169,11 @@ class _Batch:
         """Uniform numbers for the augmentation, [share, UNIFORMS]."""
         drawn = uniforms(self._config.batch_size, seed=self._config.seed, images=images, purpose=purpose)
         return drawn[self._mine].to(self._device)
+
+
+def _is_done(record: Path) -> bool:
+    """Whether the last session got as far as to say so; one killed after its last checkpoint did not."""
+    return record.exists() and RunRecord.read(record).status == "done"
 
 
 def _same_everywhere(images: list[int], run_dir: Path) -> None:

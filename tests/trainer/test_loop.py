@@ -10,7 +10,7 @@ from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.interruption import Interruption
-from trainer.loop import train
+from trainer.loop import _same_everywhere, train
 from trainer.record import Figure, RunContext, RunRecord
 
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -68,7 +68,6 @@ def test_a_signal_stops_it_with_75_and_the_next_session_goes_on(
     ]
     assert record.interruptions[0].lost_sec.value is not None
     assert record.interruptions[0].lost_sec.value > 0
-    assert _train(short, tmp_path, digits_dir) == 0, "a finished run stays finished"
 
 
 def test_a_corrupt_newest_checkpoint_is_passed_over_aloud(
@@ -120,3 +119,29 @@ def test_the_context_enters_the_record(short: TrainConfig, tmp_path: Path, digit
     assert record.cost.total_usd.value is not None
     assert record.id.startswith("dcgan-digits-")
     assert record.energy.it_joules.provenance in ("measured", "estimated")
+
+
+def test_a_finished_run_says_so_and_changes_nothing(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(short, tmp_path, digits_dir)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert _train(short, tmp_path, digits_dir) == 0
+    assert "done already, 320 images" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_killed_after_its_last_checkpoint_is_brought_to_its_end(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path
+) -> None:
+    _train(short, tmp_path, digits_dir)
+    record = RunRecord.read(tmp_path / "run.json")
+    record.model_copy(update={"status": "interrupted"}).write(tmp_path / "run.json")
+    assert _train(short, tmp_path, digits_dir) == 0
+    assert RunRecord.read(tmp_path / "run.json").status == "done"
+
+
+def test_workers_with_different_checkpoints_stop(tmp_path: Path) -> None:
+    _same_everywhere([16, 16], tmp_path)
+    with pytest.raises(TrainerError, match=r"by rank: \[16, 32\]"):
+        _same_everywhere([16, 32], tmp_path)
