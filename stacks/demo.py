@@ -233,7 +233,7 @@ def _evaluate(run_dir: Path, size: DemoSize, console: Console) -> None:
         argv = ["evaluate", "--run-dir", str(run_dir), "--samples", str(size.metrics_samples)]
         log = run_dir / "evaluate.log"
         try:
-            for _ in run_module("trainer", argv, log, {"OMP_NUM_THREADS": str(NUM_PROCESSES)}):
+            for _ in run_module("trainer", argv, log, {}):
                 progress.refresh()
         except subprocess.CalledProcessError as failed:
             raise _failed("judging failed", failed.returncode, log) from None
