@@ -30,7 +30,7 @@ from stacks.plan import Plan, make_plan, run_program, without_gc
 from stacks.report import write_report
 from stacks.run_context import local_context
 from stacks.sandbox import MotoCloud, SandboxRow
-from stacks.show import sandbox_table, show_plan
+from stacks.show import sandbox_notes, sandbox_table, show_plan
 from trainer.record import RunRecord
 
 __all__ = ["DemoSize", "run_demo"]
@@ -143,6 +143,8 @@ def _sandbox(plan: Plan, console: Console) -> tuple[SandboxRow, ...]:
             run_program(plan.config, cloud)
         rows = cloud.read_back()
     console.print(sandbox_table(rows))
+    for note in sandbox_notes(rows):
+        console.print(f"  [dim]{escape(note)}[/]")
     counts = Counter(str(row.status) for row in rows)
     console.print(f"{len(rows)} declared: " + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
     return rows

@@ -1,5 +1,6 @@
 """The plan and the sandbox as a person reads them: trees and tables on the terminal. Computes nothing."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,15 @@ from stacks.plan import Plan, PlannedResource
 if TYPE_CHECKING:  # boto3 and moto are not needed to print a plan
     from stacks.sandbox import SandboxRow
 
-__all__ = ["sandbox_table", "show_plan", "usd"]
+__all__ = ["sandbox_notes", "sandbox_table", "show_plan", "usd"]
 
-_RESULT_COLOURS = {"read back equal": "green", "accepted": "green", "different": "red", "refused": "bold red"}
+_RESULT_COLOURS = {
+    "accepted": "green",
+    "read back equal": "green",
+    "validated only": "yellow",
+    "different": "red",
+    "refused": "bold red",
+}
 _COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 
@@ -98,12 +105,20 @@ def short_type(token: str) -> str:
 
 
 def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
-    """What became of each declared resource in the simulated cloud; the requests themselves are in the report."""
-    table = Table(title="sandbox: SIMULATED by moto, nothing was billed", title_justify="left", expand=True)
-    for column in ("resource", "result", "note"):
-        table.add_column(column, overflow="fold")
+    """What became of the declared resources in the simulated cloud, a line for each type; `sandbox_notes` says why."""
+    by_type: dict[str, Counter[str]] = {}
     for row in rows:
-        colour = _RESULT_COLOURS.get(str(row.status), "yellow")
-        resource = f"{escape(short_type(row.type))} [dim]{escape(row.name)}[/]"
-        table.add_row(resource, f"[{colour}]{row.status}[/]", escape(row.note))
+        by_type.setdefault(short_type(row.type), Counter())[str(row.status)] += 1
+    happened = sorted({status for counts in by_type.values() for status in counts}, key=list(_RESULT_COLOURS).index)
+    table = Table(title="sandbox: SIMULATED by moto, nothing was billed", title_justify="left", expand=True)
+    table.add_column("resource type", overflow="fold")
+    for status in ("declared", *happened):
+        table.add_column(status, justify="right", style=_RESULT_COLOURS.get(status))
+    for name, counts in sorted(by_type.items()):
+        table.add_row(escape(name), str(counts.total()), *(str(counts[status] or "") for status in happened))
     return table
+
+
+def sandbox_notes(rows: Iterable["SandboxRow"]) -> list[str]:
+    """A sentence for each resource of which the sandbox could not read everything back as declared."""
+    return [f"{short_type(row.type)} {row.name}: {row.status}; {row.note}" for row in rows if row.note]

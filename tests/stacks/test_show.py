@@ -9,7 +9,7 @@ from components.cost import estimate
 from components.findings import Finding, Severity
 from stacks.plan import Plan
 from stacks.sandbox.rows import SandboxRow, Status
-from stacks.show import cost_table, findings_table, resource_tree, sandbox_table, show_plan, usd
+from stacks.show import cost_table, findings_table, resource_tree, sandbox_notes, sandbox_table, show_plan, usd
 
 
 def shown(what: object, width: int = 200) -> str:
@@ -78,14 +78,15 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         assert words in text
 
 
-def test_the_sandbox_says_that_it_is_one_and_what_became_of_each_resource() -> None:
+def test_the_sandbox_says_that_it_is_one_and_counts_by_type() -> None:
     rows = [
         SandboxRow("aws:ec2/vpc:Vpc", "demo-vpc", Status.READ_BACK_EQUAL, ("ec2:CreateVpc",), ""),
+        SandboxRow("aws:ec2/vpc:Vpc", "other-vpc", Status.READ_BACK_EQUAL, ("ec2:CreateVpc",), ""),
         SandboxRow("aws:ec2/placementGroup:PlacementGroup", "demo", Status.VALIDATED, (), "moto lacks [this] action"),
     ]
     text = shown(sandbox_table(rows))
     assert "SIMULATED by moto, nothing was billed" in text
-    assert "ec2.Vpc demo-vpc" in text
-    assert "read back equal" in text
-    assert "ec2.PlacementGroup demo" in text
-    assert "moto lacks [this] action" in text
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│ ec2")]
+    assert cells == [["ec2.PlacementGroup", "1", "", "1"], ["ec2.Vpc", "2", "2", ""]]
+    assert "different" not in text, "a result that nobody had needs no column"
+    assert sandbox_notes(rows) == ["ec2.PlacementGroup demo: validated only; moto lacks [this] action"]
