@@ -52,7 +52,7 @@ class CarbonEstimate:
 
 def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: Region) -> EnergyEstimate:
     """The energy `num_nodes` machines use in `hours`, in `region`'s data centre."""
-    watts = machine.gpus.value * machine.gpu_watts.value * UTILISATION + machine.host_watts.value
+    watts = machine.num_accelerators.value * machine.accelerator_watts.value * UTILISATION + machine.host_watts.value
     it_kwh = num_nodes * watts * hours / 1000
     kwh = it_kwh * region.pue.value
     return EnergyEstimate(
@@ -63,7 +63,7 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
         kwh_high=kwh * (1 + ERROR_BAND),
         hours=hours,
         source=(
-            f"estimated: {machine.gpus.value} x {machine.gpu_watts.value:g} W ({machine.gpu_watts.confidence}) "
+            f"estimated: {machine.num_accelerators.value} x {machine.accelerator_watts.value:g} W ({machine.accelerator_watts.confidence}) "
             f"x {UTILISATION} + {machine.host_watts.value:g} W host ({machine.host_watts.confidence}) per node"
         ),
     )

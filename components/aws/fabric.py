@@ -1,16 +1,18 @@
-"""The network interfaces of an EFA machine, laid out as AWS documents them.
+"""The network interfaces of an EFA machine: the catalogue's documented layout, written out device by device.
 
-Pure. The layout: card 0 device 0 is a plain ENA interface (it carries IP traffic); where card 0 also carries EFA, its
-device 1 is efa-only; every further card has one efa-only interface at device 0. Source: Amazon EC2 user guide,
-"Maximize network bandwidth on EFA-enabled instance types".
+Pure. Which layout a machine has is data (`catalog/aws/machines.yaml`, from the Amazon EC2 user guide, "Maximize network
+bandwidth on instances with multiple network cards"), checked when it is loaded; nothing is derived from a machine's
+name, because layouts differ: card 0 of p6-b300 takes no EFA, p6e-gb200 leaves cards unused.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-from components.catalog import MachineType
+from components.catalog import CardRun, Device, EfaFabric, MachineType
 
-__all__ = ["InterfacePlan", "plan_interfaces"]
+__all__ = ["InterfacePlan", "count_efa", "plan_interfaces"]
+
+InterfaceType = Literal["interface", "efa-only"]
 
 
 @dataclass(frozen=True)
@@ -19,14 +21,28 @@ class InterfacePlan:
 
     network_card_index: int
     device_index: int
-    interface_type: Literal["interface", "efa-only"]
+    interface_type: InterfaceType
 
 
 def plan_interfaces(machine: MachineType) -> tuple[InterfacePlan, ...]:
-    """The interfaces a launch template must declare for `machine`: one ENA plus the catalogue's number of EFAs."""
-    interfaces = [InterfacePlan(0, 0, "interface")]
-    wanted = machine.efa_interfaces.value
-    if wanted and machine.efa_on_card_0.value:
-        interfaces.append(InterfacePlan(0, 1, "efa-only"))
-    further = wanted - (len(interfaces) - 1)
-    return (*interfaces, *(InterfacePlan(card, 0, "efa-only") for card in range(1, further + 1)))
+    """The interfaces a launch template must declare for `machine`; one plain ENA where it has no EFA."""
+    if not isinstance(machine.fabric, EfaFabric):
+        return (InterfacePlan(0, 0, "interface"),)
+    return tuple(interface for run in machine.fabric.layout.value for interface in _on_cards(run))
+
+
+def count_efa(machine: MachineType) -> int:
+    """The EFA interfaces among those planned."""
+    return sum(interface.interface_type == "efa-only" for interface in plan_interfaces(machine))
+
+
+def _on_cards(run: CardRun) -> tuple[InterfacePlan, ...]:
+    return tuple(
+        InterfacePlan(card, index, _interface_type(device))
+        for card in range(run.first, run.last + 1)
+        for index, device in enumerate(run.devices)
+    )
+
+
+def _interface_type(device: Device) -> InterfaceType:
+    return "interface" if device == "ena" else "efa-only"

@@ -7,7 +7,7 @@ no declaration fixes (requests, data processed, egress) is not in it.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from components.catalog import Catalog, ServicePrices
+from components.catalog import Catalog, ServicePrice
 from components.cost import CostComponent, from_fact
 
 __all__ = ["Declared", "price_resources"]
@@ -39,12 +39,10 @@ class Declared(Protocol):
 
 def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
     """The bill of `resources` in `region`, nodes first."""
-    services = catalog.services["aws"]
-    note = "" if services.region == region else f" (price of {services.region})"
-    return [*_nodes(resources, catalog, region, note), *_surroundings(resources, services, note)]
+    return [*_nodes(resources, catalog, region), *_surroundings(resources, catalog, region)]
 
 
-def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str, note: str) -> Iterable[CostComponent]:
+def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     templates = {r.id: r for r in resources if r.type == "aws:ec2/launchTemplate:LaunchTemplate"}
     for group in resources:
         if group.type != "aws:autoscaling/group:Group":
@@ -56,14 +54,19 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str, note: s
         num_nodes = int(group.inputs["maxSize"] if standby else desired or 0)
         disk = template.inputs["blockDeviceMappings"][0]["ebs"]["volumeSize"]
         yield _node_price(group.name, template, machine_type, num_nodes, catalog, region, standby)
-        yield from_fact(
-            f"{group.name}: root volumes, {disk:g} GiB a node",
-            catalog.services["aws"].ebs_gp3_usd_per_gib_month,
-            num_nodes * disk,
-            monthly=True,
-            standby=standby,
-            note=note,
-        )
+        label = f"{group.name}: root volumes, {disk:g} GiB a node"
+        price = catalog.service_price("aws", region, "ebs-gp3")
+        yield _service(label, price, num_nodes * disk, region, standby=standby)
+
+
+def _service(name: str, price: ServicePrice, quantity: float, region: str, *, standby: bool = False) -> CostComponent:
+    monthly = price.unit == "GiB-month"
+    return from_fact(name, price.usd, quantity, monthly=monthly, standby=standby, note=_elsewhere(price.region, region))
+
+
+def _elsewhere(priced: str, region: str) -> str:
+    """Says so where the price is another region's."""
+    return "" if priced == region else f" (price of {priced})"
 
 
 def _node_price(
@@ -72,26 +75,30 @@ def _node_price(
     market = (template.inputs.get("instanceMarketOptions") or {}).get("marketType", "on-demand")
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
     price = catalog.price(machine_type, region)
-    if price is None or market == "capacity-block":
-        why = "no price in the catalogue" if price is None else "bought in advance; its price is not in the catalogue"
-        return CostComponent(label, "hours", num_nodes, None, None, why, "", "unknown", standby)
-    note = "" if price.region == region else f" (price of {price.region})"
-    if market == "spot":
-        return from_fact(label, price.spot_high, num_nodes, standby=standby, note=f", upper end seen{note}")
-    return from_fact(label, price.on_demand, num_nodes, standby=standby, note=note)
+    if market == "capacity-block":
+        return _unknown(label, num_nodes, "bought in advance; its price is not in the catalogue", standby)
+    fact = None if price is None else price.spot_high if market == "spot" else price.on_demand
+    if price is None or fact is None or fact.value is None:
+        return _unknown(label, num_nodes, f"no {market} price in the catalogue", standby)
+    seen = ", upper end seen" if market == "spot" else ""
+    return from_fact(label, fact, num_nodes, standby=standby, note=f"{seen}{_elsewhere(price.region, region)}")
 
 
-def _surroundings(resources: Sequence[Declared], services: ServicePrices, note: str) -> Iterable[CostComponent]:
+def _unknown(label: str, num_nodes: int, why: str, standby: bool) -> CostComponent:
+    return CostComponent(label, "hours", num_nodes, None, None, why, "", "unknown", standby)
+
+
+def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     for resource in resources:
         inputs = resource.inputs
         match resource.type:
             case "aws:fsx/lustreFileSystem:LustreFileSystem":
-                tier, size = str(int(inputs["perUnitStorageThroughput"])), inputs["storageCapacity"]
-                price = services.lustre_persistent_2_usd_per_gib_month[tier]
-                label = f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB"
-                yield from_fact(label, price, size, monthly=True, note=note)
+                tier, size = int(inputs["perUnitStorageThroughput"]), inputs["storageCapacity"]
+                price = catalog.service_price("aws", region, f"lustre-persistent-2-{tier}")
+                yield _service(f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB", price, size, region)
             case "aws:ec2/natGateway:NatGateway":
-                yield from_fact(f"{resource.name}: NAT gateway", services.nat_gateway_usd_per_hour, 1, note=note)
+                price = catalog.service_price("aws", region, "nat-gateway")
+                yield _service(f"{resource.name}: NAT gateway", price, 1, region)
     interfaces = [
         resource
         for resource in resources
@@ -99,4 +106,4 @@ def _surroundings(resources: Sequence[Declared], services: ServicePrices, note: 
     ]
     if interfaces:
         count = sum(len(resource.inputs["subnetIds"]) for resource in interfaces)
-        yield from_fact("interface endpoints", services.interface_endpoint_usd_per_hour, count, note=note)
+        yield _service("interface endpoints", catalog.service_price("aws", region, "interface-endpoint"), count, region)

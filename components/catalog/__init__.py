@@ -1,118 +1,66 @@
 """Facts about machines, prices, storage and regions, each with its source, date and confidence.
 
-The YAML files beside this module are the data; this is the typed way in. A value nobody knows is null, and whoever
-needs it says what is missing. Not a price client: refreshing is a command of its own.
+One directory a provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the
+typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: refreshing
+is a command of its own.
 
     >>> catalog = load()
-    >>> catalog.machine("p5.48xlarge").efa_interfaces.value
+    >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
     32
 """
 
-from collections.abc import Iterable, Mapping
-from datetime import date
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, TypeVar
 
-import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
+from components.catalog.rows import Source, read_file, with_facts
+from components.catalog.schema import (
+    CardRun,
+    Confidence,
+    Device,
+    EfaFabric,
+    Fabric,
+    Fact,
+    Frozen,
+    LustreOffer,
+    MachinePrice,
+    MachineType,
+    Region,
+    ServicePrice,
+)
 from components.findings import InputError, nearest_hint
 
 __all__ = [
+    "PROVIDERS",
+    "CardRun",
     "Catalog",
     "Confidence",
+    "Device",
+    "EfaFabric",
+    "Fabric",
     "Fact",
     "LustreOffer",
     "MachinePrice",
     "MachineType",
     "Region",
-    "ServicePrices",
+    "ServicePrice",
     "load",
 ]
 
 T = TypeVar("T")
-Confidence = Literal["documented", "list-price", "recalled", "assumed"]
+PROVIDERS = ("aws",)
+"""The directories beside this file, in the order in which `load` reads them."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Fact(_Frozen, Generic[T]):
-    """A value and where it comes from: documented by the vendor, a public list price, recalled, or assumed."""
-
-    value: T
-    source: str
-    as_of: date
-    confidence: Confidence
-
-
-class MachineType(_Frozen):
-    """A machine with accelerators. Watts are per GPU (board power) and per host without its GPUs."""
-
-    name: str
-    provider: str
-    accelerator: str
-    gpus: Fact[int]
-    gpu_memory_gib: Fact[int]
-    gpu_watts: Fact[float]
-    host_watts: Fact[float]
-    vcpus: Fact[int]
-    memory_gib: Fact[int]
-    efa_interfaces: Fact[int]
-    network_cards: Fact[int]
-    efa_on_card_0: Fact[bool]
-    network_gbps: Fact[float]
-    instance_store_gib: Fact[int]
-
-
-class MachinePrice(_Frozen):
-    """US dollars per node and hour in one region; spot is the span seen over zones."""
-
-    machine_type: str
-    region: str
-    on_demand: Fact[float | None]
-    spot_low: Fact[float | None]
-    spot_high: Fact[float | None]
-
-
-class ServicePrices(_Frozen):
-    """US dollars for what surrounds the machines, in one region of one provider."""
-
-    region: str
-    lustre_persistent_2_usd_per_gib_month: Mapping[str, Fact[float | None]]
-    s3_usd_per_gib_month: Fact[float | None]
-    ebs_gp3_usd_per_gib_month: Fact[float | None]
-    nat_gateway_usd_per_hour: Fact[float | None]
-    interface_endpoint_usd_per_hour: Fact[float | None]
-
-
-class LustreOffer(_Frozen):
-    """Sizes and tiers of a managed Lustre file system."""
-
-    deployment_type: Fact[str]
-    smallest_gib: Fact[int]
-    step_gib: Fact[int]
-    throughput_mbps_per_tib: Fact[tuple[int, ...]]
-
-
-class Region(_Frozen):
-    """A region's grid intensity (location-based) and PUE."""
-
-    name: str
-    provider: str
-    zones: tuple[str, ...]
-    intensity_g_per_kwh: Fact[float]
-    pue: Fact[float]
-
-
-class Catalog(_Frozen):
+class Catalog(Frozen):
     """Everything the planners know. Look-ups raise InputError naming the nearest known name."""
 
     machines: Mapping[str, MachineType]
     prices: tuple[MachinePrice, ...]
-    services: Mapping[str, ServicePrices]
+    services: tuple[ServicePrice, ...]
     lustre: Mapping[str, LustreOffer]
     regions: Mapping[str, Region]
 
@@ -149,6 +97,12 @@ class Catalog(_Frozen):
         offers = [p for p in self.prices if p.machine_type == machine_type]
         return next((p for p in offers if p.region == region), offers[0] if offers else None)
 
+    def service_price(self, provider: str, region: str, service: str) -> ServicePrice:
+        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
+        offers = [p for p in self.services if (p.provider, p.service) == (provider, service)]
+        assert offers, f"no row for {service} of {provider}; a price nobody knows is a row with null"
+        return next((p for p in offers if p.region == region), offers[0])
+
 
 def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
     if name not in table:
@@ -158,37 +112,40 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
     return table[name]
 
 
-def _read(name: str) -> dict[str, Any]:
-    """One YAML file with each `source:` replaced by what the file's `sources` say of it."""
-    data: dict[str, Any] = yaml.load((Path(__file__).parent / name).read_text("utf-8"), Loader=yaml.CSafeLoader)
-    sources = data.pop("sources")
-
-    def resolve(node: Any) -> Any:
-        if isinstance(node, list):
-            return [resolve(item) for item in node]
-        if isinstance(node, dict) and "source" in node:
-            about = sources[node["source"]]
-            return {**node, "source": about["title"], "as_of": about["as_of"], "confidence": about["confidence"]}
-        return {key: resolve(item) for key, item in node.items()} if isinstance(node, dict) else node
-
-    resolved: dict[str, Any] = resolve(data)
-    return resolved
+def _rows(
+    model: type[BaseModel], table: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Source], provider: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a table with names, each told its name and provider."""
+    for name, row in table.items():
+        yield name, {"name": name, "provider": provider, **with_facts(model, row, sources)}
 
 
-def _named(table: Mapping[str, dict[str, Any]]) -> Iterable[tuple[str, dict[str, Any]]]:
-    return ((name, {"name": name, **row}) for name, row in table.items())
+def _of_provider(provider: str) -> dict[str, Any]:
+    """What one directory holds, in the shape of a Catalog."""
+    folder = Path(__file__).parent / provider
+    machines, machine_sources = read_file(folder / "machines.yaml")
+    prices, price_sources = read_file(folder / "prices.yaml")
+    storage, storage_sources = read_file(folder / "storage.yaml")
+    regions, region_sources = read_file(folder / "regions.yaml")
+    return {
+        "machines": dict(_rows(MachineType, machines["machine_types"], machine_sources, provider)),
+        "prices": [{"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]],
+        "services": [{"provider": provider, **with_facts(ServicePrice, p, price_sources)} for p in prices["services"]],
+        "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)} if storage["lustre"] else {},
+        "regions": dict(_rows(Region, regions["regions"], region_sources, provider)),
+    }
 
 
 @cache
 def load() -> Catalog:
     """The catalogue that ships with Gangway, read once a process."""
-    prices = _read("prices.yaml")
+    parts = [_of_provider(provider) for provider in PROVIDERS]
     return Catalog.model_validate(
         {
-            "machines": dict(_named(_read("accelerators.yaml")["machine_types"])),
-            "prices": prices["machines"],
-            "services": prices["services"],
-            "lustre": _read("storage.yaml")["lustre"],
-            "regions": dict(_named(_read("regions.yaml")["regions"])),
+            "machines": {name: row for part in parts for name, row in part["machines"].items()},
+            "prices": [row for part in parts for row in part["prices"]],
+            "services": [row for part in parts for row in part["services"]],
+            "lustre": {name: row for part in parts for name, row in part["lustre"].items()},
+            "regions": {name: row for part in parts for name, row in part["regions"].items()},
         }
     )

@@ -34,7 +34,9 @@ def test_it_energy_and_pue_stay_apart(machine: str, region: str, nodes: int, hou
     place = load().regions[region]
     energy = estimate_energy(load().machines[machine], nodes, hours, place)
     facts = load().machines[machine]
-    watts = nodes * (facts.gpus.value * facts.gpu_watts.value * UTILISATION + facts.host_watts.value)
+    watts = nodes * (
+        facts.num_accelerators.value * facts.accelerator_watts.value * UTILISATION + facts.host_watts.value
+    )
     assert energy.it_kwh == pytest.approx(watts * hours / 1000)
     assert energy.kwh == pytest.approx(energy.it_kwh * energy.pue)
     assert energy.pue == place.pue.value >= 1

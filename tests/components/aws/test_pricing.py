@@ -66,8 +66,9 @@ def test_a_group_of_zero_costs_nothing() -> None:
     ("machine", "market", "why"),
     [
         ("p5.48xlarge", "capacity-block", "bought in advance"),
-        ("x9.huge", None, "no price in the catalogue"),
-        ("g5.xlarge", "spot", "SkyPilot"),
+        ("x9.huge", None, "no on-demand price in the catalogue"),
+        ("p5e.48xlarge", None, "no on-demand price in the catalogue"),
+        ("g5.xlarge", "spot", "no spot price in the catalogue"),
     ],
 )
 def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, why: str) -> None:
