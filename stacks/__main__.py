@@ -9,7 +9,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import pulumi
 
 from components.findings import InputError, Severity
-from stacks.config import StackConfig, from_pulumi
+from stacks.config import StackConfig
+from stacks.loader import from_pulumi
 from stacks.program import build, provider_module
 
 

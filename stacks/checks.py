@@ -4,10 +4,11 @@ What only one provider knows (its fabric, its zones) is said by that provider's 
 """
 
 from collections.abc import Iterable
+from math import ceil
 
 from components.capacity import Spot
 from components.catalog import MachineType, load
-from components.cost import CostEstimate
+from components.cost import HOURS_PER_MONTH, CostEstimate
 from components.findings import Finding, InputError, Severity
 from stacks.config import PLACEHOLDER_DIGEST, StackConfig
 from trainer.config import PRESETS
@@ -28,7 +29,9 @@ def common_findings(config: StackConfig, machine: MachineType, cost: CostEstimat
 
 
 def check_budget(config: StackConfig, cost: CostEstimate) -> None:
-    """Refuses a budget that one hour of the stack would use up.
+    """Refuses a budget that one hour of the stack, on the first rung of its ladder, would use up.
+
+    What nobody has priced and what a fallback would cost are no part of that hour; `common_findings` speaks of both.
 
     Raises:
         InputError: with the smallest budget that makes sense.
@@ -36,11 +39,19 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
     if config.budget.monthly_usd < cost.hourly:
         raise InputError(
             "gangway:budget.monthly_usd",
-            "below the cost of one hour of this stack",
+            f"below the cost of one hour of this stack at {_basis(config)}",
             value=config.budget.monthly_usd,
             allowed=f"at least {cost.hourly:.2f} USD",
-            fix=f"set monthly_usd: {cost.monthly:.0f} for a full month",
+            fix=f"set monthly_usd: {ceil(cost.monthly)} for a full month",
         )
+
+
+def _basis(config: StackConfig) -> str:
+    """Whose price the totals are made of, such as `the spot price of capacity[0]`."""
+    kind = config.cluster.capacity[0].kind
+    # Reserved nodes are billed at the on-demand price; a block is paid for in advance.
+    market = {"spot": "spot", "capacity-block": "capacity-block"}.get(kind, "on-demand")
+    return f"the {market} price of capacity[0]"
 
 
 def _image(config: StackConfig) -> Iterable[Finding]:
@@ -57,10 +68,10 @@ def _image(config: StackConfig) -> Iterable[Finding]:
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     """The global batch stays what it is when nodes come and go, so it must divide evenly at each size."""
     batch_size, nodes = PRESETS[config.job.preset].batch_size, config.cluster.nodes
-    sizes = [num * machine.gpus.value for num in range(nodes.min, nodes.max + 1)]
+    sizes = [num * machine.num_accelerators.value for num in range(nodes.min, nodes.max + 1)]
     uneven = [size for size in sizes if batch_size % size]
     if uneven:
-        even = [num for num in range(1, nodes.max + 1) if batch_size % (num * machine.gpus.value) == 0]
+        even = [num for num in range(1, nodes.max + 1) if batch_size % (num * machine.num_accelerators.value) == 0]
         yield Finding(
             Severity.ERROR,
             "batch.uneven",
@@ -122,11 +133,47 @@ def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
 
 
 def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
-    if cost.monthly > config.budget.monthly_usd:
+    path, budget = "gangway:budget.monthly_usd", config.budget.monthly_usd
+    if cost.monthly > budget:
         yield Finding(
             Severity.WARNING,
             "budget.below-estimate",
-            "gangway:budget.monthly_usd",
-            f"{config.budget.monthly_usd:.2f} USD is less than a full month at {cost.monthly:.2f} USD",
-            f"set monthly_usd: {cost.monthly:.0f}, or destroy the stack when the run is done",
+            path,
+            f"{budget:.2f} USD is less than a full month at {cost.monthly:.2f} USD, {_basis(config)}",
+            f"set monthly_usd: {ceil(cost.monthly)}, or destroy the stack when the run is done",
         )
+    unknown = [component.name for component in cost.components if component.hourly is None]
+    if unknown:
+        yield Finding(
+            Severity.WARNING,
+            "budget.unknown-price",
+            path,
+            f"the budget is held against known prices only, and so not against: {'; '.join(unknown)}",
+            "add what these cost to monthly_usd yourself",
+        )
+    yield from _fallback_budget(config, cost)
+
+
+def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
+    """Whether the budget also carries the dearest rung behind the first, which may replace it at any hour."""
+    hourly = [_rung_hourly(config, cost, position) for position in range(len(config.cluster.capacity))]
+    dearest = max(range(len(hourly)), key=hourly.__getitem__)
+    stack_hourly = cost.hourly - hourly[0] + hourly[dearest]
+    budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH
+    if dearest == 0 or monthly <= budget:
+        return
+    rung = f"the fallback capacity[{dearest}] ({config.cluster.capacity[dearest].kind})"
+    lasts = "not one hour" if stack_hourly > budget else f"{budget / stack_hourly:.0f} of {HOURS_PER_MONTH} hours"
+    yield Finding(
+        Severity.WARNING,
+        "budget.fallback",
+        "gangway:budget.monthly_usd",
+        f"at {stack_hourly:.2f} USD an hour on {rung}, {budget:.2f} USD last {lasts}",
+        f"set monthly_usd: {ceil(monthly)} for a full month of it, or leave that rung out",
+    )
+
+
+def _rung_hourly(config: StackConfig, cost: CostEstimate, position: int) -> float:
+    """What the nodes of one rung cost an hour, in use or standing by; every line of it begins with the pool's name."""
+    pool = f"{config.stack}-{position}-{config.cluster.capacity[position].kind}:"
+    return sum(component.hourly or 0.0 for component in cost.components if component.name.startswith(pool))

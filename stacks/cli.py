@@ -1,4 +1,4 @@
-"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`.
+"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`.
 
 Reads arguments, calls the modules that do the work, turns a user's mistake into one message and exit code 2. Heavy
 imports stand inside the commands: `gangway --help` has to answer at once.
@@ -11,11 +11,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from components.findings import InputError
+from stacks.catalog_check import app as catalog_app
 
 __all__ = ["app", "main"]
 
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
+EXIT_BROKEN_PIPE = 128 + 13
+"""As a shell reports a program ended by SIGPIPE: whoever read our output has seen enough."""
 
 app = typer.Typer(
     help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
@@ -24,6 +27,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+app.add_typer(catalog_app, name="catalog")
 
 
 @app.callback()
@@ -42,8 +48,9 @@ def plan(
     """
     import json
 
-    from stacks.config import find_stack_file, from_file
+    from stacks.loader import from_file
     from stacks.plan import make_plan
+    from stacks.stack_file import find_stack_file
 
     path = find_stack_file(stack_or_file, stacks_dir())
     config = from_file(path)
@@ -81,10 +88,20 @@ def stacks_dir() -> Path:
     return here if any(here.glob("Pulumi.*.yaml")) else Path(__file__).parent
 
 
+def _run_app() -> None:
+    try:
+        app()
+    except SystemExit as leaving:
+        # Typer and Rich both turn a closed pipe into a quiet exit with code 1, which is that of a finding.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            sys.exit(EXIT_BROKEN_PIPE)
+        raise
+
+
 def main() -> NoReturn:
     """Runs the command line. A user's mistake ends with its message and exit code 2, never with a traceback."""
     try:
-        app()
+        _run_app()
     except* InputError as mistakes:
         for mistake in mistakes.exceptions:
             typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)

@@ -1,22 +1,26 @@
 """StackConfig: what a person writes in `stacks/Pulumi.<stack>.yaml`, frozen and validated at the door.
 
 Pieces that belong to one component are configured beside it (`components.capacity.Rung`); this module puts them
-together and says where a mistake is: file, config path, value, what is allowed, nearest fix. Not a loader of secrets.
+together. Only the models: `stacks.loader` fills them from a file or from the engine, `stacks.config_errors` explains.
 """
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import pulumi
-import yaml
-from pulumi.runtime.config import get_config_env
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from components.aws.names import Egress
 from components.capacity import Rung
-from components.findings import InputError, nearest, nearest_hint
-from stacks.config_errors import explain
+from components.findings import nearest_hint
 from trainer.config import PRESETS
 
 __all__ = [
@@ -27,9 +31,6 @@ __all__ = [
     "NodesConfig",
     "StackConfig",
     "StorageConfig",
-    "find_stack_file",
-    "from_file",
-    "from_pulumi",
 ]
 
 PLACEHOLDER_DIGEST = "sha256:" + "0" * 64
@@ -43,6 +44,17 @@ def _email(value: str) -> str:
     return value
 
 
+def _not_bool(value: Any) -> Any:
+    """Pydantic takes True for 1; nobody who writes it means that."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("not_a_number", "true or false is no number")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_not_bool)]
+Whole = Annotated[int, BeforeValidator(_not_bool)]
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -50,8 +62,18 @@ class _Frozen(BaseModel):
 class NodesConfig(_Frozen):
     """How many nodes: the job goes on with `min` and asks for `max`."""
 
-    min: int = Field(ge=1, le=512)
-    max: int = Field(ge=1, le=512)
+    min: Whole = Field(ge=1, le=512)
+    max: Whole = Field(ge=1, le=512)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_number(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            raise ValueError(
+                "a mapping with min and max, such as {min: 2, max: 4}; "
+                f"write nodes: {{min: {max(value, 1)}, max: {max(value, 1)}}}"
+            )
+        return value
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -63,13 +85,20 @@ class NodesConfig(_Frozen):
 class ClusterConfig(_Frozen):
     """The accelerators: what, how many, where from. `image_id` pins the AMI; else the newest Deep Learning AMI."""
 
-    accelerator: str | None = None
-    machine_type: str | None = None
-    nodes: NodesConfig
-    capacity: tuple[Rung, ...] = Field(min_length=1)
-    zone: str | None = None
-    image_id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]{8,17}$")
-    root_volume_gib: int = Field(default=200, ge=100, le=16384)
+    accelerator: str | None = Field(default=None, examples=["H100x8"])
+    machine_type: str | None = Field(default=None, examples=["p5.48xlarge"])
+    nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
+    capacity: tuple[Rung, ...] = Field(
+        min_length=1,
+        description="rungs, tried in this order",
+        examples=[
+            [{"kind": "spot", "max_usd_per_hour": 25}, {"kind": "on-demand"}],
+            [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}],
+        ],
+    )
+    zone: str | None = Field(default=None, examples=["us-east-2a"])
+    image_id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]{8,17}$", examples=["ami-0123456789abcdef0"])
+    root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:
@@ -84,26 +113,32 @@ class StorageConfig(_Frozen):
     """A parallel file system, filled on first read from an object store. Its provider's planner checks the size."""
 
     kind: Literal["lustre"]
-    capacity_gib: int = Field(gt=0)
-    throughput_mbps_per_tib: int = Field(gt=0)
-    source: str | None = Field(default=None, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$")
+    capacity_gib: Whole = Field(gt=0)
+    throughput_mbps_per_tib: Whole = Field(gt=0)
+    source: str | None = Field(
+        default=None, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$", examples=["s3://my-bucket/celeba"]
+    )
 
 
 class BudgetConfig(_Frozen):
     """A monthly limit and who hears of it at which percentages."""
 
-    monthly_usd: float = Field(gt=0)
+    monthly_usd: Number = Field(gt=0)
     emails: tuple[Annotated[str, AfterValidator(_email)], ...] = Field(min_length=1, max_length=10)
-    alert_percent: tuple[Annotated[float, Field(gt=0, le=1000)], ...] = Field(default=(50, 80, 100), max_length=4)
+    alert_percent: tuple[Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)], ...] = Field(
+        default=(50, 80, 100), max_length=4
+    )
 
 
 class JobConfig(_Frozen):
     """What the nodes run. `max_hours` is what the run is priced for; `image_digest` is of the pushed trainer image."""
 
     preset: str
-    kimg: float = Field(gt=0)
-    max_hours: float = Field(gt=0, le=24 * 28)
-    image_digest: str = Field(default=PLACEHOLDER_DIGEST, pattern=r"^sha256:[0-9a-f]{64}$")
+    kimg: Number = Field(gt=0)
+    max_hours: Number = Field(gt=0, le=24 * 28)
+    image_digest: str = Field(
+        default=PLACEHOLDER_DIGEST, pattern=r"^sha256:[0-9a-f]{64}$", examples=[f"sha256:{'0123456789abcdef' * 4}"]
+    )
 
     @field_validator("preset")
     @classmethod
@@ -116,7 +151,7 @@ class JobConfig(_Frozen):
 class NetworkConfig(_Frozen):
     """Address range of the VPC and how nodes reach AWS services."""
 
-    cidr: str = "10.42.0.0/16"
+    cidr: str = Field(default="10.42.0.0/16", examples=["10.42.0.0/16"])
     egress: Egress = Egress.ENDPOINTS
 
 
@@ -125,13 +160,19 @@ class StackConfig(_Frozen):
 
     stack: str
     provider: Literal["aws"] = "aws"
-    region: str
-    cluster: ClusterConfig
-    storage: StorageConfig | None = None
-    budget: BudgetConfig
-    job: JobConfig
-    network: NetworkConfig = NetworkConfig()
-    tags: dict[str, str]
+    region: str = Field(examples=["us-east-2"])
+    cluster: ClusterConfig = Field(
+        examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}]
+    )
+    storage: StorageConfig | None = Field(
+        default=None, examples=[{"kind": "lustre", "capacity_gib": 9600, "throughput_mbps_per_tib": 500}]
+    )
+    budget: BudgetConfig = Field(
+        examples=[{"monthly_usd": 50000, "emails": ["ml-platform@example.com"], "alert_percent": [50, 80, 100]}]
+    )
+    job: JobConfig = Field(examples=[{"preset": "dcgan-digits", "kimg": 150, "max_hours": 1}])
+    network: NetworkConfig = Field(default=NetworkConfig(), examples=[{"egress": "nat"}])
+    tags: dict[str, str] = Field(examples=[{"team": "ml-platform", "cost_center": "4711"}])
 
     @field_validator("stack")
     @classmethod
@@ -152,105 +193,3 @@ class StackConfig(_Frozen):
         if missing := [key for key in ("team", "cost_center") if not tags.get(key)]:
             raise ValueError(f"team and cost_center among the tags; add {' and '.join(missing)}")
         return tags
-
-
-def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
-    """The stack file for a stack name, or the file itself.
-
-    Raises:
-        InputError: naming the stacks there are.
-    """
-    path = Path(stack_or_file)
-    if path.suffix in {".yaml", ".yml"} or _is_file(path):
-        if _is_file(path):
-            return path
-        raise InputError(stack_or_file, "no such stack file", fix="check the path")
-    candidate = stacks_dir / f"Pulumi.{stack_or_file}.yaml"
-    if _is_file(candidate):
-        return candidate
-    names = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in stacks_dir.glob("Pulumi.*.yaml"))
-    raise InputError(
-        f"stack {stack_or_file!r}",
-        f"no file {candidate.name} in {stacks_dir}",
-        allowed=", ".join(names),
-        fix=nearest_hint(stack_or_file, names),
-    )
-
-
-def _is_file(path: Path) -> bool:
-    """Whether `path` is a file; a name that no file can have, such as one too long, is none."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def from_file(path: Path) -> StackConfig:
-    """Reads a stack file.
-
-    Raises:
-        ExceptionGroup: of InputError, one for each mistake.
-        InputError: when the file cannot be read at all.
-    """
-    try:
-        data = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise InputError(f"{path}{line}", f"not readable as YAML: {problem}", fix="mend the YAML there") from None
-    # ValueError: bytes that are no UTF-8, or a date such as 2026-13-01, which PyYAML passes on to Python.
-    except (OSError, ValueError) as error:
-        raise InputError(str(path), f"cannot be read: {error}", fix="check the file") from None
-    config = data.get("config") if isinstance(data, dict) else None
-    if not isinstance(config, dict):
-        raise InputError(str(path), "holds no `config:` mapping", fix="begin the file with `config:`")
-    values = {_own_key(str(key), str(path)): value for key, value in config.items()}
-    values.pop("", None)
-    stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
-    return _validate(stack, values, str(path))
-
-
-def _own_key(key: str, place: str) -> str:
-    """The key without its namespace; empty for those of other namespaces (aws:...), the providers' own business."""
-    namespace, colon, name = key.partition(":")
-    if not colon or (namespace != "gangway" and nearest(namespace, ["gangway"])):
-        raise InputError(
-            f"{place}: {key}",
-            "a setting outside the gangway namespace would be ignored",
-            allowed="keys that begin with gangway:, or with a provider's name",
-            fix=f"write gangway:{name or key}",
-        )
-    return name if namespace == "gangway" else ""
-
-
-def from_pulumi() -> StackConfig:
-    """Reads the configuration the Pulumi engine holds for the selected stack. Raises as `from_file` does."""
-    config = pulumi.Config("gangway")
-    fields = StackConfig.model_fields
-    # What the engine was given beyond our fields is a misspelled key, not one to ignore.
-    given = {key.removeprefix("gangway:") for key in get_config_env() if key.startswith("gangway:")}
-    values: dict[str, Any] = {}
-    for name in sorted(fields.keys() | given):
-        plain = name == "provider" or name not in fields or fields[name].annotation is str
-        try:
-            value = config.get(name) if plain else config.get_object(name)
-        except pulumi.ConfigTypeError:  # no JSON: the model says what it wants instead
-            value = config.get(name)
-        if value is not None:
-            values[name] = value
-    return _validate(pulumi.get_stack(), values, f"stack {pulumi.get_stack()}")
-
-
-def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
-    if "stack" in values:
-        raise InputError(
-            f"{place}: gangway:stack",
-            "unknown key: a stack is named by its file",
-            value=values["stack"],
-            fix="leave it out, or rename the file",
-        )
-    try:
-        return StackConfig.model_validate({**values, "stack": stack})
-    except ValidationError as error:
-        raise ExceptionGroup(f"{place} is not valid", explain(error, StackConfig, place)) from None

@@ -17,10 +17,7 @@ from typing import Any
 
 from components.job import JobSpec
 
-__all__ = ["EXIT_INTERRUPTED", "LocalRun", "StatsTail", "run_module"]
-
-EXIT_INTERRUPTED = 75
-"""The trainer's exit code after an agreed stop: start the same command again."""
+__all__ = ["LocalRun", "StatsTail", "run_module"]
 
 
 class StatsTail:
@@ -52,16 +49,7 @@ class LocalRun:
     def start(cls, job: JobSpec, log: Path) -> Iterator["LocalRun"]:
         """Starts `job` under the trainer's launcher; its output goes to `log`."""
         argv = [sys.executable, "-m", f"{job.module}.launch", *job.torchrun_argv()]
-        with log.open("ab") as output:
-            # Its own session: Ctrl-C in the terminal reaches us alone, and we stop the workers in order.
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **job.env},
-                start_new_session=True,
-            )
+        process = _begin(argv, log, job.env)
         try:
             yield cls(process, log)
         finally:
@@ -75,6 +63,21 @@ class LocalRun:
     def interrupt(self) -> None:
         """What a cloud does to a spot node: SIGTERM, with time to leave."""
         self._process.send_signal(signal.SIGTERM)
+
+
+def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts `command`, `env` added to ours, in a session of its own: Ctrl-C in the terminal reaches us alone, and we
+    stop the workers in order.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **env},
+            start_new_session=True,
+        )
 
 
 def _end(process: subprocess.Popen[bytes], timeout_sec: float) -> None:
@@ -96,15 +99,7 @@ def run_module(module: str, argv: Sequence[str], log: Path, env: Mapping[str, st
     """
     began = time.monotonic()
     command = [sys.executable, "-m", module, *argv]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **env},
-            start_new_session=True,
-        )
+    process = _begin(command, log, env)
     try:
         while process.poll() is None:
             yield time.monotonic() - began

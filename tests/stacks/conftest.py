@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.config import StackConfig, from_file
+from stacks.config import StackConfig
+from stacks.loader import from_file
 from stacks.plan import Plan, make_plan
 
 Edit = Callable[[dict[str, Any]], object]
@@ -49,3 +50,71 @@ def stack_file(tmp_path: Path, demo_values: dict[str, Any]) -> Callable[[Edit], 
 def edited(stack_file: Callable[[Edit], Path]) -> Callable[[Edit], StackConfig]:
     """The demo's configuration with one change."""
     return lambda edit: from_file(stack_file(edit))
+
+
+ZONES = ("us-east-2a", "us-east-2b")
+LADDER: tuple[dict[str, Any], ...] = (
+    {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "ends_at": "2035-07-01T11:30:00Z", "zone": "us-east-2b"},
+    {
+        "kind": "capacity-block",
+        "purchase": True,
+        "offering_id": "cbo-0123456789abcdef0",
+        "upfront_usd": 16000,
+        "ends_at": "2035-07-09T11:30:00Z",
+    },
+    {"kind": "spot", "machine_types": ["g5.2xlarge"], "zones": list(ZONES), "max_usd_per_hour": 2},
+    {"kind": "on-demand", "machine_types": ["g5.2xlarge"]},
+)
+
+
+@pytest.fixture(scope="session")
+def every_capacity() -> Callable[[], dict[str, Any]]:
+    """A program with every shape of capacity on AWS: all kinds of rung, mixed groups, and each kind of fleet."""
+
+    def program() -> dict[str, Any]:
+        import pulumi
+        from pulumi_aws import ec2
+
+        from components.aws.fleets import Ec2Fleet, SpotFleet
+        from components.aws.node_pool import EfaNodePool
+
+        vpc = ec2.Vpc("net", cidr_block="10.7.0.0/16")
+        subnets = {
+            zone: ec2.Subnet(zone, vpc_id=vpc.id, cidr_block=f"10.7.{16 * index}.0/20", availability_zone=zone)
+            for index, zone in enumerate(ZONES)
+        }
+        group = ec2.SecurityGroup("fabric", vpc_id=vpc.id, description="fabric")
+        pool: Any = {
+            "machine_type": "g5.xlarge",
+            "num_nodes_min": 2,
+            "num_nodes_max": 2,
+            "subnet_ids": pulumi.Output.all(*[subnet.id for subnet in subnets.values()]).apply(list),
+            "zones": list(ZONES),
+            "security_group_ids": [group.id],
+            "image_id": "ami-12345678",
+            "instance_profile_arn": "arn:aws:iam::123456789012:instance-profile/node",
+            "user_data": "IyE=",
+            "root_volume_gib": 200,
+            "tags": {"team": "ml"},
+        }
+        EfaNodePool("ladder", {**pool, "capacity": list(LADDER)})
+        EfaNodePool("mixed", {**pool, "capacity": [LADDER[2]]})
+        types = ("g5.xlarge", "g5.2xlarge")
+        templates = {t: ec2.LaunchTemplate(t, image_id="ami-12345678", instance_type=t) for t in types}
+        fleet: Any = {
+            "num_nodes": 2,
+            "templates": [
+                {"launch_template_id": template.id, "launch_template_version": "1", "machine_types": [name]}
+                for name, template in templates.items()
+            ],
+            "subnet_ids": {zone: subnet.id for zone, subnet in subnets.items()},
+            "tags": {"team": "ml"},
+        }
+        Ec2Fleet("spot", {**fleet, "market": "spot", "max_usd_per_hour": 2})
+        Ec2Fleet("cheap", {**fleet, "market": "spot", "allocation": "lowest-price"})
+        Ec2Fleet("on-demand", {**fleet, "market": "on-demand"})
+        role = "arn:aws:iam::123456789012:role/fleet"
+        SpotFleet("old", {**fleet, "fleet_role_arn": role, "max_usd_per_hour": 2})
+        return {}
+
+    return program

@@ -12,6 +12,7 @@ from components.cost import CostComponent, CostEstimate, estimate
 from components.findings import Finding, InputError, Severity
 from stacks.checks import check_budget, common_findings
 from stacks.config import StackConfig
+from stacks.plan import Plan
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 
@@ -105,8 +106,84 @@ def test_prices_of_elsewhere_and_unknown_prices_are_told(demo_config: StackConfi
 def test_a_budget_below_a_full_month_is_a_warning(demo_config: StackConfig) -> None:
     found = common_findings(demo_config, load().machine("p5.48xlarge"), bill(100))
     (finding,) = [f for f in found if f.code == "budget.below-estimate"]
-    assert finding.message == "60000.00 USD is less than a full month at 73000.00 USD"
+    assert finding.message == "60000.00 USD is less than a full month at 73000.00 USD, the spot price of capacity[0]"
     assert finding.fix.startswith("set monthly_usd: 73000")
+
+
+def ladder_bill(*hourly: float | None, other: float = 0) -> CostEstimate:
+    """A bill of the demo's ladder, spot and then on-demand, and of what surrounds it."""
+    names = ["aws-demo-0-spot: nodes", "aws-demo-1-on-demand: nodes", "file system"]
+    lines = [
+        CostComponent(name, "hours", 1, price, price, "a list", "2026-09-06", "list-price", standby="-1-" in name)
+        for name, price in zip(names, [*hourly, other], strict=True)
+    ]
+    return estimate(lines, 1)
+
+
+@pytest.mark.parametrize(
+    ("cost", "message", "fix"),
+    [
+        (
+            ladder_bill(40, 110, other=10),
+            "at 120.00 USD an hour on the fallback capacity[1] (on-demand), 60000.00 USD last 500 of 730 hours",
+            "set monthly_usd: 87600 for a full month of it, or leave that rung out",
+        ),
+        (
+            ladder_bill(40, 59_995, other=10),
+            "at 60005.00 USD an hour on the fallback capacity[1] (on-demand), 60000.00 USD last not one hour",
+            "set monthly_usd: 43803650 for a full month of it, or leave that rung out",
+        ),
+        (ladder_bill(40, 60, other=10), None, ""),
+        (ladder_bill(110, 40, other=10), None, ""),
+        (ladder_bill(40, None, other=10), None, ""),
+    ],
+)
+def test_a_budget_is_held_against_the_dearest_rung_too(
+    demo_config: StackConfig, cost: CostEstimate, message: str | None, fix: str
+) -> None:
+    found = common_findings(demo_config, load().machine("p5.48xlarge"), cost)
+    told = [(f.severity, f.message, f.fix) for f in found if f.code == "budget.fallback"]
+    assert told == ([] if message is None else [(Severity.WARNING, message, fix)])
+
+
+def test_the_demos_own_lines_are_those_of_its_rungs(demo_plan: Plan) -> None:
+    """The check knows a rung's lines by their names: were they spelled otherwise, it would see no fallback."""
+    (finding,) = [f for f in demo_plan.findings if f.code == "budget.fallback"]
+    rungs = {c.name.partition(":")[0] for c in demo_plan.cost.components if c.standby}
+    assert rungs == {"aws-demo-1-on-demand"}
+    in_use = sum(c.hourly or 0 for c in demo_plan.cost.components if c.name.startswith("aws-demo-0-spot:"))
+    hourly = demo_plan.cost.hourly - in_use + demo_plan.cost.standby_hourly
+    assert finding.message.startswith(f"at {hourly:.2f} USD an hour on the fallback capacity[1]")
+
+
+@pytest.mark.parametrize(("spot", "on_demand"), [(None, 110), (40, None)])
+def test_a_price_the_budget_check_cannot_see_is_a_warning(
+    demo_config: StackConfig, spot: float | None, on_demand: float | None
+) -> None:
+    found = common_findings(demo_config, load().machine("p5.48xlarge"), ladder_bill(spot, on_demand))
+    (finding,) = [f for f in found if f.code == "budget.unknown-price"]
+    assert finding.severity is Severity.WARNING
+    assert finding.path == "gangway:budget.monthly_usd"
+    hidden = "aws-demo-0-spot: nodes" if spot is None else "aws-demo-1-on-demand: nodes"
+    assert finding.message.endswith(f"and so not against: {hidden}")
+    check_budget(demo_config, ladder_bill(spot, on_demand))
+
+
+@pytest.mark.parametrize(
+    ("rung", "basis"),
+    [
+        ({"kind": "spot"}, "at the spot price of capacity[0]"),
+        ({"kind": "on-demand"}, "at the on-demand price of capacity[0]"),
+        ({"kind": "reservation", "id": "cr-0123456789abcdef0"}, "at the on-demand price of capacity[0]"),
+        ({"kind": "capacity-block", "id": "cr-0123456789abcdef0"}, "at the capacity-block price of capacity[0]"),
+    ],
+)
+def test_a_refused_budget_names_whose_price_it_is_held_against(
+    edited: Edited, rung: dict[str, Any], basis: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check_budget(edited(cluster(capacity=[rung])), bill(1e6))
+    assert caught.value.problem == f"below the cost of one hour of this stack {basis}"
 
 
 @given(st.floats(0.01, 1e6))

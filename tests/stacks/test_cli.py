@@ -80,7 +80,7 @@ BAD_FILES = {
     ),
     "Lustre size off its step": (
         lambda v: v["gangway:storage"].update(capacity_gib=10000),
-        ["gangway:storage.capacity_gib: ", "10000", "1200 or a multiple of 2400", "set capacity_gib: 12000"],
+        ["gangway:storage.capacity_gib: ", "10000", "a multiple of 2400", "set capacity_gib: "],
     ),
     "budget below an hour": (
         lambda v: v["gangway:budget"].update(monthly_usd=20),
@@ -167,6 +167,50 @@ def test_a_file_that_cannot_be_read(
     assert message in err.splitlines()[0]
     assert err.splitlines()[-1] == f"  fix:     {fix}"
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("argument", "message", "fix"),
+    [
+        ("", "stack: no stack is named", "choose one of the allowed values"),
+        ("{folder}", "{folder}: a folder, no stack file", "name {folder}/Pulumi.x.yaml"),
+        (os.devnull, f"{os.devnull}: no regular file", "copy it to a file and name that"),
+        (sys.executable, f"{sys.executable}: ", "name another file"),
+        ("acme/aws-demo", "acme/aws-demo: no such stack file", "check the path"),
+    ],
+)
+def test_what_is_no_stack_file_is_one_message(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    argument: str,
+    message: str,
+    fix: str,
+) -> None:
+    (tmp_path / "Pulumi.x.yaml").touch()
+    assert run_main(["plan", argument.format(folder=tmp_path), "--json"], monkeypatch) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("error: ") == 1
+    assert err.startswith(f"error: {message.format(folder=tmp_path)}")
+    assert err.splitlines()[-1].endswith(fix.format(folder=tmp_path))
+
+
+@pytest.mark.parametrize("arguments", [["--json"], []])
+def test_a_reader_who_leaves_early_ends_the_plan_quietly(repo: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "stacks.cli", "plan", "aws-demo", *arguments]
+    with subprocess.Popen(command, cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == cli.EXIT_BROKEN_PIPE == 141
+
+
+def test_an_error_finding_leaves_json_on_stdout_and_nothing_on_stderr(stack_file: StackFile, repo: Path) -> None:
+    done = gangway("plan", str(stack_file(lambda v: v.pop("gangway:storage"))), "--json", cwd=repo)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "error" in {finding["severity"] for finding in json.loads(done.stdout)["findings"]}
 
 
 def test_an_unknown_stack_is_told_with_those_there_are(repo: Path) -> None:

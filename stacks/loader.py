@@ -1,0 +1,105 @@
+"""A StackConfig from a stack file, or from what the Pulumi engine holds: one check of the settings, two ways in.
+
+A mistake says where it is: file, config path, value, what is allowed, nearest fix. Not a loader of secrets.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.runtime.config import get_config_env
+from pydantic import ValidationError
+
+from components.findings import InputError, nearest
+from stacks.config import StackConfig
+from stacks.config_errors import explain
+from stacks.stack_file import read_settings
+
+__all__ = ["from_file", "from_pulumi"]
+
+
+def from_file(path: Path) -> StackConfig:
+    """Reads a stack file.
+
+    Raises:
+        ExceptionGroup: of InputError, one for each mistake.
+        InputError: when the file cannot be read at all.
+    """
+    stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
+    return _validate(stack, _own(read_settings(path), str(path)), str(path))
+
+
+def from_pulumi() -> StackConfig:
+    """Reads the configuration the Pulumi engine holds for the selected stack. Raises as `from_file` does."""
+    config, fields, place = pulumi.Config("gangway"), StackConfig.model_fields, f"stack {pulumi.get_stack()}"
+    given = _own(get_config_env(), place)
+    values: dict[str, Any] = {}
+    # What the engine was given beyond our fields is a misspelled key, not one to ignore.
+    for name in sorted(fields.keys() | given.keys()):
+        plain = name == "provider" or name not in fields or fields[name].annotation is str
+        try:
+            value = config.get(name) if plain else config.get_object(name)
+        except pulumi.ConfigTypeError:  # no JSON: the model says what it wants instead
+            value = config.get(name)
+        if value is not None:
+            values[name] = value
+    return _validate(pulumi.get_stack(), values, place)
+
+
+def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The settings of the gangway namespace, without it.
+
+    Raises:
+        InputError: a setting of another namespace, which would be ignored.
+    """
+    for key, value in settings.items():
+        namespace, colon, name = key.partition(":")
+        if namespace == "aws":
+            _check_aws_setting(key, value, settings.get("gangway:region"), place)
+        elif not colon or namespace not in ("gangway", "pulumi"):
+            misspelled = not colon or nearest(namespace, ["gangway"])
+            raise InputError(
+                f"{place}: {key}",
+                "a setting outside the gangway namespace would be ignored",
+                allowed="keys that begin with gangway:, or with pulumi: for the engine's own",
+                fix=f"write gangway:{name or key}" if misspelled else "leave it out",
+            )
+    return {key.removeprefix("gangway:"): value for key, value in settings.items() if key.startswith("gangway:")}
+
+
+def _check_aws_setting(key: str, value: object, region: object, place: str) -> None:
+    """The program makes its own AWS provider from gangway:region, and Pulumi hands `aws:` settings to no such one.
+
+    Ignored, `aws:profile` or `aws:assumeRole` would leave the resources in another account than the file says:
+    hence an error and no warning. The value may be a secret and is not repeated.
+    """
+    if key != "aws:region":
+        raise InputError(
+            f"{place}: {key}",
+            "settings of the AWS provider would be ignored",
+            allowed="aws:region, with the value of gangway:region",
+            fix="leave it out; choose the account by the environment, such as AWS_PROFILE",
+        )
+    if value != region:
+        raise InputError(
+            f"{place}: {key}",
+            "not the region of this stack",
+            value=value,
+            allowed=f"{region}, the value of gangway:region",
+            fix=f"leave it out, or set gangway:region: {value}",
+        )
+
+
+def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
+    if "stack" in values:
+        raise InputError(
+            f"{place}: gangway:stack",
+            "unknown key: a stack is named by its file",
+            value=values["stack"],
+            fix="leave it out, or rename the file",
+        )
+    try:
+        return StackConfig.model_validate({**values, "stack": stack})
+    except ValidationError as error:
+        raise ExceptionGroup(f"{place} is not valid", explain(error, StackConfig, place)) from None
