@@ -12,7 +12,8 @@ from rich.tree import Tree
 
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
-from stacks.plan import Plan, PlannedResource
+from stacks.plan import Plan
+from stacks.recording import PlannedResource
 
 if TYPE_CHECKING:  # boto3 and moto are not needed to print a plan
     from stacks.sandbox import SandboxRow

@@ -1,0 +1,146 @@
+"""A Pulumi program run without the engine: Pulumi's own mock runtime, with a cloud of our choice behind it.
+
+The offline plan, the sandbox and the tests all run programs through `record`, so that what they see is one thing.
+Knows nothing of stacks or providers, and prices nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pulumi
+from pulumi.runtime import mocks, settings
+
+__all__ = ["Cloud", "PlaceholderCloud", "PlannedResource", "Recording", "record"]
+
+# Outputs that other resources or the exports read; a plan names them instead of knowing them.
+_COMPUTED = ("arn", "name", "bucket", "dnsName", "mountName", "repositoryUrl", "latestVersion", "privateIp", "digest")
+# The functions a program may ask, with the fields it may read. Others would need a cloud, which a plan has not.
+_ANSWERS = {"aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName")}
+
+
+class Cloud(Protocol):
+    """What stands behind a program."""
+
+    def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """A declared resource, inputs as on the wire -> its id and its outputs as on the wire."""
+        ...
+
+    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """A function of the provider, such as `aws:ecr/getAuthorizationToken:getAuthorizationToken` -> its result."""
+        ...
+
+
+class PlaceholderCloud:
+    """A cloud that does not exist: ids and computed outputs are references such as `${Vpc.aws-demo-vpc.id}`."""
+
+    def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """See Cloud."""
+        # Two kinds of resource may share a name; the last word of the type keeps the references apart.
+        label = f"{type_token.rpartition(':')[2]}.{name}"
+        computed = {key: f"${{{label}.{key}}}" for key in _COMPUTED}
+        return f"${{{label}.id}}", {**computed, **inputs}
+
+    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """See Cloud."""
+        assert function in _ANSWERS, f"the program calls {function}; a plan has no cloud to ask"
+        return {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
+
+
+@dataclass(frozen=True)
+class PlannedResource:
+    """A resource as the program registered it: inputs are the wire's, in camelCase."""
+
+    urn: str
+    type: str
+    name: str
+    parent: str
+    custom: bool
+    inputs: dict[str, Any]
+    id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {k: getattr(self, k) for k in ("urn", "type", "name", "parent", "inputs")}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a program did.
+
+    Attributes:
+        resources: everything it registered but the stack itself, ordered by URN.
+        outputs: by component's URN, the names of the outputs it registered.
+        result: what the program returned, resolved.
+    """
+
+    resources: tuple[PlannedResource, ...]
+    outputs: Mapping[str, frozenset[str]]
+    result: Mapping[str, Any]
+
+
+class _Recorder(mocks.MockMonitor):
+    """Pulumi's own mock engine, which also notes what was registered and under which parent."""
+
+    def __init__(self, cloud: mocks.Mocks) -> None:
+        super().__init__(cloud)
+        self.registered: dict[str, tuple[Any, str]] = {}
+        self.outputs: dict[str, frozenset[str]] = {}
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the name is gRPC's
+        response = super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
+        self.registered[response.urn] = (request, response.id)
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 - the name is gRPC's
+        self.outputs[request.urn] = frozenset(request.outputs.fields)
+        return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]  # as above
+
+
+class _CloudMocks(mocks.Mocks):
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self.inputs: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        self.inputs[args.typ, args.name] = args.inputs
+        return self._cloud(args.typ, args.name, args.inputs) if args.custom else ("", args.inputs)
+
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        return self._cloud.ask(args.token, args.args)
+
+
+def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -> Recording:
+    """Runs `program`, which declares resources and returns outputs, with `cloud` behind it.
+
+    Raises:
+        Exception: whatever the program raises.
+    """
+    stand_in = _CloudMocks(cloud)
+    recorder = _Recorder(stand_in)
+    result: dict[str, Any] = {}
+    settings.set_root_resource(None)  # type: ignore[arg-type]  # a second run in this process is another stack
+    mocks.set_mocks(stand_in, project="gangway", stack=stack, preview=False, monitor=recorder)
+    run = mocks.test(lambda: pulumi.Output.from_input(dict(program())).apply(result.update))  # type: ignore[no-untyped-call]
+    run()
+    resources = [
+        PlannedResource(
+            urn=urn,
+            type=request.type,
+            name=request.name,
+            parent=request.parent,
+            custom=request.custom,
+            inputs=_sorted(stand_in.inputs[request.type, request.name]),
+            id=id_,
+        )
+        for urn, (request, id_) in sorted(recorder.registered.items())
+        if request.type != "pulumi:pulumi:Stack"
+    ]
+    return Recording(tuple(resources), recorder.outputs, result)
+
+
+def _sorted(value: Any) -> Any:
+    """`value` with every mapping in the order of its keys: protobuf's order differs from process to process."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
