@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+    --custom-compile-command "make lock" --quiet
 PACKAGES := components images stacks trainer tests
 
 help:  ## list the commands
@@ -23,9 +25,10 @@ lint: $(READY)  ## ruff and mypy --strict
 format: $(READY)  ## rewrite the code in the project's layout
 	@$(BIN)/ruff check --fix $(PACKAGES) && $(BIN)/ruff format $(PACKAGES)
 
-lock:  ## resolve requirements.lock anew (needs uv)
-	@uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock
+lock:  ## resolve requirements.lock and the image's locks anew (needs uv)
+	@$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
+	@$(COMPILE) --group trainer --constraint requirements.lock --output-file images/locks/trainer.lock
+	@$(COMPILE) --group sbom --output-file images/locks/sbom.lock
 
 clean:  ## remove .venv, caches and runs
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs

@@ -28,7 +28,6 @@ class DockerfileSpec:
         flavour: `cpu` (gloo) or `cuda-efa` (NCCL over AWS's fabric).
         base_image: image with a fixed tag or a digest, never `latest`.
         python_version: major.minor; the interpreter is `python<version>`.
-        requirements_file: hashed lock, relative to the build context.
         apt_packages: what the final image installs; a C++ compiler among them, for torch.compile.
         build_apt_packages: what only the stage that builds the virtual environment installs.
         efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None leaves EFA out.
@@ -40,7 +39,6 @@ class DockerfileSpec:
     flavour: Flavour
     base_image: str
     python_version: str
-    requirements_file: str = "requirements.lock"
     apt_packages: tuple[str, ...] = ()
     build_apt_packages: tuple[str, ...] = ()
     efa_installer_version: str | None = None
@@ -58,7 +56,7 @@ class DockerfileSpec:
             )
 
 
-# CUDA: requirements.lock holds nvidia-cuda-runtime 13.2 and NCCL 2.30 as wheels, so the smallest 13.2 base is enough.
+# CUDA: images/locks/trainer.lock holds nvidia-cuda-runtime 13.2 and NCCL 2.30 as wheels, so the smallest 13.2 base is enough.
 # EFA: installer 1.47.0 brings libfabric 2.x and aws-ofi-nccl 1.18, as the Deep Learning AMI's release notes list it;
 # p5 needs installer >= 1.29 and plugin >= 1.7.2.
 DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(

@@ -45,7 +45,7 @@ def test_dockerfile_pins_hashes_and_drops_root(flavour: Flavour) -> None:
     assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == ["10001:10001"]
     assert text.index("\nUSER ") < text.index('\nENTRYPOINT ["python", "-m", "trainer.launch"]')
     copied = re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
-    assert copied == ["requirements.lock", "trainer/"]
+    assert copied == ["images/locks/", "trainer/"]
     assert 'org.opencontainers.image.revision="$GIT_REVISION"' in text
 
 

@@ -1,0 +1,87 @@
+"""TrainerImage: the trainer's container image, built by BuildKit during `up` and known by its digest from then on.
+
+The Dockerfile comes rendered (`images.render_dockerfile`), the registry with a user and a password for it: the same
+component serves ECR, Artifact Registry and ACR. Not a registry, and no build on preview: a preview builds nothing.
+
+Provenance is BuildKit's own attestation. It needs the docker-buildx program (`exec`): the library inside the Pulumi
+provider turns it off. The provider knows no `--sbom` (pulumi/pulumi-docker-build issue 73), so the bill of materials
+is made by the Dockerfile and stands in the image at /opt/venv/sbom.cdx.json.
+"""
+
+from typing import TypedDict
+
+import pulumi
+import pulumi_docker_build as docker_build
+
+__all__ = ["RegistryLogin", "TrainerImage", "TrainerImageArgs"]
+
+
+class RegistryLogin(TypedDict):
+    """Who may push: host of the registry, user, and a password that stays secret in the state."""
+
+    address: pulumi.Input[str]
+    username: pulumi.Input[str]
+    password: pulumi.Input[str]
+
+
+class TrainerImageArgs(TypedDict):
+    """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for each new content."""
+
+    repository_url: pulumi.Input[str]
+    registry: RegistryLogin
+    dockerfile: str
+    context: str
+    platform: str
+    tag: str
+    revision: str
+
+
+class TrainerImage(pulumi.ComponentResource):
+    """An image in a registry, with a build cache beside it."""
+
+    image: pulumi.Output[str]
+    digest: pulumi.Output[str]
+
+    def __init__(self, name: str, args: TrainerImageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:image:TrainerImage", name, None, opts)
+        repository = pulumi.Output.from_input(args["repository_url"])
+        # One tag more in the same repository; a repository of immutable tags must except it.
+        cache = repository.apply(lambda url: f"{url}:{CACHE_TAG}")
+        built = docker_build.Image(
+            f"{name}-trainer",
+            push=True,
+            exec_=True,
+            build_on_preview=False,
+            context=docker_build.BuildContextArgs(location=args["context"]),
+            dockerfile=docker_build.DockerfileArgs(inline=args["dockerfile"]),
+            build_args={"GIT_REVISION": args["revision"]},
+            platforms=[docker_build.Platform(args["platform"])],
+            tags=[repository.apply(lambda url: f"{url}:{args['tag']}")],
+            registries=[
+                docker_build.RegistryArgs(
+                    address=args["registry"]["address"],
+                    username=args["registry"]["username"],
+                    password=pulumi.Output.secret(args["registry"]["password"]),
+                )
+            ],
+            cache_from=[docker_build.CacheFromArgs(registry=docker_build.CacheFromRegistryArgs(ref=cache))],
+            cache_to=[
+                docker_build.CacheToArgs(
+                    registry=docker_build.CacheToRegistryArgs(
+                        ref=cache,
+                        mode=docker_build.CacheMode.MAX,
+                        # ECR stores a cache only as an image manifest of OCI media types.
+                        image_manifest=True,
+                        oci_media_types=True,
+                    )
+                )
+            ],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.digest = built.digest
+        self.image = pulumi.Output.concat(repository, "@", built.digest)
+        self.register_outputs({"image": self.image, "digest": self.digest})
+
+
+CACHE_TAG = "buildcache"
+"""The tag that holds the layers of earlier builds; it is written anew by each build."""
