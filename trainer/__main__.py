@@ -2,21 +2,25 @@
 
     torchrun --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --kimg 20
     python -m trainer evaluate --run-dir runs/dcgan-digits
+    python -m trainer record --run-dir runs/dcgan-digits
 
-Exit codes: 0 done, 2 bad input, 75 interrupted (start the same command again). Heavy imports wait until a command
-needs them. Under torchrun every worker runs this file; local rank 0 alone reports a user's mistake.
+Exit codes: 0 done, 1 failed with a traceback, 2 bad input, 75 interrupted (start the same command again). Heavy
+imports wait until a command needs them. Under torchrun every worker runs this file; local rank 0 alone reports a user's
+mistake.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from trainer.arguments import Parser
 from trainer.config import PRESETS, TrainConfig, preset
-from trainer.errors import EXIT_BAD_INPUT, TrainerError, from_validation
+from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError, WorkerFailedError, from_validation
 from trainer.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -29,28 +33,32 @@ _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
 
 def main(argv: Sequence[str]) -> int:
     """Runs one command and returns its exit code."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         code: int = arguments.run(arguments)
-    except TrainerError as error:
+    except (TrainerError, WorkerFailedError) as error:
         if Ranks.from_environment().local_rank == 0:
             print(error, file=sys.stderr, flush=True)
-        return EXIT_BAD_INPUT
+        return EXIT_FAILED if isinstance(error, WorkerFailedError) else EXIT_BAD_INPUT
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainer", description="Trains GANs; see each command's --help.")
+def _parser() -> Parser:
+    parser = Parser(prog="python -m trainer", description="Trains GANs; see each command's --help.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_train(commands.add_parser("train", help="train, or go on with a run, under torchrun or alone"))
     evaluate = commands.add_parser("evaluate", help="judge a run's newest checkpoint and update its run.json")
     evaluate.add_argument("--run-dir", type=Path, required=True)
     evaluate.add_argument("--data", type=Path, help="folder of shards [RUN_DIR/data]")
-    evaluate.add_argument("--samples", type=int, help="fakes to draw [the run's metrics_samples]")
+    evaluate.add_argument("--samples", help="fakes to draw [the run's metrics_samples]")
     evaluate.set_defaults(run=_evaluate)
+    record = commands.add_parser("record", help="write run.json anew from stats.jsonl, as after a kill")
+    record.add_argument("--run-dir", type=Path, required=True)
+    record.set_defaults(run=_record)
     data = commands.add_parser("data", help="data sets").add_subparsers(required=True, metavar="COMMAND")
     prepare = data.add_parser("prepare", help="write a data set's shards")
-    prepare.add_argument("dataset", help="digits")
+    datasets = get_args(TrainConfig.model_fields["dataset"].annotation)
+    prepare.add_argument("dataset", choices=datasets, metavar="DATASET", help=", ".join(datasets))
     prepare.add_argument("--out", type=Path, required=True, help="folder to write")
     prepare.set_defaults(run=_prepare)
     presets = commands.add_parser("presets", help="print every preset with its values")
@@ -60,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_train(train: argparse.ArgumentParser) -> None:
+def _add_train(train: Parser) -> None:
     base = train.add_mutually_exclusive_group(required=True)
     base.add_argument("--preset", help=", ".join(PRESETS))
     base.add_argument("--config", type=Path, help="a TrainConfig as JSON, such as a run directory's config.json")
@@ -84,29 +92,48 @@ def _field_help() -> dict[str, str]:
 
 def _train(arguments: argparse.Namespace) -> int:
     from trainer.interruption import Interruption
+    from trainer.telemetry import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
     base = preset(arguments.preset) if arguments.preset else TrainConfig.from_file(arguments.config)
-    given = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
-    config = base.replace({name: value for name, value in given.items() if value is not None})
-    run_dir: Path = arguments.run_dir or Path("runs") / config.preset
-    context = _context(arguments.context)
-    if arguments.metrics_port is not None and not 0 < arguments.metrics_port < 65536:
-        raise TrainerError(
-            place="--metrics-port", problem="not a port", value=arguments.metrics_port, allowed="1 to 65535"
+    values = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
+    given = {name: value for name, value in values.items() if value is not None}
+    flags = {name: f"--{name.replace('_', '-')}" for name in given}
+    with _naming(flags, f"--preset {arguments.preset}" if arguments.preset else str(arguments.config)):
+        config = base.replace(given)
+        run_dir: Path = arguments.run_dir or Path("runs") / config.preset
+        context = _context(arguments.context)
+        if arguments.metrics_port is not None:
+            check_port(arguments.metrics_port)
+
+        from trainer.loop import train
+
+        return train(
+            config,
+            run_dir,
+            arguments.data or run_dir / "data",
+            context,
+            interruption,
+            resume=arguments.resume == "auto",
+            metrics_port=arguments.metrics_port,
         )
 
-    from trainer.loop import train
 
-    return train(
-        config,
-        run_dir,
-        arguments.data or run_dir / "data",
-        context,
-        interruption,
-        resume=arguments.resume == "auto",
-        metrics_port=arguments.metrics_port,
-    )
+@contextlib.contextmanager
+def _naming(flags: Mapping[str, str], otherwise: str) -> Iterator[None]:
+    """Lets an error about a field of TrainConfig name what gave the value.
+
+    Args:
+        flags: by field, of the values that the command line gave.
+        otherwise: preset or file that gave the rest.
+    """
+    try:
+        yield
+    except TrainerError as error:
+        owner, _, field = error.place.partition(".")
+        if owner != TrainConfig.__name__:
+            raise
+        raise error.at(flags.get(field, f"{otherwise}: {field}")) from None
 
 
 def _context(path: Path | None) -> "RunContext":
@@ -119,7 +146,7 @@ def _context(path: Path | None) -> "RunContext":
     try:
         return RunContext.model_validate_json(os.environ.get(_CONTEXT_VARIABLE, "{}"))
     except ValidationError as error:
-        raise from_validation(error, f"${_CONTEXT_VARIABLE}") from None
+        raise from_validation(error, f"${_CONTEXT_VARIABLE}", known=RunContext.model_fields) from None
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -127,7 +154,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from trainer.evaluate import evaluate
 
-    record = evaluate(arguments.run_dir, arguments.data or arguments.run_dir / "data", arguments.samples)
+    with _naming({"metrics_samples": "--samples"}, str(arguments.run_dir)):
+        record = evaluate(arguments.run_dir, arguments.data or arguments.run_dir / "data", arguments.samples)
     for quality in record.quality:
         print(
             f"{quality.name}  untrained {quality.untrained.value:.1f}  trained {quality.trained.value:.1f}  "
@@ -136,13 +164,24 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _record(arguments: argparse.Namespace) -> int:
+    from trainer.diary import STATS_FILE, require_run
+    from trainer.summary import summarise
+
+    require_run(arguments.run_dir, (STATS_FILE,))
+    record = summarise(arguments.run_dir)
+    record.write(arguments.run_dir / "run.json")
+    print(f"{arguments.run_dir / 'run.json'}: {record.status}, {record.images:,} images")
+    for note in record.notes:
+        print(f"note: {note}")
+    return 0
+
+
 def _prepare(arguments: argparse.Namespace) -> int:
     from trainer.data import PREPARERS
+    from trainer.files import check_folder
 
-    if arguments.dataset not in PREPARERS:
-        raise TrainerError(
-            place="data prepare", problem="no such data set", value=arguments.dataset, allowed=", ".join(PREPARERS)
-        )
+    check_folder(arguments.out, "--out")
     PREPARERS[arguments.dataset](arguments.out)
     print(f"wrote {arguments.out}")
     return 0

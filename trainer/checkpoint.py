@@ -1,8 +1,8 @@
 """Checkpoints: written whole or not at all, hashed, and read back only when the hash is right.
 
 `checkpoints/000000123456.pt` (named by images seen) with `000000123456.json` beside it, the manifest with the file's
-SHA-256. The manifest is written first: a .pt file in place therefore always has one. Loading uses
-torch.load(weights_only=True), so a checkpoint is data and cannot run code. Not here: what the state consists of
+SHA-256 and the run's identity. The manifest is written first: a .pt file in place therefore always has one. Loading
+uses torch.load(weights_only=True), so a checkpoint is data and cannot run code. Not here: what the state consists of
 (trainer.state) and when to save (trainer.loop).
 """
 
@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from trainer.config import RESUMABLE_CHANGES, TrainConfig
-from trainer.errors import TrainerError, from_validation
-from trainer.files import clean_temporaries, sha256_of, write_atomically
+from trainer.errors import TrainerError, diverged, from_validation
+from trainer.files import clean_temporaries, read_input, sha256_of, write_atomically
+from trainer.identity import RunIdentity
 
 __all__ = ["Checkpoint", "Manifest", "check_config", "load", "load_newest_valid", "newest", "save", "state_digests"]
 
@@ -31,16 +32,20 @@ class Manifest(BaseModel):
     Attributes:
         images: images seen.
         sha256: of the checkpoint file.
+        bytes: size of the checkpoint file.
         state_sha256: of each part's tensors, so that two runs can be compared without loading them.
         config: the configuration it was made with.
+        identity: the run and the session that made it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     images: int
     sha256: str
+    bytes: int
     state_sha256: dict[str, str]
     config: TrainConfig
+    identity: RunIdentity
 
 
 class Checkpoint(NamedTuple):
@@ -50,35 +55,44 @@ class Checkpoint(NamedTuple):
     state: State
 
 
-def save(folder: Path, state: State, config: TrainConfig, images: int) -> Path:
-    """Writes a checkpoint and deletes all but the newest `config.keep_checkpoints`.
+def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
+    """Writes a checkpoint, then deletes what is older than the newest `config.keep_checkpoints` intact ones.
 
     Args:
         folder: where checkpoints are; made where missing.
         state: nested dicts and lists of tensors and numbers.
         config: kept in the manifest.
         images: images seen; names the file.
+        identity: kept in the manifest.
 
     Returns:
         The checkpoint file.
 
     Raises:
-        TrainerError: the disk is full or the folder cannot be written; earlier checkpoints are intact.
+        TrainerError: the state holds a number that is not finite, the disk is full or the folder cannot be written;
+            earlier checkpoints are intact.
     """
+    # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
+    for part, value in state.items():
+        if not _is_finite(value):
+            raise diverged(f"{part} at {images} images, not saved", "nan or inf")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
     path = folder / f"{images:012d}.pt"
     manifest = Manifest(
-        images=images, sha256=hashlib.sha256(content).hexdigest(), state_sha256=state_digests(state), config=config
+        images=images,
+        sha256=hashlib.sha256(content).hexdigest(),
+        bytes=len(content),
+        state_sha256=state_digests(state),
+        config=config,
+        identity=identity,
     )
     write_atomically(_manifest_path(path), manifest.model_dump_json(indent=2).encode())
     write_atomically(path, content)
     clean_temporaries(folder)
-    for old in _files(folder)[config.keep_checkpoints :]:
-        old.unlink()
-        _manifest_path(old).unlink(missing_ok=True)
+    _prune(folder, config.keep_checkpoints, identity.run_id)
     return path
 
 
@@ -117,11 +131,12 @@ def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         try:
             return load(path), passed_over
         except TrainerError as error:
-            passed_over.append(str(error))
+            passed_over.append(error.headline)
     if passed_over:
         raise TrainerError(
             place=str(folder),
-            problem=f"all {len(passed_over)} checkpoints are corrupt; the newest: {passed_over[0]}",
+            problem=f"all {len(passed_over)} checkpoints are corrupt",
+            value=passed_over[0],
             fix="restore the folder from a copy, or start anew in another --run-dir",
         )
     return None, []
@@ -132,7 +147,7 @@ def newest(folder: Path) -> Path | None:
     return next(iter(_files(folder)), None)
 
 
-def check_config(saved: TrainConfig, current: TrainConfig, place: str) -> None:
+def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> None:
     """Compares the fields that decide what a step computes.
 
     Raises:
@@ -142,8 +157,8 @@ def check_config(saved: TrainConfig, current: TrainConfig, place: str) -> None:
         before, now = getattr(saved, field), getattr(current, field)
         if field not in RESUMABLE_CHANGES and before != now:
             raise TrainerError(
-                place=f"{place}: {field}",
-                problem="the run in this directory was started with another value",
+                place=f"TrainConfig.{field}",
+                problem=f"the run in {run_dir} was started with another value",
                 value=now,
                 allowed=repr(before),
                 fix=f"go on with {before!r}, or start a new run in another --run-dir",
@@ -176,6 +191,38 @@ def _update(digest: "hashlib._Hash", value: object) -> None:
         digest.update(repr(value).encode())
 
 
+def _is_finite(value: object) -> bool:
+    if isinstance(value, Tensor):
+        # One pass without a copy; only a sum that is not finite, which may be an overflow, needs the second look.
+        return bool(torch.isfinite(value.sum())) or bool(torch.isfinite(value).all())
+    if isinstance(value, Mapping):
+        return all(_is_finite(item) for item in value.values())
+    return all(_is_finite(item) for item in value) if isinstance(value, list | tuple) else True
+
+
+def _prune(folder: Path, keep: int, run_id: str) -> None:
+    """Deletes what is older than the newest `keep` checkpoints that look intact.
+
+    Corrupt ones do not count, or they would push the good ones out. Looked at are the manifest, the run and the size
+    alone: hashing every kept file at each save would cost as much as the save itself, `keep` times.
+    """
+    kept = 0
+    for path in _files(folder):
+        if kept < keep:
+            kept += _looks_intact(path, run_id)
+        else:
+            path.unlink()
+            _manifest_path(path).unlink(missing_ok=True)
+
+
+def _looks_intact(checkpoint: Path, run_id: str) -> bool:
+    try:
+        manifest = _read_manifest(checkpoint)
+    except TrainerError:
+        return False
+    return manifest.identity.run_id == run_id and manifest.bytes == checkpoint.stat().st_size
+
+
 def _files(folder: Path) -> list[Path]:
     """Checkpoint files, newest first."""
     return sorted(folder.glob("[0-9]*.pt"), reverse=True)
@@ -187,9 +234,8 @@ def _manifest_path(checkpoint: Path) -> Path:
 
 def _read_manifest(checkpoint: Path) -> Manifest:
     path = _manifest_path(checkpoint)
-    if not path.is_file():
-        raise TrainerError(place=str(path), problem="the checkpoint's manifest is missing", fix="restore it")
+    content = read_input(path, "restore it from a copy", missing="the checkpoint's manifest is missing")
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return Manifest.model_validate_json(content)
     except ValidationError as error:
         raise from_validation(error, str(path)) from None

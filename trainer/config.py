@@ -9,9 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from trainer.errors import TrainerError, from_validation
+from trainer.errors import TrainerError, from_validation, nearest
+from trainer.files import read_input
 
 __all__ = ["AUGMENTATIONS", "PRESETS", "RESUMABLE_CHANGES", "TrainConfig", "preset"]
 
@@ -83,19 +84,15 @@ class TrainConfig(BaseModel):
 
     @field_validator("augment")
     @classmethod
-    def _known_parts(cls, policy: str) -> str:
+    def _known_parts(cls, policy: str, others: ValidationInfo) -> str:
         parts = [] if policy == "none" else policy.split(",")
         if policy != "none" and (unknown := set(parts) - set(AUGMENTATIONS)):
             raise ValueError(f"comma-separated parts of {', '.join(AUGMENTATIONS)}, or none; not {sorted(unknown)}")
         if len(parts) != len(set(parts)):
             raise ValueError("each part at most once")
+        if "color" in parts and others.data.get("channels") == 1:
+            raise ValueError("color needs channels 3; leave it out for grey images")
         return policy
-
-    @model_validator(mode="after")
-    def _color_needs_rgb(self) -> Self:
-        if "color" in self.augment and self.channels != 3:
-            raise ValueError("augment: color needs channels=3; leave it out for grey images")
-        return self
 
     @property
     def total_images(self) -> int:
@@ -137,7 +134,7 @@ class TrainConfig(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise from_validation(error, place) from None
+            raise from_validation(error, place, known=cls.model_fields) from None
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
@@ -146,24 +143,20 @@ class TrainConfig(BaseModel):
         Raises:
             TrainerError: also when there is no such file.
         """
-        if not path.is_file():
-            raise TrainerError(
-                place=str(path),
-                problem="is a folder" if path.is_dir() else "no such file",
-                fix="name a TrainConfig JSON file",
-            )
-        return cls.from_json(path.read_text("utf-8", "replace"), str(path))
+        return cls.from_json(read_input(path, "name a TrainConfig JSON file").decode("utf-8", "replace"), str(path))
 
-    def replace(self, changes: Mapping[str, object], place: str = "command line") -> Self:
+    def replace(self, changes: Mapping[str, object]) -> Self:
         """A copy with some fields changed, validated anew.
 
         Raises:
-            TrainerError: an unknown field or a value out of range.
+            TrainerError: an unknown field or a value out of range; its place is `TrainConfig.<field>`.
         """
         try:
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
-            raise from_validation(error, place) from None
+            field = str(error.errors()[0]["loc"][0])
+            fix = f"give an allowed value, or leave it out for {getattr(self, field, None)!r}"
+            raise from_validation(error, "TrainConfig", known=type(self).model_fields, separator=".", fix=fix) from None
 
 
 RESUMABLE_CHANGES = frozenset(
@@ -198,11 +191,12 @@ def preset(name: str) -> TrainConfig:
         TrainerError: there is none.
     """
     if name not in PRESETS:
+        near = nearest(name, PRESETS)
         raise TrainerError(
             place="--preset",
             problem="no such preset",
             value=name,
             allowed=", ".join(PRESETS),
-            fix="`python -m trainer presets` prints each with its values",
+            fix=f"--preset {near}" if near else "`python -m trainer presets` prints each with its values",
         )
     return PRESETS[name]

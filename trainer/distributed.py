@@ -6,22 +6,25 @@ launcher: torchrun starts the processes, and trainer.ranks reads what it says.
 
 import contextlib
 import datetime
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WorkerFailedError
 from trainer.ranks import Ranks
 
 __all__ = ["World", "start"]
 
 T = TypeVar("T")
 _TIMEOUT = datetime.timedelta(minutes=10)
+_TOLD = "Every worker was told of this and stops."
+"""Ends a traceback, and marks an exception that all workers leave the group with."""
 
 
 @dataclass(frozen=True)
@@ -84,26 +87,28 @@ class World:
         return values
 
     def together(self, action: Callable[[], T]) -> T:
-        """Runs the action on every worker; what fails on one is raised on all, so that none waits for ever.
+        """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever.
 
         Raises:
-            TrainerError: the first worker's that had one.
+            TrainerError: the first worker's that had one; on every worker.
+            WorkerFailedError: another worker failed in any other way. That worker raises its own exception, whose
+                traceback is thus seen once.
         """
-        outcome: T | TrainerError
         try:
-            outcome = action()
-        except TrainerError as error:
-            outcome = error
-        failed = outcome if isinstance(outcome, TrainerError) else None
-        shared = next((fields for fields in self.gather(failed and failed.fields()) if fields), None)
-        if isinstance(outcome, TrainerError):
-            raise outcome
-        if shared:
-            raise TrainerError(**shared)
-        return outcome
+            outcome, failure = action(), None
+        except Exception as error:
+            outcome, failure = None, error
+        reports = self.gather(None if failure is None else _report(failure))
+        if failure is not None:
+            failure.add_note(_TOLD)
+            raise failure
+        for rank, report in enumerate(reports):
+            if report is not None:
+                raise TrainerError(**report) if isinstance(report, dict) else WorkerFailedError(rank, report)
+        return cast(T, outcome)
 
     def first(self, action: Callable[[], object]) -> None:
-        """Runs the action on rank 0 while the others wait; its TrainerError is raised on all."""
+        """Runs the action on rank 0 while the others wait; what fails there ends it on all."""
         self.together(lambda: action() if self.rank == 0 else None)
 
     def check_gradients(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
@@ -131,6 +136,13 @@ class World:
                     allowed="the same bits on every rank",
                     fix="resume from the last checkpoint; if it happens again, suspect a device or a mixed image",
                 )
+
+
+def _report(failure: Exception) -> dict[str, Any] | str:
+    """A failure as plain data for the other workers."""
+    if isinstance(failure, TrainerError):
+        return failure.fields()
+    return "".join(traceback.format_exception_only(failure)).strip()
 
 
 def _bit_sum(gradient: Tensor) -> Tensor:
@@ -171,9 +183,11 @@ def start(backend: str) -> Iterator[World]:
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
     try:
         yield World(*ranks, device, chosen, reason, control)
-    except TrainerError:
-        # Raised on every rank, so all of them leave the group; after any other error the peers may be gone, and
-        # leaving would wait for them.
-        dist.destroy_process_group()
+    except Exception as error:
+        # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
+        # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
+        shared = isinstance(error, TrainerError | WorkerFailedError) or _TOLD in getattr(error, "__notes__", ())
+        if shared or chosen == "gloo":
+            dist.destroy_process_group()
         raise
     dist.destroy_process_group()

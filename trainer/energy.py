@@ -1,20 +1,20 @@
 """Energy used since the session began, by device: measured where there is a meter, else estimated and called so.
 
 CPU: the RAPL counters under /sys/class/powercap; they are mostly absent on virtual machines and need root. GPU: NVML's
-energy counter. Without a meter: power times busy time, whose model each reading names. RAPL counts a whole node, so
-only local rank 0 reads it, else energy would be counted once for each process; a process's own GPU and its own CPU
-time, behind the estimate, are its own to read. Not here: PUE, carbon and dollars (trainer.summary).
+energy counter. Without a meter: power times time, whose model each reading names. The powers are the launcher's
+(RunContext); without a launcher a CPU is estimated from busy time, and a GPU without a counter is absent. RAPL and the
+host's power are of a whole node, so only local rank 0 reads them, else they would be counted once for each process; a
+process's own GPU and its own CPU time are its own to read. Not here: PUE, carbon and dollars (trainer.summary).
 """
 
 import importlib
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from trainer.figure import Provenance
+from trainer.figure import Figure, Provenance
+from trainer.record import RunContext
 
 __all__ = [
     "WATTS_PER_BUSY_VCPU",
@@ -22,6 +22,7 @@ __all__ = [
     "EnergyReading",
     "Gpu",
     "GpuPowerEstimate",
+    "HostPowerEstimate",
     "NvmlMeter",
     "RaplMeter",
     "Reader",
@@ -32,13 +33,11 @@ __all__ = [
 
 POWERCAP = Path("/sys/class/powercap")
 WATTS_PER_BUSY_VCPU = 3.5
-"""Assumed power of one fully busy virtual CPU. Cloud Carbon Footprint's methodology uses 3.5 W (AWS average at 100 %
-load, SPECpower data); real machines lie between about 2 and 6 W."""
-ASSUMED_GPU_UTILISATION = 0.75
-BOARD_WATTS: Mapping[str, float] = MappingProxyType(
-    {"V100": 300.0, "A100": 400.0, "H100": 700.0, "H200": 700.0, "B200": 1000.0, "A10G": 300.0, "L40S": 350.0}
-)
-"""Board power by a part of the device's name, from the vendors' data sheets."""
+"""Assumed power of one virtual CPU at full load: "Average Max Watts" for AWS in Cloud Carbon Footprint's methodology
+(https://www.cloudcarbonfootprint.org/docs/methodology/, "Compute"; MAX_WATTS_AVG in its
+AwsFootprintEstimationConstants.ts). It is the mean over the server processors AWS uses, from SPECpower_ssj2008: a whole
+server's power at 100 % load over its threads. The same source has 0.74 W for an idle one, and 4.26 (GCP) and 3.76 W
+(Azure) at full load; real machines lie between about 2 and 6 W."""
 
 
 class EnergyReading(NamedTuple):
@@ -142,50 +141,75 @@ class CpuTimeEstimate:
         joules = (time.process_time() - self._start) * WATTS_PER_BUSY_VCPU
         method = (
             f"model: CPU seconds of the training processes x {WATTS_PER_BUSY_VCPU} W per busy vCPU (assumed: Cloud "
-            "Carbon Footprint's AWS average at full load); no RAPL meter can be read here"
+            "Carbon Footprint, Average Max Watts of AWS); no RAPL meter can be read here"
         )
         return {"cpu": EnergyReading(joules, "estimated", method)}
 
 
+class HostPowerEstimate:
+    """The node's power without its accelerators x time, as the launcher knows it, whatever the load is.
+
+    Args:
+        watts: of one node, present.
+    """
+
+    def __init__(self, watts: Figure) -> None:
+        self._watts, self._start = watts, time.monotonic()
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, `cpu`."""
+        assert self._watts.value is not None, "chosen only where the launcher has a value"
+        joules = (time.monotonic() - self._start) * self._watts.value
+        method = f"model: time x {_cited(self._watts)} of the host; no RAPL meter can be read here"
+        return {"cpu": EnergyReading(joules, "estimated", method)}
+
+
 class GpuPowerEstimate:
-    """Board power x assumed utilisation x time of one GPU. Off by 27-37 % in published comparisons.
+    """Board power x utilisation x time of one GPU, both from the launcher. Off by 27-37 % in published comparisons.
 
     Args:
         gpu: the device.
+        context: with the powers; without them the reading is absent.
     """
 
-    def __init__(self, gpu: Gpu) -> None:
-        self._name, self._key = gpu.name, f"gpu{gpu.local_rank}"
-        self._watts = next((watts for part, watts in BOARD_WATTS.items() if part in gpu.name), None)
+    def __init__(self, gpu: Gpu, context: RunContext) -> None:
+        self._key, self._name = f"gpu{gpu.local_rank}", gpu.name
+        self._watts, self._utilisation = context.accelerator_watts, context.accelerator_utilisation
         self._start = time.monotonic()
 
     def read(self) -> dict[str, EnergyReading]:
-        """One reading, absent when the board's power is not known."""
-        if self._watts is None:
-            return {self._key: EnergyReading(None, "absent", f"no NVML, and no known board power for {self._name}")}
-        joules = (time.monotonic() - self._start) * self._watts * ASSUMED_GPU_UTILISATION
-        method = (
-            f"model: time x {self._watts:g} W board power x {ASSUMED_GPU_UTILISATION} utilisation (assumed); no NVML"
-        )
+        """One reading, absent when the launcher gave no power."""
+        watts, utilisation = self._watts, self._utilisation
+        if watts is None or watts.value is None or utilisation is None or utilisation.value is None:
+            why = f"no NVML counter of the {self._name}, and the launcher gave no board power and utilisation"
+            return {self._key: EnergyReading(None, "absent", why)}
+        joules = (time.monotonic() - self._start) * watts.value * utilisation.value
+        method = f"model: time x {_cited(watts)} board power x {_cited(utilisation)} utilisation; no NVML counter"
         return {self._key: EnergyReading(joules, "estimated", method)}
 
 
-def choose_readers(local_rank: int, gpu: Gpu | None, root: Path = POWERCAP, nvml: Any = None) -> list[Reader]:
+def choose_readers(
+    local_rank: int, gpu: Gpu | None, context: RunContext, root: Path = POWERCAP, nvml: Any = None
+) -> list[Reader]:
     """The readers this process is responsible for, so that each device is counted once.
 
     Args:
         local_rank: of this process; the CPU meter of the whole node is read by 0 alone.
         gpu: this process's GPU; None on a CPU.
+        context: with the launcher's powers, for what has no meter.
         root: the powercap folder.
         nvml: the pynvml module or a fake; None imports it where there is a GPU.
     """
     readers: list[Reader] = []
-    if not RaplMeter.available(root):
+    host = context.host_watts
+    if RaplMeter.available(root):
+        readers += [RaplMeter(root)] if local_rank == 0 else []
+    elif host is not None and host.value is not None:
+        readers += [HostPowerEstimate(host)] if local_rank == 0 else []
+    else:
         readers.append(CpuTimeEstimate())
-    elif local_rank == 0:
-        readers.append(RaplMeter(root))
     if gpu is not None:
-        readers.append(_gpu_reader(gpu, nvml or importlib.import_module("pynvml")))
+        readers.append(_gpu_reader(gpu, context, nvml or importlib.import_module("pynvml")))
     return readers
 
 
@@ -208,10 +232,16 @@ def merge(per_process: list[dict[str, EnergyReading]]) -> dict[str, EnergyReadin
     return merged
 
 
-def _gpu_reader(gpu: Gpu, nvml: Any) -> Reader:
+def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
     """The GPU's meter, or the estimate where driver or board offer no counter; the reading says which."""
     try:
         nvml.nvmlInit()
         return NvmlMeter(nvml, gpu)
     except nvml.NVMLError:
-        return GpuPowerEstimate(gpu)
+        return GpuPowerEstimate(gpu, context)
+
+
+def _cited(figure: Figure) -> str:
+    """A launcher's figure with where it is from: 700 W (assumed: data sheet, 2026-01-01)."""
+    unit = "" if figure.unit == "1" else f" {figure.unit}"
+    return f"{figure.value:g}{unit} ({figure.provenance}: {figure.source}{f', {figure.as_of}' if figure.as_of else ''})"

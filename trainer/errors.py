@@ -3,15 +3,24 @@
 Not for our own bugs (those are `assert`) and not a logging layer: nothing here prints.
 """
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ValidationError
 
-__all__ = ["EXIT_BAD_INPUT", "EXIT_INTERRUPTED", "TrainerError", "from_validation"]
+from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED
 
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 75
-"""EX_TEMPFAIL of sysexits.h: the run was interrupted, its state is saved, start the same command again."""
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "TrainerError",
+    "WorkerFailedError",
+    "diverged",
+    "from_validation",
+    "nearest",
+]
 
 
 def _short(text: str, limit: int = 200) -> str:
@@ -23,7 +32,8 @@ class TrainerError(Exception):
     """A user's input, or the user's machine, that the trainer cannot go on with. Commands exit with code 2.
 
     Attributes:
-        place: file, flag or config path that holds the value.
+        place: file, flag or config path that holds the value. `TrainConfig.<field>` where only the command line knows
+            whether a flag or a file gave the value; it puts its own name there.
         problem: one sentence on what is wrong.
         value: the offending value; None when there is none to show.
         allowed: what would have been accepted.
@@ -34,7 +44,12 @@ class TrainerError(Exception):
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
         rows = [("got", None if value is None else _short(repr(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
-        super().__init__("\n".join([f"{place}: {problem}", *details]))
+        super().__init__("\n".join([self.headline, *details]))
+
+    @property
+    def headline(self) -> str:
+        """Place and problem in one line, to be quoted in another message."""
+        return f"{self.place}: {self.problem}"
 
     def fields(self) -> dict[str, Any]:
         """The constructor's arguments as plain data, so that one rank's error can be raised on every rank."""
@@ -47,21 +62,66 @@ class TrainerError(Exception):
             "fix": self.fix,
         }
 
+    def at(self, place: str) -> "TrainerError":
+        """The same error with a place the user knows."""
+        return TrainerError(**{**self.fields(), "place": place})
 
-def from_validation(error: ValidationError, place: str) -> TrainerError:
+
+class WorkerFailedError(Exception):
+    """Raised on the workers that are well when another one failed with anything but a TrainerError.
+
+    Args:
+        rank: of the worker that failed; its own output has the traceback.
+        what: type and message of its exception.
+    """
+
+    def __init__(self, rank: int, what: str) -> None:
+        super().__init__(f"worker {rank} failed, so all stop: {what} (the traceback is in that worker's output)")
+
+
+def diverged(place: str, value: str) -> TrainerError:
+    """The error of a run whose numbers are no longer numbers."""
+    return TrainerError(
+        place=place,
+        problem="is no longer a finite number; training cannot recover from that",
+        value=value,
+        allowed="finite numbers",
+        fix="start a new run in another --run-dir with smaller --lr-g and --lr-d, or a larger --r1-gamma",
+    )
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant; empty when none is near."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
+
+
+def from_validation(
+    error: ValidationError, place: str, *, known: Iterable[str] = (), separator: str = ": ", fix: str = ""
+) -> TrainerError:
     """The first finding of pydantic as a TrainerError.
 
     Args:
         error: what pydantic raised.
-        place: the file or command line that held the values; the field's path is appended.
+        place: the file or object that held the values; the field's path is appended.
+        known: names of the fields there are, to offer the nearest for an unknown one.
+        separator: between place and path.
+        fix: for a value out of range; empty for a sentence that fits everywhere.
     """
     first = error.errors()[0]
     path = ".".join(str(part) for part in first["loc"])
+    near = nearest(path, known)
+    fixes = {
+        "extra_forbidden": f"did you mean {near!r}? otherwise remove it" if near else "remove it",
+        "missing": "add it",
+        "json_invalid": "correct it, or restore it from a copy",
+    }
     unknown = first["type"] == "extra_forbidden"
     return TrainerError(
-        place=f"{place}: {path}" if path else place,
-        problem="unknown field" if unknown else "not an accepted value",
+        place=f"{place}{separator}{path}" if path else place,
+        problem={"extra_forbidden": "unknown field", "json_invalid": "is not JSON"}.get(
+            first["type"], "not an accepted value"
+        ),
         value=first["input"],
         allowed="" if unknown else first["msg"].removeprefix("Value error, "),
-        fix="remove it, or correct its spelling" if unknown else "",
+        fix=fixes.get(first["type"], fix or "change it to an allowed value"),
     )

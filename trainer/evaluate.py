@@ -17,16 +17,17 @@ from torch import Tensor, nn
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages, open_matching
+from trainer.diary import StatsWriter, read_diary, require_run
 from trainer.draws import Purpose, latents
 from trainer.errors import TrainerError
 from trainer.features import EfficientNetLite0Features, FeatureExtractor
+from trainer.identity import check_dataset
 from trainer.metrics import FeatureStats, Moments, frechet_distance
 from trainer.networks import build
 from trainer.record import Figure, QualityProtocol, QualityRecord, RunRecord
 from trainer.samples import to_uint8
 from trainer.state import TrainState
 from trainer.summary import summarise
-from trainer.telemetry import StatsWriter, read_stats
 
 __all__ = ["evaluate", "judge"]
 
@@ -36,7 +37,7 @@ _REALS_PER_FAKE = 2
 """A quick look with few fakes reads no more reals than this many times as many."""
 
 
-def evaluate(run_dir: Path, data_dir: Path, samples: int | None) -> RunRecord:
+def evaluate(run_dir: Path, data_dir: Path, samples: int | str | None) -> RunRecord:
     """Judges the newest valid checkpoint, notes the result in stats.jsonl and writes run.json anew.
 
     Args:
@@ -45,25 +46,30 @@ def evaluate(run_dir: Path, data_dir: Path, samples: int | None) -> RunRecord:
         samples: fakes to draw; None for the configuration's metrics_samples.
 
     Raises:
-        TrainerError: there is no checkpoint, or no data set.
+        TrainerError: there is no run, no checkpoint or no data set, or it is another than the run's.
     """
+    require_run(run_dir, ("checkpoints",))
+    summarise(run_dir)  # what cannot be summed up is told now, not after minutes of judging
     found, passed_over = checkpoint.load_newest_valid(run_dir / "checkpoints")
     for sentence in passed_over:
         print(f"passed over a checkpoint: {sentence}", flush=True)
     if found is None:
         raise TrainerError(
-            place=str(run_dir), problem="no checkpoint to judge", fix="train first, or name another --run-dir"
+            place="--run-dir",
+            problem="holds no checkpoint to judge yet",
+            value=str(run_dir),
+            allowed="a run with at least one checkpoint",
+            fix="train on until its first checkpoint, or name another --run-dir",
         )
     config = found.manifest.config.replace({} if samples is None else {"metrics_samples": samples})
+    data = open_matching(config, data_dir)
+    check_dataset(found.manifest.identity, data.index.sha256, data_dir)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     state = TrainState.create(config, device)
     state.load_state_dict(found.state)
-    data = open_matching(config, data_dir)
     quality = judge(EfficientNetLite0Features(device), state.ema, config, data, device, state.images)
-    sessions = [line["session"] for line in read_stats(run_dir / "stats.jsonl")]
-    StatsWriter(run_dir / "stats.jsonl").event(
-        "quality", state.images, max(sessions, default=0), quality=quality.model_dump(mode="json")
-    )
+    session = read_diary(run_dir).beginnings[-1]["session"]
+    StatsWriter(run_dir).event("quality", state.images, session, quality=quality.model_dump(mode="json"))
     record = summarise(run_dir)
     record.write(run_dir / "run.json")
     return record

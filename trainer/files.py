@@ -3,6 +3,8 @@
 Every file the trainer must be able to trust goes through `write_atomically`: a crash, a full disk or a second
 signal leaves the old file, never half a new one. Not a storage abstraction: paths are local or on a mounted
 parallel file system.
+
+Files that people write or that may be damaged are read through `read_input`, which names them in its error.
 """
 
 import contextlib
@@ -14,7 +16,15 @@ from typing import IO
 
 from trainer.errors import TrainerError
 
-__all__ = ["atomic_writer", "clean_temporaries", "sha256_of", "sync_directory", "write_atomically"]
+__all__ = [
+    "atomic_writer",
+    "check_folder",
+    "clean_temporaries",
+    "read_input",
+    "sha256_of",
+    "sync_directory",
+    "write_atomically",
+]
 
 _CHUNK_BYTES = 1 << 20
 _TEMPORARY = ".partial-"
@@ -27,6 +37,50 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def read_input(path: Path, fix: str, missing: str = "no such file") -> bytes:
+    """A whole file's content.
+
+    Args:
+        path: to read.
+        fix: the step that mends it when there is nothing to read.
+        missing: how to call it that there is no such file.
+
+    Raises:
+        TrainerError: there is no file, or it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        problem = missing
+    except IsADirectoryError:
+        problem = "is a folder, not a file"
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    raise TrainerError(place=str(path), problem=problem, fix=fix)
+
+
+def check_folder(path: Path, flag: str) -> None:
+    """Refuses a folder that cannot be made or written, before anything is written anywhere.
+
+    Args:
+        path: of the folder; it need not exist.
+        flag: that named it.
+
+    Raises:
+        TrainerError: a file is in the way, or this user may not write there.
+    """
+    existing = path.absolute()
+    while not os.access(existing, os.F_OK):
+        existing = existing.parent
+    if not existing.is_dir():
+        problem, fix = f"{existing} is a file where a folder is needed", f"name another {flag}, or move that file away"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        problem, fix = f"{existing} cannot be written by this user", f"name another {flag}, or get the right to write"
+    else:
+        return
+    raise TrainerError(place=flag, problem=problem, value=str(path), allowed="a folder that can be written", fix=fix)
 
 
 def sync_directory(path: Path) -> None:

@@ -1,7 +1,7 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are.
 
-Not here: what is written (trainer.reporter), the losses (trainer.losses), where random numbers come from
-(trainer.draws, trainer.data.sampler).
+Not here: what is written (trainer.reporter), what a run goes on from (trainer.resume), the losses (trainer.losses),
+where random numbers come from (trainer.draws, trainer.data.sampler).
 """
 
 from pathlib import Path
@@ -9,18 +9,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer import checkpoint, distributed
+from trainer import distributed
 from trainer.config import TrainConfig
 from trainer.data import Sampler, ShardedImages, open_matching, prepare_if_missing
 from trainer.distributed import World
 from trainer.draws import Purpose, latents, uniforms
-from trainer.errors import EXIT_INTERRUPTED, TrainerError
+from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.interruption import Interruption
 from trainer.losses import DLoss, GLoss
 from trainer.memory import keep_freed_memory
-from trainer.record import RunContext, RunRecord
+from trainer.record import RunContext
 from trainer.reporter import Reporter
+from trainer.resume import check_run_dir, is_done, restore, same_everywhere
 from trainer.state import TrainState
+from trainer.telemetry import serving
 
 __all__ = ["train"]
 
@@ -54,21 +56,23 @@ def train(
     Raises:
         TrainerError: on every rank.
     """
-    with distributed.start(config.backend) as world:
+    with distributed.start(config.backend) as world, serving(world, metrics_port) as endpoint:
         # Set-up: data, networks, the newest valid checkpoint, outputs.
         config.batch_per_rank(world.world_size)
+        world.first(lambda: check_run_dir(run_dir, data_dir))
         allocator = keep_freed_memory()
         world.first(lambda: prepare_if_missing(config, data_dir))
         data = world.together(lambda: open_matching(config, data_dir))
         state = TrainState.create(config, world.device)
-        passed_over = world.together(lambda: _restore(state, config, run_dir, resume))
-        _same_everywhere(world.gather(state.images), run_dir)
-        if state.images >= config.total_images and _is_done(run_dir / "run.json"):
+        sha256 = data.index.sha256
+        restored = world.together(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
+        same_everywhere(world.gather(state.images), run_dir)
+        if state.images >= config.total_images and is_done(run_dir / "run.json"):
             if world.rank == 0:
                 print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
             return 0
-        reporter = Reporter(run_dir, config, world, context, metrics_port)
-        reporter.begin(state, data, passed_over, allocator)
+        reporter = Reporter(run_dir, config, world, context, endpoint)
+        reporter.begin(state, data, restored, allocator)
         interrupted = _run(state, config, world, data, reporter, interruption)
 
         # The end, for now or for good: the state is on disk before anything else is said.
@@ -169,42 +173,3 @@ class _Batch:
         """Uniform numbers for the augmentation, [share, UNIFORMS]."""
         drawn = uniforms(self._config.batch_size, seed=self._config.seed, images=images, purpose=purpose)
         return drawn[self._mine].to(self._device)
-
-
-def _is_done(record: Path) -> bool:
-    """Whether the last session got as far as to say so; one killed after its last checkpoint did not."""
-    return record.exists() and RunRecord.read(record).status == "done"
-
-
-def _same_everywhere(images: list[int], run_dir: Path) -> None:
-    """Workers that restored different checkpoints would train on together without a word.
-
-    Raises:
-        TrainerError: on every rank, naming what each holds.
-    """
-    if len(set(images)) > 1:
-        raise TrainerError(
-            place=str(run_dir / "checkpoints"),
-            problem="the workers restored different checkpoints",
-            value=f"images seen, by rank: {images}",
-            allowed="one shared file system, with the same files for all",
-            fix="mount the run directory from the parallel file system on every node",
-        )
-
-
-def _restore(state: TrainState, config: TrainConfig, run_dir: Path, resume: bool) -> list[str]:
-    """Loads the newest valid checkpoint if there is one; returns a sentence on each corrupt one passed over."""
-    folder = run_dir / "checkpoints"
-    if not resume and (checkpoint.newest(folder) or (run_dir / "stats.jsonl").exists()):
-        raise TrainerError(
-            place="--resume",
-            problem=f"{run_dir} holds a run already, and never would mix two runs",
-            value="never",
-            allowed="auto, or an empty --run-dir",
-            fix="choose another --run-dir, or --resume auto",
-        )
-    found, passed_over = checkpoint.load_newest_valid(folder)
-    if found is not None:
-        checkpoint.check_config(found.manifest.config, config, str(run_dir))
-        state.load_state_dict(found.state)
-    return passed_over

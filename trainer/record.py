@@ -11,11 +11,15 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError
 
 from trainer.config import TrainConfig
-from trainer.errors import TrainerError, from_validation
+from trainer.errors import from_validation
+from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED
 from trainer.figure import Figure, Frozen
-from trainer.files import write_atomically
+from trainer.files import read_input, write_atomically
 
 __all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
     "SCHEMA_FILE",
     "CarbonRecord",
     "CostRecord",
@@ -50,6 +54,9 @@ class RunContext(Frozen):
         usd_per_hour: price of one node for one hour.
         pue: power usage effectiveness of the data centre.
         intensity_g_per_kwh: carbon intensity of its grid, gCO2e/kWh, location-based.
+        accelerator_watts: board power of one accelerator, W; for the estimate where it has no meter.
+        accelerator_utilisation: mean share of board power while training, 0..1.
+        host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
     """
 
     run_id: str = ""
@@ -63,6 +70,9 @@ class RunContext(Frozen):
     usd_per_hour: Figure | None = None
     pue: Figure | None = None
     intensity_g_per_kwh: Figure | None = None
+    accelerator_watts: Figure | None = None
+    accelerator_utilisation: Figure | None = None
+    host_watts: Figure | None = None
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -71,12 +81,10 @@ class RunContext(Frozen):
         Raises:
             TrainerError: no such file, not JSON, an unknown field or a bad value.
         """
-        if not path.is_file():
-            raise TrainerError(place=str(path), problem="no such file", fix="give --context an existing JSON file")
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_input(path, "give --context an existing JSON file"))
         except ValidationError as error:
-            raise from_validation(error, str(path)) from None
+            raise from_validation(error, str(path), known=cls.model_fields) from None
 
 
 class SessionRecord(Frozen):
@@ -89,7 +97,8 @@ class SessionRecord(Frozen):
         num_nodes: number of machines they ran on.
         images_from: images already seen when it began.
         images_to: images seen when it ended.
-        ended_by: done, interrupt (agreed stop with a checkpoint), killed (no farewell), or running.
+        ended_by: done, interrupt (agreed stop with a checkpoint), killed (no farewell, and a later session began or its
+            last line is old), or running.
         wall_sec: from its first step to its end.
         backend: collectives, with the reason they were chosen.
         device: what it computed on.
@@ -220,7 +229,8 @@ class RunRecord(Frozen):
     """The whole record, `run.json`.
 
     Attributes:
-        status: running, interrupted (resume it) or done.
+        status: running, interrupted (by an agreed stop or killed: resume it) or done.
+        notes: what a reader must know of the diary: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
         images: real images shown so far.
         wall_sec: training time of all sessions, without the gaps between them.
@@ -231,6 +241,7 @@ class RunRecord(Frozen):
     schema_version: Literal[1] = 1
     id: str
     status: Literal["running", "interrupted", "done"]
+    notes: tuple[str, ...] = ()
     stack: str
     provider: str
     region: str
@@ -273,12 +284,11 @@ class RunRecord(Frozen):
         Raises:
             TrainerError: no such file, or not a run record of this version.
         """
-        if not path.is_file():
-            raise TrainerError(place=str(path), problem="no run record", fix="name a run directory that has run.json")
+        fix = "name a run directory that has run.json, or write it: python -m trainer record --run-dir DIR"
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_input(path, fix, missing="no run record"))
         except ValidationError as error:
-            raise from_validation(error, str(path)) from None
+            raise from_validation(error, str(path), known=cls.model_fields) from None
 
 
 def schema() -> str:

@@ -1,14 +1,14 @@
 """Everything a run leaves behind, in one place: the run directory and, behind a flag, the metrics endpoint.
 
-run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. Only rank 0 writes; the
-loop calls these methods on every rank, and an error of rank 0 (a full disk) is raised on all. Decides nothing about
-training.
+run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. Only rank 0 writes, and
+what it finds damaged and writes anew it says, on stdout and as an event. The loop calls these methods on every rank,
+and an error of rank 0 (a full disk) is raised on all. Decides nothing about training.
 """
 
 import math
 import resource
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,19 @@ from torch import Tensor, nn
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data import Sampler, ShardedImages
+from trainer.diary import StatsWriter, read_diary
 from trainer.distributed import World
 from trainer.energy import Gpu, choose_readers, merge, read_all
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, diverged
 from trainer.files import write_atomically
-from trainer.record import RunContext
+from trainer.identity import RunIdentity, identify
+from trainer.provenance import code_sha256, versions
+from trainer.record import RunContext, RunRecord
+from trainer.resume import Restored
 from trainer.samples import COLUMNS, ROWS, sample_grid, write_grid
 from trainer.state import TrainState
-from trainer.summary import code_sha256, summarise, versions
-from trainer.telemetry import MetricsEndpoint, StatsWriter, read_stats
+from trainer.summary import summarise
+from trainer.telemetry import MetricsEndpoint
 
 __all__ = ["Reporter"]
 
@@ -41,59 +45,50 @@ class Reporter:
         config: of the run.
         world: this worker's place.
         context: what the launcher knows.
-        metrics_port: for Prometheus; None for no endpoint.
-
-    Raises:
-        TrainerError: the directory cannot be written or the port is taken; on every rank.
+        endpoint: for Prometheus; None for none.
     """
 
     def __init__(
-        self, run_dir: Path, config: TrainConfig, world: World, context: RunContext, metrics_port: int | None
+        self, run_dir: Path, config: TrainConfig, world: World, context: RunContext, endpoint: MetricsEndpoint | None
     ) -> None:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._stats: StatsWriter | None = None
-        self._endpoint: MetricsEndpoint | None = None
+        self._identity: RunIdentity | None = None
+        self._endpoint = endpoint
         self._saved_images = -1
-        self._readers = choose_readers(world.local_rank, _gpu(world))
-        world.first(lambda: self._open(metrics_port))
+        self._readers = choose_readers(world.local_rank, _gpu(world), context)
 
-    def _open(self, metrics_port: int | None) -> None:
-        if metrics_port is not None:
-            self._endpoint = MetricsEndpoint(metrics_port)
-        write_atomically(self._dir / "config.json", self._config.to_json().encode())
-        earlier = [line for line in read_stats(self._dir / "stats.jsonl") if line.get("event") in ("start", "resume")]
-        self._session = len(earlier)
-        made_up = f"{self._config.preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        self._run_id = earlier[0]["run_id"] if earlier else (self._context.run_id or made_up)
-        self._stats = StatsWriter(self._dir / "stats.jsonl")
+    def begin(self, state: TrainState, data: ShardedImages, restored: Restored, allocator: str) -> None:
+        """Writes the first event, the real images and the first samples; the clock starts after that.
 
-    def begin(self, state: TrainState, data: ShardedImages, passed_over: list[str], allocator: str) -> None:
-        """Writes the first event, the real images and the first samples; the clock starts after that."""
+        Args:
+            state: as restored.
+            data: the shards.
+            restored: what the state was restored from.
+            allocator: what was done to the C library's.
+
+        Raises:
+            TrainerError: the directory cannot be written, or holds parts of two runs; on every rank.
+        """
         world = self._world
         self._saved_images = state.images if state.images else -1
 
         def write() -> None:
-            for sentence in passed_over:
-                print(f"passed over a checkpoint: {sentence}", flush=True)
-                self._event("checkpoint-skipped", state.images, why=sentence)
+            self._open(state, data, restored)
             shown = data.take(Sampler(len(data), self._config.seed).indices(0, COLUMNS * ROWS))
             write_grid(self._dir / "reals.png", torch.from_numpy(shown))
             if not state.images:
                 self._write_samples(state, self._sample_path(0))
             self._event(
-                "resume" if self._session else "start",
+                "resume" if self._me.session else "start",
                 state.images,
-                run_id=self._run_id,
+                run_id=self._me.run_id,
                 world_size=world.world_size,
                 num_nodes=world.num_nodes,
                 backend=f"{world.backend} ({world.backend_reason})",
                 device=_device_name(world),
                 allocator=allocator,
-                dataset={
-                    "name": data.index.dataset,
-                    "sha256": data.index.sha256,
-                    "images": len(data),
-                },
+                dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
                 context=self._context.model_dump(mode="json"),
                 code_sha256=code_sha256(),
                 versions=versions(),
@@ -102,6 +97,26 @@ class Reporter:
         world.first(write)
         self._began = self._last_time = time.monotonic()
         self._last_images = state.images
+
+    def _open(self, state: TrainState, data: ShardedImages, restored: Restored) -> None:
+        """Finds out which session this is and opens the diary, then tells what was found damaged."""
+        diary = read_diary(self._dir)
+        self._identity = identify(
+            self._dir, diary, restored.identity, self._context.run_id, self._config.preset, data.index.sha256
+        )
+        repairs = _repairs(self._dir)
+        write_atomically(self._dir / "config.json", self._config.to_json().encode())
+        self._stats = StatsWriter(self._dir)
+        for sentence in restored.passed_over:
+            print(f"passed over a checkpoint: {sentence}", flush=True)
+            self._event("checkpoint-skipped", state.images, why=sentence)
+        losses = diary.losses(self._me.session)
+        if losses and losses not in [line.get("losses") for line in diary.lines]:
+            print(f"stats.jsonl is damaged: {losses}; run {self._me.run_id} goes on, its record says so", flush=True)
+            self._event("stats-damaged", state.images, losses=losses, unreadable_lines=diary.unreadable)
+        for file, found, done in repairs:
+            print(f"{file} was damaged ({found}); {done}", flush=True)
+            self._event("repaired", state.images, file=file, found=found, done=done)
 
     def tick(self, state: TrainState, sums: Tensor, networks: tuple[nn.Module, nn.Module]) -> None:
         """Writes a statistics line.
@@ -147,7 +162,7 @@ class Reporter:
 
     def _show(self, line: dict[str, Any]) -> None:
         assert self._stats is not None, "only rank 0 comes here, after _open"
-        self._stats.write({**line, "session": self._session})
+        self._stats.write({**line, "session": self._me.session})
         if self._endpoint is not None:
             self._endpoint.show(line)
         total = self._config.total_images / 1000
@@ -169,7 +184,8 @@ class Reporter:
 
     def _save(self, state: TrainState) -> None:
         began = time.monotonic()
-        path = checkpoint.save(self._dir / "checkpoints", state.state_dict(), self._config, state.images)
+        folder = self._dir / "checkpoints"
+        path = checkpoint.save(folder, state.state_dict(), self._config, state.images, self._me)
         self._event("checkpoint", state.images, file=path.name, sec=time.monotonic() - began)
 
     def end(self, state: TrainState, cause: str) -> None:
@@ -191,14 +207,17 @@ class Reporter:
                 self._event("done", state.images, state_sha256=digests)
             self._write_samples(state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
-            if self._endpoint is not None:
-                self._endpoint.close()
 
         self._world.first(write)
 
     def _event(self, event: str, images: int, **details: object) -> None:
         assert self._stats is not None, "only rank 0 comes here, after _open"
-        self._stats.event(event, images, self._session, **details)
+        self._stats.event(event, images, self._me.session, **details)
+
+    @property
+    def _me(self) -> RunIdentity:
+        assert self._identity is not None, "only rank 0 asks, after _open"
+        return self._identity
 
     def _write_samples(self, state: TrainState, path: Path) -> None:
         write_grid(path, sample_grid(state.ema, self._config, self._world.device))
@@ -207,16 +226,26 @@ class Reporter:
         return self._dir / "samples" / f"{images // 1000:06d}kimg.png"
 
 
+def _repairs(run_dir: Path) -> list[tuple[str, str, str]]:
+    """For each file of an earlier session that cannot be read: its name, what is wrong, and what is done about it."""
+    readers: dict[str, tuple[Callable[[Path], object], str]] = {
+        "config.json": (TrainConfig.from_file, "written anew from this command's configuration"),
+        "run.json": (RunRecord.read, "written anew from stats.jsonl when this session ends"),
+    }
+    repairs = []
+    for name, (read, done) in readers.items():
+        if (run_dir / name).exists():
+            try:
+                read(run_dir / name)
+            except TrainerError as error:
+                repairs.append((name, error.headline, done))
+    return repairs
+
+
 def _check_finite(line: dict[str, Any]) -> None:
     for key in ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d"):
         if not math.isfinite(line[key]):
-            raise TrainerError(
-                place=f"{key} at {line['images']} images",
-                problem="is no longer a finite number; training cannot recover from that",
-                value=str(line[key]),
-                allowed="finite numbers",
-                fix="start a new run with smaller --lr-g and --lr-d, or a larger --r1-gamma",
-            )
+            raise diverged(f"{key} at {line['images']} images", str(line[key]))
 
 
 def _grad_norm(network: nn.Module) -> float:

@@ -1,19 +1,20 @@
 """The run record, computed from the run directory: config.json and the lines of stats.jsonl.
 
 Because every session only appends to stats.jsonl, the record needs no state of its own: an interrupted, killed or
-resumed run is summed up by the same fold. Measures nothing itself and does not import torch.
+resumed run is summed up by the same fold, also long after (`python -m trainer record`). Measures nothing itself and
+does not import torch.
 """
 
-import hashlib
+import itertools
 import math
-import platform
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from trainer.config import TrainConfig
+from trainer.diary import STATS_FILE, Diary, Line, read_diary
 from trainer.errors import TrainerError
 from trainer.record import (
     CarbonRecord,
@@ -28,89 +29,118 @@ from trainer.record import (
     SessionRecord,
     Summary,
 )
-from trainer.telemetry import read_stats
 
-__all__ = ["code_sha256", "summarise", "versions"]
+__all__ = ["summarise"]
 
 _JOULES_PER_KWH = 3.6e6
 _SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
 _BEGINNINGS = ("start", "resume")
 _ENDINGS = ("interrupt", "done")
-Line = dict[str, Any]
+_SILENT_SEC = 60.0
+_SILENT_GAPS = 5
 
 
-def summarise(run_dir: Path) -> RunRecord:
+def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     """The record of what the directory's stats.jsonl tells so far.
 
+    Args:
+        run_dir: of the run.
+        now: seconds since 1970, to tell a session that was killed from one that is running; None for the clock's.
+
     Raises:
-        TrainerError: no run has begun there.
+        TrainerError: no run has begun there, or nothing of its beginning can be read.
     """
-    lines = list(read_stats(run_dir / "stats.jsonl"))
-    beginnings = [line for line in lines if line.get("event") in _BEGINNINGS]
-    if not beginnings:
-        raise TrainerError(place=str(run_dir), problem="no run here", fix="name the --run-dir of a run that has begun")
+    diary = read_diary(run_dir)
+    if not diary.beginnings:
+        raise _no_run(run_dir, diary)
     config = TrainConfig.from_file(run_dir / "config.json")
-    latest = beginnings[-1]
+    begun = {line["session"]: line for line in diary.beginnings}
+    # Lines of a session whose beginning is lost would count its energy, but not its time: they are left out, and told.
+    lines = [line for line in diary.lines if line["session"] in begun and line.get("event") != "quality"]
+    newest = max(begun)
+    silent, why = _silence([line["time"] for line in lines if line["session"] == newest], now or time.time())
+    sessions = {number: _session(number, lines, number < newest or silent) for number in sorted(begun)}
+    ended_by = sessions[newest].ended_by
+    open_end = ended_by in ("killed", "running")
+    notes = [f"session {newest} has no end; {why}: taken as {ended_by}"] if open_end else []
+    losses = diary.losses(newest + 1)
+    lost = f"stats.jsonl is damaged ({losses}): time, images/s, energy and dollars leave out what is lost"
+    return _record(config, sessions, lines, diary, [*([lost] if losses else []), *notes])
+
+
+def _record(
+    config: TrainConfig,
+    sessions: Mapping[int, SessionRecord],
+    lines: Sequence[Line],
+    diary: Diary,
+    notes: Sequence[str],
+) -> RunRecord:
+    first, latest = diary.beginnings[0], diary.beginnings[-1]
+    last_session = sessions[latest["session"]]
     context = RunContext.model_validate(latest["context"])
-    sessions = [_session(index, lines) for index in range(len(beginnings))]
     ticks = [line for line in lines if "event" not in line]
-    wall_sec = sum(session.wall_sec for session in sessions)
-    shown = sum(session.images_to - session.images_from for session in sessions)
+    wall_sec = sum(session.wall_sec for session in sessions.values())
+    shown = sum(session.images_to - session.images_from for session in sessions.values())
     energy = _energy(ticks, context)
     done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
-    ended_by = sessions[-1].ended_by
+    ended_by = last_session.ended_by
     return RunRecord(
-        id=beginnings[0]["run_id"],
-        status="done" if ended_by == "done" else "interrupted" if ended_by == "interrupt" else "running",
+        id=first["run_id"],
+        status="done" if ended_by == "done" else "running" if ended_by == "running" else "interrupted",
+        notes=tuple(notes),
         stack=context.stack,
         provider=context.provider,
         region=context.region,
         machine_type=context.machine_type,
         capacity=context.capacity,
         num_nodes=context.num_nodes,
-        sessions=tuple(sessions),
-        interruptions=tuple(_interruptions(sessions, beginnings, lines)),
+        sessions=tuple(sessions.values()),
+        interruptions=tuple(_interruptions(sessions, diary.beginnings, lines)),
         code_sha256=latest["code_sha256"],
         image_digest=context.image_digest,
         seed=config.seed,
         dataset=DatasetRecord.model_validate(latest["dataset"]),
         config=config,
-        images=sessions[-1].images_to,
+        images=last_session.images_to,
         wall_sec=Figure.measured(wall_sec, "s", "wall clock, first step to last of each session"),
         images_per_sec=_ratio(shown, wall_sec, "images/s"),
         sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
         scaling_efficiency=Figure.absent("1", "needs a run of the same configuration on one worker to compare with"),
         summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
-        quality=tuple(_latest_quality(lines)),
+        quality=tuple(_latest_quality(diary.lines)),
         energy=energy,
         carbon=_carbon(energy, context),
-        cost=_cost(sessions, context),
+        cost=_cost(list(sessions.values()), context),
         peak_memory_gib=_peak_memory(ticks),
         state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
         versions=latest["versions"],
     )
 
 
-def code_sha256() -> str:
-    """SHA-256 over the trainer's own Python files, names and contents, in order of their names."""
-    package = Path(__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        digest.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+def _no_run(run_dir: Path, diary: Diary) -> TrainerError:
+    damaged = diary.unreadable or diary.lines
+    return TrainerError(
+        place=str(run_dir / STATS_FILE),
+        problem="no run has begun here" if not damaged else f"is damaged: {diary.losses(1)} can be read",
+        fix="start the run's train command: it goes on from its newest checkpoint and begins the file anew",
+    )
 
 
-def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    packages = ("torch", "numpy", "scikit-learn", "pydantic")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
+    """Whether a session without an end has been silent for so long that it was killed, and why so.
+
+    A session that runs writes lines at about equal distances, so several times the longest one is long.
+    """
+    longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
+    limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)
+    return age > limit, f"its last line is {age:.0f} s old, {'more' if age > limit else 'not more'} than {limit:.0f} s"
 
 
-def _session(index: int, lines: Sequence[Line]) -> SessionRecord:
-    own = [line for line in lines if line.get("session") == index and line.get("event") != "quality"]
+def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
+    """One session's record; without an end it was killed when it is over, and is running when not."""
+    own = [line for line in lines if line["session"] == number]
     began = next(line for line in own if line.get("event") in _BEGINNINGS)
     last = max(own, key=lambda line: float(line["time"]))
-    is_latest = all(line["session"] <= index for line in lines)
     ending = next((line["event"] for line in own if line.get("event") in _ENDINGS), None)
     return SessionRecord(
         start=_iso(began["time"]),
@@ -119,7 +149,7 @@ def _session(index: int, lines: Sequence[Line]) -> SessionRecord:
         num_nodes=began["num_nodes"],
         images_from=began["images"],
         images_to=max(line["images"] for line in own),
-        ended_by=ending or ("running" if is_latest else "killed"),
+        ended_by=ending or ("killed" if over else "running"),
         wall_sec=last["time"] - began["time"],
         backend=began["backend"],
         device=began["device"],
@@ -127,29 +157,35 @@ def _session(index: int, lines: Sequence[Line]) -> SessionRecord:
 
 
 def _interruptions(
-    sessions: Sequence[SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
+    sessions: Mapping[int, SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
 ) -> Iterable[InterruptionRecord]:
-    for index, session in enumerate(sessions):
+    for number, session in sessions.items():
         if session.ended_by not in ("interrupt", "killed"):
             continue
-        cause = next(
-            (line["cause"] for line in lines if line.get("event") == "interrupt" and line["session"] == index), "killed"
-        )
-        if index + 1 == len(sessions):
+        before = [line for line in lines if line["session"] <= number]
+        cause = next((line["cause"] for line in before[::-1] if line.get("event") == "interrupt"), "killed")
+        resumed = next((line for line in beginnings if line["session"] > number), None)
+        if resumed is None:
+            images = max((line["images"] for line in before if line.get("event") == "checkpoint"), default=0)
             lost = Figure.absent("s", "not resumed yet")
-            images = session.images_to
         else:
-            resumed = beginnings[index + 1]
             images = resumed["images"]
-            before = [line for line in lines if line["session"] <= index and line.get("event") != "quality"]
-            held = min(line["time"] for line in before if line["images"] >= images)
-            lost = Figure.measured(
-                resumed["time"] - held,
-                "s",
-                "wall clock, from first holding the images it resumed from to going on from them",
-                note="stopping, downtime, starting up and work done again",
-            )
-        yield InterruptionRecord(at=session.end, images=images, cause=cause, lost_sec=lost)
+            lost = _lost_sec(before, resumed)
+        yield InterruptionRecord(
+            at=session.end, images=images, cause=cause if session.ended_by == "interrupt" else "killed", lost_sec=lost
+        )
+
+
+def _lost_sec(before: Sequence[Line], resumed: Line) -> Figure:
+    held = [line["time"] for line in before if line["images"] >= resumed["images"]]
+    if not held:
+        return Figure.absent("s", "the lines that say when the run first held those images are lost")
+    return Figure.measured(
+        resumed["time"] - min(held),
+        "s",
+        "wall clock, from first holding the images it resumed from to going on from them",
+        note="stopping, downtime, starting up and work done again",
+    )
 
 
 def _energy(ticks: Sequence[Line], context: RunContext) -> EnergyRecord:

@@ -1,84 +1,67 @@
-"""What a run says while it runs: lines of stats.jsonl, and the same numbers for Prometheus behind a flag.
+"""The last statistics line for Prometheus, behind a flag.
 
-stats.jsonl is the run's diary and the only source of the record's times: lines are appended and flushed one by one,
-so another process can follow them. Two kinds: statistics (no `event` key) and events (`event` is start, resume,
-checkpoint, checkpoint-skipped, interrupt or done). Only rank 0 writes. Not a logger.
+Rank 0 alone listens, because it alone has the figures of all workers. The port is taken before anything else of the
+run is touched, so that a port in use costs no time. Not a logger; what is kept is in trainer.diary.
 """
 
-import json
-import time
+import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from trainer.errors import TrainerError
 
-__all__ = ["MetricsEndpoint", "StatsWriter", "read_stats"]
+if TYPE_CHECKING:
+    from trainer.distributed import World
 
-_GAUGES = {
-    "images": "images_total",
-    "images_per_sec": "images_per_second",
-    "step": "step",
-    "loss_g": "loss_g",
-    "loss_d": "loss_d",
-    "r1": "r1_penalty",
-    "grad_norm_g": "grad_norm_g",
-    "grad_norm_d": "grad_norm_d",
-    "energy_joules": "energy_joules",
-    "rss_gib": "rss_gib",
-    "world_size": "world_size",
-}
+__all__ = ["MetricsEndpoint", "check_port", "serving"]
+
+_FLAG = "--metrics-port"
+_LAST_PORT = 65535
+_ALLOWED = f"a free port, 1 to {_LAST_PORT}"
+_GAUGES: Mapping[str, str] = MappingProxyType(
+    {
+        "images": "images_total",
+        "images_per_sec": "images_per_second",
+        "step": "step",
+        "loss_g": "loss_g",
+        "loss_d": "loss_d",
+        "r1": "r1_penalty",
+        "grad_norm_g": "grad_norm_g",
+        "grad_norm_d": "grad_norm_d",
+        "energy_joules": "energy_joules",
+        "rss_gib": "rss_gib",
+        "world_size": "world_size",
+    }
+)
 """Keys of a statistics line and the gauges that show them."""
 
 
-class StatsWriter:
-    """Appends to stats.jsonl, opening it anew for each line: nothing to close, and other machines see it at once.
-
-    Args:
-        path: the file; its folder exists.
+def check_port(port: int) -> None:
+    """Refuses what is no port.
 
     Raises:
-        TrainerError: it cannot be written.
+        TrainerError: it is out of range.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        if path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
-            self._append("\n")  # a killed session left half a line; keep it apart from ours
-
-    def write(self, line: Mapping[str, Any]) -> None:
-        """Writes one line.
-
-        Raises:
-            TrainerError: the disk is full or the folder cannot be written.
-        """
-        self._append(json.dumps(line) + "\n")
-
-    def _append(self, text: str) -> None:
-        try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise TrainerError(
-                place=str(self._path),
-                problem=f"cannot be written: {error.strerror}",
-                fix="free some space or choose another --run-dir, then start the same command again",
-            ) from error
-
-    def event(self, event: str, images: int, session: int, **details: object) -> None:
-        """Writes an event line with the present time, seconds since 1970."""
-        self.write({"event": event, "images": images, "time": time.time(), "session": session, **details})
+    if not 1 <= port <= _LAST_PORT:
+        raise TrainerError(
+            place=_FLAG, problem="not a port", value=port, allowed=_ALLOWED, fix=f"{_FLAG} 9400, for example"
+        )
 
 
-def read_stats(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a stats.jsonl, none where there is no file; a line that a killed writer tore is left out."""
-    if not path.exists():
-        return
-    for line in path.read_text("utf-8", "replace").splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            continue
+@contextlib.contextmanager
+def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | None"]:
+    """The endpoint on rank 0, None on all other ranks and without a port; listens until the block ends.
+
+    Raises:
+        TrainerError: the port is taken; on every rank.
+    """
+    endpoint = world.together(lambda: None if port is None or world.rank else MetricsEndpoint(port))
+    try:
+        yield endpoint
+    finally:
+        if endpoint is not None:
+            endpoint.close()
 
 
 class MetricsEndpoint:
@@ -103,12 +86,13 @@ class MetricsEndpoint:
         try:
             self._server, self._thread = start_http_server(port, addr=address, registry=registry)
         except OSError as error:
+            other = port + 1 if port < _LAST_PORT else port - 1
             raise TrainerError(
-                place="--metrics-port",
+                place=_FLAG,
                 problem=f"cannot listen there: {error.strerror}",
                 value=port,
-                allowed="a free port from 1024 to 65535",
-                fix=f"--metrics-port {port + 1}, or end the process that holds it (ss -ltnp 'sport = :{port}')",
+                allowed=_ALLOWED,
+                fix=f"{_FLAG} {other}, or end the process that holds it (ss -ltnp 'sport = :{port}')",
             ) from error
 
     def show(self, line: Mapping[str, Any]) -> None:

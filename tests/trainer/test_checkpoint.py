@@ -8,8 +8,10 @@ import torch
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
+from trainer.identity import RunIdentity
 
 State = dict[str, object]
+IDENTITY = RunIdentity(run_id="r", session=3, dataset_sha256="ab")
 
 
 def _state(value: float) -> State:
@@ -17,7 +19,7 @@ def _state(value: float) -> State:
 
 
 def _save_three(folder: Path, config: TrainConfig) -> list[Path]:
-    return [checkpoint.save(folder, _state(images), config, images) for images in (100, 200, 300)]
+    return [checkpoint.save(folder, _state(images), config, images, IDENTITY) for images in (100, 200, 300)]
 
 
 def _damage(path: Path) -> None:
@@ -27,11 +29,12 @@ def _damage(path: Path) -> None:
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path, tiny_config: TrainConfig) -> None:
-    path = checkpoint.save(tmp_path, _state(2.5), tiny_config, 123)
+    path = checkpoint.save(tmp_path, _state(2.5), tiny_config, 123, IDENTITY)
     assert path.name == "000000000123.pt"
     loaded = checkpoint.load(path)
     assert loaded.manifest.config == tiny_config
-    assert loaded.manifest.images == 123
+    assert (loaded.manifest.images, loaded.manifest.identity) == (123, IDENTITY)
+    assert loaded.manifest.bytes == path.stat().st_size
     assert checkpoint.state_digests(loaded.state) == loaded.manifest.state_sha256
     assert torch.equal(loaded.state["g"]["weight"], torch.full((3, 3), 2.5))
 
@@ -55,7 +58,7 @@ def test_a_corrupt_newest_one_is_passed_over_and_said_so(tmp_path: Path, tiny_co
 
 
 def test_a_corrupt_one_asked_for_by_name_shows_both_hashes(tmp_path: Path, tiny_config: TrainConfig) -> None:
-    path = checkpoint.save(tmp_path, _state(1), tiny_config, 100)
+    path = checkpoint.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
     expected = checkpoint.load(path).manifest.sha256
     _damage(path)
     with pytest.raises(TrainerError) as caught:
@@ -67,8 +70,10 @@ def test_a_corrupt_one_asked_for_by_name_shows_both_hashes(tmp_path: Path, tiny_
 def test_when_all_are_corrupt_the_run_does_not_start_anew(tmp_path: Path, tiny_config: TrainConfig) -> None:
     for path in _save_three(tmp_path, tiny_config):
         _damage(path)
-    with pytest.raises(TrainerError, match="all 3 checkpoints are corrupt"):
+    with pytest.raises(TrainerError, match="all 3 checkpoints are corrupt") as caught:
         checkpoint.load_newest_valid(tmp_path)
+    assert str(caught.value).count("fix:") == 1
+    assert "000000000300.pt: checkpoint is corrupt" in str(caught.value)
     assert checkpoint.load_newest_valid(tmp_path / "empty") == (None, [])
 
 
@@ -89,10 +94,10 @@ def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["000000000200.pt", "000000000200.json"])
 def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: TrainConfig, file: str) -> None:
-    checkpoint.save(tmp_path, _state(1), tiny_config, 100)
+    checkpoint.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
     (tmp_path / f".partial-{file}").symlink_to("/dev/full")  # every write there fails as on a full disk
     with pytest.raises(TrainerError, match=f"{file}: cannot be written: No space left on device"):
-        checkpoint.save(tmp_path, _state(2), tiny_config, 200)
+        checkpoint.save(tmp_path, _state(2), tiny_config, 200, IDENTITY)
     found, passed_over = checkpoint.load_newest_valid(tmp_path)
     assert found is not None
     assert (found.manifest.images, passed_over) == (100, [])
@@ -100,7 +105,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: 
 
 
 def test_a_checkpoint_cannot_carry_code(tmp_path: Path, tiny_config: TrainConfig) -> None:
-    path = checkpoint.save(tmp_path, {"images": 1, "g": Path("anything that is not data")}, tiny_config, 100)
+    path = checkpoint.save(tmp_path, {"images": 1, "g": Path("anything that is not data")}, tiny_config, 100, IDENTITY)
     with pytest.raises(Exception, match="Weights only load failed"):
         checkpoint.load(path)
 
@@ -116,7 +121,42 @@ def test_digests_ignore_layout_and_see_bits() -> None:
 
 def test_a_changed_field_is_named_with_both_values(tiny_config: TrainConfig) -> None:
     with pytest.raises(TrainerError) as caught:
-        checkpoint.check_config(tiny_config, tiny_config.replace({"lr_g": 0.5}), "runs/a")
-    assert str(caught.value).startswith("runs/a: lr_g: the run in this directory was started with another value")
+        checkpoint.check_config(tiny_config, tiny_config.replace({"lr_g": 0.5}), Path("runs/a"))
+    assert str(caught.value).startswith("TrainConfig.lr_g: the run in runs/a was started with another value")
     assert (caught.value.value, caught.value.allowed) == (0.5, repr(tiny_config.lr_g))
-    checkpoint.check_config(tiny_config, tiny_config.replace({"kimg": 99, "stats_kimg": 2}), "runs/a")
+    checkpoint.check_config(tiny_config, tiny_config.replace({"kimg": 99, "stats_kimg": 2}), Path("runs/a"))
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.stem.lstrip("0") for path in sorted(folder.glob("*.pt"))]
+
+
+def test_corrupt_checkpoints_do_not_push_good_ones_out(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    config = tiny_config.replace({"keep_checkpoints": 2})
+    for images in (100, 200):
+        checkpoint.save(tmp_path, _state(1), config, images, IDENTITY)
+    (tmp_path / "000000000200.pt").write_bytes(b"cut short")
+    checkpoint.save(tmp_path, _state(1), config, 300, IDENTITY)
+    (tmp_path / "000000000300.json").unlink()
+    checkpoint.save(tmp_path, _state(1), config, 400, IDENTITY)
+    assert _names(tmp_path) == ["100", "200", "300", "400"], "100 and 400 alone can be resumed from"
+    for images in (500, 600):
+        checkpoint.save(tmp_path, _state(1), config, images, IDENTITY)
+    assert _names(tmp_path) == ["500", "600"]
+
+
+def test_checkpoints_of_another_run_do_not_count(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    config = tiny_config.replace({"keep_checkpoints": 2})
+    other = IDENTITY.model_copy(update={"run_id": "other"})
+    for images, identity in ((100, IDENTITY), (200, other), (300, IDENTITY)):
+        checkpoint.save(tmp_path, _state(1), config, images, identity)
+    assert _names(tmp_path) == ["100", "200", "300"]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path, tiny_config: TrainConfig, bad: float) -> None:
+    checkpoint.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
+    with pytest.raises(TrainerError, match="opt at 200 images, not saved: is no longer a finite number"):
+        checkpoint.save(tmp_path, {**_state(1), "opt": {"state": [torch.tensor([1, bad])]}}, tiny_config, 200, IDENTITY)
+    assert _names(tmp_path) == ["100"]
+    assert not (tmp_path / "000000000200.json").exists()

@@ -49,20 +49,24 @@ def test_a_batch_is_shared_evenly_or_refused_with_one_that_can_be(batch_size: in
     [
         (
             {"kimg": 0},
-            "command line: kimg: not an accepted value\n  got:     0\n  allowed: Input should be greater than",
+            "TrainConfig.kimg: not an accepted value\n  got:     0\n  allowed: Input should be greater than",
         ),
-        ({"beta1": 1}, "command line: beta1"),
+        ({"beta1": 1}, "TrainConfig.beta1"),
         ({"resolution": 48}, "allowed: Input should be 32 or 64"),
-        ({"nfg": 3}, "command line: nfg: unknown field"),
+        ({"nfg": 3}, "TrainConfig.nfg: unknown field\n  got:     3\n  fix:     did you mean 'ngf'?"),
         ({"augment": "flip"}, "color, translation, cutout, or none"),
         ({"augment": "cutout,cutout"}, "each part at most once"),
-        ({"augment": "color"}, "color needs channels=3"),
+        (
+            {"augment": "color"},
+            "TrainConfig.augment: not an accepted value\n  got:     'color'\n  allowed: color needs channels 3",
+        ),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(changes: dict[str, object], message: str) -> None:
     with pytest.raises(TrainerError) as caught:
         DIGITS.replace(changes)
     assert message in str(caught.value)
+    assert caught.value.fix
 
 
 def test_a_config_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:

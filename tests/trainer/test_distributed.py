@@ -13,7 +13,7 @@ from trainer.errors import TrainerError
 TWO_WORKERS = """
 import torch
 from trainer import distributed
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WorkerFailedError
 
 def fails_on(rank, world):
     if world.rank == rank:
@@ -31,6 +31,16 @@ with distributed.start("auto") as world:
             action()
         except TrainerError as error:
             assert error.value == 7 and "has a problem" in str(error)
+        else:
+            raise AssertionError("no error on this rank")
+
+    for broken in (0, 1):  # a bug is raised as it is where it happened, and ends the other worker too
+        try:
+            world.together(lambda: [][world.rank] if world.rank == broken else None)
+        except (IndexError, WorkerFailedError) as error:
+            assert isinstance(error, IndexError) == (world.rank == broken)
+            assert isinstance(error, IndexError) or f"worker {broken} failed" in str(error)
+            assert isinstance(error, IndexError) or "IndexError: list index out of range" in str(error)
         else:
             raise AssertionError("no error on this rank")
 

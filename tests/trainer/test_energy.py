@@ -11,13 +11,20 @@ from trainer.energy import (
     EnergyReading,
     Gpu,
     GpuPowerEstimate,
+    HostPowerEstimate,
     NvmlMeter,
     RaplMeter,
     choose_readers,
     merge,
     read_all,
 )
+from trainer.record import Figure, RunContext
 
+KNOWN = RunContext(
+    accelerator_watts=Figure(value=700.0, unit="W", provenance="assumed", source="data sheet", as_of="2026-01-01"),
+    accelerator_utilisation=Figure(value=0.75, unit="1", provenance="assumed", source="operator"),
+    host_watts=Figure(value=2200.0, unit="W", provenance="assumed", source="operator"),
+)
 H100 = Gpu("NVIDIA H100 80GB HBM3", "GPU-1234", 3)
 
 
@@ -80,29 +87,45 @@ def test_without_a_meter_cpu_time_is_an_estimate_that_names_its_assumption(monke
     assert "3.5 W" in reading.method
 
 
-def test_a_gpu_without_counter_is_estimated_from_board_power(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_counter_is_estimated_from_the_launchers_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", iter([0.0, 100.0]).__next__)
-    reading = GpuPowerEstimate(H100).read()["gpu3"]
+    reading = GpuPowerEstimate(H100, KNOWN).read()["gpu3"]
     assert reading.joules == pytest.approx(100 * 700 * 0.75)
     assert reading.source == "estimated"
+    assert "700 W (assumed: data sheet, 2026-01-01) board power x 0.75 (assumed: operator)" in reading.method
 
 
-def test_an_unknown_gpu_is_absent_not_zero() -> None:
-    reading = GpuPowerEstimate(Gpu("Abacus 1", "GPU-0", 0)).read()["gpu0"]
+@pytest.mark.parametrize("missing", ["accelerator_watts", "accelerator_utilisation"])
+def test_a_gpu_of_which_the_launcher_says_nothing_is_absent_not_zero(missing: str) -> None:
+    reading = GpuPowerEstimate(H100, KNOWN.model_copy(update={missing: None})).read()["gpu3"]
     assert (reading.joules, reading.source) == (None, "absent")
-    assert "Abacus 1" in reading.method
+    assert "H100" in reading.method
+
+
+def test_a_host_without_a_meter_is_estimated_from_the_launchers_power(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", iter([0.0, 100.0]).__next__)
+    assert KNOWN.host_watts is not None
+    reading = HostPowerEstimate(KNOWN.host_watts).read()["cpu"]
+    assert (reading.joules, reading.source) == (220_000, "estimated")
+    assert "2200 W (assumed: operator) of the host" in reading.method
 
 
 def test_the_nodes_cpu_meter_is_read_by_local_rank_0_alone(tmp_path: Path, sockets: list[Path]) -> None:
     assert len(sockets) == 2
-    assert [type(reader) for reader in choose_readers(0, None, tmp_path)] == [RaplMeter]
-    assert choose_readers(1, None, tmp_path) == []
+    for context in (RunContext(), KNOWN):
+        assert [type(reader) for reader in choose_readers(0, None, context, tmp_path)] == [RaplMeter]
+        assert choose_readers(1, None, context, tmp_path) == []
+
+
+def test_the_hosts_power_is_counted_once_a_node(tmp_path: Path) -> None:
+    assert [type(reader) for reader in choose_readers(0, None, KNOWN, tmp_path)] == [HostPowerEstimate]
+    assert choose_readers(1, None, KNOWN, tmp_path) == []
 
 
 def test_each_process_reads_its_own_gpu_and_its_own_cpu_time(tmp_path: Path) -> None:
-    kinds = [type(reader) for reader in choose_readers(3, H100, tmp_path, FakeNvml())]
+    kinds = [type(reader) for reader in choose_readers(3, H100, RunContext(), tmp_path, FakeNvml())]
     assert kinds == [CpuTimeEstimate, NvmlMeter]
-    kinds = [type(reader) for reader in choose_readers(3, H100, tmp_path, FakeNvml(broken=True))]
+    kinds = [type(reader) for reader in choose_readers(3, H100, RunContext(), tmp_path, FakeNvml(broken=True))]
     assert kinds == [CpuTimeEstimate, GpuPowerEstimate]
 
 

@@ -31,10 +31,24 @@ class _Model(BaseModel):
     ("values", "expected"),
     [
         ({"size": "big"}, "f.json: size: not an accepted value\n  got:     'big'\n  allowed: Input should be a valid"),
-        ({"colour": 1}, "f.json: colour: unknown field\n  got:     1\n  fix:     remove it, or correct its spelling"),
+        ({"sise": 1}, "f.json: sise: unknown field\n  got:     1\n  fix:     did you mean 'size'? otherwise remove it"),
+        ({"colour": 1}, "f.json: colour: unknown field\n  got:     1\n  fix:     remove it"),
     ],
 )
 def test_a_validation_error_names_file_field_and_value(values: dict[str, object], expected: str) -> None:
     with pytest.raises(ValidationError) as caught:
         _Model.model_validate(values)
-    assert str(from_validation(caught.value, "f.json")).startswith(expected)
+    assert str(from_validation(caught.value, "f.json", known=_Model.model_fields)).startswith(expected)
+
+
+def test_every_validation_error_has_a_fix() -> None:
+    for text in ("{", '{"size": "big"}', '{"colour": 1}'):
+        with pytest.raises(ValidationError) as caught:
+            _Model.model_validate_json(text)
+        assert from_validation(caught.value, "f.json").fix
+
+
+def test_an_error_moves_to_the_place_the_user_knows() -> None:
+    error = TrainerError(place="TrainConfig.kimg", problem="p", value=1, allowed="a", fix="f")
+    assert str(error.at("--kimg")) == str(error).replace("TrainConfig.kimg", "--kimg")
+    assert error.headline == "TrainConfig.kimg: p"

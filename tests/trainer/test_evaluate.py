@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from trainer.config import TrainConfig
 from trainer.data import open_matching
+from trainer.data.digits import load_digits_images
+from trainer.data.shards import write_shards
+from trainer.errors import TrainerError
 from trainer.evaluate import evaluate, judge
 from trainer.interruption import Interruption
 from trainer.loop import train
@@ -96,3 +99,24 @@ def test_a_corrupt_checkpoint_is_passed_over_aloud(
     monkeypatch.setattr("trainer.evaluate.EfficientNetLite0Features", lambda device: Shrunk())
     assert evaluate(tmp_path, digits_dir, 16).quality[0].protocol.kimg == 0.08
     assert "passed over" in capsys.readouterr().out
+
+
+def test_what_cannot_be_judged_is_told_before_the_work(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = tmp_path / "run"
+    train(tiny_config.replace({"kimg": 0.16}), run_dir, digits_dir, RunContext(), Interruption())
+    monkeypatch.setattr("trainer.evaluate.EfficientNetLite0Features", lambda device: pytest.fail("work was begun"))
+    write_shards(tmp_path / "other", "digits", load_digits_images()[::-1])
+    with pytest.raises(TrainerError, match="--data: the shards in"):
+        evaluate(run_dir, tmp_path / "other", None)
+    with pytest.raises(TrainerError, match=r"TrainConfig\.metrics_samples: not an accepted value"):
+        evaluate(run_dir, digits_dir, "1")
+    (run_dir / "config.json").write_text("{")
+    with pytest.raises(TrainerError, match=r"config\.json: is not JSON"):
+        evaluate(run_dir, digits_dir, None)
+    for path in (run_dir / "checkpoints").iterdir():
+        path.unlink()
+    (run_dir / "config.json").write_text(tiny_config.to_json())
+    with pytest.raises(TrainerError, match="--run-dir: holds no checkpoint to judge yet"):
+        evaluate(run_dir, digits_dir, None)

@@ -1,11 +1,12 @@
 """Files appear whole or not at all, also on a full disk."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from trainer.errors import TrainerError
-from trainer.files import atomic_writer, clean_temporaries, sha256_of, write_atomically
+from trainer.files import atomic_writer, check_folder, clean_temporaries, read_input, sha256_of, write_atomically
 
 
 def _names(folder: Path) -> list[str]:
@@ -55,3 +56,35 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
 def test_the_hash_is_sha256(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_input_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert read_input(tmp_path / "a", "f") == b"abc"
+    for path, problem in (("b", "nothing here"), ("a/b", "nothing here"), ("", "is a folder, not a file")):
+        with pytest.raises(TrainerError, match=problem) as caught:
+            read_input(tmp_path / path, "mend it", missing="nothing here")
+        assert (caught.value.place, caught.value.fix) == (str(tmp_path / path), "mend it")
+    with pytest.raises(TrainerError, match="cannot be read: Input/output error"):
+        read_input(Path("/proc/self/mem"), "mend it")
+
+
+def test_a_folder_that_can_be_made_is_fine(tmp_path: Path) -> None:
+    check_folder(tmp_path, "--out")
+    check_folder(tmp_path / "new" / "newer", "--out")
+    assert _names(tmp_path) == []
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(TrainerError, match=r"--out: .*file is a file where a folder is needed") as caught:
+            check_folder(path, "--out")
+        assert (caught.value.place, caught.value.value) == ("--out", str(path))
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: mode == os.F_OK)
+    with pytest.raises(TrainerError, match=r"--out: .* cannot be written by this user") as caught:
+        check_folder(tmp_path, "--out")
+    assert "--out" in caught.value.fix

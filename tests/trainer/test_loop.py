@@ -1,5 +1,6 @@
 """The loop in one process: what a run leaves behind, how it stops, and what makes it refuse."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ import pytest
 
 from trainer import checkpoint
 from trainer.config import TrainConfig
+from trainer.data.digits import load_digits_images
+from trainer.data.shards import write_shards
+from trainer.diary import read_diary
 from trainer.errors import TrainerError
 from trainer.interruption import Interruption
-from trainer.loop import _same_everywhere, train
+from trainer.loop import train
 from trainer.record import Figure, RunContext, RunRecord
 
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -56,7 +60,7 @@ def test_a_signal_stops_it_with_75_and_the_next_session_goes_on(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
 ) -> None:
     interruption = Interruption()
-    interruption.cause = "SIGTERM"
+    interruption._on_signal(signal.SIGTERM, None)
     assert _train(short, tmp_path, digits_dir, interruption=interruption) == 75
     record = RunRecord.read(tmp_path / "run.json")
     assert (record.status, record.images, record.interruptions[0].cause) == ("interrupted", 16, "SIGTERM")
@@ -81,6 +85,7 @@ def test_a_corrupt_newest_checkpoint_is_passed_over_aloud(
     events = [line for line in lines_of(tmp_path) if "event" in line]
     skipped = next(line for line in events if line["event"] == "checkpoint-skipped")
     assert "000000000320.pt: checkpoint is corrupt" in skipped["why"]
+    assert "fix:" not in skipped["why"], "a sentence, not a message inside a message"
     again = RunRecord.read(tmp_path / "run.json")
     assert again.sessions[1].images_from == 160
     assert again.state_sha256 == whole.state_sha256
@@ -89,7 +94,7 @@ def test_a_corrupt_newest_checkpoint_is_passed_over_aloud(
 def test_another_seed_or_never_is_refused_where_a_run_is(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
     _train(short, tmp_path, digits_dir)
     before = (tmp_path / "stats.jsonl").read_bytes()
-    with pytest.raises(TrainerError, match="seed: the run in this directory was started with another value"):
+    with pytest.raises(TrainerError, match=r"TrainConfig\.seed: the run in .* was started with another value"):
         _train(short.replace({"seed": 5}), tmp_path, digits_dir)
     with pytest.raises(TrainerError, match="holds a run already"):
         _train(short, tmp_path, digits_dir, resume=False)
@@ -103,6 +108,104 @@ def test_a_longer_run_goes_on_from_a_finished_one(short: TrainConfig, tmp_path: 
     records = [RunRecord.read(tmp_path / name / "run.json") for name in "ab"]
     assert records[0].state_sha256 == records[1].state_sha256
     assert records[0].images == 480
+
+
+@pytest.fixture
+def stopped(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> Path:
+    """A run directory whose first session was interrupted at 160 images."""
+    assert _train(short.replace({"kimg": 0.16}), tmp_path / "run", digits_dir) == 0
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("damage", ["deleted", "truncated", "garbage"])
+def test_a_lost_diary_does_not_lose_the_runs_identity(
+    short: TrainConfig,
+    stopped: Path,
+    digits_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: str,
+) -> None:
+    stats = stopped / "stats.jsonl"
+    stats.unlink() if damage == "deleted" else stats.write_bytes(b"" if damage == "truncated" else b"\xff{\n[1]\n")
+    context = RunContext(run_id="another")
+    assert train(short, stopped, digits_dir, context, Interruption()) == 0
+    record = RunRecord.read(stopped / "run.json")
+    assert record.id == "r"
+    assert [(session.images_from, session.images_to) for session in record.sessions] == [(160, 320)]
+    assert "no beginning of session(s) 0" in record.notes[0]
+    assert "stats.jsonl is damaged" in capsys.readouterr().out
+    (event,) = [line for line in read_diary(stopped).lines if line.get("event") == "stats-damaged"]
+    assert (event["session"], event["unreadable_lines"]) == (1, 2 if damage == "garbage" else 0)
+    assert checkpoint.load(stopped / "checkpoints/000000000320.pt").manifest.identity.session == 1
+
+
+def test_a_loss_is_told_once_and_stays_in_the_record(short: TrainConfig, stopped: Path, digits_dir: Path) -> None:
+    with (stopped / "stats.jsonl").open("a") as file:
+        file.write('{"images": 160, "lo')
+    _train(short, stopped, digits_dir)
+    _train(short.replace({"kimg": 0.48}), stopped, digits_dir)
+    texts = (stopped / "stats.jsonl").read_text().splitlines()
+    assert sum("stats-damaged" in text for text in texts) == 1
+    record = RunRecord.read(stopped / "run.json")
+    assert [session.ended_by for session in record.sessions] == ["done"] * 3
+    assert "1 unreadable line(s)" in record.notes[0]
+
+
+def test_other_shards_are_refused_and_nothing_is_written(
+    short: TrainConfig, stopped: Path, digits_dir: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    write_shards(other, "digits", load_digits_images()[::-1])
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    with pytest.raises(TrainerError, match="--data: the shards in"):
+        _train(short, stopped, other)
+    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["config.json", "run.json"])
+def test_a_damaged_file_is_mended_aloud(
+    short: TrainConfig,
+    stopped: Path,
+    digits_dir: Path,
+    lines_of: Lines,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    (stopped / name).write_text('{"preset": ')
+    assert _train(short, stopped, digits_dir) == 0
+    (event,) = [line for line in lines_of(stopped) if line.get("event") == "repaired"]
+    assert event["file"] == name
+    assert "is not JSON" in event["found"]
+    assert f"{name} was damaged ({event['found']}); written anew" in capsys.readouterr().out
+    assert RunRecord.read(stopped / "run.json").config == short == TrainConfig.from_file(stopped / "config.json")
+
+
+def test_a_finished_run_with_a_damaged_record_gets_it_back(short: TrainConfig, stopped: Path, digits_dir: Path) -> None:
+    (stopped / "run.json").write_text("{")
+    assert _train(short.replace({"kimg": 0.16}), stopped, digits_dir) == 0
+    record = RunRecord.read(stopped / "run.json")
+    assert (record.status, record.images) == ("done", 160)
+
+
+def test_a_file_where_a_folder_is_needed_stops_the_run_before_it_begins(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path
+) -> None:
+    (tmp_path / "checkpoints").write_text("")
+    with pytest.raises(TrainerError, match=r"--run-dir: .*checkpoints is a file") as caught:
+        _train(short, tmp_path, digits_dir)
+    assert caught.value.fix
+    with pytest.raises(TrainerError, match=r"--data: .* is a file"):
+        _train(short, tmp_path / "run", tmp_path / "checkpoints")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+def test_a_state_that_went_bad_between_two_lines_is_not_saved(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path
+) -> None:
+    config = short.replace({"lr_g": 1e30, "lr_d": 1e30, "stats_kimg": 1, "checkpoint_kimg": 0.16})
+    with pytest.raises(TrainerError, match="at 160 images, not saved: is no longer a finite number"):
+        _train(config, tmp_path, digits_dir)
+    assert not list((tmp_path / "checkpoints").glob("*"))
 
 
 def test_a_diverged_run_stops_with_its_reason(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
@@ -139,9 +242,3 @@ def test_a_run_killed_after_its_last_checkpoint_is_brought_to_its_end(
     record.model_copy(update={"status": "interrupted"}).write(tmp_path / "run.json")
     assert _train(short, tmp_path, digits_dir) == 0
     assert RunRecord.read(tmp_path / "run.json").status == "done"
-
-
-def test_workers_with_different_checkpoints_stop(tmp_path: Path) -> None:
-    _same_everywhere([16, 16], tmp_path)
-    with pytest.raises(TrainerError, match=r"by rank: \[16, 32\]"):
-        _same_everywhere([16, 32], tmp_path)

@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from trainer.__main__ import main
 from trainer.config import PRESETS, TrainConfig
-from trainer.record import schema
+from trainer.errors import WorkerFailedError
+from trainer.record import RunRecord, schema
+
+PRESET = ("--preset", "dcgan-digits")
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +46,21 @@ def test_digits_are_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (["train", "--preset", "biggan"], "--preset: no such preset\n  got:     'biggan'\n  allowed: dcgan-digits"),
-        (["train", "--preset", "dcgan-digits", "--kimg", "many"], "command line: kimg: not an accepted value"),
-        (["train", "--preset", "dcgan-digits", "--context", "none.json"], "none.json: no such file"),
+        (["train", *PRESET, "--kimg", "many"], "--kimg: not an accepted value\n  got:     'many'"),
+        (["train", *PRESET, "--augment", "color"], "--augment: not an accepted value\n  got:     'color'"),
+        (["train", *PRESET, "--backend", "nccl"], "--backend: nccl needs CUDA"),
+        (["train", *PRESET, "--context", "none.json"], "none.json: no such file"),
         (["train", "--config", "none.json"], "none.json: no such file"),
-        (["train", "--preset", "dcgan-digits", "--metrics-port", "70000"], "--metrics-port: not a port"),
-        (["data", "prepare", "imagenet", "--out", "x"], "data prepare: no such data set"),
-        (["evaluate", "--run-dir", "none"], "none: no checkpoint to judge"),
+        (["train", *PRESET, "--metrics-port", "70000"], "--metrics-port: not a port"),
+        (["train", *PRESET, "--metrics-port", "x"], "--metrics-port: not an accepted value\n  got:     'x'"),
+        (["train", *PRESET, "--run-dir", "/dev/null"], "--run-dir: /dev/null is a file where a folder is needed"),
+        (["train", *PRESET, "--kim", "3"], "unknown flag --kim\n  got:     '--kim 3'\n  fix:     did you mean --kimg?"),
+        (["trian"], "COMMAND: not an accepted value\n  got:     'trian'"),
+        (["data", "prepare", "imagenet", "--out", "x"], "DATASET: not an accepted value\n  got:     'imagenet'"),
+        (["data", "prepare", "digits", "--out", "/dev/null/x"], "--out: /dev/null is a file"),
+        (["evaluate", "--run-dir", "none"], "--run-dir: no such folder\n  got:     'none'"),
+        (["evaluate", "--run-dir", "."], "--run-dir: holds no run"),
+        (["record", "--run-dir", "none"], "--run-dir: no such folder\n  got:     'none'"),
     ],
 )
 def test_a_mistake_is_named_and_exits_2(
@@ -59,7 +72,9 @@ def test_a_mistake_is_named_and_exits_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
-    assert message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("  fix:") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -77,14 +92,56 @@ def test_a_bad_context_in_the_environment_is_named(
     assert "$GANGWAY_CONTEXT: num_nodes" in capsys.readouterr().err
 
 
-def test_a_port_in_use_stops_the_run_before_it_begins(
-    tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+def test_a_port_in_use_stops_the_run_before_data_is_prepared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as holder:
         holder.bind(("", 0))
         holder.listen()
         port = str(holder.getsockname()[1])
-        flags = ["--run-dir", str(tmp_path / "run"), "--data", str(digits_dir), "--metrics-port", port]
-        assert main(["train", "--preset", "dcgan-digits", *flags]) == 2
-    assert "--metrics-port: cannot listen there" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+        flags = ["--run-dir", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--metrics-port", port]
+        assert main(["train", *PRESET, *flags]) == 2
+    error = capsys.readouterr().err
+    assert "--metrics-port: cannot listen there" in error
+    assert "fix:" in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("from_file", "place"), [(False, "--backend: "), (True, "config.json: backend: ")], ids=["flag", "file"]
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="nccl works here")
+def test_the_place_is_where_the_value_came_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], from_file: bool, place: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(PRESETS["dcgan-digits"].replace({"backend": "nccl"} if from_file else {}).to_json())
+    assert main(["train", "--config", str(path), *([] if from_file else ["--backend", "nccl"])]) == 2
+    assert f"{place}nccl needs CUDA" in capsys.readouterr().err
+
+
+def test_a_killed_runs_record_is_written_from_its_diary(
+    tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--kimg", "0.128", "--ngf", "1", "--ndf", "1", "--run-dir", str(tmp_path), "--data", str(digits_dir)]
+    assert main(["train", *PRESET, *flags]) == 0
+    stats = tmp_path / "stats.jsonl"
+    lines = [json.loads(line) for line in stats.read_text().splitlines()]
+    old = [{**line, "time": line["time"] - 3600} for line in lines if line.get("event") != "done"]
+    stats.write_text("".join(json.dumps(line) + "\n" for line in old))
+    (tmp_path / "run.json").unlink()
+    assert main(["record", "--run-dir", str(tmp_path)]) == 0
+    record = RunRecord.read(tmp_path / "run.json")
+    assert (record.status, record.sessions[0].ended_by, record.images) == ("interrupted", "killed", 128)
+    output = capsys.readouterr().out
+    assert "run.json: interrupted, 128 images" in output
+    assert "note: session 0 has no end" in output
+
+
+def test_a_worker_that_is_well_ends_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(*_: object, **__: object) -> int:
+        raise WorkerFailedError(3, "ValueError: x")
+
+    monkeypatch.setattr("trainer.loop.train", fails)
+    assert main(["train", *PRESET]) == 1
+    assert "worker 3 failed, so all stop: ValueError: x" in capsys.readouterr().err

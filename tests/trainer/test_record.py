@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from trainer import errors, record
 from trainer.errors import TrainerError
+from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.record import SCHEMA_FILE, Figure, RunContext, RunRecord, schema
 
 
@@ -33,9 +35,12 @@ def test_a_context_file_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"provder": "aws"}', "context.json: provder: unknown field"),
+        (
+            '{"provder": "aws"}',
+            "context.json: provder: unknown field\n  got:     'aws'\n  fix:     did you mean 'provider'?",
+        ),
         ('{"num_nodes": 0}', "context.json: num_nodes"),
-        ("not JSON", "context.json: not an accepted value"),
+        ("not JSON", "context.json: is not JSON"),
     ],
 )
 def test_a_bad_context_file_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -54,3 +59,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"id": "x"}')
     with pytest.raises(TrainerError, match=r"run\.json: status"):
         RunRecord.read(tmp_path / "run.json")
+
+
+def test_exit_codes_are_shown_where_stacks_may_import_them() -> None:
+    assert record.EXIT_INTERRUPTED == EXIT_INTERRUPTED == errors.EXIT_INTERRUPTED == 75

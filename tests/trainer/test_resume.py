@@ -11,9 +11,11 @@ import torch
 
 from trainer import checkpoint
 from trainer.config import TrainConfig
+from trainer.errors import TrainerError
 from trainer.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext, RunRecord
+from trainer.resume import is_done, same_everywhere
 
 Torchrun = Callable[..., Any]
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -93,6 +95,48 @@ def test_a_mistake_is_reported_once_by_two_workers(
     config = tiny_config.replace({"batch_size": batch_size})
     code, output = torchrun(*_argv(config, tmp_path, tmp_path / "run", digits_dir)).finish()
     assert code == 2, output
-    assert output.count("TrainConfig.batch_size: not divisible by world_size 2") == 1
+    assert output.count("config.json: batch_size: not divisible by world_size 2") == 1
     assert "Traceback" not in output
     assert not (tmp_path / "run").exists()
+
+
+FAILING_WORKER = """
+import os, sys
+from trainer import loop
+from trainer.__main__ import main
+
+restore = loop.restore
+def failing(*arguments, **options):
+    if os.environ["RANK"] == "{rank}":
+        raise ZeroDivisionError("a bug of worker {rank}")
+    return restore(*arguments, **options)
+
+loop.restore = failing
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_bug_on_one_worker_ends_both_with_one_traceback(
+    torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, rank: int
+) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING_WORKER.replace("{rank}", str(rank)))
+    argv = _argv(tiny_config, tmp_path, tmp_path / "run", digits_dir)
+    code, output = torchrun(str(script), *argv[2:], PYTHONPATH=str(Path.cwd())).finish()
+    assert code == 1, output
+    assert output.count("Traceback (most recent call last)") == 1, output
+    assert output.count(f"[rank{rank}]: ZeroDivisionError: a bug of worker {rank}") == 1, output
+    assert output.count("worker 1 failed, so all stop: ZeroDivisionError: a bug of worker 1") == rank, output
+
+
+def test_workers_with_different_checkpoints_stop(tmp_path: Path) -> None:
+    same_everywhere([16, 16], tmp_path)
+    with pytest.raises(TrainerError, match=r"by rank: \[16, 32\]"):
+        same_everywhere([16, 32], tmp_path)
+
+
+def test_a_record_that_cannot_be_read_is_not_done(tmp_path: Path) -> None:
+    assert not is_done(tmp_path / "run.json")
+    (tmp_path / "run.json").write_text("{")
+    assert not is_done(tmp_path / "run.json")

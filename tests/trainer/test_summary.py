@@ -9,7 +9,7 @@ import pytest
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.record import Figure, RunContext
-from trainer.summary import code_sha256, summarise
+from trainer.summary import summarise
 
 PRICE = Figure(value=36.0, unit="USD/h", provenance="list-price", source="catalogue", as_of="2026-09-06")
 CONTEXT = RunContext(
@@ -91,7 +91,7 @@ def test_an_agreed_interruption_and_its_lost_seconds(run_dir: Path) -> None:
 
 
 def test_a_killed_session_loses_the_work_after_its_checkpoint(run_dir: Path) -> None:
-    record = summarise(_write(run_dir, *FIRST, _begin(1, 1060, 160, CONTEXT), _tick(1, 1070, 320, 1.0)))
+    record = summarise(_write(run_dir, *FIRST, _begin(1, 1060, 160, CONTEXT), _tick(1, 1070, 320, 1.0)), now=1075)
     assert [s.ended_by for s in record.sessions] == ["killed", "running"]
     (interruption,) = record.interruptions
     assert (interruption.cause, interruption.images, interruption.lost_sec.value) == ("killed", 160, 50)
@@ -138,10 +138,55 @@ def test_what_nobody_knows_is_absent_with_its_reason(run_dir: Path) -> None:
 
 
 def test_a_directory_without_a_run_is_named(run_dir: Path) -> None:
-    with pytest.raises(TrainerError, match="no run here"):
+    with pytest.raises(TrainerError, match="no run has begun here"):
         summarise(run_dir)
 
 
-def test_the_code_hash_is_stable() -> None:
-    assert code_sha256() == code_sha256()
-    assert len(code_sha256()) == 64
+SILENT = "session 0 has no end; its last line is {} s old, {} than 60 s: taken as {}"
+
+
+def test_a_session_that_fell_silent_was_killed_and_would_resume_from_its_checkpoint(run_dir: Path) -> None:
+    _write(run_dir, *FIRST, _event("checkpoint", 0, 1015, 160))
+    alive, killed = summarise(run_dir, now=1020 + 59), summarise(run_dir, now=1020 + 61)
+    assert (alive.status, alive.sessions[0].ended_by, alive.notes) == (
+        "running",
+        "running",
+        (SILENT.format(59, "not more", "running"),),
+    )
+    assert (killed.status, killed.sessions[0].ended_by) == ("interrupted", "killed")
+    assert [(stop.cause, stop.images) for stop in killed.interruptions] == [("killed", 160)]
+    assert killed.notes == (SILENT.format(61, "more", "killed"),)
+
+
+def test_a_session_with_rare_lines_may_be_silent_for_longer(run_dir: Path) -> None:
+    _write(run_dir, _begin(0, 1000, 0, CONTEXT), _tick(0, 1100, 160, 1.0))
+    assert summarise(run_dir, now=1100 + 499).status == "running"
+    assert summarise(run_dir, now=1100 + 501).status == "interrupted"
+
+
+def test_lost_lines_are_left_out_and_told(run_dir: Path) -> None:
+    _write(run_dir, *INTERRUPTED, *RESUMED, DONE)
+    path = run_dir / "stats.jsonl"
+    path.write_text("{nonsense\n" + "".join(path.read_text().splitlines(keepends=True)[1:]))
+    record = summarise(run_dir)
+    assert [session.images_from for session in record.sessions] == [320]
+    assert (record.id, record.status, record.wall_sec.value, record.energy.it_joules.value) == (
+        "the-run",
+        "done",
+        12,
+        3.6e6,
+    )
+    (note,) = record.notes
+    assert "1 unreadable line(s) and no beginning of session(s) 0" in note
+
+
+def test_lost_seconds_are_absent_when_their_lines_are(run_dir: Path) -> None:
+    record = summarise(_write(run_dir, _begin(0, 1000, 0, CONTEXT), *RESUMED, DONE))
+    assert record.interruptions[0].lost_sec.provenance == "absent"
+    assert "lost" in record.interruptions[0].lost_sec.source
+
+
+def test_a_diary_without_a_readable_beginning_is_named(run_dir: Path) -> None:
+    _write(run_dir, FIRST[1])
+    with pytest.raises(TrainerError, match=r"stats\.jsonl: is damaged: no beginning of session\(s\) 0"):
+        summarise(run_dir)

@@ -1,39 +1,14 @@
-"""stats.jsonl survives torn lines and full disks; the metrics endpoint is scraped over real HTTP."""
+"""The metrics endpoint: scraped over real HTTP, on rank 0 alone, and refused before a run begins."""
 
+import dataclasses
 import socket
 import urllib.request
-from pathlib import Path
 
 import pytest
 
+from trainer import distributed
 from trainer.errors import TrainerError
-from trainer.telemetry import MetricsEndpoint, StatsWriter, read_stats
-
-
-def test_lines_are_read_back_as_written(tmp_path: Path) -> None:
-    path = tmp_path / "stats.jsonl"
-    StatsWriter(path).write({"images": 1, "r1": None})
-    StatsWriter(path).event("start", 1, 0, world_size=2)
-    statistics, event = read_stats(path)
-    assert statistics == {"images": 1, "r1": None}
-    assert event["event"] == "start"
-    assert event["world_size"] == 2
-    assert event["time"] > 1e9
-    assert list(read_stats(tmp_path / "none")) == []
-
-
-def test_a_line_torn_by_a_killed_session_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "stats.jsonl"
-    path.write_text('{"images": 1}\n{"images": 2, "lo')
-    StatsWriter(path).write({"images": 3})
-    assert list(read_stats(path)) == [{"images": 1}, {"images": 3}]
-
-
-def test_a_full_disk_is_a_user_error(tmp_path: Path) -> None:
-    path = tmp_path / "stats.jsonl"
-    path.symlink_to("/dev/full")
-    with pytest.raises(TrainerError, match=r"stats\.jsonl: cannot be written: No space left on device"):
-        StatsWriter(path).write({"images": 1})
+from trainer.telemetry import MetricsEndpoint, check_port, serving
 
 
 def _free_port() -> int:
@@ -65,3 +40,33 @@ def test_a_port_in_use_is_named_with_another() -> None:
             MetricsEndpoint(port, "127.0.0.1")
     assert caught.value.value == port
     assert f"--metrics-port {port + 1}" in caught.value.fix
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536])
+def test_what_is_no_port_is_refused_with_one_that_is(port: int) -> None:
+    with pytest.raises(TrainerError, match="--metrics-port: not a port") as caught:
+        check_port(port)
+    assert caught.value.allowed == "a free port, 1 to 65535"
+    check_port(int(caught.value.fix.split()[1].rstrip(",")))
+
+
+@pytest.mark.parametrize("port", [1, 65535])
+def test_the_first_and_the_last_port_are_ports(port: int) -> None:
+    check_port(port)
+
+
+def test_the_port_is_free_again_after_the_run() -> None:
+    port = _free_port()
+    with distributed.start("gloo") as world:
+        for _ in range(2):
+            with serving(world, port) as endpoint:
+                assert endpoint is not None
+        with serving(world, None) as nothing:
+            assert nothing is None
+
+
+def test_other_ranks_do_not_listen() -> None:
+    with distributed.start("gloo") as world:
+        second = dataclasses.replace(world, rank=1, local_rank=1)
+        with serving(second, _free_port()) as endpoint:
+            assert endpoint is None

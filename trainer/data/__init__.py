@@ -43,6 +43,6 @@ def open_matching(config: TrainConfig, folder: Path) -> ShardedImages:
             problem="these shards hold another data set than the configuration names",
             value=f"{images.index.dataset} {images.index.image_shape}",
             allowed=f"{wanted[0]} {wanted[1]}",
-            fix="name another folder with --data, or prepare it anew",
+            fix="name another folder with --data, or prepare it anew there",
         )
     return images

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainer.errors import TrainerError, from_validation
-from trainer.files import atomic_writer, clean_temporaries, sha256_of, write_atomically
+from trainer.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 
 __all__ = ["INDEX_FILE", "Shard", "ShardIndex", "ShardedImages", "write_shards"]
 
@@ -124,14 +124,9 @@ class ShardedImages:
 
 def _read_index(folder: Path) -> ShardIndex:
     path = folder / INDEX_FILE
-    if not path.is_file():
-        raise TrainerError(
-            place=str(path),
-            problem="no data set here",
-            fix=f"python -m trainer data prepare digits --out {folder}",
-        )
+    fix = f"python -m trainer data prepare digits --out {folder}"
     try:
-        return ShardIndex.model_validate_json(path.read_bytes())
+        return ShardIndex.model_validate_json(read_input(path, fix, missing="no data set here"))
     except ValidationError as error:
         raise from_validation(error, str(path)) from None
 

@@ -1,0 +1,80 @@
+"""argparse whose errors are TrainerErrors: the same layout as every other mistake, with the nearest flag or command.
+
+Not a command line of its own: trainer.__main__ says what there is.
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from trainer.errors import TrainerError, nearest
+
+__all__ = ["Parser"]
+
+_PLACE = "command line"
+_MISSING = "the following arguments are required: "
+_VALUE = re.compile(
+    r"invalid (?:(?P<type>\w+) )?(?:value|choice): '(?P<value>.*?)'(?: \(choose from (?P<choices>.*)\))?$"
+)
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that raises instead of printing usage, and takes no abbreviated flags: they hide typos."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "allow_abbrev": False})
+        self._given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Every argument must be known to the command it is given to.
+
+        Raises:
+            TrainerError: for an unknown flag, with the nearest one, and for whatever else argparse does not accept.
+        """
+        self._given = args
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown)
+        return parsed, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Turns argparse's sentence into place, problem, value, allowed and fix."""
+        if "required" in message:
+            # A misspelt flag is the likelier mistake than a forgotten one, and argparse would not get to it.
+            unknown = [word for word in self._given if word.startswith("--") and not self._knows(word)]
+            if unknown:
+                self._refuse(unknown)
+            place = message.removeprefix(_MISSING) if message.startswith(_MISSING) else _PLACE
+            problem = message if place == _PLACE else "is required, and was not given"
+            raise TrainerError(place=place, problem=problem, fix=f"add it; {self._help()}")
+        argument, _, problem = message.removeprefix("argument ").partition(": ")
+        found = _VALUE.search(problem)
+        if found is None:
+            raise TrainerError(place=argument or _PLACE, problem=problem or message, fix=self._help())
+        choices = [choice.strip(" '") for choice in (found["choices"] or "").split(",") if choice]
+        near = nearest(found["value"], choices)
+        raise TrainerError(
+            place=argument,
+            problem="not an accepted value",
+            value=found["value"],
+            allowed=", ".join(choices) or {"int": "a whole number"}.get(found["type"], ""),
+            fix=f"did you mean {near!r}?" if near else self._help(),
+        )
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        flag = unknown[0].partition("=")[0]
+        near = nearest(flag, _FLAG.findall(self.format_help()))
+        raise TrainerError(
+            place=_PLACE,
+            problem=f"unknown flag {flag}" if flag.startswith("-") else "an argument too many",
+            value=" ".join(unknown),
+            fix=f"did you mean {near}?" if near else self._help(),
+        )
+
+    def _knows(self, word: str) -> bool:
+        return word.partition("=")[0] in _FLAG.findall(self.format_help())
+
+    def _help(self) -> str:
+        return f"`{self.prog} --help` shows what it takes"

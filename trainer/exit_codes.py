@@ -1,0 +1,14 @@
+"""What the trainer's exit codes mean, for it and for whoever starts it.
+
+A leaf without imports: `trainer.errors` uses it inside, `trainer.record` shows it to the outside. Not a list of all
+that can go wrong; that is what messages are for.
+"""
+
+__all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "EXIT_INTERRUPTED"]
+
+EXIT_FAILED = 1
+"""Our own bug or a machine's failure: a traceback was printed, by the worker it happened on."""
+EXIT_BAD_INPUT = 2
+"""A user's mistake: trying again without a change is in vain."""
+EXIT_INTERRUPTED = 75
+"""EX_TEMPFAIL of sysexits.h: the run was interrupted, its state is saved, start the same command again."""

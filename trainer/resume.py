@@ -1,0 +1,96 @@
+"""Going on from what a run directory holds: the newest valid checkpoint, if it is of this run and for this data.
+
+Every check here is made before anything is written. Not here: reading checkpoints (trainer.checkpoint) and which
+session this is (trainer.identity).
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.diary import STATS_FILE
+from trainer.errors import TrainerError
+from trainer.files import check_folder
+from trainer.identity import RunIdentity, check_dataset
+from trainer.record import RunRecord
+from trainer.state import TrainState
+
+__all__ = ["Restored", "check_run_dir", "is_done", "restore", "same_everywhere"]
+
+
+class Restored(NamedTuple):
+    """What was found.
+
+    Attributes:
+        identity: of the checkpoint; None where there was none.
+        passed_over: a sentence on each newer, corrupt checkpoint.
+    """
+
+    identity: RunIdentity | None
+    passed_over: list[str]
+
+
+def check_run_dir(run_dir: Path, data_dir: Path) -> None:
+    """Refuses directories that cannot be written, before the run has done anything.
+
+    Raises:
+        TrainerError: naming the flag.
+    """
+    for folder in (run_dir, run_dir / "checkpoints", run_dir / "samples"):
+        check_folder(folder, "--run-dir")
+    if not data_dir.is_dir():  # shards that are there are only read
+        check_folder(data_dir, "--data")
+
+
+def restore(
+    state: TrainState, config: TrainConfig, run_dir: Path, data_dir: Path, dataset_sha256: str, *, resume: bool
+) -> Restored:
+    """Loads the newest valid checkpoint into the state, if there is one.
+
+    Raises:
+        TrainerError: all are corrupt, or of another configuration or data set; or `resume` is off and a run is here.
+    """
+    folder = run_dir / "checkpoints"
+    if not resume and (checkpoint.newest(folder) or (run_dir / STATS_FILE).exists()):
+        raise TrainerError(
+            place="--resume",
+            problem=f"{run_dir} holds a run already, and never would mix two runs",
+            value="never",
+            allowed="auto, or an empty --run-dir",
+            fix="choose another --run-dir, or --resume auto",
+        )
+    found, passed_over = checkpoint.load_newest_valid(folder)
+    if found is None:
+        return Restored(None, passed_over)
+    checkpoint.check_config(found.manifest.config, config, run_dir)
+    check_dataset(found.manifest.identity, dataset_sha256, data_dir)
+    state.load_state_dict(found.state)
+    return Restored(found.manifest.identity, passed_over)
+
+
+def is_done(record: Path) -> bool:
+    """Whether the last session got as far as to say so; one killed after its last checkpoint did not.
+
+    A damaged record says nothing: the run is then brought to its end once more, which writes it anew.
+    """
+    try:
+        return RunRecord.read(record).status == "done"
+    except TrainerError:
+        return False
+
+
+def same_everywhere(images: list[int], run_dir: Path) -> None:
+    """Workers that restored different checkpoints would train on together without a word.
+
+    Raises:
+        TrainerError: on every rank, naming what each holds.
+    """
+    if len(set(images)) > 1:
+        raise TrainerError(
+            place=str(run_dir / "checkpoints"),
+            problem="the workers restored different checkpoints",
+            value=f"images seen, by rank: {images}",
+            allowed="one shared file system, with the same files for all",
+            fix="mount the run directory from the parallel file system on every node",
+        )
