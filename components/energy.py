@@ -10,10 +10,20 @@ from typing import Any
 
 from components.catalog import MachineType, Region
 
-__all__ = ["ERROR_BAND", "UTILISATION", "CarbonEstimate", "EnergyEstimate", "estimate_carbon", "estimate_energy"]
+__all__ = [
+    "ERROR_BAND",
+    "UTILISATION",
+    "UTILISATION_SOURCE",
+    "CarbonEstimate",
+    "EnergyEstimate",
+    "estimate_carbon",
+    "estimate_energy",
+]
 
 UTILISATION = 0.75
-"""Mean share of board power while training, assumed: 8 x H100 nodes average about three quarters of their peak."""
+"""Mean share of board power while training, assumed: see UTILISATION_SOURCE."""
+
+UTILISATION_SOURCE = "8 x H100 nodes average about three quarters of their peak"
 
 ERROR_BAND = 0.35
 
@@ -29,6 +39,9 @@ class EnergyEstimate:
     kwh_high: float
     hours: float
     source: str
+    pue_source: str
+    pue_as_of: str
+    pue_confidence: str
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -62,10 +75,19 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
         kwh_low=kwh * (1 - ERROR_BAND),
         kwh_high=kwh * (1 + ERROR_BAND),
         hours=hours,
-        source=(
-            f"estimated: {machine.num_accelerators.value} x {machine.accelerator_watts.value:g} W ({machine.accelerator_watts.confidence}) "
-            f"x {UTILISATION} + {machine.host_watts.value:g} W host ({machine.host_watts.confidence}) per node"
-        ),
+        source=f"estimated: {_watts(machine)}",
+        pue_source=region.pue.source,
+        pue_as_of=region.pue.as_of.isoformat(),
+        pue_confidence=region.pue.confidence,
+    )
+
+
+def _watts(machine: MachineType) -> str:
+    """Where a node's watts come from, in one line."""
+    board, host = machine.accelerator_watts, machine.host_watts
+    return (
+        f"{machine.num_accelerators.value} x {board.value:g} W ({board.confidence}) x {UTILISATION} "
+        f"+ {host.value:g} W host ({host.confidence}) per node"
     )
 
 

@@ -7,6 +7,7 @@ as a Figure with its provenance. Pure; measures nothing.
 import os
 
 from components.catalog import Fact, MachinePrice, MachineType, Region
+from components.energy import UTILISATION, UTILISATION_SOURCE
 from stacks.config import StackConfig
 from trainer.record import Figure, RunContext
 
@@ -25,6 +26,9 @@ def cloud_context(config: StackConfig, machine: MachineType, region: Region, pri
         num_nodes=config.cluster.nodes.max,
         image_digest=config.job.image_digest,
         usd_per_hour=_price(kinds[0], price),
+        accelerator_watts=_figure(machine.accelerator_watts, "W"),
+        accelerator_utilisation=Figure(value=UTILISATION, unit="1", provenance="assumed", source=UTILISATION_SOURCE),
+        host_watts=_figure(machine.host_watts, "W"),
         pue=_figure(region.pue, "1"),
         intensity_g_per_kwh=_figure(region.intensity_g_per_kwh, "gCO2e/kWh"),
     )

@@ -229,9 +229,17 @@ def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell
     """Energy and carbon of the planned run, with the band where the plan gives one."""
     energy, carbon = plan["energy"], plan["carbon"]
     watts = energy["source"].removeprefix("estimated: ")
+    pue = (energy["pue_confidence"], energy["pue_source"], energy["pue_as_of"])
     rows = (
         ("Machines", energy["it_kwh"], "kWh", "estimated", watts, None),
-        ("Power usage effectiveness", energy["pue"], "", "assumed", f"catalogue of regions, {plan['region']}", None),
+        (
+            "Power usage effectiveness",
+            energy["pue"],
+            "",
+            energy["pue_confidence"],
+            energy["pue_source"],
+            energy["pue_as_of"],
+        ),
         ("Data centre", energy["kwh"], "kWh", "estimated", f"{watts}, x PUE", None),
         (
             "Grid intensity",

@@ -58,7 +58,10 @@ def test_the_json_is_what_the_plan_prints() -> None:
     catalog = load()
     region = catalog.region("eu-north-1", "aws")
     energy = estimate_energy(catalog.machine("g5.xlarge"), 1, 10, region)
-    assert list(energy.to_json()) == ["kwh", "it_kwh", "pue", "kwh_low", "kwh_high", "hours", "source"]
+    assert list(energy.to_json()) == [
+        "kwh", "it_kwh", "pue", "kwh_low", "kwh_high", "hours", "source", "pue_source", "pue_as_of", "pue_confidence",
+    ]  # fmt: skip
+    assert "Green Software Foundation" in energy.pue_source
     assert list(estimate_carbon(energy, region).to_json()) == [
         "gco2e", "intensity_g_per_kwh", "method", "source", "as_of",
     ]  # fmt: skip

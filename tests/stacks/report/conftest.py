@@ -219,7 +219,17 @@ def build_plan() -> dict[str, Any]:
                 component("nodes, on-demand", 2, 55.04, 110.08, standby=True),
             ],
         },
-        "energy": {"kwh": 13.7, "it_kwh": 12.07, "pue": 1.135, "kwh_low": 8.9, "kwh_high": 18.5, "source": "8 x 700 W"},
+        "energy": {
+            "kwh": 13.7,
+            "it_kwh": 12.07,
+            "pue": 1.135,
+            "kwh_low": 8.9,
+            "kwh_high": 18.5,
+            "source": "8 x 700 W",
+            "pue_source": "region table",
+            "pue_as_of": "2024-12-31",
+            "pue_confidence": "documented",
+        },  # fmt: skip
         "carbon": {"gco2e": None, "intensity_g_per_kwh": 412, "method": "location-based", "source": "grid table"},
         "job": {"name": "aws-demo", "module": "trainer", "env": {"NOTE": HOSTILE}},
         "versions": {"pulumi": "3.272.0", "python": "3.11.7"},
