@@ -229,7 +229,6 @@ def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell
     """Energy and carbon of the planned run, with the band where the plan gives one."""
     energy, carbon = plan["energy"], plan["carbon"]
     watts = energy["source"].removeprefix("estimated: ")
-    pue = (energy["pue_confidence"], energy["pue_source"], energy["pue_as_of"])
     rows = (
         ("Machines", energy["it_kwh"], "kWh", "estimated", watts, None),
         (
