@@ -10,7 +10,7 @@ from typing import Any
 
 from components.catalog import Fact
 
-__all__ = ["HOURS_PER_MONTH", "CostComponent", "CostEstimate", "estimate", "from_fact"]
+__all__ = ["HOURS_PER_MONTH", "CostComponent", "CostEstimate", "estimate", "from_fact", "paid_once"]
 
 HOURS_PER_MONTH = 730
 
@@ -29,6 +29,7 @@ class CostComponent:
         as_of: day the price was read, ISO 8601.
         confidence: see `components.catalog.Fact`.
         standby: billed only when a fallback rung steps in; left out of the totals.
+        upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
     """
 
     name: str
@@ -40,6 +41,12 @@ class CostComponent:
     as_of: str
     confidence: str
     standby: bool = False
+    upfront: float = 0.0
+
+
+def paid_once(name: str, usd: float, source: str) -> CostComponent:
+    """A purchase made by `up`, at the price its buyer wrote down."""
+    return CostComponent(name, "purchase", 1, usd, 0.0, source, "", "stack file", upfront=usd)
 
 
 def from_fact(
@@ -47,15 +54,16 @@ def from_fact(
     fact: Fact[float | None],
     quantity: float,
     *,
-    monthly: bool = False,
+    unit: str = "hour",
     standby: bool = False,
     note: str = "",
 ) -> CostComponent:
-    """A component priced by a catalogue fact, per hour or (`monthly`) per GiB and month."""
-    hourly = None if fact.value is None else fact.value * quantity / (HOURS_PER_MONTH if monthly else 1)
+    """A component priced by a catalogue fact per `unit`: `hour`, or one that ends with `month`, such as `GiB-month`."""
+    hours = HOURS_PER_MONTH if unit.endswith("month") else 1
+    hourly = None if fact.value is None else fact.value * quantity / hours
     return CostComponent(
         name=name,
-        unit="GiB-months" if monthly else "hours",
+        unit=f"{unit}s",
         quantity=quantity,
         price=fact.value,
         hourly=hourly,
@@ -68,9 +76,13 @@ def from_fact(
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Totals in US dollars of the components whose price is known, and the names of those whose price is not."""
+    """Totals in US dollars of the components whose price is known, and the names of those whose price is not.
+
+    `monthly` and `run` hold `upfront` once.
+    """
 
     hourly: float
+    upfront: float
     monthly: float
     run: float
     run_hours: float
@@ -87,10 +99,12 @@ def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstim
     """Adds up `components` for an hour, a month of 730 hours and a run of `run_hours`."""
     in_use = [component for component in components if not component.standby]
     hourly = sum(component.hourly or 0.0 for component in in_use)
+    upfront = sum(component.upfront for component in components)
     return CostEstimate(
         hourly=hourly,
-        monthly=hourly * HOURS_PER_MONTH,
-        run=hourly * run_hours,
+        upfront=upfront,
+        monthly=hourly * HOURS_PER_MONTH + upfront,
+        run=hourly * run_hours + upfront,
         run_hours=run_hours,
         standby_hourly=sum(component.hourly or 0.0 for component in components if component.standby),
         unknown=tuple(component.name for component in in_use if component.hourly is None),

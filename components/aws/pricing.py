@@ -4,6 +4,7 @@ Works on the resource graph, so it prices what would be created and not what the
 no declaration fixes (requests, data processed, egress) is not in it.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -47,21 +48,35 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
     for group in resources:
         if group.type != "aws:autoscaling/group:Group":
             continue
-        template = templates[group.inputs["launchTemplate"]["id"]]
-        machine_type = template.inputs["instanceType"]
+        market, offers = _launches(group, templates)
+        machine_types = [template.inputs["instanceType"] for template in offers]
         desired = group.inputs.get("desiredCapacity")
         standby = desired is None
         num_nodes = int(group.inputs["maxSize"] if standby else desired or 0)
-        disk = template.inputs["blockDeviceMappings"][0]["ebs"]["volumeSize"]
-        yield _node_price(group.name, template, machine_type, num_nodes, catalog, region, standby)
+        disk = offers[0].inputs["blockDeviceMappings"][0]["ebs"]["volumeSize"]
+        prices = [_node_price(group.name, market, name, num_nodes, catalog, region, standby) for name in machine_types]
+        # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
+        yield max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
         label = f"{group.name}: root volumes, {disk:g} GiB a node"
         price = catalog.service_price("aws", region, "ebs-gp3")
         yield _service(label, price, num_nodes * disk, region, standby=standby)
 
 
+def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, list[Declared]]:
+    """The market of a group, and the templates it may launch from: several where it is mixed."""
+    mixed = group.inputs.get("mixedInstancesPolicy")
+    if mixed is None:
+        template = templates[group.inputs["launchTemplate"]["id"]]
+        return (template.inputs.get("instanceMarketOptions") or {}).get("marketType", "on-demand"), [template]
+    on_demand = mixed["instancesDistribution"]["onDemandPercentageAboveBaseCapacity"]
+    overrides = mixed["launchTemplate"]["overrides"]
+    offers = [templates[override["launchTemplateSpecification"]["launchTemplateId"]] for override in overrides]
+    return "on-demand" if on_demand else "spot", offers
+
+
 def _service(name: str, price: ServicePrice, quantity: float, region: str, *, standby: bool = False) -> CostComponent:
-    monthly = price.unit == "GiB-month"
-    return from_fact(name, price.usd, quantity, monthly=monthly, standby=standby, note=_elsewhere(price.region, region))
+    note = _elsewhere(price.region, region)
+    return from_fact(name, price.usd, quantity, unit=price.unit, standby=standby, note=note)
 
 
 def _elsewhere(priced: str, region: str) -> str:
@@ -70,13 +85,13 @@ def _elsewhere(priced: str, region: str) -> str:
 
 
 def _node_price(
-    name: str, template: Declared, machine_type: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
+    name: str, market: str, machine_type: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
 ) -> CostComponent:
-    market = (template.inputs.get("instanceMarketOptions") or {}).get("marketType", "on-demand")
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
     price = catalog.price(machine_type, region)
     if market == "capacity-block":
-        return _unknown(label, num_nodes, "bought in advance; its price is not in the catalogue", standby)
+        why = "a capacity block's hours are paid when it is bought"
+        return CostComponent(label, "hours", num_nodes, 0.0, 0.0, why, "", "documented", standby)
     fact = None if price is None else price.spot_high if market == "spot" else price.on_demand
     if price is None or fact is None or fact.value is None:
         return _unknown(label, num_nodes, f"no {market} price in the catalogue", standby)
@@ -90,12 +105,13 @@ def _unknown(label: str, num_nodes: int, why: str, standby: bool) -> CostCompone
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     for resource in resources:
-        inputs = resource.inputs
         match resource.type:
             case "aws:fsx/lustreFileSystem:LustreFileSystem":
-                tier, size = int(inputs["perUnitStorageThroughput"]), inputs["storageCapacity"]
-                price = catalog.service_price("aws", region, f"lustre-persistent-2-{tier}")
-                yield _service(f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB", price, size, region)
+                yield from _lustre(resource, catalog, region)
+            case "aws:ec2/instance:Instance":
+                yield from _instance(resource, catalog, region)
+            case "aws:kms/key:Key":
+                yield _service(f"{resource.name}: key", catalog.service_price("aws", region, "kms-key"), 1, region)
             case "aws:ec2/natGateway:NatGateway":
                 price = catalog.service_price("aws", region, "nat-gateway")
                 yield _service(f"{resource.name}: NAT gateway", price, 1, region)
@@ -107,3 +123,32 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
     if interfaces:
         count = sum(len(resource.inputs["subnetIds"]) for resource in interfaces)
         yield _service("interface endpoints", catalog.service_price("aws", region, "interface-endpoint"), count, region)
+
+
+def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    inputs = resource.inputs
+    size = inputs["storageCapacity"]
+    if inputs["deploymentType"] == "SCRATCH_2":
+        price = catalog.service_price("aws", region, "lustre-scratch-2")
+        yield _service(f"{resource.name}: {size:g} GiB of scratch", price, size, region)
+        return
+    tier = int(inputs["perUnitStorageThroughput"])
+    price = catalog.service_price("aws", region, f"lustre-persistent-2-{tier}")
+    yield _service(f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB", price, size, region)
+    iops = (inputs.get("metadataConfiguration") or {}).get("iops")
+    if iops:
+        price = catalog.service_price("aws", region, "lustre-metadata-iops")
+        yield _service(f"{resource.name}: {iops:g} metadata IOPS", price, iops, region)
+
+
+def _instance(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """A machine without accelerators, on demand, and its disk."""
+    machine_type, disk = resource.inputs["instanceType"], resource.inputs["rootBlockDevice"]["volumeSize"]
+    label = f"{resource.name}: {machine_type}, on-demand"
+    service = f"instance-{machine_type}"
+    if service in catalog.services_of("aws"):
+        yield _service(label, catalog.service_price("aws", region, service), 1, region)
+    else:
+        yield _unknown(label, 1, "no price in the catalogue", standby=False)
+    volume = catalog.service_price("aws", region, "ebs-gp3")
+    yield _service(f"{resource.name}: root volume, {disk:g} GiB", volume, disk, region)

@@ -97,6 +97,10 @@ class Catalog(Frozen):
         offers = [p for p in self.prices if p.machine_type == machine_type]
         return next((p for p in offers if p.region == region), offers[0] if offers else None)
 
+    def services_of(self, provider: str) -> frozenset[str]:
+        """The services of `provider` that have a price in some region."""
+        return frozenset(p.service for p in self.services if p.provider == provider)
+
     def service_price(self, provider: str, region: str, service: str) -> ServicePrice:
         """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
         offers = [p for p in self.services if (p.provider, p.service) == (provider, service)]

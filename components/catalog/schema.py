@@ -167,7 +167,7 @@ class ServicePrice(Frozen):
     provider: str
     region: str
     service: str
-    unit: Literal["hour", "GiB-month"]
+    unit: Literal["hour", "month", "GiB-month", "IOPS-month"]
     usd: Fact[float | None]
 
 

@@ -59,7 +59,7 @@ def test_known_defects_of_price_lists_are_absent(catalog: Catalog) -> None:
         assert fact.value not in PLACEHOLDER_PRICES, path
         assert fact.value is None or 0 < fact.value < 500, path
     for price in catalog.services:
-        assert price.usd.value is None or 0 < price.usd.value < 1, price
+        assert price.usd.value is None or 0 < price.usd.value <= 1, price
 
 
 def test_what_is_documented_or_listed_has_a_public_address(catalog: Catalog) -> None:

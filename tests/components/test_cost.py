@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.catalog import Confidence, Fact
-from components.cost import HOURS_PER_MONTH, CostComponent, estimate, from_fact
+from components.cost import HOURS_PER_MONTH, CostComponent, estimate, from_fact, paid_once
 
 PRICES = st.none() | st.floats(min_value=0, max_value=1e3)
 
@@ -34,7 +34,7 @@ def test_two_p5_on_spot_cost_45_96_an_hour() -> None:
 
 
 def test_9600_gib_of_lustre_cost_a_730th_of_the_month_an_hour() -> None:
-    line = from_fact("lustre", fact(0.34, "recalled"), 9600, monthly=True)
+    line = from_fact("lustre", fact(0.34, "recalled"), 9600, unit="GiB-month")
     assert line.hourly == pytest.approx(9600 * 0.34 / 730, rel=1e-12)
     assert line.hourly == pytest.approx(4.471232876712329, rel=1e-12)
     assert (line.unit, line.confidence) == ("GiB-months", "recalled")
@@ -50,17 +50,25 @@ def test_a_bill_adds_up_by_hand() -> None:
     assert bill.unknown == ()
 
 
+def test_what_is_paid_once_stands_apart_from_the_hours() -> None:
+    bill = estimate([paid_once("block", 16000, "the offering"), component(1.0)], run_hours=2)
+    assert (bill.hourly, bill.upfront) == (2.0, 16000)
+    assert bill.run == 16004
+    assert bill.monthly == 16000 + 1460
+    assert bill.components[0].confidence == "stack file"
+
+
 def test_the_json_carries_currency_totals_and_every_line() -> None:
     bill = estimate([component(1.0), component(None, name="mystery")], run_hours=1)
     data = bill.to_json()
     assert list(data) == [
-        "currency", "hourly", "monthly", "run", "run_hours", "standby_hourly", "unknown", "components",
+        "currency", "hourly", "upfront", "monthly", "run", "run_hours", "standby_hourly", "unknown", "components",
     ]  # fmt: skip
     assert data["currency"] == "USD"
     assert data["unknown"] == ("mystery",)
     assert data["components"][1] == {
         "name": "mystery", "unit": "hours", "quantity": 2, "price": None, "hourly": None,
-        "source": "a list", "as_of": "2026-09-06", "confidence": "list-price", "standby": False,
+        "source": "a list", "as_of": "2026-09-06", "confidence": "list-price", "standby": False, "upfront": 0.0,
     }  # fmt: skip
 
 

@@ -65,7 +65,6 @@ def test_a_group_of_zero_costs_nothing() -> None:
 @pytest.mark.parametrize(
     ("machine", "market", "why"),
     [
-        ("p5.48xlarge", "capacity-block", "bought in advance"),
         ("x9.huge", None, "no on-demand price in the catalogue"),
         ("p5e.48xlarge", None, "no on-demand price in the catalogue"),
         ("g5.xlarge", "spot", "no spot price in the catalogue"),
@@ -79,11 +78,63 @@ def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, wh
     assert disks.hourly is not None
 
 
+def test_the_hours_of_a_block_are_paid_when_it_is_bought() -> None:
+    nodes, disks = bill(template("p5.48xlarge", "capacity-block"), group(2.0))
+    assert (nodes.hourly, nodes.source) == (0.0, "a capacity block's hours are paid when it is bought")
+    assert disks.hourly
+
+
+def test_scratch_metadata_key_and_head_node_by_hand() -> None:
+    kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
+    tier = {"deploymentType": "PERSISTENT_2", "perUnitStorageThroughput": 125.0, "storageCapacity": 1200.0}
+    scratch, lustre, iops, key, head, disk = bill(
+        Resource(kind, "scratch", {"deploymentType": "SCRATCH_2", "storageCapacity": 1200.0}),
+        Resource(kind, "data", {**tier, "metadataConfiguration": {"mode": "USER_PROVISIONED", "iops": 6000.0}}),
+        Resource("aws:kms/key:Key", "key", {}),
+        Resource(
+            "aws:ec2/instance:Instance", "head", {"instanceType": "t3.medium", "rootBlockDevice": {"volumeSize": 60}}
+        ),
+    )
+    assert scratch.hourly == pytest.approx(1200 * 0.14 / 730)
+    assert lustre.hourly == pytest.approx(1200 * 0.145 / 730)
+    assert (iops.name, iops.unit) == ("data: 6000 metadata IOPS", "IOPS-months")
+    assert iops.hourly == pytest.approx(6000 * 0.055 / 730)
+    assert key.hourly == pytest.approx(1 / 730)
+    assert (head.name, head.hourly) == ("head: t3.medium, on-demand", 0.0416)
+    assert disk.hourly == pytest.approx(60 * 0.08 / 730)
+
+
+def test_a_head_node_of_unknown_price_says_so() -> None:
+    head = bill(
+        Resource("aws:ec2/instance:Instance", "h", {"instanceType": "z9", "rootBlockDevice": {"volumeSize": 1}})
+    )[0]
+    assert (head.hourly, head.source) == (None, "no price in the catalogue")
+
+
+def test_a_mixed_group_costs_what_its_dearest_type_costs() -> None:
+    offers = [template("g6.12xlarge"), template("g6.48xlarge")]
+    offers = [Resource(o.type, o.name, o.inputs, o.inputs["instanceType"]) for o in offers]
+    overrides = [{"launchTemplateSpecification": {"launchTemplateId": o.id}} for o in offers]
+    policy = {
+        "instancesDistribution": {"onDemandPercentageAboveBaseCapacity": 100.0},
+        "launchTemplate": {"overrides": overrides},
+    }
+    mixed = Resource(
+        "aws:autoscaling/group:Group", "pool", {"mixedInstancesPolicy": policy, "maxSize": 2.0, "desiredCapacity": 2.0}
+    )
+    nodes, _ = bill(*offers, mixed)
+    dearest = load().price("g6.48xlarge", "us-east-1")
+    assert dearest is not None
+    assert dearest.on_demand.value is not None
+    assert nodes.name == "pool: 2 x g6.48xlarge, on-demand"
+    assert nodes.hourly == pytest.approx(2 * dearest.on_demand.value)
+
+
 def test_a_price_of_another_region_says_so_on_every_line() -> None:
     lustre = Resource(
         "aws:fsx/lustreFileSystem:LustreFileSystem",
         "data",
-        {"perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
+        {"deploymentType": "PERSISTENT_2", "perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
     )
     lines = bill(template("p5.48xlarge"), group(1.0), lustre, region="us-east-2")
     assert len(lines) == 3
@@ -97,7 +148,7 @@ def test_lustre_nat_and_endpoints_by_hand() -> None:
         Resource(
             "aws:fsx/lustreFileSystem:LustreFileSystem",
             "data",
-            {"perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
+            {"deploymentType": "PERSISTENT_2", "perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
         ),
         Resource("aws:ec2/natGateway:NatGateway", "nat", {}),
         Resource(endpoint, "s3", {"vpcEndpointType": "Gateway"}),
