@@ -1,16 +1,55 @@
 """The capacity ladder: where nodes come from, in the order the user wants them tried.
 
 A rung is data; `plan_rung` compiles it to launch fields that never contradict each other, which is where hand-written
-templates go wrong (a spot price beside a reservation, a placement group of ours on reserved capacity). Pure: the
-provider packages turn the fields into their own resources.
+templates go wrong (a spot price beside a reservation, a placement group of ours on reserved capacity). Pure, and free
+of any provider's words: how an id must look and which machine types go together is the provider package's to say.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
-__all__ = ["CapacityBlock", "OnDemand", "Reservation", "Rung", "RungPlan", "Spot", "plan_ladder", "plan_rung"]
+__all__ = [
+    "AnyRung",
+    "BlockPurchase",
+    "CapacityBlock",
+    "OnDemand",
+    "Reservation",
+    "Rung",
+    "RungPlan",
+    "Spot",
+    "SpotAllocation",
+    "plan_ladder",
+    "plan_rung",
+]
+
+SpotAllocation = Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"]
+
+
+def _moment(value: Any) -> datetime:
+    """A time that means the same everywhere. YAML reads most spellings itself; JSON and other programs bring text."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            value = None
+    # A bare date is no time, and a number of seconds is nothing that a person writes.
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise ValueError("a date and a time with its zone; write it like 2026-07-01T11:30:00Z")
+    return value
+
+
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"each name once; remove the second {twice}")
+    return names
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], AfterValidator(_each_once)]
 
 
 class _Rung(BaseModel):
@@ -18,33 +57,85 @@ class _Rung(BaseModel):
 
 
 class CapacityBlock(_Rung):
-    """Capacity bought for a fixed time window (AWS Capacity Blocks for ML)."""
+    """Capacity bought for a fixed time window: one that is owned already, or one that `up` buys.
+
+    Attributes:
+        id: the owned block.
+        purchase: buy `offering_id`. Destroying the stack gives no money back.
+        offering_id: what the provider offers; offerings are valid for minutes, so look one up just before `up`.
+        upfront_usd: what that offering costs, in US dollars, so that it stands in the plan.
+        ends_at: the block's end. Nodes are told to stop before it; without it they cannot be.
+        zone: where the block is; the cluster's own zone when left out.
+    """
 
     kind: Literal["capacity-block"]
-    id: str = Field(pattern=r"^cr-[0-9a-f]{8,17}$")
+    id: str | None = Field(default=None, min_length=1, examples=["cr-0123456789abcdef0"])
+    purchase: StrictBool = False
+    offering_id: str | None = Field(default=None, min_length=1, examples=["cbo-0123456789abcdef0"])
+    upfront_usd: float | None = Field(default=None, gt=0, examples=[16000])
+    ends_at: Moment | None = Field(default=None, examples=["2026-07-01T11:30:00Z"])
+    zone: str | None = Field(default=None, min_length=1, examples=["us-east-2a"])
+
+    @model_validator(mode="after")
+    def _owned_or_bought(self) -> Self:
+        buying = {"offering_id": self.offering_id, "upfront_usd": self.upfront_usd}
+        if not self.purchase:
+            if self.id is None:
+                raise ValueError("id of an owned block, or purchase: true; add id")
+            if unused := [name for name, value in buying.items() if value is not None]:
+                raise ValueError(f"{unused[0]} beside purchase: true only; remove {' and '.join(unused)}")
+            return self
+        if self.id is not None:
+            raise ValueError("either id (an owned block) or purchase: true (a new one); remove one of them")
+        if missing := [name for name, value in {**buying, "ends_at": self.ends_at}.items() if value is None]:
+            raise ValueError(f"offering_id, upfront_usd and ends_at beside purchase: true; add {' and '.join(missing)}")
+        return self
 
 
 class Reservation(_Rung):
-    """A targeted on-demand capacity reservation."""
+    """A targeted on-demand capacity reservation, in `zone` or else in the cluster's own."""
 
     kind: Literal["reservation"]
-    id: str = Field(pattern=r"^cr-[0-9a-f]{8,17}$")
+    id: str = Field(min_length=1, examples=["cr-0123456789abcdef0"])
+    zone: str | None = Field(default=None, min_length=1, examples=["us-east-2a"])
 
 
-class Spot(_Rung):
-    """Spare capacity that may be taken back. `max_usd_per_hour` caps the price of one node."""
+class _Market(_Rung):
+    """What spot and on-demand have in common: further machine types beside the cluster's, and further zones."""
+
+    machine_types: Names = Field(default=(), examples=[["p4de.24xlarge"]])
+    zones: Names = Field(default=(), examples=[["us-east-2a"]])
+
+
+class Spot(_Market):
+    """Spare capacity that may be taken back.
+
+    Attributes:
+        max_usd_per_hour: caps the price of one node, whatever its type; the on-demand price when left out.
+        allocation: how the provider chooses among several machine types and zones.
+    """
 
     kind: Literal["spot"]
-    max_usd_per_hour: float | None = Field(default=None, gt=0)
+    max_usd_per_hour: float | None = Field(default=None, gt=0, examples=[25])
+    allocation: SpotAllocation = "price-capacity-optimized"
 
 
-class OnDemand(_Rung):
-    """Capacity at list price, as far as the provider has any."""
+class OnDemand(_Market):
+    """Capacity at list price, as far as the provider has any. Several machine types are tried in their order."""
 
     kind: Literal["on-demand"]
 
 
-Rung = Annotated[CapacityBlock | Reservation | Spot | OnDemand, Field(discriminator="kind")]
+AnyRung = CapacityBlock | Reservation | Spot | OnDemand
+Rung = Annotated[AnyRung, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class BlockPurchase:
+    """A capacity block to buy: the offering and what it costs in US dollars, paid at once."""
+
+    offering_id: str
+    upfront_usd: float
 
 
 @dataclass(frozen=True)
@@ -55,10 +146,16 @@ class RungPlan:
         kind: the rung's kind.
         market_type: `spot`, `capacity-block` or None (on-demand market).
         max_usd_per_hour: price cap, spot only.
-        reservation_id: the reservation or block that is targeted.
+        reservation_id: the reservation or owned block that is targeted.
         placement_group: whether we may add a cluster placement group of our own. Never on reserved capacity: it has
-            its own placement, and a second one ends in insufficient-capacity errors.
+            its own placement, and a second one ends in insufficient-capacity errors. Nor over several zones: such a
+            group lies in one.
         interruptible: whether the provider may take nodes back.
+        purchase: the block to buy, whose id is then targeted.
+        ends_at: when the capacity ends for good.
+        allocation: how to choose among spot pools, spot only.
+        machine_types: types beside the cluster's.
+        zones: the zones to use; empty for the cluster's own.
     """
 
     kind: str
@@ -67,23 +164,57 @@ class RungPlan:
     reservation_id: str | None
     placement_group: bool
     interruptible: bool
+    purchase: BlockPurchase | None = None
+    ends_at: datetime | None = None
+    allocation: SpotAllocation | None = None
+    machine_types: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+
+    @property
+    def reserved(self) -> bool:
+        """Whether the nodes come from capacity set aside for us, owned or about to be bought."""
+        return self.reservation_id is not None or self.purchase is not None
 
 
-def plan_rung(rung: CapacityBlock | Reservation | Spot | OnDemand) -> RungPlan:
+def plan_rung(rung: AnyRung) -> RungPlan:
     """Compiles one rung."""
     match rung:
-        case Spot():
-            return RungPlan("spot", "spot", rung.max_usd_per_hour, None, placement_group=True, interruptible=True)
-        case CapacityBlock():
+        case CapacityBlock() | Reservation():
+            return _plan_reserved(rung)
+        case Spot() | OnDemand():
+            spot = isinstance(rung, Spot)
             return RungPlan(
-                "capacity-block", "capacity-block", None, rung.id, placement_group=False, interruptible=False
+                kind=rung.kind,
+                market_type="spot" if spot else None,
+                max_usd_per_hour=rung.max_usd_per_hour if isinstance(rung, Spot) else None,
+                reservation_id=None,
+                placement_group=len(rung.zones) <= 1,
+                interruptible=spot,
+                allocation=rung.allocation if isinstance(rung, Spot) else None,
+                machine_types=rung.machine_types,
+                zones=rung.zones,
             )
-        case Reservation():
-            return RungPlan("reservation", None, None, rung.id, placement_group=False, interruptible=False)
-        case OnDemand():
-            return RungPlan("on-demand", None, None, None, placement_group=True, interruptible=False)
 
 
-def plan_ladder(rungs: tuple[CapacityBlock | Reservation | Spot | OnDemand, ...]) -> tuple[RungPlan, ...]:
+def _plan_reserved(rung: CapacityBlock | Reservation) -> RungPlan:
+    purchase, ends_at = None, None
+    if isinstance(rung, CapacityBlock):
+        ends_at = rung.ends_at
+        if rung.offering_id is not None and rung.upfront_usd is not None:
+            purchase = BlockPurchase(rung.offering_id, rung.upfront_usd)
+    return RungPlan(
+        kind=rung.kind,
+        market_type="capacity-block" if isinstance(rung, CapacityBlock) else None,
+        max_usd_per_hour=None,
+        reservation_id=rung.id,
+        placement_group=False,
+        interruptible=False,
+        purchase=purchase,
+        ends_at=ends_at,
+        zones=() if rung.zone is None else (rung.zone,),
+    )
+
+
+def plan_ladder(rungs: tuple[AnyRung, ...]) -> tuple[RungPlan, ...]:
     """Compiles every rung, first choice first."""
     return tuple(plan_rung(rung) for rung in rungs)

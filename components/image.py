@@ -33,7 +33,6 @@ class TrainerImageArgs(TypedDict):
     context: str
     platform: str
     tag: str
-    revision: str
 
 
 class TrainerImage(pulumi.ComponentResource):
@@ -54,7 +53,7 @@ class TrainerImage(pulumi.ComponentResource):
             build_on_preview=False,
             context=docker_build.BuildContextArgs(location=args["context"]),
             dockerfile=docker_build.DockerfileArgs(inline=args["dockerfile"]),
-            build_args={"GIT_REVISION": args["revision"]},
+            build_args={"REVISION": args["tag"]},
             platforms=[docker_build.Platform(args["platform"])],
             tags=[repository.apply(lambda url: f"{url}:{args['tag']}")],
             registries=[

@@ -73,17 +73,21 @@ class JobSpec(_Frozen):
         return self.num_nodes_max * self.processes_per_node
 
     def torchrun_argv(self) -> list[str]:
-        """The arguments that follow `torchrun` (or `python -m torch.distributed.run`)."""
+        """The arguments of torchrun itself, as the trainer's launcher knows it.
+
+        The `gangway` rendezvous is c10d's, which the launcher registers under a name of its own: a node leaves it at
+        once, and never closes it for the others. A missed node is given up after 3 heartbeats of 3 s.
+        """
         if self.rendezvous.standalone:
             where = ["--standalone", "--nnodes=1"]
         else:
             where = [
                 f"--nnodes={self.num_nodes_min}:{self.num_nodes_max}",
-                "--rdzv-backend=c10d",
+                "--rdzv-backend=gangway",
                 f"--rdzv-endpoint={self.rendezvous.host}:{self.rendezvous.port}",
                 f"--rdzv-id={self.name}",
                 # The store lives on the head node, so a worker never hosts it, and losing any worker is survivable.
-                "--rdzv-conf=is_host=0,last_call_timeout=3",
+                "--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3",
             ]
         return [
             *where,

@@ -1,37 +1,67 @@
-"""What a StackConfig means on AWS, before any resource exists: machine, zone, tags, job and findings.
+"""What a StackConfig means on AWS, before any resource exists: machine, zones, tags, image and job.
 
-Pure: looks up, checks and says. `stacks.on_aws` declares the resources.
+Pure: looks up and checks. `stacks.aws_findings` says what a person should know, `stacks.on_aws` declares the resources.
 """
 
+import re
 from dataclasses import dataclass
 
-from components.aws.names import Egress
+from components.aws.budget import plan_alarms
+from components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
+from components.aws.fabric import count_efa
+from components.aws.lustre import plan_lustre
 from components.aws.network import plan_network
-from components.aws.storage import plan_lustre
+from components.aws.observability import check_retention
 from components.capacity import CapacityBlock
 from components.catalog import MachineType, Region, load
-from components.cost import CostEstimate
-from components.findings import Finding, InputError, Severity
+from components.cost import CostComponent, paid_once
+from components.findings import InputError
 from components.job import JobSpec, Rendezvous, Volume
 from components.tags import TagPolicy, carbon_class
-from stacks.checks import common_findings
 from stacks.config import StackConfig
 from stacks.run_context import cloud_context
 
-__all__ = ["MOUNT", "AwsPlan", "findings", "job_spec", "plan", "run_dir"]
+__all__ = [
+    "METRICS_PORT",
+    "MOUNT",
+    "RENDEZVOUS_PORT",
+    "AwsPlan",
+    "fabric_min_gbps",
+    "head_host",
+    "job_spec",
+    "plan",
+    "purchases",
+    "run_dir",
+]
 
 RENDEZVOUS_PORT = 29400
 METRICS_PORT = 9400
 MOUNT = "/fsx"
+_ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/([^@:]+)@sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class AwsPlan:
-    """What the configuration means on AWS: machine, region, zone and tags."""
+    """What the configuration means on AWS.
+
+    Attributes:
+        machine: of the nodes.
+        region: with its grid and its zones.
+        zone: of the cluster: placement group and file system live in one.
+        zones: all the ladder may use, the cluster's own first.
+        zone_reason: why that one; empty where the user chose it.
+        repository_arn: of the prebuilt image; None where the stack builds its own.
+        head: whether the job needs a head node.
+        tags: of every resource.
+    """
 
     machine: MachineType
     region: Region
     zone: str
+    zones: tuple[str, ...]
+    zone_reason: str
+    repository_arn: str | None
+    head: bool
     tags: dict[str, str]
 
 
@@ -41,33 +71,78 @@ def plan(config: StackConfig) -> AwsPlan:
     Raises:
         InputError: unknown machine, accelerator, region or zone; a size AWS does not offer; a tag it refuses.
     """
-    catalog = load()
     cluster = config.cluster
-    region = catalog.region(config.region, "aws", "gangway:region")
+    region = load().region(config.region, "aws", "gangway:region")
+    machine = _machine(config)
+    check_ladder(cluster.capacity, machine)
+    check_zones(cluster.capacity, _zones_of(region))
+    zone, reason = _zone(config, region)
+    zones = ladder_zones(cluster.capacity, zone)
+    plan_network(config.network.cidr, len(zones))
+    if storage := config.storage:
+        plan_lustre(
+            storage.capacity_gib,
+            storage.throughput_mbps_per_tib,
+            deployment=storage.deployment,
+            efa=storage.efa,
+            metadata_iops=storage.metadata_iops,
+        )
+    plan_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
+    check_retention(config.observe.log_days, "gangway:observe.log_days")
+    return AwsPlan(
+        machine=machine,
+        region=region,
+        zone=zone,
+        zones=zones,
+        zone_reason=reason,
+        repository_arn=_repository_arn(config),
+        head=cluster.nodes.max > 1,
+        tags=_tags(config, machine, region),
+    )
+
+
+def _machine(config: StackConfig) -> MachineType:
+    cluster = config.cluster
     if cluster.machine_type is not None:
-        machine = catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
-    else:
-        assert cluster.accelerator is not None, "StackConfig holds one of the two"
-        machine = catalog.machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator")
-    plan_network(config.network.cidr, 1)
-    if config.storage:
-        plan_lustre(config.storage.capacity_gib, config.storage.throughput_mbps_per_tib)
-    return AwsPlan(machine, region, _zone(config, region), _tags(config, machine, region))
+        return load().machine(cluster.machine_type, "gangway:cluster.machine_type")
+    assert cluster.accelerator is not None, "StackConfig holds one of the two"
+    return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator")
 
 
-def _zone(config: StackConfig, region: Region) -> str:
-    """The zone of the nodes: one, because a cluster placement group and a Lustre file system live in one."""
-    zones = [f"{region.name}{letter}" for letter in region.zones]
-    zone = config.cluster.zone or zones[0]
-    if zone not in zones:
+def _zones_of(region: Region) -> list[str]:
+    return [f"{region.name}{letter}" for letter in region.zones]
+
+
+def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
+    """The cluster's zone and why that one."""
+    zones = _zones_of(region)
+    if config.cluster.zone is None:
+        return preferred_zone(config.cluster.capacity) or (zones[0], f"the first zone of {region.name}")
+    if config.cluster.zone not in zones:
         raise InputError(
             "gangway:cluster.zone",
             f"no such zone in {region.name}",
-            value=zone,
+            value=config.cluster.zone,
             allowed=", ".join(zones),
             fix=f"set zone: {zones[0]}, or leave it out",
         )
-    return zone
+    return config.cluster.zone, ""
+
+
+def _repository_arn(config: StackConfig) -> str | None:
+    """The repository nodes must be allowed to pull from, when it is not the stack's own."""
+    if config.image.prebuilt is None:
+        return None
+    match = _ECR.fullmatch(config.image.prebuilt)
+    if match is None or match[2] != config.region:
+        raise InputError(
+            "gangway:image.prebuilt",
+            "not an image in a repository the nodes can pull from",
+            value=config.image.prebuilt,
+            allowed=f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>",
+            fix=f"push the image to ECR in {config.region}, or leave it out and let `up` build it",
+        )
+    return f"arn:aws:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
 
 
 def _tags(config: StackConfig, machine: MachineType, region: Region) -> dict[str, str]:
@@ -83,84 +158,50 @@ def _tags(config: StackConfig, machine: MachineType, region: Region) -> dict[str
     ).aws()
 
 
+def purchases(config: StackConfig) -> list[CostComponent]:
+    """What `up` buys at once: the capacity blocks that the stack file tells it to."""
+    return [
+        paid_once(f"capacity block {rung.offering_id}", rung.upfront_usd, f"gangway:cluster.capacity[{position}]")
+        for position, rung in enumerate(config.cluster.capacity)
+        if isinstance(rung, CapacityBlock) and rung.upfront_usd is not None
+    ]
+
+
 def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
     """The job the nodes run. State lives on the parallel file system, so that any node can take it up again."""
-    context = cloud_context(config, planned.machine, planned.region, load().price(planned.machine.name, config.region))
+    price = load().price(planned.machine.name, config.region)
+    context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
+    state = _state_root(config)
     return JobSpec(
         name=config.stack,
         image=image,
         backend="nccl",
         num_nodes_min=config.cluster.nodes.min,
         num_nodes_max=config.cluster.nodes.max,
-        processes_per_node=planned.machine.gpus.value,
-        rendezvous=Rendezvous(standalone=True)
-        if config.cluster.nodes.max == 1
-        else Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT),
-        volumes=(Volume(source=_state_root(config), target=_state_root(config)),),
+        processes_per_node=planned.machine.num_accelerators.value,
+        rendezvous=Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT)
+        if planned.head
+        else Rendezvous(standalone=True),
+        volumes=(Volume(source=state, target=state),),
         env={"GANGWAY_CONTEXT": context.model_dump_json()},
         argv=(
             "train",
-            "--preset",
-            config.job.preset,
-            "--kimg",
-            f"{config.job.kimg:.10g}",
-            "--run-dir",
-            run_dir(config),
+            *("--preset", config.job.preset),
+            *("--kimg", f"{config.job.kimg:.10g}"),
+            *("--run-dir", run_dir(config)),
             *(("--data", f"{MOUNT}/data") if config.storage and config.storage.source else ()),
-            "--metrics-port",
-            str(METRICS_PORT),
+            *("--metrics-port", str(METRICS_PORT)),
         ),
     )
 
 
-def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
-    """What a person should know before `up`. Every automatic choice says why it was made."""
-    found = common_findings(config, planned.machine, cost)
-    machine, efa = planned.machine, planned.machine.efa_interfaces.value
-    if efa:
-        layout = f"{machine.name}: 1 ENA and {efa} EFA interfaces a node, {machine.network_gbps.value:g} Gbit/s"
-        found.append(Finding(Severity.INFO, "fabric.efa", "gangway:cluster", layout))
-    if config.cluster.zone is None:
-        found.append(
-            Finding(
-                Severity.INFO,
-                "placement.zone",
-                "gangway:cluster.zone",
-                f"{planned.zone} chosen: the first zone of {planned.region.name}; nodes and file system share one zone",
-                "set zone where your quota or capacity is elsewhere",
-            )
-        )
-    if config.cluster.nodes.max > 1:
-        found.append(
-            Finding(
-                Severity.WARNING,
-                "rendezvous.no-head-node",
-                "gangway:cluster.nodes",
-                f"the workers meet at {head_host(config)}, which this stack does not create yet",
-                "run a rendezvous store under that name yourself, as docs/deploying.md says, or use one node",
-            )
-        )
-    if config.storage and config.network.egress is Egress.ENDPOINTS and config.cluster.image_id is None:
-        found.append(
-            Finding(
-                Severity.WARNING,
-                "storage.lustre-client",
-                "gangway:network.egress",
-                "nodes fetch the Lustre client from outside AWS, and endpoints do not lead there",
-                "set egress: nat, or pin an image_id that holds the client",
-            )
-        )
-    if any(isinstance(rung, CapacityBlock) for rung in config.cluster.capacity):
-        found.append(
-            Finding(
-                Severity.WARNING,
-                "capacity.block-end",
-                "gangway:cluster.capacity",
-                "EC2 ends the nodes of a capacity block 30 minutes before its end, and this stack does not stop first",
-                "scale the group to zero before then",
-            )
-        )
-    return tuple(found)
+def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
+    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    check = config.cluster.fabric_check
+    gbps = planned.machine.network_gbps.value
+    if not check.enabled or not planned.head or not count_efa(planned.machine) or gbps is None:
+        return None
+    return gbps * check.min_fraction
 
 
 def _state_root(config: StackConfig) -> str:
@@ -174,4 +215,5 @@ def run_dir(config: StackConfig) -> str:
 
 
 def head_host(config: StackConfig) -> str:
+    """The head node's fixed private name."""
     return f"head.{config.stack}.gangway.internal"

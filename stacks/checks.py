@@ -1,4 +1,4 @@
-"""What a plan says on every provider: image, prices, spot caps and the budget. Pure.
+"""What a plan says on every provider: batch, prices, spot caps and the budget. Pure.
 
 What only one provider knows (its fabric, its zones) is said by that provider's module.
 """
@@ -10,21 +10,21 @@ from components.capacity import Spot
 from components.catalog import MachineType, load
 from components.cost import HOURS_PER_MONTH, CostEstimate
 from components.findings import Finding, InputError, Severity
-from stacks.config import PLACEHOLDER_DIGEST, StackConfig
+from stacks.config import StackConfig
 from trainer.config import PRESETS
 
 __all__ = ["check_budget", "common_findings"]
 
 
 def common_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> list[Finding]:
-    """Findings about image, batch, state, capacity, prices and budget.
+    """Findings about batch, state, capacity, prices and budget.
 
     Args:
         config: the stack.
         machine: its nodes.
         cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
     """
-    unpriced = [*_image(config), *_batch(config, machine), *_state(config), *_spot_caps(config, machine)]
+    unpriced = [*_batch(config, machine), *_state(config), *_spot_caps(config, machine)]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
 
@@ -36,12 +36,14 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
     Raises:
         InputError: with the smallest budget that makes sense.
     """
-    if config.budget.monthly_usd < cost.hourly:
+    least = cost.upfront + cost.hourly
+    if config.budget.monthly_usd < least:
+        bought = f" and the {cost.upfront:.2f} USD that `up` pays at once" if cost.upfront else ""
         raise InputError(
             "gangway:budget.monthly_usd",
-            f"below the cost of one hour of this stack at {_basis(config)}",
+            f"below the cost of one hour of this stack at {_basis(config)}{bought}",
             value=config.budget.monthly_usd,
-            allowed=f"at least {cost.hourly:.2f} USD",
+            allowed=f"at least {least:.2f} USD",
             fix=f"set monthly_usd: {ceil(cost.monthly)} for a full month",
         )
 
@@ -52,17 +54,6 @@ def _basis(config: StackConfig) -> str:
     # Reserved nodes are billed at the on-demand price; a block is paid for in advance.
     market = {"spot": "spot", "capacity-block": "capacity-block"}.get(kind, "on-demand")
     return f"the {market} price of capacity[0]"
-
-
-def _image(config: StackConfig) -> Iterable[Finding]:
-    if config.job.image_digest == PLACEHOLDER_DIGEST:
-        yield Finding(
-            Severity.WARNING,
-            "image.placeholder",
-            "gangway:job.image_digest",
-            "no image is named: nodes would have nothing to pull",
-            "push the trainer image to the stack's repository and set its digest",
-        )
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
@@ -159,7 +150,7 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
     hourly = [_rung_hourly(config, cost, position) for position in range(len(config.cluster.capacity))]
     dearest = max(range(len(hourly)), key=hourly.__getitem__)
     stack_hourly = cost.hourly - hourly[0] + hourly[dearest]
-    budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH
+    budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
     if dearest == 0 or monthly <= budget:
         return
     rung = f"the fallback capacity[{dearest}] ({config.cluster.capacity[dearest].kind})"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from components.catalog import load
 from components.cost import CostEstimate, estimate
 from components.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
 from components.findings import Finding, Severity
@@ -88,7 +87,7 @@ def make_plan(config: StackConfig) -> Plan:
         provider = provider_module(config.provider)
         planned = provider.plan(config)
         program = run_program(config, PlaceholderCloud())
-        cost = estimate(provider.price_resources(program.resources, load(), config.region), config.job.max_hours)
+        cost = estimate(provider.price(config, program.resources), config.job.max_hours)
         check_budget(config, cost)
         energy = estimate_energy(planned.machine, config.cluster.nodes.max, config.job.max_hours, planned.region)
         return Plan(

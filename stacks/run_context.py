@@ -14,7 +14,9 @@ from trainer.record import Figure, RunContext
 __all__ = ["cloud_context", "local_context"]
 
 
-def cloud_context(config: StackConfig, machine: MachineType, region: Region, price: MachinePrice | None) -> RunContext:
+def cloud_context(
+    config: StackConfig, machine: MachineType, region: Region, price: MachinePrice | None, image_digest: str
+) -> RunContext:
     """The context of a run in the cloud. Dollars are of the first rung: what fallback nodes cost, the bill will say."""
     kinds = tuple(rung.kind for rung in config.cluster.capacity)
     return RunContext(
@@ -24,7 +26,7 @@ def cloud_context(config: StackConfig, machine: MachineType, region: Region, pri
         machine_type=machine.name,
         capacity=kinds,
         num_nodes=config.cluster.nodes.max,
-        image_digest=config.job.image_digest,
+        image_digest=image_digest,
         usd_per_hour=_price(kinds[0], price),
         accelerator_watts=_figure(machine.accelerator_watts, "W"),
         accelerator_utilisation=Figure(value=UTILISATION, unit="1", provenance="assumed", source=UTILISATION_SOURCE),

@@ -101,8 +101,9 @@ def cost_table(cost: CostEstimate) -> Table:
 
 def short_type(token: str) -> str:
     """`ec2.LaunchTemplate` for the token `aws:ec2/launchTemplate:LaunchTemplate`: what the SDK calls it."""
-    module = token.partition(":")[2].partition("/")[0]
-    return f"{module}.{token.rpartition(':')[2]}"
+    package, module, name = token.split(":")
+    # A package of one module calls it `index`, which says nothing.
+    return f"{package if module == 'index' else module.partition('/')[0]}.{name}"
 
 
 def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:

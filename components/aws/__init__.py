@@ -1,1 +1,40 @@
-"""AWS: EFA clusters, FSx for Lustre, spot capacity and budgets."""
+"""AWS: EFA clusters, FSx for Lustre, spot capacity, budgets, and what makes nodes come up training."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pulumi
+
+__all__ = ["component_classes"]
+
+
+def component_classes() -> "list[type[pulumi.ComponentResource]]":
+    """Every component of this package, imported when asked for: the whole SDK comes with them."""
+    from components.aws.budget import Budget, CostTagActivation
+    from components.aws.encryption import EncryptionKey
+    from components.aws.fleets import Ec2Fleet, SpotFleet
+    from components.aws.head_node import HeadNode
+    from components.aws.identity import HeadIdentity, NodeIdentity
+    from components.aws.network import TrainingNetwork
+    from components.aws.node_pool import EfaNodePool
+    from components.aws.observability import NodeLogs, Observability
+    from components.aws.registry import ImageRegistry
+    from components.aws.storage import LustreFileSystem, RunBucket
+
+    return [
+        Budget,
+        CostTagActivation,
+        Ec2Fleet,
+        EfaNodePool,
+        EncryptionKey,
+        HeadIdentity,
+        HeadNode,
+        ImageRegistry,
+        LustreFileSystem,
+        NodeIdentity,
+        NodeLogs,
+        Observability,
+        RunBucket,
+        SpotFleet,
+        TrainingNetwork,
+    ]

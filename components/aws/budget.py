@@ -1,72 +1,119 @@
-"""Budget: a monthly limit on what carries the stack's tag, with alarms to e-mail and a topic.
+"""Budget: a monthly limit on what carries the stack's tag, with alarms to e-mail and a topic, and a stop if wanted.
 
 AWS filters by a tag only after the key has been activated as a cost allocation tag, which it allows once it has seen
-the key (up to 24 h): activation is a later step, never part of the first `up`.
+the key (up to 24 h): CostTagActivation is a later step of its own, never part of the first `up`. Without it the budget
+counts nothing. What the stop can and cannot do is in `components.aws.budget_stop`.
 """
 
-from typing import TypedDict
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import budgets, sns
+from pulumi_aws import budgets, costexplorer, sns
 
-__all__ = ["AlarmPlan", "Budget", "BudgetArgs", "plan_alarms"]
+from components.aws.budget_stop import declare_stop
+from components.aws.topics import declare_topic
+from components.findings import InputError
+
+__all__ = [
+    "AlarmPlan",
+    "Budget",
+    "BudgetArgs",
+    "CostTagActivation",
+    "CostTagActivationArgs",
+    "plan_alarms",
+]
+
+# AWS Budgets takes ten notifications a budget, each with one topic and ten addresses.
+MAX_ALARMS = 10
 
 
-class AlarmPlan(TypedDict):
+@dataclass(frozen=True)
+class AlarmPlan:
     """One alarm: percent of the budget, on money spent (ACTUAL) or expected by the month's end (FORECASTED)."""
 
     threshold: float
     notification_type: str
+    stops: bool = False
 
 
 class BudgetArgs(TypedDict):
-    """Inputs of Budget. `tag_key` and `tag_value` select what counts."""
+    """Inputs of Budget.
+
+    `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent` the stack's Auto
+    Scaling groups are set to zero. `kms_key_arn` is a key that budgets.amazonaws.com may use: AWS's own key for SNS
+    does not let it publish, so without one the topic is not encrypted (its messages name the budget and the amounts).
+    """
 
     monthly_usd: float
     emails: list[str]
     alert_percent: list[float]
+    stop_at_percent: NotRequired[float | None]
     tag_key: str
     tag_value: str
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
-def plan_alarms(alert_percent: list[float]) -> list[AlarmPlan]:
-    """An ACTUAL alarm at each percentage, and one when the forecast reaches the whole budget."""
-    actual = [AlarmPlan(threshold=percent, notification_type="ACTUAL") for percent in sorted(set(alert_percent))]
-    return [*actual, AlarmPlan(threshold=100, notification_type="FORECASTED")]
+def plan_alarms(
+    alert_percent: list[float], stop_at_percent: float | None = None, place: str = "gangway:budget"
+) -> list[AlarmPlan]:
+    """An ACTUAL alarm at each percentage, the stop among them, and one when the forecast reaches the whole budget.
+
+    Raises:
+        InputError: more alarms than AWS takes.
+    """
+    stop = {stop_at_percent} if stop_at_percent is not None else set()
+    percents = sorted({*alert_percent, *stop})
+    if len(percents) >= MAX_ALARMS:
+        others = [percent for percent in percents if percent not in stop][: MAX_ALARMS - 1 - len(stop)]
+        raise InputError(
+            f"{place}.alert_percent",
+            "more alarms than AWS Budgets takes",
+            value=alert_percent,
+            allowed=f"{MAX_ALARMS} alarms a budget; the forecast is one, stop_at_percent another unless it is listed",
+            fix=f"set alert_percent: [{', '.join(f'{percent:g}' for percent in others)}]",
+        )
+    actual = [AlarmPlan(percent, "ACTUAL", stops=percent in stop) for percent in percents]
+    return [*actual, AlarmPlan(100, "FORECASTED")]
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly cost budget with a topic for machines and e-mail for people."""
+    """A monthly cost budget with a topic for machines, e-mail for people, and a stop for the nodes."""
 
     budget_name: pulumi.Output[str]
     topic_arn: pulumi.Output[str]
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:Budget", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        topic = sns.Topic(f"{name}-budget", tags=args["tags"], opts=child)
-        sns.TopicPolicy(
-            f"{name}-budget",
-            arn=topic.arn,
-            policy=pulumi.Output.json_dumps(
-                {
-                    "Version": "2012-10-17",
-                    "Statement": [
-                        {
-                            "Sid": "BudgetsMayPublish",
-                            "Effect": "Allow",
-                            "Principal": {"Service": "budgets.amazonaws.com"},
-                            "Action": "SNS:Publish",
-                            "Resource": topic.arn,
-                        }
-                    ],
-                }
-            ),
-            opts=child,
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        stop_at_percent = args.get("stop_at_percent")
+        alarms = plan_alarms(args["alert_percent"], stop_at_percent)
+        topic = stop_topic = self._topic("budget")
+        if stop_at_percent is not None:
+            # A topic of its own: what Budgets writes is prose, from which no function should read a percentage.
+            stop_topic = self._topic("stop")
+            declare_stop(name, stop_topic, args["tag_value"], args.get("kms_key_arn"), args["tags"], self._child)
+        budget = self._budget([(alarm, stop_topic if alarm.stops else topic) for alarm in alarms])
+        self.budget_name = budget.name
+        self.topic_arn = topic.arn
+        self.register_outputs({"budget_name": self.budget_name, "topic_arn": self.topic_arn})
+
+    def _topic(self, suffix: str) -> sns.Topic:
+        return declare_topic(
+            f"{self._name}-{suffix}",
+            "budgets.amazonaws.com",
+            "arn:aws:budgets::{account}:*",
+            kms_key_arn=self._args.get("kms_key_arn"),
+            tags=self._args["tags"],
+            opts=self._child,
         )
-        budget = budgets.Budget(
-            f"{name}-budget",
+
+    def _budget(self, alarms: list[tuple[AlarmPlan, sns.Topic]]) -> budgets.Budget:
+        args = self._args
+        return budgets.Budget(
+            f"{self._name}-budget",
             budget_type="COST",
             time_unit="MONTHLY",
             limit_amount=f"{args['monthly_usd']:.2f}",
@@ -77,17 +124,45 @@ class Budget(pulumi.ComponentResource):
             notifications=[
                 budgets.BudgetNotificationArgs(
                     comparison_operator="GREATER_THAN",
-                    threshold=alarm["threshold"],
+                    threshold=alarm.threshold,
                     threshold_type="PERCENTAGE",
-                    notification_type=alarm["notification_type"],
+                    notification_type=alarm.notification_type,
                     subscriber_email_addresses=args["emails"],
                     subscriber_sns_topic_arns=[topic.arn],
                 )
-                for alarm in plan_alarms(args["alert_percent"])
+                for alarm, topic in alarms
             ],
             tags=args["tags"],
-            opts=child,
+            opts=self._child,
         )
-        self.budget_name = budget.name
-        self.topic_arn = topic.arn
-        self.register_outputs({"budget_name": self.budget_name, "topic_arn": self.topic_arn})
+
+
+class CostTagActivationArgs(TypedDict):
+    """Inputs of CostTagActivation. A key must have been seen on a bill, up to 24 h after the first tagged resource."""
+
+    tag_keys: list[str]
+
+
+class CostTagActivation(pulumi.ComponentResource):
+    """Makes tag keys count in budgets and cost reports of the whole account: only its payer may, and only later.
+
+    Two stacks of one account share the keys: let one of them own this.
+    """
+
+    tag_keys: pulumi.Output[list[str]]
+
+    def __init__(self, name: str, args: CostTagActivationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:CostTagActivation", name, None, opts)
+        activated = [
+            costexplorer.CostAllocationTag(
+                # A colon would read as a part of a URN.
+                f"{name}-{key.replace(':', '-')}",
+                tag_key=key,
+                status="Active",
+                # The key serves other stacks too: destroying this one must not blind their budgets.
+                opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+            )
+            for key in args["tag_keys"]
+        ]
+        self.tag_keys = pulumi.Output.all(*[tag.tag_key for tag in activated]).apply(list)
+        self.register_outputs({"tag_keys": self.tag_keys})

@@ -1,100 +1,135 @@
-"""Capacity as EC2 spells it, and SpotFleet for those who want a fleet instead of an Auto Scaling group.
+"""The capacity ladder as EC2 understands it: how ids look, which machines a rung launches, when a block's nodes stop.
 
-`launch_market` is the one place where a rung becomes EC2's market options and reservation target. Buying a capacity
-block is not done here: it cannot be undone by destroy.
+Pure, without the AWS SDK, so that a stack file is checked in no time. What is wrong by itself raises InputError here;
+what only disagrees with the rest of the stack is a finding of `components.aws.capacity_findings`.
 """
 
-from collections.abc import Mapping
-from typing import Any, TypedDict
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-import pulumi
-from pulumi_aws import ec2
 from pydantic import TypeAdapter
 
-from components.capacity import CapacityBlock, OnDemand, Reservation, Rung, RungPlan, Spot
+from components.capacity import AnyRung, CapacityBlock, Reservation, Rung, RungPlan
+from components.catalog import MachineType, load
+from components.findings import InputError, nearest_hint
 
-__all__ = ["SpotFleet", "SpotFleetArgs", "launch_market", "rung_from_args"]
+__all__ = [
+    "BLOCK_END_NOTICE",
+    "BLOCK_STOP_LEAD",
+    "LADDER",
+    "block_stop_time",
+    "check_ladder",
+    "check_zones",
+    "ladder_zones",
+    "preferred_zone",
+    "rung_from_args",
+    "rung_machines",
+    "zones_of",
+]
 
-_Market = ec2.LaunchTemplateInstanceMarketOptionsArgs | None
-_Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None
+LADDER = "gangway:cluster.capacity"
+
+BLOCK_END_NOTICE = timedelta(minutes=30)
+"""EC2 begins to end a block's nodes so long before its end (EC2 user guide, "Capacity Blocks for ML")."""
+BLOCK_STOP_LEAD = timedelta(minutes=10)
+"""How much earlier we empty the group: the hook's five minutes for a last checkpoint, and as much again to be late."""
+
+_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}")
+_OFFERING = re.compile(r"cbo?-[0-9a-f]{8,17}")
 
 
-def rung_from_args(rung: Mapping[str, Any]) -> CapacityBlock | Reservation | Spot | OnDemand:
+def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
     """A component's rung argument as the typed rung. Raises pydantic's ValidationError for a rung that is none."""
-    adapter: TypeAdapter[CapacityBlock | Reservation | Spot | OnDemand] = TypeAdapter(Rung)
+    adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
     return adapter.validate_python(dict(rung))
 
 
-def launch_market(rung: RungPlan) -> tuple[_Market, _Target]:
-    """Market options and reservation target of a launch template; each is None where the rung has none."""
-    market: _Market = None
-    target: _Target = None
-    if rung.market_type == "spot":
-        market = ec2.LaunchTemplateInstanceMarketOptionsArgs(
-            market_type="spot",
-            spot_options=ec2.LaunchTemplateInstanceMarketOptionsSpotOptionsArgs(
-                spot_instance_type="one-time",
-                instance_interruption_behavior="terminate",
-                max_price=None if rung.max_usd_per_hour is None else f"{rung.max_usd_per_hour:.10g}",
-            ),
+def check_ladder(rungs: Sequence[AnyRung], machine: MachineType, place: str = LADDER) -> None:
+    """Refuses what EC2 would refuse whatever the rest of the stack says.
+
+    Args:
+        rungs: the ladder, first choice first.
+        machine: the cluster's own machine type.
+        place: config path of the ladder, put before each rung's.
+
+    Raises:
+        InputError: an id EC2 never gives, or a machine type nobody knows, with its path.
+    """
+    for index, rung in enumerate(rungs):
+        here = f"{place}[{index}]"
+        if isinstance(rung, CapacityBlock | Reservation) and rung.id is not None:
+            _check_id(rung.id, _RESERVATION, f"{here}.id", "cr-", "the id that EC2 shows among Capacity Reservations")
+        if isinstance(rung, CapacityBlock) and rung.offering_id is not None:
+            hint = "the id that `aws ec2 describe-capacity-block-offerings` shows"
+            _check_id(rung.offering_id, _OFFERING, f"{here}.offering_id", "cbo-", hint)
+        rung_machines(rung, machine, here)
+
+
+def _check_id(value: str, form: re.Pattern[str], place: str, prefix: str, where: str) -> None:
+    if not form.fullmatch(value):
+        raise InputError(
+            place,
+            "EC2 has no id of this form",
+            value=value,
+            allowed=f"{prefix} and 8 to 17 hexadecimal digits, such as {prefix}0123456789abcdef0",
+            fix=f"copy {where}",
         )
-    elif rung.market_type is not None:
-        market = ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type=rung.market_type)
-    if rung.reservation_id is not None:
-        target = ec2.LaunchTemplateCapacityReservationSpecificationArgs(
-            capacity_reservation_target=ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
-                capacity_reservation_id=rung.reservation_id
+
+
+def rung_machines(rung: AnyRung | RungPlan, machine: MachineType, place: str = LADDER) -> tuple[MachineType, ...]:
+    """The machine types a rung may launch, the cluster's own first. Raises InputError for one nobody knows."""
+    known = {name: row for name, row in load().machines.items() if row.provider == "aws"}
+    found = {machine.name: machine}
+    for index, name in enumerate(getattr(rung, "machine_types", ())):
+        if name not in known:
+            raise InputError(
+                f"{place}.machine_types[{index}]",
+                "no such machine type",
+                value=name,
+                allowed=", ".join(sorted(known)),
+                fix=nearest_hint(name, known),
             )
-        )
-    return market, target
+        found[name] = known[name]
+    return tuple(found.values())
 
 
-class SpotFleetArgs(TypedDict):
-    """Inputs of SpotFleet. The launch template must name no market of its own: the fleet does."""
-
-    num_nodes: int
-    launch_template_id: pulumi.Input[str]
-    launch_template_version: pulumi.Input[str]
-    machine_types: list[str]
-    subnet_ids: list[pulumi.Input[str]]
-    fleet_role_arn: pulumi.Input[str]
-    max_usd_per_hour: float
-    tags: dict[str, str]
+def zones_of(rung: AnyRung | RungPlan) -> tuple[str, ...]:
+    """The zones a rung names; empty where it takes the cluster's own."""
+    zones: tuple[str, ...] = getattr(rung, "zones", ())
+    zone: str | None = getattr(rung, "zone", None)
+    return zones if zone is None else (zone,)
 
 
-class SpotFleet(pulumi.ComponentResource):
-    """A Spot Fleet that holds a number of nodes over several machine types and subnets, cheapest deep pools first."""
+def ladder_zones(rungs: Iterable[AnyRung], zone: str) -> tuple[str, ...]:
+    """Every zone the ladder needs a subnet in: the cluster's own first, then the rungs' in their order."""
+    return tuple(dict.fromkeys([zone, *(name for rung in rungs for name in zones_of(rung))]))
 
-    fleet_id: pulumi.Output[str]
 
-    def __init__(self, name: str, args: SpotFleetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:aws:SpotFleet", name, None, opts)
-        fleet = ec2.SpotFleetRequest(
-            f"{name}-fleet",
-            iam_fleet_role=args["fleet_role_arn"],
-            target_capacity=args["num_nodes"],
-            allocation_strategy="priceCapacityOptimized",
-            spot_price=f"{args['max_usd_per_hour']:.10g}",
-            fleet_type="maintain",
-            instance_interruption_behaviour="terminate",
-            terminate_instances_with_expiration=False,
-            # A destroyed fleet must not leave GPU nodes running.
-            terminate_instances_on_delete="true",
-            wait_for_fulfillment=False,
-            launch_template_configs=[
-                ec2.SpotFleetRequestLaunchTemplateConfigArgs(
-                    launch_template_specification=ec2.SpotFleetRequestLaunchTemplateConfigLaunchTemplateSpecificationArgs(
-                        id=args["launch_template_id"], version=args["launch_template_version"]
-                    ),
-                    overrides=[
-                        ec2.SpotFleetRequestLaunchTemplateConfigOverrideArgs(instance_type=machine, subnet_id=subnet)
-                        for machine in args["machine_types"]
-                        for subnet in args["subnet_ids"]
-                    ],
+def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
+    """The zone a ladder ties the cluster to, where its owner chose none: (zone, why). None where any zone will do."""
+    for index, rung in enumerate(rungs):
+        if isinstance(rung, CapacityBlock | Reservation) and rung.zone is not None:
+            return rung.zone, f"{LADDER}[{index}], a {rung.kind}, is there"
+    return None
+
+
+def check_zones(rungs: Sequence[AnyRung | RungPlan], zones: Sequence[str], place: str = LADDER) -> None:
+    """Refuses a rung in a zone that is none of `zones`. Raises InputError with the zone's path."""
+    for index, rung in enumerate(rungs):
+        single = isinstance(rung, CapacityBlock | Reservation)
+        for position, name in enumerate(zones_of(rung)):
+            if name not in zones:
+                raise InputError(
+                    f"{place}[{index}].{'zone' if single else f'zones[{position}]'}",
+                    "no such zone here",
+                    value=name,
+                    allowed=", ".join(zones),
+                    fix=nearest_hint(name, zones),
                 )
-            ],
-            tags=args["tags"],
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        self.fleet_id = fleet.id
-        self.register_outputs({"fleet_id": self.fleet_id})
+
+
+def block_stop_time(ends_at: datetime, lead: timedelta = BLOCK_STOP_LEAD) -> datetime:
+    """When a block's group is set to zero, in UTC: `lead` before EC2 begins to end the nodes itself."""
+    return ends_at.astimezone(UTC) - BLOCK_END_NOTICE - lead

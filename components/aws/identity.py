@@ -1,6 +1,8 @@
-"""NodeIdentity: the role a node runs as, with no more than pulling its image, reading data and writing its own runs.
+"""NodeIdentity and HeadIdentity: the roles machines run as, each with no more than its own part of the job.
 
-People get in through Session Manager (the managed SSM core policy); there is no SSH key anywhere.
+A node pulls its image, reads data, writes its own runs and speaks for itself to its own Auto Scaling group. The head
+node never touches data or groups: it keeps the rendezvous, finds the workers and puts the run record. People get in
+through Session Manager (AWS's managed core policy); there is no SSH key anywhere.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -8,45 +10,154 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import iam
 
-__all__ = ["NodeIdentity", "NodeIdentityArgs", "node_policy"]
+from components.aws.policies import Statement, allow, document, on_groups_of, trust
+
+__all__ = [
+    "HeadIdentity",
+    "HeadIdentityArgs",
+    "NodeIdentity",
+    "NodeIdentityArgs",
+    "head_policy",
+    "node_policy",
+]
 
 SSM_CORE_POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity. `data_source` is the `s3://bucket/prefix` nodes may read."""
+    """Inputs of NodeIdentity.
+
+    `data_source` is the `s3://bucket/prefix` nodes may read, `log_group_arn` the one group they may write to,
+    `kms_key_arn` the one key they may use. `self_termination` lets a node end itself and shrink its group.
+    """
 
     run_bucket_arn: pulumi.Input[str]
     repository_arn: pulumi.Input[str]
     stack: str
     data_source: NotRequired[str | None]
+    log_group_arn: NotRequired[pulumi.Input[str] | None]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    self_termination: NotRequired[bool]
     tags: dict[str, str]
 
 
-def node_policy(run_bucket_arn: str, repository_arn: str, stack: str, data_source: str | None) -> dict[str, Any]:
-    """The policy document: exact prefixes, the one repository, health of the groups that carry the stack's tag."""
-    objects = [
-        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": f"{run_bucket_arn}/{stack}/*"}
+class HeadIdentityArgs(TypedDict):
+    """Inputs of HeadIdentity. The optional ones are as for NodeIdentity."""
+
+    run_bucket_arn: pulumi.Input[str]
+    repository_arn: pulumi.Input[str]
+    stack: str
+    log_group_arn: NotRequired[pulumi.Input[str] | None]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def node_policy(
+    run_bucket_arn: str,
+    repository_arn: str,
+    stack: str,
+    data_source: str | None,
+    *,
+    log_group_arn: str | None = None,
+    kms_key_arn: str | None = None,
+    self_termination: bool = False,
+) -> dict[str, Any]:
+    """The policy document of a node: exact prefixes, the one repository, the groups that carry the stack's tag."""
+    return document(
+        [
+            *_own_runs(run_bucket_arn, stack),
+            *(_data(data_source) if data_source else []),
+            *_pull(repository_arn),
+            _own_groups(stack, self_termination),
+            *_optional(log_group_arn, kms_key_arn),
+        ]
+    )
+
+
+def head_policy(
+    run_bucket_arn: str,
+    repository_arn: str,
+    stack: str,
+    *,
+    log_group_arn: str | None = None,
+    kms_key_arn: str | None = None,
+) -> dict[str, Any]:
+    """The policy document of the head node: its image, the run's prefix, and where the workers are."""
+    return document(
+        [
+            *_own_runs(run_bucket_arn, stack),
+            *_pull(repository_arn),
+            allow("FindWorkers", ["ec2:DescribeInstances"], "*"),
+            *_optional(log_group_arn, kms_key_arn),
+        ]
+    )
+
+
+def _list_below(sid: str, bucket_arn: str, prefix: str) -> Statement:
+    """Names below `prefix` only: without ListBucket a missing object reads as forbidden, with it all names show."""
+    condition = {"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}} if prefix else None
+    return allow(sid, ["s3:ListBucket"], bucket_arn, condition)
+
+
+def _own_runs(run_bucket_arn: str, stack: str) -> list[Statement]:
+    """Nothing is deleted: the bucket keeps every version, and a node cannot take one away."""
+    return [
+        allow("OwnRuns", ["s3:GetObject", "s3:PutObject"], f"{run_bucket_arn}/{stack}/*"),
+        _list_below("NamesOfOwnRuns", run_bucket_arn, stack),
     ]
-    if data_source:
-        path = data_source.removeprefix("s3://").rstrip("/")
-        objects.append({"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": f"arn:aws:s3:::{path}/*"})
+
+
+def _data(data_source: str) -> list[Statement]:
+    bucket, _, prefix = data_source.removeprefix("s3://").rstrip("/").partition("/")
+    arn = f"arn:aws:s3:::{bucket}"
+    return [
+        allow("ReadData", ["s3:GetObject"], f"{arn}/{prefix}/*" if prefix else f"{arn}/*"),
+        _list_below("NamesOfData", arn, prefix),
+    ]
+
+
+def _pull(repository_arn: str) -> list[Statement]:
     pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            *objects,
-            {"Effect": "Allow", "Action": pull, "Resource": repository_arn},
-            # ECR hands out tokens for the whole registry only; what may be pulled is limited above.
-            {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"},
-            {
-                "Effect": "Allow",
-                "Action": "autoscaling:SetInstanceHealth",
-                "Resource": "*",
-                "Condition": {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}},
-            },
-        ],
-    }
+    return [allow("PullImage", pull, repository_arn), allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*")]
+
+
+def _own_groups(stack: str, self_termination: bool) -> Statement:
+    """A node's word about itself, to its own group."""
+    actions = [
+        "autoscaling:CompleteLifecycleAction",
+        "autoscaling:RecordLifecycleActionHeartbeat",
+        "autoscaling:SetInstanceHealth",
+        *(["autoscaling:TerminateInstanceInAutoScalingGroup"] if self_termination else []),
+    ]
+    return on_groups_of(stack, "OwnGroups", actions)
+
+
+def _optional(log_group_arn: str | None, kms_key_arn: str | None) -> list[Statement]:
+    logs, key = ["logs:CreateLogStream", "logs:PutLogEvents"], ["kms:Decrypt", "kms:GenerateDataKey"]
+    return [
+        *([allow("WriteLogs", logs, f"{log_group_arn}:*")] if log_group_arn else []),
+        *([allow("UseKey", key, kms_key_arn)] if kms_key_arn else []),
+    ]
+
+
+def _profile(
+    name: str,
+    suffix: str,
+    policy: pulumi.Output[dict[str, Any]],
+    tags: dict[str, str],
+    child: pulumi.ResourceOptions,
+) -> tuple[iam.Role, iam.InstanceProfile]:
+    """A role that only EC2 instances may take, with `policy` and Session Manager."""
+    role = iam.Role(
+        f"{name}-{suffix}",
+        assume_role_policy=pulumi.Output.json_dumps(trust("ec2.amazonaws.com")),
+        tags=tags,
+        opts=child,
+    )
+    iam.RolePolicy(f"{name}-{suffix}", role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
+    attachment = f"{name}-ssm" if suffix == "node" else f"{name}-{suffix}-ssm"
+    iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=SSM_CORE_POLICY, opts=child)
+    return role, iam.InstanceProfile(f"{name}-{suffix}", role=role.name, tags=tags, opts=child)
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -57,25 +168,37 @@ class NodeIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:NodeIdentity", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        trust = {
-            "Version": "2012-10-17",
-            "Statement": [
-                {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
-            ],
-        }
-        role = iam.Role(
-            f"{name}-node",
-            assume_role_policy=pulumi.Output.json_dumps(trust),
-            tags=args["tags"],
-            opts=child,
+        policy = pulumi.Output.all(
+            args["run_bucket_arn"], args["repository_arn"], args.get("log_group_arn"), args.get("kms_key_arn")
+        ).apply(
+            lambda arns: node_policy(
+                arns[0],
+                arns[1],
+                args["stack"],
+                args.get("data_source"),
+                log_group_arn=arns[2],
+                kms_key_arn=arns[3],
+                self_termination=args.get("self_termination", False),
+            )
         )
-        policy = pulumi.Output.all(args["run_bucket_arn"], args["repository_arn"]).apply(
-            lambda arns: node_policy(arns[0], arns[1], args["stack"], args.get("data_source"))
-        )
-        iam.RolePolicy(f"{name}-node", role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
-        iam.RolePolicyAttachment(f"{name}-ssm", role=role.name, policy_arn=SSM_CORE_POLICY, opts=child)
-        profile = iam.InstanceProfile(f"{name}-node", role=role.name, tags=args["tags"], opts=child)
+        role, profile = _profile(name, "node", policy, args["tags"], pulumi.ResourceOptions(parent=self))
+        self.instance_profile_arn = profile.arn
+        self.role_name = role.name
+        self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
+
+
+class HeadIdentity(pulumi.ComponentResource):
+    """Role, policy and instance profile of the head node."""
+
+    instance_profile_arn: pulumi.Output[str]
+    role_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: HeadIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:HeadIdentity", name, None, opts)
+        policy = pulumi.Output.all(
+            args["run_bucket_arn"], args["repository_arn"], args.get("log_group_arn"), args.get("kms_key_arn")
+        ).apply(lambda arns: head_policy(arns[0], arns[1], args["stack"], log_group_arn=arns[2], kms_key_arn=arns[3]))
+        role, profile = _profile(name, "head", policy, args["tags"], pulumi.ResourceOptions(parent=self))
         self.instance_profile_arn = profile.arn
         self.role_name = role.name
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})

@@ -2,34 +2,56 @@
 
 Two ways out: `endpoints` (the services a node needs, over PrivateLink; nothing else is reachable) or `nat` (a NAT
 gateway, for jobs that fetch from elsewhere). Nodes never get a public address: EC2 refuses one on a multi-card launch,
-and no training job needs it. No peering, no VPN: those belong to the team's own landing zone.
+and no training job needs it. Which ports pass is `components.aws.firewall`. No peering, no VPN: those belong to the
+team's own landing zone.
 """
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import ec2
+from pulumi_aws import ec2, route53
 
+from components.aws.firewall import HeadPortsArgs, declare_groups, plan_rules
+from components.aws.flow_logs import declare_flow_logs
 from components.aws.names import Egress
 from components.findings import InputError
 
-__all__ = ["Egress", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
+__all__ = [
+    "Egress",
+    "HeadPortsArgs",
+    "NetworkPlan",
+    "TrainingNetwork",
+    "TrainingNetworkArgs",
+    "plan_network",
+    "s3_endpoint_policy",
+]
 
 # RFC 1918. Python's `is_private` also admits loopback, link-local and test ranges, which no VPC can use.
 PRIVATE_RANGES = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 # What a node calls: image pull, Session Manager, logs, its own Auto Scaling health. S3 has a (free) gateway endpoint.
 ENDPOINT_SERVICES = ("autoscaling", "ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages")
+# What only a head node calls: EC2, to find the workers.
+HEAD_ENDPOINT_SERVICES = ("ec2",)
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags."""
+    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags.
+
+    `head` makes a security group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns`
+    closes the way to every other bucket (but for ECR's layers); left out, any bucket can be reached. Flow logs are
+    kept unless `flow_logs` is false.
+    """
 
     cidr: str
     region: str
     zones: list[str]
     egress: Egress
+    head: NotRequired[HeadPortsArgs | None]
+    s3_bucket_arns: NotRequired[list[pulumi.Input[str]] | None]
+    flow_logs: NotRequired[bool]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
@@ -66,12 +88,33 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
     return NetworkPlan(tuple(str(subnet) for subnet in private[:num_zones]), str(next(last.subnets(prefixlen_diff=4))))
 
 
+def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
+    """Opens the S3 gateway for the given buckets, whose own policies and the roles' decide the rest.
+
+    ECR keeps image layers in a bucket of its own, from which Docker reads by presigned links.
+    """
+    layers = f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"
+    ours = [part for arn in bucket_arns for part in (arn, f"{arn}/*")]
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Sid": "OurBuckets", "Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": ours},
+            {"Sid": "ImageLayers", "Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": layers},
+        ],
+    }
+
+
 class TrainingNetwork(pulumi.ComponentResource):
-    """A VPC with private subnets, a way out, and the security group EFA needs."""
+    """A VPC with private subnets, a way out, and the security group EFA needs.
+
+    `head_security_group_id` and `private_zone_id` are empty without a head node.
+    """
 
     vpc_id: pulumi.Output[str]
     private_subnet_ids: pulumi.Output[list[str]]
     fabric_security_group_id: pulumi.Output[str]
+    head_security_group_id: pulumi.Output[str]
+    private_zone_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:TrainingNetwork", name, None, opts)
@@ -88,19 +131,27 @@ class TrainingNetwork(pulumi.ComponentResource):
         )
         routes = ec2.RouteTable(f"{name}-private", vpc_id=self._vpc.id, tags=self._tags("private"), opts=self._child)
         subnets = self._private_subnets(plan, routes)
-        self._endpoint("s3", "Gateway", route_table_ids=[routes.id])
+        groups = self._security_groups()
+        self._endpoint("s3", "Gateway", route_table_ids=[routes.id], policy=self._s3_policy())
         if args["egress"] == Egress.NAT:
             self._nat(plan, routes)
         else:
-            self._interface_endpoints(subnets)
+            self._interface_endpoints(subnets, groups["endpoints"])
+        if args.get("flow_logs", True):
+            declare_flow_logs(name, self._vpc.id, args["region"], args.get("kms_key_arn"), args["tags"], self._child)
+        nothing = pulumi.Output.from_input("")
         self.vpc_id = self._vpc.id
         self.private_subnet_ids = pulumi.Output.all(*[subnet.id for subnet in subnets]).apply(list)
-        self.fabric_security_group_id = self._fabric_security_group().id
+        self.fabric_security_group_id = groups["fabric"]
+        self.head_security_group_id = groups.get("head", nothing)
+        self.private_zone_id = nothing if args.get("head") is None else self._zone().id
         self.register_outputs(
             {
                 "vpc_id": self.vpc_id,
                 "private_subnet_ids": self.private_subnet_ids,
                 "fabric_security_group_id": self.fabric_security_group_id,
+                "head_security_group_id": self.head_security_group_id,
+                "private_zone_id": self.private_zone_id,
             }
         )
 
@@ -125,40 +176,41 @@ class TrainingNetwork(pulumi.ComponentResource):
             subnets.append(subnet)
         return subnets
 
-    def _fabric_security_group(self) -> ec2.SecurityGroup:
-        """EFA passes only where the group admits all traffic from itself and to itself, in so many words."""
-        return ec2.SecurityGroup(
-            f"{self._name}-fabric",
-            description="EFA fabric and Lustre: all traffic within the group",
-            vpc_id=self._vpc.id,
-            ingress=[ec2.SecurityGroupIngressArgs(protocol="-1", from_port=0, to_port=0, self=True)],
-            egress=[
-                ec2.SecurityGroupEgressArgs(protocol="-1", from_port=0, to_port=0, self=True),
-                ec2.SecurityGroupEgressArgs(protocol="-1", from_port=0, to_port=0, cidr_blocks=["0.0.0.0/0"]),
-            ],
-            tags=self._tags("fabric"),
+    def _security_groups(self) -> dict[str, pulumi.Output[str]]:
+        """Our groups, and the VPC's default group emptied: what is started without a group reaches nothing."""
+        ec2.DefaultSecurityGroup(
+            f"{self._name}-default", vpc_id=self._vpc.id, tags=self._tags("default"), opts=self._child
+        )
+        endpoints = self._args["egress"] != Egress.NAT
+        rules = plan_rules(self._args["cidr"], self._args.get("head"), endpoints)
+        return declare_groups(self._name, self._vpc.id, rules, self._args["tags"], self._child)
+
+    def _zone(self) -> route53.Zone:
+        """Names that only this VPC resolves, so that workers find the head node wherever it has been restarted."""
+        return route53.Zone(
+            f"{self._name}-private",
+            name=f"{self._name}.gangway.internal",
+            comment=f"{self._name}: the head node's fixed name",
+            vpcs=[route53.ZoneVpcArgs(vpc_id=self._vpc.id, vpc_region=self._args["region"])],
+            tags=self._tags("private"),
             opts=self._child,
         )
 
-    def _interface_endpoints(self, subnets: list[ec2.Subnet]) -> None:
-        group = ec2.SecurityGroup(
-            f"{self._name}-endpoints",
-            description="HTTPS from the VPC to the interface endpoints",
-            vpc_id=self._vpc.id,
-            ingress=[
-                ec2.SecurityGroupIngressArgs(
-                    protocol="tcp", from_port=443, to_port=443, cidr_blocks=[self._args["cidr"]]
-                )
-            ],
-            tags=self._tags("endpoints"),
-            opts=self._child,
+    def _s3_policy(self) -> pulumi.Output[str] | None:
+        region, arns = self._args["region"], self._args.get("s3_bucket_arns")
+        if arns is None:
+            return None
+        return pulumi.Output.json_dumps(
+            pulumi.Output.all(*arns).apply(lambda known: s3_endpoint_policy(region, list(known)))
         )
-        for service in ENDPOINT_SERVICES:
+
+    def _interface_endpoints(self, subnets: list[ec2.Subnet], security_group_id: pulumi.Output[str]) -> None:
+        for service in (*ENDPOINT_SERVICES, *(HEAD_ENDPOINT_SERVICES if self._args.get("head") is not None else ())):
             self._endpoint(
                 service,
                 "Interface",
                 subnet_ids=[subnet.id for subnet in subnets],
-                security_group_ids=[group.id],
+                security_group_ids=[security_group_id],
                 private_dns_enabled=True,
             )
 
@@ -171,6 +223,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         subnet_ids: list[pulumi.Output[str]] | None = None,
         security_group_ids: list[pulumi.Output[str]] | None = None,
         private_dns_enabled: bool | None = None,
+        policy: pulumi.Output[str] | None = None,
     ) -> None:
         ec2.VpcEndpoint(
             f"{self._name}-{service}",
@@ -181,6 +234,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             subnet_ids=subnet_ids,
             security_group_ids=security_group_ids,
             private_dns_enabled=private_dns_enabled,
+            policy=policy,
             tags=self._tags(service),
             opts=self._child,
         )

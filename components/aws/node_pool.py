@@ -1,88 +1,129 @@
 """EfaNodePool: GPU nodes with their EFA interfaces, one Auto Scaling group per rung of the capacity ladder.
 
-The first rung asks for every node. Each further rung starts empty and is filled by CloudWatch itself when the rungs
-above it hold fewer nodes than the job's minimum, and emptied again when they recover: the fallback order works with
-nobody watching, and no code of ours runs in the account. Not a scheduler: what runs on the nodes is the JobSpec in
-their user data.
+The first rung asks for every node. Each further rung starts empty; `components.aws.fallback` fills it when the rungs
+above it hold fewer nodes than the job's minimum, and empties it again when they recover. Not a scheduler: what runs on
+the nodes is the JobSpec in their user data.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import autoscaling, cloudwatch, ec2
+from pulumi_aws import autoscaling, ec2
 
-from components.aws.capacity import launch_market, rung_from_args
+from components.aws.capacity import (
+    BLOCK_STOP_LEAD,
+    block_stop_time,
+    check_ladder,
+    check_zones,
+    rung_from_args,
+    rung_machines,
+)
 from components.aws.fabric import InterfacePlan, plan_interfaces
+from components.aws.fallback import Fallback, plan_fill_steps
+from components.aws.launch import NodeLaunch, launch_market, launch_template, mixed_instances
 from components.capacity import RungPlan, plan_ladder
 from components.catalog import MachineType, load
 
-__all__ = ["CapacityRungArgs", "EfaNodePool", "EfaNodePoolArgs", "NodePoolPlan", "plan_fill_steps", "plan_node_pool"]
+__all__ = [
+    "LIFECYCLE_HOOK",
+    "CapacityRungArgs",
+    "EfaNodePool",
+    "EfaNodePoolArgs",
+    "NodePoolPlan",
+    "plan_fill_steps",
+    "plan_node_pool",
+]
 
-FALLBACK_PERIODS = 3
-# AWS allows 20 adjustments a scaling policy.
-MAX_STEPS = 20
+# Long enough for the trainer's last checkpoint, and EC2's own two minutes for spot are over by then anyway.
+LIFECYCLE_HOOK = "gangway-terminate"
+"""The hook's name on every group: a node completes it by this name."""
+
+TERMINATION_HEARTBEAT_SEC = 300
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is capacity-block, reservation, spot or on-demand; `id` or `max_usd_per_hour` as it needs."""
+    """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as `components.capacity` says.
+
+    `ends_at` is ISO 8601 with its zone, such as 2026-07-01T11:30:00Z.
+    """
 
     kind: str
     id: NotRequired[str]
+    purchase: NotRequired[bool]
+    offering_id: NotRequired[str]
+    upfront_usd: NotRequired[float]
+    ends_at: NotRequired[str]
+    zone: NotRequired[str]
     max_usd_per_hour: NotRequired[float]
+    allocation: NotRequired[str]
+    machine_types: NotRequired[list[str]]
+    zones: NotRequired[list[str]]
 
 
 class EfaNodePoolArgs(TypedDict):
-    """Inputs of EfaNodePool. `user_data` is base64; `image_id` may be an SSM reference (`resolve:ssm:...`)."""
+    """Inputs of EfaNodePool. `user_data` is base64; `image_id` may be an SSM reference (`resolve:ssm:...`).
+
+    `zones` names the zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it.
+    `block_stop_lead_minutes` (10): how long before EC2 would end a block's nodes the group is emptied.
+    """
 
     machine_type: str
     num_nodes_min: int
     num_nodes_max: int
     capacity: list[CapacityRungArgs]
     subnet_ids: pulumi.Input[list[str]]
+    zones: NotRequired[list[str]]
     security_group_ids: list[pulumi.Input[str]]
     image_id: str
     instance_profile_arn: pulumi.Input[str]
     user_data: pulumi.Input[str]
     root_volume_gib: int
+    block_stop_lead_minutes: NotRequired[int]
     tags: dict[str, str]
 
 
 @dataclass(frozen=True)
 class NodePoolPlan:
-    """What the pool will declare, before any resource exists."""
+    """What the pool will declare, before any resource exists. `machines` has the types of each rung."""
 
     machine: MachineType
     interfaces: tuple[InterfacePlan, ...]
     rungs: tuple[RungPlan, ...]
+    machines: tuple[tuple[MachineType, ...], ...]
     num_nodes_min: int
     num_nodes_max: int
 
     @property
     def placement_group(self) -> bool:
         """Whether any rung may use a cluster placement group of our own."""
-        return self.machine.efa_interfaces.value > 0 and any(rung.placement_group for rung in self.rungs)
+        return self.machine.fabric is not None and any(rung.placement_group for rung in self.rungs)
 
 
 def plan_node_pool(args: EfaNodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments into interfaces and launch fields. Raises InputError for an unknown machine type."""
-    machine = load().machine(args["machine_type"], "machine_type")
-    rungs = plan_ladder(tuple(rung_from_args(rung) for rung in args["capacity"]))
-    return NodePoolPlan(machine, plan_interfaces(machine), rungs, args["num_nodes_min"], args["num_nodes_max"])
+    """Compiles the arguments into interfaces and launch fields.
 
-
-def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
-    """Steps that fill a rung: (nodes missing above it beyond the first, size to set).
-
-    A step for each missing node; where AWS's 20 do not suffice, each step covers several and sets the largest of them.
+    Raises:
+        InputError: an unknown machine type, an id that EC2 never gives, or a zone the pool has no subnet in.
     """
-    stride = -(-num_nodes // MAX_STEPS)
-    return [(beyond, min(beyond + stride, num_nodes)) for beyond in range(0, num_nodes, stride)]
+    machine = load().machine(args["machine_type"], "machine_type")
+    rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
+    check_ladder(rungs, machine, "capacity")
+    check_zones(rungs, args.get("zones", []), "capacity")
+    return NodePoolPlan(
+        machine,
+        plan_interfaces(machine),
+        plan_ladder(rungs),
+        tuple(rung_machines(rung, machine, "capacity") for rung in rungs),
+        args["num_nodes_min"],
+        args["num_nodes_max"],
+    )
 
 
 class EfaNodePool(pulumi.ComponentResource):
-    """GPU nodes in one zone, wired for EFA, filled from the capacity ladder in its order."""
+    """GPU nodes wired for EFA, filled from the capacity ladder in its order."""
 
     group_names: pulumi.Output[list[str]]
     launch_template_ids: pulumi.Output[list[str]]
@@ -94,14 +135,17 @@ class EfaNodePool(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self._plan = plan_node_pool(args)
         self._placement = self._placement_group() if self._plan.placement_group else None
+        fallback = Fallback(name, args["num_nodes_min"], args["tags"], self._child)
         templates: list[ec2.LaunchTemplate] = []
         groups: list[autoscaling.Group] = []
-        for position, rung in enumerate(self._plan.rungs):
-            template = self._launch_template(f"{position}-{rung.kind}", rung)
-            group = self._group(f"{position}-{rung.kind}", position, template)
+        for position, (rung, machines) in enumerate(zip(self._plan.rungs, self._plan.machines, strict=True)):
+            suffix = f"{position}-{rung.kind}"
+            mine = self._launch_templates(suffix, rung, machines)
+            group = self._group(suffix, position, rung, mine)
+            self._before_the_end(suffix, rung, group)
             if position:
-                self._fall_back_to(f"{position}-{rung.kind}", group, above=list(groups))
-            templates.append(template)
+                fallback.fill_behind(suffix, group, above=list(groups))
+            templates += mine.values()
             groups.append(group)
         self.group_names = pulumi.Output.all(*[group.name for group in groups]).apply(list)
         self.launch_template_ids = pulumi.Output.all(*[template.id for template in templates]).apply(list)
@@ -119,71 +163,69 @@ class EfaNodePool(pulumi.ComponentResource):
             f"{self._name}-cluster", strategy="cluster", tags=self._args["tags"], opts=self._child
         )
 
-    def _network_interfaces(self) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
-        return [
-            ec2.LaunchTemplateNetworkInterfaceArgs(
-                network_card_index=interface.network_card_index,
-                device_index=interface.device_index,
-                interface_type=interface.interface_type,
-                security_groups=self._args["security_group_ids"],
-                delete_on_termination="true",
-            )
-            for interface in self._plan.interfaces
-        ]
-
-    def _launch_template(self, suffix: str, rung: RungPlan) -> ec2.LaunchTemplate:
-        market, reservation = launch_market(rung)
-        tags = {**self._args["tags"], "Name": f"{self._name}-{suffix}"}
-        placement = self._placement if rung.placement_group else None
-        return ec2.LaunchTemplate(
-            f"{self._name}-{suffix}",
+    def _launch_templates(
+        self, suffix: str, rung: RungPlan, machines: Sequence[MachineType]
+    ) -> dict[str, ec2.LaunchTemplate]:
+        """A template for each machine type: their network interfaces differ, and no override can change those."""
+        launch = NodeLaunch(
             image_id=self._args["image_id"],
-            instance_type=self._plan.machine.name,
-            update_default_version=True,
-            iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(arn=self._args["instance_profile_arn"]),
-            instance_market_options=market,
-            capacity_reservation_specification=reservation,
-            placement=None if placement is None else ec2.LaunchTemplatePlacementArgs(group_name=placement.name),
-            network_interfaces=self._network_interfaces(),
-            block_device_mappings=[
-                ec2.LaunchTemplateBlockDeviceMappingArgs(
-                    device_name="/dev/sda1",
-                    ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-                        volume_size=self._args["root_volume_gib"],
-                        volume_type="gp3",
-                        encrypted="true",
-                        delete_on_termination="true",
-                    ),
-                )
-            ],
-            # Hop limit 2: also a container with a network of its own may ask for its credentials and notices.
-            metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
-                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
-            ),
+            instance_profile_arn=self._args["instance_profile_arn"],
             user_data=self._args["user_data"],
-            tag_specifications=[
-                ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
-                for kind in ("instance", "volume", "network-interface")
-            ],
-            tags=tags,
-            opts=self._child,
+            root_volume_gib=self._args["root_volume_gib"],
+            security_group_ids=self._args["security_group_ids"],
+            tags=self._args["tags"],
         )
+        mixed = len(machines) > 1
+        # A mixed group names the market itself; EC2 refuses templates that name one too.
+        market = (None, None) if mixed else launch_market(rung, self._purchase(suffix, rung))
+        placement = self._placement if rung.placement_group else None
+        return {
+            machine.name: launch_template(
+                f"{self._name}-{suffix}-{machine.name.replace('.', '-')}" if mixed else f"{self._name}-{suffix}",
+                launch,
+                machine,
+                market=market,
+                placement=placement,
+                opts=self._child,
+            )
+            for machine in machines
+        }
 
-    def _group(self, suffix: str, position: int, template: ec2.LaunchTemplate) -> autoscaling.Group:
+    def _purchase(self, suffix: str, rung: RungPlan) -> pulumi.Output[str] | None:
+        """Buys the rung's block. Protected: neither destroy nor a changed offering can give the money back."""
+        if rung.purchase is None:
+            return None
+        block = ec2.CapacityBlockReservation(
+            f"{self._name}-{suffix}",
+            capacity_block_offering_id=rung.purchase.offering_id,
+            instance_platform="Linux/UNIX",
+            tags=self._args["tags"],
+            opts=pulumi.ResourceOptions(parent=self, protect=True),
+        )
+        return block.id
+
+    def _group(
+        self, suffix: str, position: int, rung: RungPlan, templates: dict[str, ec2.LaunchTemplate]
+    ) -> autoscaling.Group:
         """The first rung holds all nodes; the others wait at zero and may grow to the job's minimum."""
         first = position == 0
+        only = None if len(templates) > 1 else next(iter(templates.values()))
         return autoscaling.Group(
             f"{self._name}-{suffix}",
             min_size=0,
             max_size=self._args["num_nodes_max"] if first else self._args["num_nodes_min"],
             # Below the first rung the scaling policy owns the number: a declared one would empty the rung on each `up`.
             desired_capacity=self._args["num_nodes_max"] if first else None,
-            vpc_zone_identifiers=self._args["subnet_ids"],
-            launch_template=autoscaling.GroupLaunchTemplateArgs(
-                id=template.id, version=template.latest_version.apply(str)
-            ),
+            vpc_zone_identifiers=self._subnets(rung),
+            launch_template=None
+            if only is None
+            else autoscaling.GroupLaunchTemplateArgs(id=only.id, version=only.latest_version.apply(str)),
+            mixed_instances_policy=None if only is not None else mixed_instances(rung, templates),
             # Capacity may take hours to come: `up` declares it and does not wait.
             wait_for_capacity_timeout="0",
+            # Off: the nodes handle the interruption notice themselves, and a rebalance would replace workers that may
+            # well go on for hours, in the middle of a run.
+            capacity_rebalance=False,
             # Rebalancing between zones would end healthy workers in the middle of a run.
             suspended_processes=["AZRebalance"],
             enabled_metrics=[autoscaling.Metric.GROUP_IN_SERVICE_INSTANCES, autoscaling.Metric.GROUP_DESIRED_CAPACITY],
@@ -195,72 +237,38 @@ class EfaNodePool(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _fall_back_to(self, suffix: str, group: autoscaling.Group, above: list[autoscaling.Group]) -> None:
-        """Fills `group` with exactly the nodes that the rungs above it lack, and empties it when they lack none."""
-        minimum = self._args["num_nodes_min"]
-        steps = plan_fill_steps(minimum)
-        ends = [*(str(beyond) for beyond, _ in steps[1:]), None]
-        fill = [(size, str(beyond), end) for (beyond, size), end in zip(steps, ends, strict=True)]
-        fill_policy = self._policy(f"{suffix}-fill", group, fill)
-        empty_policy = self._policy(f"{suffix}-empty", group, [(0, None, "0")])
-        self._missing_nodes_alarm(f"{suffix}-fill", above, fill_policy, "GreaterThanOrEqualToThreshold")
-        self._missing_nodes_alarm(f"{suffix}-empty", above, empty_policy, "LessThanThreshold")
+    def _subnets(self, rung: RungPlan) -> pulumi.Input[list[str]]:
+        """The subnets of the rung's zones; of the cluster's own zone where it names none."""
+        zones = self._args.get("zones")
+        if zones is None:
+            return self._args["subnet_ids"]
+        places = [zones.index(zone) for zone in rung.zones or zones[:1]]
+        return pulumi.Output.from_input(self._args["subnet_ids"]).apply(lambda ids: [ids[place] for place in places])
 
-    def _policy(
-        self, suffix: str, group: autoscaling.Group, steps: Sequence[tuple[int, str | None, str | None]]
-    ) -> autoscaling.Policy:
-        """Sets the group to the size whose bounds hold the alarm's breach: (size, from, below), from its threshold."""
-        return autoscaling.Policy(
+    def _before_the_end(self, suffix: str, rung: RungPlan, group: autoscaling.Group) -> None:
+        """Lets a node see that it is to go, and empties a block's group before EC2 ends its nodes."""
+        autoscaling.LifecycleHook(
             f"{self._name}-{suffix}",
+            name=LIFECYCLE_HOOK,
             autoscaling_group_name=group.name,
-            policy_type="StepScaling",
-            adjustment_type="ExactCapacity",
-            metric_aggregation_type="Maximum",
-            step_adjustments=[
-                autoscaling.PolicyStepAdjustmentArgs(
-                    scaling_adjustment=size, metric_interval_lower_bound=lower, metric_interval_upper_bound=upper
-                )
-                for size, lower, upper in steps
-            ],
+            lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
+            heartbeat_timeout=TERMINATION_HEARTBEAT_SEC,
+            # The node goes in the end, whether it answered or not.
+            default_result="CONTINUE",
             opts=self._child,
         )
-
-    def _missing_nodes_alarm(
-        self, suffix: str, above: list[autoscaling.Group], policy: autoscaling.Policy, comparison: str
-    ) -> None:
-        """An alarm on (minimum - nodes in service above), which is how many nodes are missing.
-
-        No FILL: groups publish their metrics late, and a filled newest minute would look as if all nodes were gone.
-        """
-        running = [
-            cloudwatch.MetricAlarmMetricQueryArgs(
-                id=f"m{index}",
-                return_data=False,
-                metric=cloudwatch.MetricAlarmMetricQueryMetricArgs(
-                    namespace="AWS/AutoScaling",
-                    metric_name="GroupInServiceInstances",
-                    dimensions={"AutoScalingGroupName": group.name},
-                    period=60,
-                    stat="Minimum",
-                ),
-            )
-            for index, group in enumerate(above)
-        ]
-        in_service = " - ".join(f"m{index}" for index in range(len(above)))
-        missing = cloudwatch.MetricAlarmMetricQueryArgs(
-            id="missing",
-            label="nodes missing above this rung",
-            expression=f"{self._args['num_nodes_min']} - {in_service}",
-            return_data=True,
-        )
-        cloudwatch.MetricAlarm(
+        if rung.ends_at is None:
+            return
+        minutes = self._args.get("block_stop_lead_minutes")
+        lead = BLOCK_STOP_LEAD if minutes is None else timedelta(minutes=minutes)
+        autoscaling.Schedule(
             f"{self._name}-{suffix}",
-            alarm_description=f"{self._name}: nodes missing on the rungs above",
-            comparison_operator=comparison,
-            threshold=1,
-            evaluation_periods=FALLBACK_PERIODS,
-            metric_queries=[*running, missing],
-            alarm_actions=[policy.arn],
-            tags=self._args["tags"],
+            scheduled_action_name=f"{self._name}-{suffix}-stop",
+            autoscaling_group_name=group.name,
+            start_time=block_stop_time(rung.ends_at, lead).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            # All three, so that nothing asks for nodes of a block that is over. Without a recurrence it runs once.
+            min_size=0,
+            max_size=0,
+            desired_capacity=0,
             opts=self._child,
         )

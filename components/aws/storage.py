@@ -1,71 +1,61 @@
 """LustreFileSystem (FSx for Lustre linked to S3) and RunBucket (where checkpoints and run records outlive the nodes).
 
-Sizes are checked against the catalogue before anything is declared: FSx accepts 1200 GiB or multiples of 2400 and says
-so only minutes into a deployment. EFA-enabled file systems and customer keys belong to the full AWS depth.
+What sizes and combinations FSx accepts is `components.aws.lustre`. Not a backup: what must last is in S3, and the
+bucket, not the file system, is what survives the stack's nodes.
 """
 
-from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import fsx, s3
+from pulumi_aws import cloudwatch, fsx, s3
 
-from components.catalog import load
-from components.findings import InputError
+from components.aws.lustre import LustrePlan, plan_lustre
+from components.aws.names import LustreDeployment
 
-__all__ = ["LustreFileSystem", "LustreFileSystemArgs", "LustrePlan", "RunBucket", "RunBucketArgs", "plan_lustre"]
+__all__ = [
+    "LustreFileSystem",
+    "LustreFileSystemArgs",
+    "LustrePlan",
+    "RunBucket",
+    "RunBucketArgs",
+    "bucket_policy",
+    "plan_lustre",
+]
 
-
-@dataclass(frozen=True)
-class LustrePlan:
-    """A file system FSx accepts."""
-
-    deployment_type: str
-    capacity_gib: int
-    throughput_mbps_per_tib: int
-
-
-def plan_lustre(capacity_gib: int, throughput_mbps_per_tib: int, place: str = "gangway:storage") -> LustrePlan:
-    """Checks size and tier.
-
-    Raises:
-        InputError: with the next larger size, or the nearest tier, that FSx accepts.
-    """
-    offer = load().lustre["aws"]
-    smallest, step, tiers = offer.smallest_gib.value, offer.step_gib.value, offer.throughput_mbps_per_tib.value
-    if capacity_gib != smallest and (capacity_gib < step or capacity_gib % step):
-        larger = smallest if capacity_gib <= smallest else -(-capacity_gib // step) * step
-        raise InputError(
-            f"{place}.capacity_gib",
-            "not a size FSx for Lustre offers",
-            value=capacity_gib,
-            allowed=f"{smallest} or a multiple of {step} GiB",
-            fix=f"set capacity_gib: {larger}",
-        )
-    if throughput_mbps_per_tib not in tiers:
-        raise InputError(
-            f"{place}.throughput_mbps_per_tib",
-            "not a throughput tier of FSx for Lustre",
-            value=throughput_mbps_per_tib,
-            allowed=", ".join(map(str, tiers)),
-            fix=f"set throughput_mbps_per_tib: {min(tiers, key=lambda tier: abs(tier - throughput_mbps_per_tib))}",
-        )
-    return LustrePlan(offer.deployment_type.value, capacity_gib, throughput_mbps_per_tib)
+# Links to S3 need Lustre 2.12 or newer, and a scratch file system would get 2.10; metadata configuration needs 2.15.
+LUSTRE_VERSION = "2.15"
+# Sunday, 03:00 UTC. Left open, FSx chooses a window by itself, and a run loses its file system for minutes in it.
+MAINTENANCE_START = "7:03:00"
+LOG_DAYS = 30
+NONCURRENT_DAYS = 30
+ABORT_UPLOAD_DAYS = 7
 
 
 class LustreFileSystemArgs(TypedDict):
-    """Inputs of LustreFileSystem. `source` is an `s3://bucket/prefix` that appears under /data."""
+    """Inputs of LustreFileSystem.
+
+    `source` is an `s3://bucket/prefix` that appears under /data; `runs` one that /runs is kept equal with. `efa`,
+    `deployment` and the security group are settled at creation: changing one replaces the file system. The group must
+    admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from itself: the fabric group does both.
+    """
 
     capacity_gib: int
-    throughput_mbps_per_tib: int
+    throughput_mbps_per_tib: NotRequired[int | None]
+    deployment: NotRequired[LustreDeployment]
+    efa: NotRequired[bool]
+    metadata_iops: NotRequired[int | None]
     subnet_id: pulumi.Input[str]
     security_group_id: pulumi.Input[str]
     source: NotRequired[str | None]
+    runs: NotRequired[pulumi.Input[str] | None]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    log: NotRequired[bool]
+    maintenance_start: NotRequired[str]
     tags: dict[str, str]
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A persistent FSx for Lustre file system, with the data set imported from S3 on first read."""
+    """An FSx for Lustre file system, with the data set imported from S3 on first read and runs exported to S3."""
 
     file_system_id: pulumi.Output[str]
     dns_name: pulumi.Output[str]
@@ -73,37 +63,23 @@ class LustreFileSystem(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LustreFileSystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:LustreFileSystem", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        plan = plan_lustre(args["capacity_gib"], args["throughput_mbps_per_tib"])
-        tags = {**args["tags"], "Name": name}
-        file_system = fsx.LustreFileSystem(
-            f"{name}-lustre",
-            deployment_type=plan.deployment_type,
-            storage_type="SSD",
-            storage_capacity=plan.capacity_gib,
-            per_unit_storage_throughput=plan.throughput_mbps_per_tib,
-            subnet_ids=args["subnet_id"],
-            security_group_ids=[args["security_group_id"]],
-            data_compression_type="LZ4",
-            tags=tags,
-            opts=child,
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        plan = plan_lustre(
+            args["capacity_gib"],
+            args.get("throughput_mbps_per_tib"),
+            deployment=args.get("deployment", LustreDeployment.PERSISTENT),
+            efa=args.get("efa", False),
+            metadata_iops=args.get("metadata_iops"),
+            customer_key=args.get("kms_key_arn") is not None,
         )
-        source = args.get("source")
-        if source:
-            fsx.DataRepositoryAssociation(
-                f"{name}-data",
-                file_system_id=file_system.id,
-                file_system_path="/data",
-                data_repository_path=source,
-                batch_import_meta_data_on_create=True,
-                s3=fsx.DataRepositoryAssociationS3Args(
-                    auto_import_policy=fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(
-                        events=["NEW", "CHANGED", "DELETED"]
-                    )
-                ),
-                tags=tags,
-                opts=child,
-            )
+        file_system = self._file_system(plan)
+        if source := args.get("source"):
+            # Nothing goes back: a job that deletes a file must not delete the team's data set.
+            self._link("data", file_system, source, imports=["NEW", "CHANGED", "DELETED"], exports=[])
+        if (runs := args.get("runs")) is not None:
+            # Deletions stay here: emptying the file system must not empty the archive.
+            self._link("runs", file_system, runs, imports=["NEW", "CHANGED"], exports=["NEW", "CHANGED"])
         self.file_system_id = file_system.id
         self.dns_name = file_system.dns_name
         self.mount_name = file_system.mount_name
@@ -111,38 +87,166 @@ class LustreFileSystem(pulumi.ComponentResource):
             {"file_system_id": self.file_system_id, "dns_name": self.dns_name, "mount_name": self.mount_name}
         )
 
+    def _file_system(self, plan: LustrePlan) -> fsx.LustreFileSystem:
+        args = self._args
+        persistent = plan.metadata_mode is not None
+        metadata = fsx.LustreFileSystemMetadataConfigurationArgs(mode=plan.metadata_mode, iops=plan.metadata_iops)
+        return fsx.LustreFileSystem(
+            f"{self._name}-lustre",
+            deployment_type=plan.deployment_type,
+            file_system_type_version=LUSTRE_VERSION,
+            storage_type="SSD",
+            storage_capacity=plan.capacity_gib,
+            per_unit_storage_throughput=plan.throughput_mbps_per_tib,
+            efa_enabled=True if plan.efa else None,
+            metadata_configuration=metadata if persistent else None,
+            subnet_ids=args["subnet_id"],
+            security_group_ids=[args["security_group_id"]],
+            data_compression_type="LZ4",
+            kms_key_id=args.get("kms_key_arn"),
+            log_configuration=self._log() if args.get("log") else None,
+            weekly_maintenance_start_time=args.get("maintenance_start", MAINTENANCE_START),
+            # What must last is in S3, exported as it is written; scratch file systems can have no backups at all.
+            automatic_backup_retention_days=0 if persistent else None,
+            # No root squash: Docker and the preparation scripts work as root, and the group lets nobody else in.
+            tags={**args["tags"], "Name": self._name},
+            opts=self._child,
+        )
+
+    def _log(self) -> fsx.LustreFileSystemLogConfigurationArgs:
+        """Failed imports and exports, in a log group whose name FSx wants to begin with /aws/fsx."""
+        group = cloudwatch.LogGroup(
+            f"{self._name}-lustre",
+            name=f"/aws/fsx/{self._name}",
+            retention_in_days=LOG_DAYS,
+            kms_key_id=self._args.get("kms_key_arn"),
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+        return fsx.LustreFileSystemLogConfigurationArgs(level="WARN_ERROR", destination=group.arn)
+
+    def _link(
+        self,
+        folder: str,
+        file_system: fsx.LustreFileSystem,
+        repository: pulumi.Input[str],
+        imports: list[str],
+        exports: list[str],
+    ) -> None:
+        export_policy = fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=exports)
+        fsx.DataRepositoryAssociation(
+            f"{self._name}-{folder}",
+            file_system_id=file_system.id,
+            file_system_path=f"/{folder}",
+            data_repository_path=repository,
+            batch_import_meta_data_on_create=True,
+            s3=fsx.DataRepositoryAssociationS3Args(
+                auto_import_policy=fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=imports),
+                auto_export_policy=export_policy if exports else None,
+            ),
+            tags={**self._args["tags"], "Name": f"{self._name}-{folder}"},
+            opts=self._child,
+        )
+
+
+def bucket_policy(bucket_arn: str) -> dict[str, Any]:
+    """Refuses every request that does not come over TLS, whoever makes it."""
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "OnlyOverTls",
+                "Effect": "Deny",
+                "Principal": "*",
+                "Action": "s3:*",
+                "Resource": [bucket_arn, f"{bucket_arn}/*"],
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            }
+        ],
+    }
+
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket."""
+    """Inputs of RunBucket. Without `kms_key_arn` S3 encrypts with its own keys (AES256)."""
 
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private, versioned bucket for run records and exported checkpoints."""
+    """A private, encrypted, versioned bucket for run records and exported checkpoints. Nothing current ever expires."""
 
     bucket_name: pulumi.Output[str]
     bucket_arn: pulumi.Output[str]
 
     def __init__(self, name: str, args: RunBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:RunBucket", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        bucket = s3.Bucket(f"{name}-runs", tags=args["tags"], opts=child)
-        s3.BucketPublicAccessBlock(
-            f"{name}-runs",
-            bucket=bucket.id,
+        self._name, self._child = f"{name}-runs", pulumi.ResourceOptions(parent=self)
+        self._bucket = s3.Bucket(self._name, tags=args["tags"], opts=self._child)
+        self._private()
+        self._encrypted(args.get("kms_key_arn"))
+        self._kept()
+        self.bucket_name = self._bucket.bucket
+        self.bucket_arn = self._bucket.arn
+        self.register_outputs({"bucket_name": self.bucket_name, "bucket_arn": self.bucket_arn})
+
+    def _private(self) -> None:
+        block = s3.BucketPublicAccessBlock(
+            self._name,
+            bucket=self._bucket.id,
             block_public_acls=True,
             block_public_policy=True,
             ignore_public_acls=True,
             restrict_public_buckets=True,
-            opts=child,
+            opts=self._child,
         )
-        s3.BucketVersioning(
-            f"{name}-runs",
-            bucket=bucket.id,
+        s3.BucketOwnershipControls(
+            self._name,
+            bucket=self._bucket.id,
+            rule=s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
+            opts=self._child,
+        )
+        s3.BucketPolicy(
+            self._name,
+            bucket=self._bucket.id,
+            policy=pulumi.Output.json_dumps(self._bucket.arn.apply(bucket_policy)),
+            # S3 answers "conflicting operation" when a policy and the block arrive together.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[block]),
+        )
+
+    def _encrypted(self, kms_key_arn: pulumi.Input[str] | None) -> None:
+        default = s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
+            sse_algorithm="AES256" if kms_key_arn is None else "aws:kms", kms_master_key_id=kms_key_arn
+        )
+        rule = s3.BucketServerSideEncryptionConfigurationRuleArgs(
+            apply_server_side_encryption_by_default=default,
+            # One data key for many objects: a checkpoint of a thousand parts makes few calls of KMS.
+            bucket_key_enabled=True if kms_key_arn is not None else None,
+        )
+        s3.BucketServerSideEncryptionConfiguration(self._name, bucket=self._bucket.id, rules=[rule], opts=self._child)
+
+    def _kept(self) -> None:
+        """Every version is kept; only what has been overwritten or was never finished goes away in time."""
+        versioning = s3.BucketVersioning(
+            self._name,
+            bucket=self._bucket.id,
             versioning_configuration=s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
-            opts=child,
+            opts=self._child,
         )
-        self.bucket_name = bucket.bucket
-        self.bucket_arn = bucket.arn
-        self.register_outputs({"bucket_name": self.bucket_name, "bucket_arn": self.bucket_arn})
+        rule = s3.BucketLifecycleConfigurationRuleArgs(
+            id="overwritten-and-unfinished",
+            status="Enabled",
+            filter=s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
+            noncurrent_version_expiration=s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
+                noncurrent_days=NONCURRENT_DAYS
+            ),
+            abort_incomplete_multipart_upload=s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
+                days_after_initiation=ABORT_UPLOAD_DAYS
+            ),
+        )
+        s3.BucketLifecycleConfiguration(
+            self._name,
+            bucket=self._bucket.id,
+            rules=[rule],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[versioning]),
+        )

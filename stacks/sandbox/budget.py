@@ -1,4 +1,7 @@
-"""Sandbox handlers: budgets with their alarms, and the SNS topic that hears them."""
+"""Sandbox handlers: budgets with their alarms, the SNS topics that hear them, and the tags they count by.
+
+What a topic calls is `stacks.sandbox.functions`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -12,13 +15,15 @@ __all__ = ["HANDLERS"]
 
 
 def _topic(aws: Aws, wire: Wire) -> Applied:
-    parameters = {"Name": wire.physical_name(), **wire.tags()}
+    key = wire.take("kmsMasterKeyId")
+    attributes = {"Attributes": {"KmsMasterKeyId": key["kmsMasterKeyId"]}} if key else {}
+    parameters = {"Name": wire.physical_name(), **attributes, **wire.tags()}
     arn = aws.call("sns", "CreateTopic", parameters)["TopicArn"]
 
     def held() -> Mapping[str, Any]:
-        attributes = aws.read("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
+        known = aws.read("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
         found = aws.read("sns", "ListTagsForResource", {"ResourceArn": arn})["Tags"]
-        return {"Name": attributes["TopicArn"].rpartition(":")[2], "Tags": found}
+        return {"Name": known["TopicArn"].rpartition(":")[2], "Attributes": known, "Tags": found}
 
     return Applied(arn, wire.outputs(name=parameters["Name"], arn=arn), parameters, held)
 
@@ -34,6 +39,18 @@ def _topic_policy(aws: Aws, wire: Wire) -> Applied:
         return {"Policy": json.loads(attributes["Policy"])}
 
     return Applied(arn, wire.outputs(), {"Policy": json.loads(policy)}, held)
+
+
+def _subscription(aws: Aws, wire: Wire) -> Applied:
+    inputs = wire.take("topic", "protocol", "endpoint")
+    parameters = {"TopicArn": inputs["topic"], "Protocol": inputs["protocol"], "Endpoint": inputs["endpoint"]}
+    arn = aws.call("sns", "Subscribe", {**parameters, "ReturnSubscriptionArn": True})["SubscriptionArn"]
+
+    def held() -> Mapping[str, Any]:
+        known: Mapping[str, Any] = aws.read("sns", "GetSubscriptionAttributes", {"SubscriptionArn": arn})["Attributes"]
+        return known
+
+    return Applied(arn, wire.outputs(arn=arn), parameters, held, note="its owner has to confirm an e-mail address")
 
 
 def _budget(aws: Aws, wire: Wire) -> Applied:
@@ -87,8 +104,18 @@ def _alarm(alarm: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _cost_allocation_tag(aws: Aws, wire: Wire) -> Applied:
+    inputs = {"costAllocationTagsStatus": [wire.rest()]}
+    parameters = aws.request("ce", "UpdateCostAllocationTagsStatus", inputs)
+    aws.validate("ce", "UpdateCostAllocationTagsStatus", parameters)
+    note = "moto has no UpdateCostAllocationTagsStatus: botocore checked and serialized the request"
+    return Applied(wire.inputs["tagKey"], wire.outputs(), note=note)
+
+
 HANDLERS = {
     "aws:sns/topic:Topic": _topic,
     "aws:sns/topicPolicy:TopicPolicy": _topic_policy,
+    "aws:sns/topicSubscription:TopicSubscription": _subscription,
     "aws:budgets/budget:Budget": _budget,
+    "aws:costexplorer/costAllocationTag:CostAllocationTag": _cost_allocation_tag,
 }

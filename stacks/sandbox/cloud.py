@@ -4,15 +4,30 @@ Not a mock that answers whatever it is asked: each resource becomes boto3 reques
 calls. The last stage of `gangway demo` before training.
 """
 
+import base64
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any, Self
 
-from stacks.plan import placeholder_cloud
-from stacks.sandbox import budget, compute, identity, network, scaling, storage
+from stacks.recording import PlaceholderCloud
+from stacks.sandbox import (
+    bucket,
+    budget,
+    compute,
+    encryption,
+    firewall,
+    fleets,
+    functions,
+    head,
+    identity,
+    network,
+    observability,
+    scaling,
+    storage,
+)
 from stacks.sandbox.aws import Aws
 from stacks.sandbox.rows import Applied, SandboxRow, Status, judge
 from stacks.sandbox.wire import Wire
@@ -20,14 +35,23 @@ from stacks.sandbox.wire import Wire
 __all__ = ["HANDLERS", "MotoCloud"]
 
 HANDLERS = {
+    **head.HANDLERS,
     **network.HANDLERS,
+    **firewall.HANDLERS,
     **compute.HANDLERS,
+    **fleets.HANDLERS,
     **scaling.HANDLERS,
     **storage.HANDLERS,
+    **bucket.HANDLERS,
+    **encryption.HANDLERS,
     **budget.HANDLERS,
+    **functions.HANDLERS,
     **identity.HANDLERS,
+    **observability.HANDLERS,
 }
 """Pulumi type token -> the function that builds it."""
+
+TOKEN_FUNCTION = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 
 
 @contextmanager
@@ -99,6 +123,13 @@ class MotoCloud:
         with self._lock:
             return self._build(Wire(type_token, name, inputs))
 
+    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Answers a function of the provider. The only one a stack asks is who may push to its registry."""
+        assert function == TOKEN_FUNCTION, f"the sandbox cannot answer {function}"
+        (granted,) = self._aws.read("ecr", "GetAuthorizationToken", {})["authorizationData"]
+        user, _, password = base64.b64decode(granted["authorizationToken"]).decode().partition(":")
+        return {"userName": user, "password": password, "proxyEndpoint": granted["proxyEndpoint"]}
+
     def _build(self, wire: Wire) -> tuple[str, dict[str, Any]]:
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -107,7 +138,7 @@ class MotoCloud:
             applied = HANDLERS[wire.type](self._aws, wire)
         except (BotoCoreError, ClientError) as error:
             self._built.append((wire, tuple(calls), str(error)))
-            return placeholder_cloud(wire.type, wire.name, wire.inputs)
+            return PlaceholderCloud()(wire.type, wire.name, wire.inputs)
         self._built.append((wire, tuple(calls), applied))
         return applied.id, applied.outputs
 

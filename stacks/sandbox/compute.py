@@ -1,4 +1,4 @@
-"""Sandbox handlers: placement groups, launch templates and Spot Fleets, as EC2 requests."""
+"""Sandbox handlers: placement groups and launch templates, as EC2 requests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,38 +47,7 @@ def _without_own_tags(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "TagSpecifications": specifications}
 
 
-def _spot_fleet(aws: Aws, wire: Wire) -> Applied:
-    wire.skip("terminateInstancesOnDelete", "waitForFulfillment")
-    tags = tag_specifications("spot-fleet-request", wire)
-    config = aws.request(
-        "ec2",
-        "RequestSpotFleet",
-        {"spotFleetRequestConfig": wire.rest()},
-        fleetType="Type",
-        instanceInterruptionBehaviour="InstanceInterruptionBehavior",
-        id="LaunchTemplateId",
-    )["SpotFleetRequestConfig"]
-    id_ = aws.call("ec2", "RequestSpotFleet", {"SpotFleetRequestConfig": {**config, **tags}})["SpotFleetRequestId"]
-    overrides = [item for launch in config["LaunchTemplateConfigs"] for item in launch["Overrides"]]
-
-    def held() -> Mapping[str, Any]:
-        question = {"SpotFleetRequestIds": [id_]}
-        fleet = one(aws.read("ec2", "DescribeSpotFleetRequests", question)["SpotFleetRequestConfigs"])
-        return {**fleet["SpotFleetRequestConfig"], "Tags": fleet["Tags"]} if fleet else {}
-
-    # Moto turns each override of the template into a launch specification, and answers with those.
-    launches = [{"InstanceType": item["InstanceType"], "SubnetId": item["SubnetId"]} for item in overrides]
-    return Applied(
-        id_,
-        wire.outputs(),
-        {**config, "LaunchSpecifications": launches, **wire.tags()},
-        held,
-        unkept=("Type", "InstanceInterruptionBehavior", "TerminateInstancesWithExpiration", "LaunchTemplateConfigs"),
-    )
-
-
 HANDLERS = {
     "aws:ec2/placementGroup:PlacementGroup": _placement_group,
     "aws:ec2/launchTemplate:LaunchTemplate": _launch_template,
-    "aws:ec2/spotFleetRequest:SpotFleetRequest": _spot_fleet,
 }

@@ -1,7 +1,7 @@
-"""Sandbox handlers: VPC, subnets, routes, security groups, endpoints and the NAT gateway, as EC2 requests.
+"""Sandbox handlers: VPC, subnets, routes, endpoints, the NAT gateway, flow logs and the private DNS zone.
 
 One function a resource type. Each follows what Pulumi's provider does with the same inputs, also where that is more
-than one request (a new security group loses EC2's default egress rule).
+than one request. Security groups are `stacks.sandbox.firewall`.
 """
 
 from collections.abc import Mapping
@@ -85,70 +85,11 @@ def _route(aws: Aws, wire: Wire) -> Applied:
     return Applied(f"{table}_{destination}", wire.outputs(), declared, held)
 
 
-_Permission = dict[str, Any]
-
-
-def _permissions(rules: list[dict[str, Any]], group_id: str) -> list[_Permission]:
-    """Pulumi's rules as EC2's permissions. Protocol -1 means every port, so EC2 takes no ports with it."""
-    permissions = []
-    for rule in rules:
-        ports = {} if rule["protocol"] == "-1" else {"FromPort": int(rule["fromPort"]), "ToPort": int(rule["toPort"])}
-        groups = [*rule.get("securityGroups", []), *([group_id] if rule.get("self") else [])]
-        permissions.append(
-            {
-                "IpProtocol": rule["protocol"],
-                **ports,
-                "IpRanges": [{"CidrIp": cidr} for cidr in rule.get("cidrBlocks", [])],
-                "UserIdGroupPairs": [{"GroupId": group} for group in groups],
-            }
-        )
-    return permissions
-
-
-def _sentences(permissions: list[_Permission]) -> list[str]:
-    """Permissions one peer a line, because EC2 merges and splits them at will."""
-    lines = []
-    for permission in permissions:
-        ports = f"{permission.get('FromPort', 'all')}-{permission.get('ToPort', 'all')}"
-        peers = [item["CidrIp"] for item in permission["IpRanges"]]
-        peers += [item["GroupId"] for item in permission["UserIdGroupPairs"]]
-        lines += [f"protocol {permission['IpProtocol']} ports {ports} {peer}" for peer in peers]
-    return lines
-
-
-def _security_group(aws: Aws, wire: Wire) -> Applied:
-    rules = wire.take("ingress", "egress")
-    inputs = {"groupName": wire.physical_name(), **wire.take("description", "vpcId")}
-    parameters = {
-        **aws.request("ec2", "CreateSecurityGroup", inputs),
-        **tag_specifications("security-group", wire),
-    }
-    id_ = aws.call("ec2", "CreateSecurityGroup", parameters)["GroupId"]
-    default_egress = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
-    aws.call("ec2", "RevokeSecurityGroupEgress", {"GroupId": id_, "IpPermissions": [default_egress]})
-    ingress, egress = (_permissions(rules.get(key, []), id_) for key in ("ingress", "egress"))
-    for direction, permissions in (("Ingress", ingress), ("Egress", egress)):
-        if permissions:
-            aws.call("ec2", f"AuthorizeSecurityGroup{direction}", {"GroupId": id_, "IpPermissions": permissions})
-
-    def held() -> Mapping[str, Any]:
-        group = one(aws.read("ec2", "DescribeSecurityGroups", {"GroupIds": [id_]})["SecurityGroups"])
-        return {
-            **group,
-            "IpPermissions": _sentences(group["IpPermissions"]),
-            "IpPermissionsEgress": _sentences(group["IpPermissionsEgress"]),
-        }
-
-    declared = {
-        **expected(parameters, wire),
-        "IpPermissions": _sentences(ingress),
-        "IpPermissionsEgress": _sentences(egress),
-    }
-    return Applied(id_, wire.outputs(name=parameters["GroupName"]), declared, held)
-
-
 def _vpc_endpoint(aws: Aws, wire: Wire) -> Applied:
-    id_, parameters = _create(aws, wire, "VpcEndpoint", "vpc-endpoint", wire.rest())
+    policy = wire.take("policy").get("policy")
+    id_, parameters = _create(
+        aws, wire, "VpcEndpoint", "vpc-endpoint", {**wire.rest(), "policyDocument": policy} if policy else wire.rest()
+    )
 
     def held() -> Mapping[str, Any]:
         endpoint = _describe(aws, "VpcEndpoint", id_)
@@ -194,15 +135,64 @@ def _nat_gateway(aws: Aws, wire: Wire) -> Applied:
     return Applied(id_, wire.outputs(), expected(parameters, wire), held)
 
 
+def _flow_log(aws: Aws, wire: Wire) -> Applied:
+    inputs = {"resourceType": "VPC", "resourceIds": wire.take("vpcId")["vpcId"], **wire.rest()}
+    parameters = {
+        **aws.request("ec2", "CreateFlowLogs", inputs, iamRoleArn="DeliverLogsPermissionArn"),
+        **tag_specifications("vpc-flow-log", wire),
+    }
+    (id_,) = aws.call("ec2", "CreateFlowLogs", parameters)["FlowLogIds"]
+
+    def held() -> Mapping[str, Any]:
+        log = one(aws.read("ec2", "DescribeFlowLogs", {"FlowLogIds": [id_]})["FlowLogs"])
+        return {**log, "ResourceIds": [log.get("ResourceId")], "ResourceType": "VPC"}
+
+    return Applied(id_, wire.outputs(), expected(parameters, wire), held)
+
+
+def _zone(aws: Aws, wire: Wire) -> Applied:
+    """A zone with a VPC is a private one; Route 53 takes one VPC at creation, and ours has one."""
+    (vpc,) = wire.take("vpcs")["vpcs"]
+    comment = wire.take("comment").get("comment")
+    wire.skip("forceDestroy")
+    inputs = {
+        "vpc": vpc,
+        "hostedZoneConfig": {"comment": comment, "privateZone": True},
+        "callerReference": wire.name,
+        **wire.rest(),
+    }
+    parameters = aws.request("route53", "CreateHostedZone", inputs)
+    id_ = aws.call("route53", "CreateHostedZone", parameters)["HostedZone"]["Id"].rpartition("/")[2]
+    labels = {"ResourceType": "hostedzone", "ResourceId": id_}
+    tags = wire.tags("AddTags")
+    if tags:
+        aws.call("route53", "ChangeTagsForResource", {**labels, **tags})
+
+    def held() -> Mapping[str, Any]:
+        answer = aws.read("route53", "GetHostedZone", {"Id": id_})
+        found = aws.read("route53", "ListTagsForResource", labels)["ResourceTagSet"]["Tags"]
+        zone = answer["HostedZone"]
+        return {
+            "Name": zone["Name"].rstrip("."),
+            "HostedZoneConfig": zone["Config"],
+            "VPC": one(answer["VPCs"]),
+            "CallerReference": zone["CallerReference"],
+            "AddTags": found,
+        }
+
+    return Applied(id_, wire.outputs(), {**parameters, **tags}, held)
+
+
 HANDLERS = {
     "aws:ec2/vpc:Vpc": _vpc,
     "aws:ec2/subnet:Subnet": _subnet,
     "aws:ec2/routeTable:RouteTable": _route_table,
     "aws:ec2/routeTableAssociation:RouteTableAssociation": _route_table_association,
     "aws:ec2/route:Route": _route,
-    "aws:ec2/securityGroup:SecurityGroup": _security_group,
     "aws:ec2/vpcEndpoint:VpcEndpoint": _vpc_endpoint,
     "aws:ec2/internetGateway:InternetGateway": _internet_gateway,
     "aws:ec2/eip:Eip": _eip,
     "aws:ec2/natGateway:NatGateway": _nat_gateway,
+    "aws:ec2/flowLog:FlowLog": _flow_log,
+    "aws:route53/zone:Zone": _zone,
 }

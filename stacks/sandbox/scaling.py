@@ -1,4 +1,4 @@
-"""Sandbox handlers: Auto Scaling groups and their policies, and the CloudWatch alarms that trigger those."""
+"""Sandbox handlers: Auto Scaling groups with policies, hooks and schedules, and the CloudWatch alarms behind those."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -62,7 +62,12 @@ def _nodes(aws: Aws, group_name: str) -> str:
     nodes = [instance for reservation in reservations for instance in reservation["Instances"]]
     if not nodes:
         return ""
-    template = _held_group(aws, group_name)["LaunchTemplate"]
+    group = _held_group(aws, group_name)
+    template = (
+        group["LaunchTemplate"]
+        if "LaunchTemplate" in group
+        else group["MixedInstancesPolicy"]["LaunchTemplate"]["LaunchTemplateSpecification"]
+    )
     question = {"LaunchTemplateId": template["LaunchTemplateId"], "Versions": [template["Version"]]}
     version = one(aws.read("ec2", "DescribeLaunchTemplateVersions", question)["LaunchTemplateVersions"])
     declared = version["LaunchTemplateData"].get("NetworkInterfaces", [])
@@ -86,6 +91,34 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
 
     # AWS answers the ARN at once, moto only when asked.
     return Applied(name, wire.outputs(name=name, arn=held()["PolicyARN"]), parameters, held)
+
+
+def _lifecycle_hook(aws: Aws, wire: Wire) -> Applied:
+    name = wire.physical_name()
+    inputs = {"lifecycleHookName": name, **wire.rest()}
+    parameters = aws.request("autoscaling", "PutLifecycleHook", inputs)
+    aws.call("autoscaling", "PutLifecycleHook", parameters)
+
+    def held() -> Mapping[str, Any]:
+        question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "LifecycleHookNames": [name]}
+        return one(aws.read("autoscaling", "DescribeLifecycleHooks", question)["LifecycleHooks"])
+
+    return Applied(name, wire.outputs(name=name), parameters, held)
+
+
+def _schedule(aws: Aws, wire: Wire) -> Applied:
+    parameters = aws.request("autoscaling", "PutScheduledUpdateGroupAction", wire.rest())
+    aws.call("autoscaling", "PutScheduledUpdateGroupAction", parameters)
+    name = parameters["ScheduledActionName"]
+
+    def held() -> Mapping[str, Any]:
+        question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "ScheduledActionNames": [name]}
+        action = one(aws.read("autoscaling", "DescribeScheduledActions", question)["ScheduledUpdateGroupActions"])
+        # Boto3 answers a time where the request took text.
+        start = {"StartTime": f"{action['StartTime']:%Y-%m-%dT%H:%M:%SZ}"} if "StartTime" in action else {}
+        return {**action, **start}
+
+    return Applied(name, wire.outputs(), parameters, held)
 
 
 def _metric_alarm(aws: Aws, wire: Wire) -> Applied:
@@ -122,6 +155,8 @@ def _held_alarm(aws: Aws, name: str) -> Mapping[str, Any]:
 
 HANDLERS = {
     "aws:autoscaling/group:Group": _group,
+    "aws:autoscaling/lifecycleHook:LifecycleHook": _lifecycle_hook,
     "aws:autoscaling/policy:Policy": _policy,
+    "aws:autoscaling/schedule:Schedule": _schedule,
     "aws:cloudwatch/metricAlarm:MetricAlarm": _metric_alarm,
 }

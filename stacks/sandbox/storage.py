@@ -1,5 +1,6 @@
-"""Sandbox handlers: FSx for Lustre and its S3 link, S3 buckets, ECR repositories."""
+"""Sandbox handlers: FSx for Lustre and its S3 links, ECR repositories and what they drop."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from stacks.sandbox.wire import Wire
 __all__ = ["HANDLERS"]
 
 # Pulumi's inputs that FSx wants beside, not inside, LustreConfiguration.
-_FILE_SYSTEM = ("storageCapacity", "storageType", "subnetIds", "securityGroupIds", "kmsKeyId", "backupId")
+_FILE_SYSTEM = ("storageCapacity", "storageType", "subnetIds", "securityGroupIds", "kmsKeyId", "fileSystemTypeVersion")
 
 
 def _lustre(aws: Aws, wire: Wire) -> Applied:
@@ -30,8 +31,8 @@ def _lustre(aws: Aws, wire: Wire) -> Applied:
         wire.outputs(arn=answer["ResourceARN"], dnsName=answer["DNSName"], mountName=mount_name),
         parameters,
         held,
-        # FSx itself does not answer them either: they are on the file system's network interfaces.
-        unkept=("SecurityGroupIds",),
+        # FSx itself does not answer the groups either: they are on the file system's network interfaces.
+        unkept=("SecurityGroupIds", "FileSystemTypeVersion"),
         note="moto gives no MountName, a stand-in is used" if "MountName" not in answer["LustreConfiguration"] else "",
     )
 
@@ -44,57 +45,15 @@ def _data_repository_association(aws: Aws, wire: Wire) -> Applied:
     return Applied(f"dra-{wire.name}", wire.outputs(), note=note)
 
 
-def _bucket(aws: Aws, wire: Wire) -> Applied:
-    wire.skip("forceDestroy")
-    name = wire.physical_name("bucket")
-    # The region S3 began in is the one that may not be named.
-    home = aws.region == "us-east-1"
-    place = {} if home else {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
-    aws.call("s3", "CreateBucket", {"Bucket": name, **place})
-    tags = wire.tags()
-    if tags:
-        aws.call("s3", "PutBucketTagging", {"Bucket": name, "Tagging": {"TagSet": tags["Tags"]}})
-
-    def held() -> Mapping[str, Any]:
-        location = aws.read("s3", "GetBucketLocation", {"Bucket": name})["LocationConstraint"]
-        found = aws.read("s3", "GetBucketTagging", {"Bucket": name})["TagSet"] if tags else []
-        return {"Region": location or "us-east-1", "Tags": found}
-
-    outputs = wire.outputs(bucket=name, arn=f"arn:aws:s3:::{name}")
-    return Applied(name, outputs, {"Region": aws.region, **tags}, held)
-
-
-def _public_access_block(aws: Aws, wire: Wire) -> Applied:
-    bucket = wire.take("bucket")["bucket"]
-    inputs = {"bucket": bucket, "publicAccessBlockConfiguration": wire.rest()}
-    parameters = aws.request("s3", "PutPublicAccessBlock", inputs)
-    aws.call("s3", "PutPublicAccessBlock", parameters)
-    declared = parameters["PublicAccessBlockConfiguration"]
-
-    def held() -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = aws.read("s3", "GetPublicAccessBlock", {"Bucket": bucket})
-        block: Mapping[str, Any] = answer["PublicAccessBlockConfiguration"]
-        return block
-
-    return Applied(bucket, wire.outputs(), declared, held)
-
-
-def _versioning(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("s3", "PutBucketVersioning", wire.rest())
-    aws.call("s3", "PutBucketVersioning", parameters)
-    bucket = parameters["Bucket"]
-
-    def held() -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = aws.read("s3", "GetBucketVersioning", {"Bucket": bucket})
-        return answer
-
-    return Applied(bucket, wire.outputs(), parameters["VersioningConfiguration"], held)
-
-
 def _repository(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDelete")
     name = wire.physical_name()
-    parameters = aws.request("ecr", "CreateRepository", {"repositoryName": name, **wire.tags(), **wire.rest()})
+    # A list on Pulumi's wire, of which ECR takes one.
+    keys = wire.take("encryptionConfigurations").get("encryptionConfigurations", [])
+    inputs = {"repositoryName": name, **wire.tags(), **wire.rest()}
+    if keys:
+        inputs["encryptionConfiguration"] = one(keys)
+    parameters = aws.request("ecr", "CreateRepository", inputs)
     answer = aws.call("ecr", "CreateRepository", parameters)["repository"]
     arn = answer["repositoryArn"]
 
@@ -105,11 +64,24 @@ def _repository(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, wire.outputs(name=name, arn=arn, repositoryUrl=answer["repositoryUri"]), parameters, held)
 
 
+def _repository_lifecycle(aws: Aws, wire: Wire) -> Applied:
+    parameters = aws.request(
+        "ecr", "PutLifecyclePolicy", wire.rest(), repository="repositoryName", policy="lifecyclePolicyText"
+    )
+    aws.call("ecr", "PutLifecyclePolicy", parameters)
+    name = parameters["repositoryName"]
+
+    def held() -> Mapping[str, Any]:
+        text = aws.read("ecr", "GetLifecyclePolicy", {"repositoryName": name})["lifecyclePolicyText"]
+        return {"repositoryName": name, "lifecyclePolicyText": json.loads(text)}
+
+    declared = {**parameters, "lifecyclePolicyText": json.loads(parameters["lifecyclePolicyText"])}
+    return Applied(name, wire.outputs(), declared, held)
+
+
 HANDLERS = {
     "aws:fsx/lustreFileSystem:LustreFileSystem": _lustre,
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": _data_repository_association,
-    "aws:s3/bucket:Bucket": _bucket,
-    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _public_access_block,
-    "aws:s3/bucketVersioning:BucketVersioning": _versioning,
     "aws:ecr/repository:Repository": _repository,
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _repository_lifecycle,
 }

@@ -22,10 +22,10 @@ def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> Non
     )
     assert job.torchrun_argv() == [
         "--nnodes=2:4",
-        "--rdzv-backend=c10d",
+        "--rdzv-backend=gangway",
         "--rdzv-endpoint=head.gangway.internal:29400",
         "--rdzv-id=celeba",
-        "--rdzv-conf=is_host=0,last_call_timeout=3",
+        "--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3",
         "--nproc-per-node=8",
         "--max-restarts=3",
         "--shutdown-timeout=25",

@@ -97,8 +97,13 @@ def every_capacity() -> Callable[[], dict[str, Any]]:
             "root_volume_gib": 200,
             "tags": {"team": "ml"},
         }
-        EfaNodePool("ladder", {**pool, "capacity": list(LADDER)})
-        EfaNodePool("mixed", {**pool, "capacity": [LADDER[2]]})
+        wired = {"kind": "spot", "machine_types": ["p4de.24xlarge"]}
+        pools: dict[str, Any] = {
+            "ladder": {**pool, "capacity": list(LADDER)},
+            "mixed": {**pool, "machine_type": "p4d.24xlarge", "capacity": [wired]},
+        }
+        for name, args in pools.items():
+            EfaNodePool(name, args)
         types = ("g5.xlarge", "g5.2xlarge")
         templates = {t: ec2.LaunchTemplate(t, image_id="ami-12345678", instance_type=t) for t in types}
         fleet: Any = {
@@ -110,11 +115,89 @@ def every_capacity() -> Callable[[], dict[str, Any]]:
             "subnet_ids": {zone: subnet.id for zone, subnet in subnets.items()},
             "tags": {"team": "ml"},
         }
-        Ec2Fleet("spot", {**fleet, "market": "spot", "max_usd_per_hour": 2})
-        Ec2Fleet("cheap", {**fleet, "market": "spot", "allocation": "lowest-price"})
-        Ec2Fleet("on-demand", {**fleet, "market": "on-demand"})
-        role = "arn:aws:iam::123456789012:role/fleet"
-        SpotFleet("old", {**fleet, "fleet_role_arn": role, "max_usd_per_hour": 2})
+        fleets: dict[str, Any] = {
+            "spot": {**fleet, "market": "spot", "max_usd_per_hour": 2},
+            "cheap": {**fleet, "market": "spot", "allocation": "lowest-price"},
+            "on-demand": {**fleet, "market": "on-demand"},
+        }
+        for name, args in fleets.items():
+            Ec2Fleet(name, args)
+        old: Any = {**fleet, "fleet_role_arn": "arn:aws:iam::123456789012:role/fleet", "max_usd_per_hour": 2}
+        SpotFleet("old", old)
+        return {}
+
+    return program
+
+
+@pytest.fixture(scope="session")
+def every_surrounding() -> Callable[[], dict[str, Any]]:
+    """A program with all that can stand around the nodes on AWS, every option on: no one stack needs them all."""
+
+    def program() -> dict[str, Any]:
+        from components.aws.budget import Budget, CostTagActivation
+        from components.aws.encryption import EncryptionKey
+        from components.aws.identity import HeadIdentity, NodeIdentity
+        from components.aws.network import TrainingNetwork
+        from components.aws.registry import ImageRegistry
+        from components.aws.storage import LustreFileSystem, RunBucket
+
+        tags = {"team": "ml", "gangway:stack": "depth"}
+        key = EncryptionKey("depth", {"region": "us-east-2", "tags": tags}).key_arn
+        bucket = RunBucket("depth", {"kms_key_arn": key, "tags": tags})
+        registry = ImageRegistry("depth", {"kms_key_arn": key, "tags": tags})
+        network: Any = {
+            "cidr": "10.9.0.0/16",
+            "region": "us-east-2",
+            "zones": list(ZONES),
+            "egress": "endpoints",
+            "head": {"rendezvous_port": 29400, "metrics_port": 9400},
+            "s3_bucket_arns": [bucket.bucket_arn],
+            "kms_key_arn": key,
+            "tags": tags,
+        }
+        net = TrainingNetwork("depth", network)
+        lustre: Any = {
+            "subnet_id": net.private_subnet_ids[0],
+            "security_group_id": net.fabric_security_group_id,
+            "source": "s3://my-bucket/digits",
+            "tags": tags,
+        }
+        runs = bucket.bucket_name.apply(lambda name: f"s3://{name}/depth")
+        fast: Any = {
+            **lustre,
+            "capacity_gib": 9600,
+            "throughput_mbps_per_tib": 500,
+            "efa": True,
+            "metadata_iops": 12000,
+            "runs": runs,
+            "kms_key_arn": key,
+            "log": True,
+        }
+        LustreFileSystem("depth", fast)
+        scratch: Any = {**lustre, "capacity_gib": 2400, "deployment": "scratch"}
+        LustreFileSystem("scratch", scratch)
+        identity: Any = {
+            "run_bucket_arn": bucket.bucket_arn,
+            "repository_arn": registry.repository_arn,
+            "stack": "depth",
+            "kms_key_arn": key,
+            "tags": tags,
+        }
+        node: Any = {**identity, "data_source": "s3://my-bucket/digits", "self_termination": True}
+        NodeIdentity("depth", node)
+        HeadIdentity("depth", identity)
+        budget: Any = {
+            "monthly_usd": 100,
+            "emails": ["a@example.com"],
+            "alert_percent": [50],
+            "stop_at_percent": 120,
+            "tag_key": "gangway:stack",
+            "tag_value": "depth",
+            "kms_key_arn": key,
+            "tags": tags,
+        }
+        Budget("depth", budget)
+        CostTagActivation("depth", {"tag_keys": ["gangway:stack"]})
         return {}
 
     return program

@@ -116,8 +116,23 @@ def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> No
     assert found["placement.zone"].severity is Severity.INFO
 
 
+@pytest.mark.parametrize(
+    ("accelerator", "why"),
+    [
+        ("GB200x4", "arm64 with GB200x4 (nccl)"),
+        ("Trainiumx1", "x86_64 with Trainiumx1 (neuron)"),
+        ("Gaudix8", "(hccl)"),
+    ],
+)
+def test_a_machine_the_trainers_image_is_not_built_for_is_an_error(edited: Edited, accelerator: str, why: str) -> None:
+    config = edited(cluster(accelerator=accelerator))
+    (found,) = [f for f in findings(config, plan(config), estimate([], 1)) if f.code == "machine.not-trained-on"]
+    assert found.severity is Severity.ERROR
+    assert why in found.message
+
+
 def test_what_was_chosen_by_the_user_is_not_explained(edited: Edited) -> None:
-    config = edited(cluster(accelerator="A10Gx1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
+    config = edited(cluster(accelerator="V100x1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
     codes = {f.code for f in findings(config, plan(config), estimate([], 1))}
     assert not codes & {"fabric.efa", "placement.zone", "rendezvous.no-head-node"}
     assert job_spec(config, plan(config), "x").rendezvous.standalone, "one node meets nobody"

@@ -1,76 +1,42 @@
 """Declares components under Pulumi's mocks and hands back what reached the wire."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.runtime import mocks, settings
 
-COMPUTED = ("arn", "name", "bucket", "dnsName", "mountName", "repositoryUrl", "latestVersion")
+from stacks.recording import PlaceholderCloud, PlannedResource, record
+
+PURCHASE = {
+    "kind": "capacity-block",
+    "purchase": True,
+    "offering_id": "cbo-0123456789abcdef0",
+    "upfront_usd": 16000,
+    "ends_at": "2026-07-01T11:30:00Z",
+}
 
 
-@dataclass(frozen=True)
-class Declared:
-    """One registered resource; `inputs` as on the wire."""
-
-    type: str
-    name: str
-    urn: str
-    id: str
-    parent: str
-    inputs: dict[str, Any]
+KEY = "arn:aws:kms:us-east-2:1:key/x"
 
 
 @dataclass
 class Declaration:
     """Everything a program registered, and the outputs its components announced."""
 
-    resources: list[Declared] = field(default_factory=list)
-    outputs: dict[str, set[str]] = field(default_factory=dict)
+    resources: list[PlannedResource]
+    outputs: Mapping[str, frozenset[str]]
 
-    def of(self, kind: str) -> list[Declared]:
+    def of(self, kind: str) -> list[PlannedResource]:
         """The AWS resources of that class, by name."""
         found = (r for r in self.resources if r.type.startswith("aws:") and r.type.endswith(f":{kind}"))
         return sorted(found, key=lambda r: r.name)
 
-    def one(self, kind: str) -> Declared:
+    def one(self, kind: str) -> PlannedResource:
         """The only resource of that kind."""
         (found,) = self.of(kind)
         return found
-
-
-class _Cloud(mocks.Mocks):
-    def __init__(self) -> None:
-        self.inputs: dict[tuple[str, str], dict[str, Any]] = {}
-
-    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        self.inputs[args.typ, args.name] = args.inputs
-        label = f"{args.typ.rpartition(':')[2]}.{args.name}"
-        return f"<{label}.id>", {**{key: f"<{label}.{key}>" for key in COMPUTED}, **args.inputs}
-
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
-        raise AssertionError(f"a component calls {args.token}")
-
-
-class _Monitor(mocks.MockMonitor):
-    def __init__(self, cloud: _Cloud) -> None:
-        super().__init__(cloud)
-        self.cloud, self.declaration = cloud, Declaration()
-
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the name is gRPC's
-        response = super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
-        if request.type != "pulumi:pulumi:Stack":
-            inputs = self.cloud.inputs[request.type, request.name]
-            self.declaration.resources.append(
-                Declared(request.type, request.name, response.urn, response.id, request.parent, inputs)
-            )
-        return response
-
-    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 - the name is gRPC's
-        self.declaration.outputs[request.urn] = set(request.outputs.fields)
-        return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]  # as above
 
 
 Program = Callable[[], object]
@@ -78,12 +44,12 @@ Declare = Callable[[Program], Declaration]
 
 
 def _declare(program: Program) -> Declaration:
-    cloud = _Cloud()
-    monitor = _Monitor(cloud)
-    settings.set_root_resource(None)  # type: ignore[arg-type]  # a second program in this process is another stack
-    mocks.set_mocks(cloud, project="gangway", stack="test", preview=False, monitor=monitor)
-    mocks.test(program)()  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
-    return monitor.declaration
+    def returning_nothing() -> dict[str, Any]:
+        program()
+        return {}
+
+    recording = record(returning_nothing, PlaceholderCloud(), "test")
+    return Declaration(list(recording.resources), recording.outputs)
 
 
 @pytest.fixture
@@ -116,6 +82,24 @@ def pool_args(tags: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
+def fleet_args(tags: dict[str, str]) -> dict[str, Any]:
+    """What Ec2Fleet and SpotFleet have in common: two templates, two zones."""
+    return {
+        "num_nodes": 2,
+        "templates": [
+            {
+                "launch_template_id": "lt-1",
+                "launch_template_version": "1",
+                "machine_types": ["p4d.24xlarge", "p4de.24xlarge"],
+            },
+            {"launch_template_id": "lt-2", "launch_template_version": "3", "machine_types": ["p5.48xlarge"]},
+        ],
+        "subnet_ids": {"us-east-2a": "subnet-1", "us-east-2b": "subnet-2"},
+        "tags": tags,
+    }
+
+
+@pytest.fixture
 def network_args(tags: dict[str, str]) -> dict[str, Any]:
     """Arguments of TrainingNetwork, to be varied."""
     return {
@@ -128,8 +112,25 @@ def network_args(tags: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
+def identity_args(tags: dict[str, str]) -> dict[str, Any]:
+    """What NodeIdentity and HeadIdentity have in common."""
+    return {
+        "run_bucket_arn": "arn:aws:s3:::runs",
+        "repository_arn": "arn:aws:ecr:us-east-2:1:repository/x",
+        "stack": "test",
+        "log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x",
+        "kms_key_arn": KEY,
+        "tags": tags,
+    }
+
+
+@pytest.fixture
 def example_args(
-    tags: dict[str, str], pool_args: dict[str, Any], network_args: dict[str, Any]
+    tags: dict[str, str],
+    pool_args: dict[str, Any],
+    network_args: dict[str, Any],
+    fleet_args: dict[str, Any],
+    identity_args: dict[str, Any],
 ) -> dict[str, dict[str, Any]]:
     """Arguments that make each component declare everything it can, by class name."""
     return {
@@ -137,39 +138,58 @@ def example_args(
             "monthly_usd": 100.0,
             "emails": ["a@example.com"],
             "alert_percent": [50.0],
+            "stop_at_percent": 120.0,
             "tag_key": "gangway:stack",
             "tag_value": "test",
+            "kms_key_arn": KEY,
             "tags": tags,
         },
-        "EfaNodePool": pool_args,
-        "ImageRegistry": {"tags": tags},
+        "CostTagActivation": {"tag_keys": ["team", "gangway:stack"]},
+        "Ec2Fleet": {**fleet_args, "market": "spot", "max_usd_per_hour": 23.125},
+        "EfaNodePool": {**pool_args, "capacity": [PURCHASE, *pool_args["capacity"]]},
+        "EncryptionKey": {"region": "us-east-2", "tags": tags},
+        "HeadIdentity": identity_args,
+        "HeadNode": {
+            "subnet_id": "subnet-1",
+            "security_group_ids": ["sg-head"],
+            "instance_profile_arn": "arn:aws:iam::1:instance-profile/head",
+            "user_data": "IyE=",
+            "host_name": "head.test.gangway.internal",
+            "zone_id": "Z1",
+            "tags": tags,
+        },
+        "ImageRegistry": {"kms_key_arn": KEY, "tags": tags},
         "LustreFileSystem": {
             "capacity_gib": 1200,
             "throughput_mbps_per_tib": 125,
             "subnet_id": "subnet-1",
             "security_group_id": "sg-1",
             "source": "s3://bucket/prefix",
+            "runs": "s3://runs/test",
+            "kms_key_arn": KEY,
+            "log": True,
             "tags": tags,
         },
-        "NodeIdentity": {
-            "run_bucket_arn": "arn:aws:s3:::runs",
-            "repository_arn": "arn:aws:ecr:us-east-2:1:repository/x",
+        "NodeIdentity": {**identity_args, "data_source": "s3://bucket/prefix", "self_termination": True},
+        "NodeLogs": {"stack": "test", "retention_days": 30, "kms_key_arn": KEY, "tags": tags},
+        "Observability": {
             "stack": "test",
-            "data_source": "s3://bucket/prefix",
+            "region": "us-east-2",
+            "group_names": ["test-0-spot", "test-1-on-demand"],
+            "emails": ["a@example.com"],
+            "steps_alarm_minutes": 30,
+            "expect_gpu": True,
             "tags": tags,
         },
-        "RunBucket": {"tags": tags},
-        "SpotFleet": {
-            "num_nodes": 2,
-            "launch_template_id": "lt-1",
-            "launch_template_version": "1",
-            "machine_types": ["p4d.24xlarge", "p5.48xlarge"],
-            "subnet_ids": ["subnet-1", "subnet-2"],
-            "fleet_role_arn": "arn:aws:iam::1:role/fleet",
-            "max_usd_per_hour": 23.125,
-            "tags": tags,
+        "RunBucket": {"kms_key_arn": KEY, "tags": tags},
+        "SpotFleet": {**fleet_args, "fleet_role_arn": "arn:aws:iam::1:role/fleet", "max_usd_per_hour": 23.125},
+        "TrainingNetwork": {
+            **network_args,
+            "egress": "nat",
+            "head": {"rendezvous_port": 29400, "metrics_port": 9400},
+            "s3_bucket_arns": ["arn:aws:s3:::runs"],
+            "kms_key_arn": KEY,
         },
-        "TrainingNetwork": {**network_args, "egress": "nat"},
     }
 
 

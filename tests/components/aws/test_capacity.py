@@ -1,6 +1,6 @@
-"""Capacity as EC2 spells it: market options and targets that exclude each other, and the Spot Fleet."""
+"""The ladder as EC2 understands it: ids, machine types, zones, and the time a block's nodes stop."""
 
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -8,41 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from components.aws.capacity import SpotFleet, launch_market, rung_from_args
+from components.aws.capacity import (
+    block_stop_time,
+    check_ladder,
+    check_zones,
+    ladder_zones,
+    preferred_zone,
+    rung_from_args,
+    rung_machines,
+)
 from components.capacity import plan_rung
+from components.catalog import load
+from components.findings import InputError
 
-IDS = st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z")
-RUNGS = st.one_of(
-    st.fixed_dictionaries({"kind": st.sampled_from(["capacity-block", "reservation"]), "id": IDS}),
-    st.fixed_dictionaries({"kind": st.just("spot")}, optional={"max_usd_per_hour": st.floats(0.001, 1e4)}),
-    st.just({"kind": "on-demand"}),
-)
-
-
-@given(RUNGS)
-def test_market_and_reservation_are_what_the_rung_says(rung: dict[str, Any]) -> None:
-    market, target = launch_market(plan_rung(rung_from_args(rung)))
-    kind = rung["kind"]
-    assert (market is not None) == (kind in ("spot", "capacity-block"))
-    assert (target is not None) == (kind in ("reservation", "capacity-block"))
-    if market is not None:
-        assert market.market_type == kind
-        assert (market.spot_options is not None) == (kind == "spot"), "spot options belong to spot alone"
-    if target is not None:
-        reservation: Any = target.capacity_reservation_target
-        assert reservation.capacity_reservation_id == rung["id"]
-        assert target.capacity_reservation_preference is None, "a preference excludes a target"
-
-
-@pytest.mark.parametrize(
-    ("cap", "written"), [(25, "25"), (25.5, "25.5"), (0.0125, "0.0125"), (123.456789, "123.456789"), (None, None)]
-)
-def test_a_price_cap_reaches_ec2_unrounded(cap: float | None, written: str | None) -> None:
-    market, _ = launch_market(plan_rung(rung_from_args({"kind": "spot", "max_usd_per_hour": cap})))
-    assert market is not None
-    options: Any = market.spot_options
-    assert options.max_price == written
-    assert (options.spot_instance_type, options.instance_interruption_behavior) == ("one-time", "terminate")
+OWN = load().machine("p4d.24xlarge")
+SPOT = {"kind": "spot"}
+BOUGHT = {
+    "kind": "capacity-block",
+    "purchase": True,
+    "offering_id": "cbo-0123456789abcdef0",
+    "upfront_usd": 16000,
+    "ends_at": "2026-07-01T11:30:00Z",
+}
 
 
 def test_a_rung_that_is_none_is_refused() -> None:
@@ -50,24 +37,102 @@ def test_a_rung_that_is_none_is_refused() -> None:
         rung_from_args({"kind": "reservation"})
 
 
-def test_the_fleet_spreads_over_machines_and_subnets_and_leaves_nothing_behind(make: Callable[..., Any]) -> None:
-    fleet = make(SpotFleet).one("SpotFleetRequest").inputs
-    expected = {
-        "allocationStrategy": "priceCapacityOptimized",
-        "targetCapacity": 2,
-        "spotPrice": "23.125",
-        "fleetType": "maintain",
-        "terminateInstancesOnDelete": "true",
-        "instanceInterruptionBehaviour": "terminate",
-        "waitForFulfillment": False,
-        "iamFleetRole": "arn:aws:iam::1:role/fleet",
-    }
-    assert {key: fleet[key] for key in expected} == expected
-    (template,) = fleet["launchTemplateConfigs"]
-    assert template["launchTemplateSpecification"] == {"id": "lt-1", "version": "1"}
-    assert [(o["instanceType"], o["subnetId"]) for o in template["overrides"]] == [
-        ("p4d.24xlarge", "subnet-1"),
-        ("p4d.24xlarge", "subnet-2"),
-        ("p5.48xlarge", "subnet-1"),
-        ("p5.48xlarge", "subnet-2"),
+@given(
+    st.sampled_from(["capacity-block", "reservation"]),
+    st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z"),
+    st.from_regex(r"\Acbo?-[0-9a-f]{8,17}\Z"),
+)
+def test_ids_as_ec2_gives_them_pass(kind: str, id_: str, offering_id: str) -> None:
+    check_ladder([rung_from_args({"kind": kind, "id": id_})], OWN)
+    check_ladder([rung_from_args({**BOUGHT, "offering_id": offering_id})], OWN)
+
+
+@pytest.mark.parametrize(
+    ("rung", "path", "value", "allowed"),
+    [
+        ({"kind": "reservation", "id": "0123456789abcdef0"}, ".id", "0123456789abcdef0", "cr-0123456789abcdef0"),
+        ({"kind": "capacity-block", "id": "cr-XYZ"}, ".id", "cr-XYZ", "cr- and 8 to 17 hexadecimal digits"),
+        ({"kind": "capacity-block", "id": "cr-0123456789abcdef0\n"}, ".id", "cr-0123456789abcdef0\n", "cr-"),
+        ({**BOUGHT, "offering_id": "cr-0123456789abcdef0"}, ".offering_id", "cr-0123456789abcdef0", "cbo-"),
+    ],
+)
+def test_an_id_ec2_never_gives_is_refused_by_name(rung: dict[str, Any], path: str, value: str, allowed: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_ladder([rung_from_args(SPOT), rung_from_args(rung)], OWN)
+    assert caught.value.place == f"gangway:cluster.capacity[1]{path}"
+    assert caught.value.value == value
+    assert allowed in caught.value.allowed
+    assert caught.value.fix.startswith("copy the id")
+
+
+def test_an_unknown_machine_type_names_the_nearest() -> None:
+    rung = rung_from_args({**SPOT, "machine_types": ["p4de.24xlarge", "p5.48xl"]})
+    with pytest.raises(InputError) as caught:
+        check_ladder([rung], OWN)
+    assert caught.value.place == "gangway:cluster.capacity[0].machine_types[1]"
+    assert caught.value.value == "p5.48xl"
+    assert caught.value.fix == "did you mean 'p5.48xlarge'?"
+
+
+def test_a_rungs_machines_begin_with_the_clusters_own() -> None:
+    for written in (["p4de.24xlarge", "p5.48xlarge"], ["p4de.24xlarge", "p4d.24xlarge", "p5.48xlarge"]):
+        rung = rung_from_args({**SPOT, "machine_types": written})
+        for form in (rung, plan_rung(rung)):
+            names = [machine.name for machine in rung_machines(form, OWN)]
+            assert names == ["p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge"]
+    assert rung_machines(rung_from_args(BOUGHT), OWN) == (OWN,)
+
+
+def test_the_ladder_says_in_which_zones_it_needs_subnets() -> None:
+    rungs = [
+        rung_from_args({"kind": "reservation", "id": "cr-0123456789abcdef0", "zone": "us-east-2b"}),
+        rung_from_args({**SPOT, "zones": ["us-east-2c", "us-east-2a"]}),
+        rung_from_args({"kind": "on-demand"}),
     ]
+    assert ladder_zones(rungs, "us-east-2a") == ("us-east-2a", "us-east-2b", "us-east-2c")
+    assert ladder_zones([], "us-east-2a") == ("us-east-2a",)
+
+
+def test_reserved_capacity_says_which_zone_the_cluster_must_be_in() -> None:
+    reservation = rung_from_args({"kind": "reservation", "id": "cr-0123456789abcdef0", "zone": "us-east-2b"})
+    elsewhere = rung_from_args({**BOUGHT, "zone": "us-east-2c"})
+    spot = rung_from_args({**SPOT, "zones": ["us-east-2a"]})
+    zone, why = preferred_zone([spot, reservation, elsewhere]) or ("", "")
+    assert (zone, why) == ("us-east-2b", "gangway:cluster.capacity[1], a reservation, is there")
+    assert preferred_zone([spot, rung_from_args(BOUGHT)]) is None
+
+
+@pytest.mark.parametrize(
+    ("rung", "path"),
+    [
+        ({**SPOT, "zones": ["us-east-2a", "us-east-2x"]}, "zones[1]"),
+        ({**BOUGHT, "zone": "us-east-2x"}, "zone"),
+        ({"kind": "reservation", "id": "cr-0123456789abcdef0", "zone": "us-east-2x"}, "zone"),
+    ],
+)
+def test_a_zone_that_is_not_there_is_refused_by_name(rung: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_zones([rung_from_args(rung)], ["us-east-2a", "us-east-2b"])
+    assert caught.value.place == f"gangway:cluster.capacity[0].{path}"
+    assert caught.value.value == "us-east-2x"
+    assert caught.value.allowed == "us-east-2a, us-east-2b"
+    assert caught.value.fix.startswith("did you mean 'us-east-2")
+
+
+def test_a_blocks_nodes_stop_forty_minutes_before_its_end() -> None:
+    """EC2 begins to end them 30 minutes before; ours are asked 10 minutes earlier."""
+    end = datetime(2026, 7, 1, 11, 30, tzinfo=UTC)
+    assert block_stop_time(end) == datetime(2026, 7, 1, 10, 50, tzinfo=UTC)
+    assert block_stop_time(end, timedelta(minutes=25)) == datetime(2026, 7, 1, 10, 35, tzinfo=UTC)
+
+
+@given(
+    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)),
+    st.integers(-720, 720),
+    st.integers(0, 600),
+)
+def test_the_stop_is_in_utc_and_always_before_ec2s_own(moment: datetime, offset: int, lead: int) -> None:
+    end = moment.replace(tzinfo=timezone(timedelta(minutes=offset)))
+    stop = block_stop_time(end, timedelta(minutes=lead))
+    assert stop.tzinfo is UTC
+    assert end - stop == timedelta(minutes=30 + lead)

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import keyword
 import pkgutil
 import typing
 from collections.abc import Callable
@@ -89,10 +90,17 @@ def test_other_languages_can_use_it(component: type[pulumi.ComponentResource]) -
     assert set(definition.outputs_mapping.values()) == set(inspect.get_annotations(component))
 
 
+# What AWS gives no tags: a cost allocation tag is itself one.
+UNTAGGABLE = {"CostTagActivation"}
+
+
 def accepts_tags(type_token: str) -> bool:
     """Whether the pulumi_aws class of `aws:module/x:Class` has a `tags` argument."""
-    _, module, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_aws.{module.partition('/')[0]}"), class_name)
+    _, path, class_name = type_token.split(":")
+    module = path.partition("/")[0]
+    # Python has the word `lambda` for itself.
+    module = f"{module}_" if keyword.iskeyword(module) else module
+    resource = getattr(importlib.import_module(f"pulumi_aws.{module}"), class_name)
     overload: Callable[..., Any] = resource._internal_init
     return "tags" in inspect.signature(overload).parameters
 
@@ -111,4 +119,4 @@ def test_whatever_can_carry_a_tag_carries_them_all(
             carried = {tag["key"]: tag["value"] for tag in carried}
         assert tags.items() <= carried.items(), resource.name
         checked += 1
-    assert checked, "no taggable resource: the test would prove nothing"
+    assert bool(checked) is (component.__name__ not in UNTAGGABLE), "no taggable resource: the test would prove nothing"

@@ -1,71 +1,144 @@
-"""NodeIdentity: the policy of a node, word for word, and who may take the role."""
+"""NodeIdentity and HeadIdentity: what each role may do, on what, under which condition, and who may take it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from components.aws.identity import NodeIdentity, node_policy
+from components.aws.budget_stop import stop_policy
+from components.aws.flow_logs import delivery_policy
+from components.aws.identity import HeadIdentity, NodeIdentity, head_policy, node_policy
+from components.aws.policies import OPEN_RESOURCES
 
-PULL = {
-    "Effect": "Allow",
-    "Action": ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
-    "Resource": "arn:repo",
+OPTIONAL = {"log_group_arn": "arn:logs", "kms_key_arn": "arn:key"}
+ALL = {
+    "node": node_policy("arn:runs", "arn:repo", "demo", "s3://bucket/a", self_termination=True, **OPTIONAL),
+    "head": head_policy("arn:runs", "arn:repo", "demo", **OPTIONAL),
+    "stop": stop_policy("arn:logs", "demo"),
+    "flow logs": delivery_policy("arn:logs"),
 }
-TOKEN = {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"}
-HEALTH = {
-    "Effect": "Allow",
-    "Action": "autoscaling:SetInstanceHealth",
-    "Resource": "*",
-    "Condition": {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": "demo"}},
-}
-RUNS = {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": "arn:runs/demo/*"}
+every_policy = pytest.mark.parametrize("document", ALL.values(), ids=ALL)
 
 
-def test_the_policy_without_a_data_source() -> None:
-    assert node_policy("arn:runs", "arn:repo", "demo", None) == {
-        "Version": "2012-10-17",
-        "Statement": [RUNS, PULL, TOKEN, HEALTH],
-    }
+def by_sid(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {statement["Sid"]: statement for statement in document["Statement"]}
+
+
+def grants(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every (action, resource, statement) that the document allows."""
+    for statement in document["Statement"]:
+        assert statement["Effect"] == "Allow"
+        resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+        for action in statement["Action"]:
+            yield from ((action, resource, statement) for resource in resources)
+
+
+@every_policy
+def test_no_action_is_a_pattern_and_every_open_resource_has_its_reason(document: dict[str, Any]) -> None:
+    for action, resource, _ in grants(document):
+        service, _, verb = action.partition(":")
+        assert service, action
+        assert verb.isalpha(), f"{action} is no single action"
+        if resource == "*":
+            assert len(OPEN_RESOURCES[action]) > 20, action
+    assert len({statement["Sid"] for statement in document["Statement"]}) == len(document["Statement"])
+
+
+@every_policy
+def test_only_the_groups_of_the_stack_can_be_touched(document: dict[str, Any]) -> None:
+    for action, resource, statement in grants(document):
+        if action.startswith("autoscaling:") and not action.startswith("autoscaling:Describe"):
+            assert "demo-*" in resource
+            assert statement["Condition"] == {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": "demo"}}
+
+
+def test_every_reason_is_still_needed() -> None:
+    used = {action for document in ALL.values() for action, resource, _ in grants(document) if resource == "*"}
+    assert used == set(OPEN_RESOURCES)
+
+
+def test_a_node_reads_and_writes_its_own_runs_and_no_other_stacks() -> None:
+    statements = by_sid(node_policy("arn:runs", "arn:repo", "demo", None))
+    assert statements["OwnRuns"]["Action"] == ["s3:GetObject", "s3:PutObject"], "no DeleteObject"
+    assert statements["OwnRuns"]["Resource"] == "arn:runs/demo/*"
+    assert statements["NamesOfOwnRuns"]["Resource"] == "arn:runs"
+    assert statements["NamesOfOwnRuns"]["Condition"] == {"StringLike": {"s3:prefix": ["demo", "demo/*"]}}
+    assert set(statements) == {"OwnRuns", "NamesOfOwnRuns", "PullImage", "LogInToRegistry", "OwnGroups"}
 
 
 @pytest.mark.parametrize(
-    ("source", "resource"),
+    ("source", "resource", "prefixes"),
     [
-        ("s3://bucket", "arn:aws:s3:::bucket/*"),
-        ("s3://bucket/", "arn:aws:s3:::bucket/*"),
-        ("s3://bucket/a/b", "arn:aws:s3:::bucket/a/b/*"),
-        ("s3://bucket/a/b/", "arn:aws:s3:::bucket/a/b/*"),
+        ("s3://bucket", "arn:aws:s3:::bucket/*", None),
+        ("s3://bucket/", "arn:aws:s3:::bucket/*", None),
+        ("s3://bucket/a/b", "arn:aws:s3:::bucket/a/b/*", ["a/b", "a/b/*"]),
+        ("s3://bucket/a/b/", "arn:aws:s3:::bucket/a/b/*", ["a/b", "a/b/*"]),
     ],
 )
-def test_the_data_source_is_read_only_and_below_its_prefix(source: str, resource: str) -> None:
-    read = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": resource}
-    assert node_policy("arn:runs", "arn:repo", "demo", source)["Statement"] == [RUNS, read, PULL, TOKEN, HEALTH]
+def test_the_data_source_is_read_only_and_below_its_prefix(
+    source: str, resource: str, prefixes: list[str] | None
+) -> None:
+    statements = by_sid(node_policy("arn:runs", "arn:repo", "demo", source))
+    assert statements["ReadData"] == {
+        "Sid": "ReadData", "Effect": "Allow", "Action": ["s3:GetObject"], "Resource": resource,
+    }  # fmt: skip
+    names = statements["NamesOfData"]
+    assert (names["Action"], names["Resource"]) == (["s3:ListBucket"], "arn:aws:s3:::bucket")
+    assert names.get("Condition") == (None if prefixes is None else {"StringLike": {"s3:prefix": prefixes}})
 
 
-def test_every_star_is_accounted_for() -> None:
-    """Open is only what AWS offers no narrower resource for: the registry token, and health under a tag condition."""
-    statements = node_policy("arn:runs", "arn:repo", "demo", "s3://bucket")["Statement"]
-    open_ended = [s["Action"] for s in statements if s["Resource"] == "*" and "Condition" not in s]
-    assert open_ended == ["ecr:GetAuthorizationToken"]
-    assert not any("*" in str(s["Action"]) for s in statements)
+def test_logs_and_key_are_exactly_the_given_ones() -> None:
+    for name in ("node", "head"):
+        statements = by_sid(ALL[name])
+        assert statements["WriteLogs"]["Resource"] == "arn:logs:*"
+        assert statements["UseKey"]["Resource"] == "arn:key"
+        assert statements["UseKey"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+        assert statements["PullImage"]["Resource"] == "arn:repo"
 
 
-def test_role_profile_and_attachments(make: Callable[..., Any]) -> None:
-    made = make(NodeIdentity)
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_node_may_end_itself_only_when_told(wanted: bool) -> None:
+    (groups,) = [
+        statement
+        for statement in node_policy("arn:runs", "arn:repo", "demo", None, self_termination=wanted)["Statement"]
+        if statement["Sid"] == "OwnGroups"
+    ]
+    assert ("autoscaling:TerminateInstanceInAutoScalingGroup" in groups["Action"]) is wanted
+    assert {"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"} <= set(
+        groups["Action"]
+    )
+
+
+def test_the_head_finds_workers_and_touches_no_group_and_no_data() -> None:
+    statements = by_sid(head_policy("arn:runs", "arn:repo", "demo"))
+    assert set(statements) == {"OwnRuns", "NamesOfOwnRuns", "PullImage", "LogInToRegistry", "FindWorkers"}
+    assert statements["FindWorkers"]["Action"] == ["ec2:DescribeInstances"]
+
+
+@pytest.mark.parametrize(("component", "name"), [(NodeIdentity, "demo-node"), (HeadIdentity, "demo-head")])
+def test_role_profile_and_attachments(make: Callable[..., Any], component: Any, name: str) -> None:
+    made = make(component)
     role, policy = made.one("Role"), made.one("RolePolicy")
     (trust,) = json.loads(role.inputs["assumeRolePolicy"])["Statement"]
     assert trust == {
         "Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole",
     }  # fmt: skip
-    document = json.loads(policy.inputs["policy"])
-    assert document == node_policy(
-        "arn:aws:s3:::runs", "arn:aws:ecr:us-east-2:1:repository/x", "test", "s3://bucket/prefix"
-    )
     assert policy.inputs["role"] == role.id
     attachment = made.one("RolePolicyAttachment").inputs
     assert attachment == {
-        "role": "<Role.demo-node.name>", "policyArn": "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
+        "role": f"${{Role.{name}.name}}", "policyArn": "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
     }  # fmt: skip
-    assert made.one("InstanceProfile").inputs["role"] == "<Role.demo-node.name>"
+    assert made.one("InstanceProfile").inputs["role"] == f"${{Role.{name}.name}}"
+
+
+def test_the_documents_on_the_wire_are_the_planned_ones(make: Callable[..., Any]) -> None:
+    bucket, repository = "arn:aws:s3:::runs", "arn:aws:ecr:us-east-2:1:repository/x"
+    given = {"log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x", "kms_key_arn": "arn:aws:kms:us-east-2:1:key/x"}
+    node = json.loads(make(NodeIdentity).one("RolePolicy").inputs["policy"])
+    assert node == node_policy(
+        bucket, repository, "test", "s3://bucket/prefix", self_termination=True, **given
+    )  # fmt: skip
+    assert json.loads(make(HeadIdentity).one("RolePolicy").inputs["policy"]) == head_policy(
+        bucket, repository, "test", **given
+    )

@@ -1,5 +1,6 @@
 """TrainingNetwork: address plan, both ways out, and nothing that could be reached from outside."""
 
+import json
 from collections.abc import Callable
 from ipaddress import IPv4Network
 from typing import Any
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.network import ENDPOINT_SERVICES, TrainingNetwork, plan_network
+from components.aws.flow_logs import delivery_policy, delivery_trust
+from components.aws.network import ENDPOINT_SERVICES, TrainingNetwork, plan_network, s3_endpoint_policy
 from components.findings import InputError
 
 PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
@@ -64,7 +66,7 @@ def test_any_text_is_a_plan_or_an_input_error(cidr: str) -> None:
 
 
 def test_endpoints_reach_the_services_a_node_calls_and_nothing_else(make: Callable[..., Any]) -> None:
-    made = make(TrainingNetwork, egress="endpoints")
+    made = make(TrainingNetwork, egress="endpoints", s3_bucket_arns=None, head=None)
     endpoints = {r.inputs["serviceName"]: r.inputs for r in made.of("VpcEndpoint")}
     assert set(endpoints) == {f"com.amazonaws.us-east-2.{name}" for name in ("s3", *ENDPOINT_SERVICES)}
     subnets = {subnet.id for subnet in made.of("Subnet")}
@@ -78,11 +80,14 @@ def test_endpoints_reach_the_services_a_node_calls_and_nothing_else(make: Callab
     gateway = endpoints["com.amazonaws.us-east-2.s3"]
     assert gateway["vpcEndpointType"] == "Gateway"
     assert gateway["routeTableIds"] == [made.one("RouteTable").id]
-    assert group.inputs["ingress"] == [
-        {"protocol": "tcp", "fromPort": 443, "toPort": 443, "cidrBlocks": ["10.42.0.0/16"]}
-    ]
+    assert gateway.get("policy") is None, "any bucket, unless buckets are named"
     for kind in ("InternetGateway", "NatGateway", "Eip", "Route"):
         assert not made.of(kind), f"{kind}: without NAT there is no way to the internet"
+
+
+def test_a_head_node_also_reaches_ec2_to_find_the_workers(make: Callable[..., Any]) -> None:
+    services = {e.inputs["serviceName"] for e in make(TrainingNetwork, egress="endpoints").of("VpcEndpoint")}
+    assert services == {f"com.amazonaws.us-east-2.{name}" for name in ("s3", "ec2", *ENDPOINT_SERVICES)}
 
 
 def test_nat_gives_the_private_subnets_one_way_out(make: Callable[..., Any]) -> None:
@@ -110,10 +115,57 @@ def test_no_subnet_hands_out_public_addresses(make: Callable[..., Any], egress: 
     assert {s.inputs["availabilityZone"] for s in private} == {"us-east-2a", "us-east-2b"}
 
 
-def test_the_fabric_group_names_itself_in_both_directions(make: Callable[..., Any]) -> None:
-    """EFA needs the self-reference spelled out, also beside 0.0.0.0/0."""
-    (group,) = [g for g in make(TrainingNetwork).of("SecurityGroup") if g.name == "demo-fabric"]
-    own = {"protocol": "-1", "fromPort": 0, "toPort": 0, "self": True}
-    assert group.inputs["ingress"] == [own], "nothing from outside the group"
-    assert own in group.inputs["egress"]
-    assert not group.name.startswith("sg-")
+def test_the_default_group_is_emptied(make: Callable[..., Any]) -> None:
+    made = make(TrainingNetwork)
+    default = made.one("DefaultSecurityGroup").inputs
+    assert default["vpcId"] == made.one("Vpc").id
+    assert not {"ingress", "egress"} & set(default)
+
+
+def test_named_buckets_and_image_layers_are_all_that_s3_offers(make: Callable[..., Any]) -> None:
+    made = make(TrainingNetwork)
+    gateway = next(e.inputs for e in made.of("VpcEndpoint") if e.inputs["vpcEndpointType"] == "Gateway")
+    policy = json.loads(gateway["policy"])
+    assert policy == s3_endpoint_policy("us-east-2", ["arn:aws:s3:::runs"])
+    ours, layers = policy["Statement"]
+    assert ours["Resource"] == ["arn:aws:s3:::runs", "arn:aws:s3:::runs/*"]
+    assert layers["Resource"] == "arn:aws:s3:::prod-us-east-2-starport-layer-bucket/*"
+    assert layers["Action"] == "s3:GetObject"
+
+
+def test_the_head_node_gets_a_name_that_only_the_vpc_resolves(make: Callable[..., Any]) -> None:
+    made = make(TrainingNetwork)
+    zone = made.one("Zone").inputs
+    assert zone["name"] == "demo.gangway.internal"
+    assert zone["vpcs"] == [{"vpcId": made.one("Vpc").id, "vpcRegion": "us-east-2"}]
+
+
+def test_without_a_head_node_there_is_neither_zone_nor_group(make: Callable[..., Any]) -> None:
+    made = make(TrainingNetwork, head=None)
+    assert not made.of("Zone")
+    assert [group.name for group in made.of("SecurityGroup")] == ["demo-fabric"]
+
+
+def test_flow_logs_are_kept_for_a_month_by_a_role_of_their_own(make: Callable[..., Any]) -> None:
+    made = make(TrainingNetwork)
+    group, log, role = made.one("LogGroup"), made.one("FlowLog").inputs, made.one("Role")
+    assert group.inputs["retentionInDays"] == 30
+    assert group.inputs["kmsKeyId"] == "arn:aws:kms:us-east-2:1:key/x"
+    assert (log["vpcId"], log["trafficType"]) == (made.one("Vpc").id, "ALL")
+    assert log["logDestination"] == "${LogGroup.demo-flow-logs.arn}"
+    assert log["iamRoleArn"] == "${Role.demo-flow-logs.arn}"
+    assert json.loads(role.inputs["assumeRolePolicy"]) == delivery_trust(
+        "${account of LogGroup.demo-flow-logs.arn}", "us-east-2"
+    )
+    policy = json.loads(made.one("RolePolicy").inputs["policy"])
+    assert policy == delivery_policy("${LogGroup.demo-flow-logs.arn}")
+    assert not make(TrainingNetwork, flow_logs=False).of("FlowLog")
+
+
+def test_only_this_accounts_flow_logs_may_take_the_role() -> None:
+    (statement,) = delivery_trust("1234", "us-east-2")["Statement"]
+    assert statement["Principal"] == {"Service": "vpc-flow-logs.amazonaws.com"}
+    assert statement["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": "1234"},
+        "ArnLike": {"aws:SourceArn": "arn:aws:ec2:us-east-2:1234:vpc-flow-log/*"},
+    }

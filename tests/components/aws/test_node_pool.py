@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import pulumi
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from components.aws.fabric import plan_interfaces
-from components.aws.node_pool import EfaNodePool, plan_fill_steps, plan_node_pool
+from components.aws.node_pool import LIFECYCLE_HOOK, EfaNodePool, plan_node_pool
 from components.catalog import load
 from components.findings import InputError
 
@@ -18,6 +17,19 @@ RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef1"}
 SPOT = {"kind": "spot", "max_usd_per_hour": 9.5}
 ON_DEMAND = {"kind": "on-demand"}
 EVERY_KIND = [BLOCK, RESERVATION, SPOT, ON_DEMAND]
+LADDER = [SPOT, ON_DEMAND]
+BOUGHT = {
+    "kind": "capacity-block",
+    "purchase": True,
+    "offering_id": "cbo-0123456789abcdef0",
+    "upfront_usd": 16000,
+    "ends_at": "2026-07-01T11:30:00Z",
+}
+
+
+def ref(kind: str, name: str, output: str) -> str:
+    """What a plan writes where an output of another resource goes."""
+    return f"${{{kind}.{name}.{output}}}"
 
 
 def test_each_rung_is_a_template_with_its_own_market(make: Callable[..., Any]) -> None:
@@ -47,7 +59,7 @@ def test_reserved_capacity_gets_no_placement_group_of_ours(make: Callable[..., A
     group = made.one("PlacementGroup")
     assert group.inputs["strategy"] == "cluster"
     placed = {t.name: t.inputs.get("placement") for t in made.of("LaunchTemplate")}
-    name = {"groupName": "<PlacementGroup.demo-cluster.name>"}
+    name = {"groupName": ref("PlacementGroup", "demo-cluster", "name")}
     assert placed == {
         "demo-0-capacity-block": None, "demo-1-reservation": None, "demo-2-spot": name, "demo-3-on-demand": name,
     }  # fmt: skip
@@ -57,8 +69,10 @@ def test_reserved_capacity_gets_no_placement_group_of_ours(make: Callable[..., A
 
 @pytest.mark.parametrize("machine_type", sorted(load().machines))
 def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_type: str) -> None:
-    templates = make(EfaNodePool, machine_type=machine_type, capacity=EVERY_KIND).of("LaunchTemplate")
-    assert len(templates) == 4
+    # Every kind of rung for one machine; one rung for each of the others, whose wiring is what differs.
+    capacity = EVERY_KIND if machine_type == "p5.48xlarge" else [ON_DEMAND]
+    templates = make(EfaNodePool, machine_type=machine_type, capacity=capacity).of("LaunchTemplate")
+    assert len(templates) == len(capacity)
     for template in templates:
         inputs = template.inputs
         assert inputs["instanceType"] == machine_type
@@ -80,15 +94,15 @@ def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_ty
 
 
 def test_what_a_template_launches_is_tagged(make: Callable[..., Any], tags: dict[str, str]) -> None:
-    for template in make(EfaNodePool).of("LaunchTemplate"):
+    for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
         specifications = template.inputs["tagSpecifications"]
         assert [s["resourceType"] for s in specifications] == ["instance", "volume", "network-interface"]
         assert all(s["tags"] == {**tags, "Name": template.name} for s in specifications)
 
 
 def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Callable[..., Any]) -> None:
-    first, second = make(EfaNodePool).of("Group")
-    templates = {t.name: t.id for t in make(EfaNodePool).of("LaunchTemplate")}
+    first, second = make(EfaNodePool, capacity=LADDER).of("Group")
+    templates = {t.name: t.id for t in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate")}
     assert (first.inputs["minSize"], first.inputs["maxSize"], first.inputs["desiredCapacity"]) == (0, 4, 4)
     assert (second.inputs["minSize"], second.inputs["maxSize"]) == (0, 2)
     assert "desiredCapacity" not in second.inputs, "a declared number would empty the rung on each `up`"
@@ -96,6 +110,8 @@ def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Callable[..., 
         assert group.inputs["launchTemplate"]["id"] == templates[group.name]
         assert group.inputs["suspendedProcesses"] == ["AZRebalance"]
         assert group.inputs["waitForCapacityTimeout"] == "0"
+        assert group.inputs["capacityRebalance"] is False, "the nodes handle the notice themselves"
+        assert not {"maxInstanceLifetime", "protectFromScaleIn", "mixedInstancesPolicy"} & group.inputs.keys()
         assert "GroupInServiceInstances" in group.inputs["enabledMetrics"], "the alarms read it"
         assert group.inputs["vpcZoneIdentifiers"] == ["subnet-1"]
 
@@ -110,7 +126,7 @@ def test_one_rung_needs_no_fallback(make: Callable[..., Any]) -> None:
 def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> None:
     made = make(EfaNodePool, capacity=[BLOCK, SPOT, ON_DEMAND])
     alarms = {alarm.name: alarm.inputs for alarm in made.of("MetricAlarm")}
-    groups = ["<Group.demo-0-capacity-block.name>", "<Group.demo-1-spot.name>"]
+    groups = [ref("Group", f"demo-{rung}", "name") for rung in ("0-capacity-block", "1-spot")]
     expected = {
         "demo-1-spot": ("2 - m0", groups[:1]),
         "demo-2-on-demand": ("2 - m0 - m1", groups),
@@ -127,41 +143,22 @@ def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> N
             assert [q["returnData"] for q in inputs["metricQueries"]] == [False] * len(above) + [True]
             assert (inputs["comparisonOperator"], inputs["threshold"]) == (comparison, 1)
             assert inputs["evaluationPeriods"] == 3
-            assert inputs["alarmActions"] == [f"<Policy.demo-{rung[5:]}-{what}.arn>"]
+            assert inputs["alarmActions"] == [ref("Policy", f"{rung}-{what}", "arn")]
 
 
 def test_the_policies_set_exactly_the_missing_number(make: Callable[..., Any]) -> None:
-    made = make(EfaNodePool, num_nodes_min=3, num_nodes_max=4)
+    made = make(EfaNodePool, capacity=LADDER, num_nodes_min=3, num_nodes_max=4)
     fill, empty = (next(p for p in made.of("Policy") if p.name.endswith(end)) for end in ("-fill", "-empty"))
     for policy in (fill, empty):
         assert policy.inputs["adjustmentType"] == "ExactCapacity"
         assert policy.inputs["policyType"] == "StepScaling"
-        assert policy.inputs["autoscalingGroupName"] == "<Group.demo-1-on-demand.name>"
+        assert policy.inputs["autoscalingGroupName"] == ref("Group", "demo-1-on-demand", "name")
     assert fill.inputs["stepAdjustments"] == [
         {"scalingAdjustment": 1, "metricIntervalLowerBound": "0", "metricIntervalUpperBound": "1"},
         {"scalingAdjustment": 2, "metricIntervalLowerBound": "1", "metricIntervalUpperBound": "2"},
         {"scalingAdjustment": 3, "metricIntervalLowerBound": "2"},
     ]
     assert empty.inputs["stepAdjustments"] == [{"scalingAdjustment": 0, "metricIntervalUpperBound": "0"}]
-
-
-def size_after(num_nodes: int, missing: int) -> int:
-    """What AWS would set the rung to: the step whose interval holds the breach of the threshold 1."""
-    return next(size for beyond, size in reversed(plan_fill_steps(num_nodes)) if missing - 1 >= beyond)
-
-
-@given(st.integers(1, 512), st.data())
-def test_the_steps_always_fill_what_is_missing(num_nodes: int, data: st.DataObject) -> None:
-    missing = data.draw(st.integers(1, num_nodes))
-    steps = plan_fill_steps(num_nodes)
-    assert len(steps) <= 20, "AWS's limit of adjustments a policy"
-    assert steps[0][0] == 0
-    assert steps[-1][1] == num_nodes
-    assert [beyond for beyond, _ in steps] == sorted({beyond for beyond, _ in steps})
-    size = size_after(num_nodes, missing)
-    assert missing <= size <= num_nodes
-    if num_nodes <= 20:
-        assert size == missing
 
 
 def test_a_plan_before_any_resource_exists(pool_args: dict[str, Any]) -> None:
@@ -176,3 +173,133 @@ def test_mistakes_of_a_programmer_are_named(pool_args: dict[str, Any]) -> None:
         plan_node_pool({**pool_args, "machine_type": "p5.48xl"})  # type: ignore[typeddict-item]  # a fixture's dict
     with pytest.raises(ValidationError, match="capacity-block"):
         plan_node_pool({**pool_args, "capacity": [{"kind": "magic"}]})  # type: ignore[typeddict-item]  # a fixture's dict
+    with pytest.raises(InputError, match=r"capacity\[0\]\.id: EC2 has no id of this form"):
+        plan_node_pool({**pool_args, "capacity": [{**BLOCK, "id": "block"}]})  # type: ignore[typeddict-item]  # as above
+    with pytest.raises(InputError, match=r"capacity\[0\]\.zones\[0\]: no such zone here"):
+        plan_node_pool({**pool_args, "capacity": [{**SPOT, "zones": ["us-east-2a"]}]})  # type: ignore[typeddict-item]  # as above
+
+
+def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Callable[..., Any]) -> None:
+    types = ["p4de.24xlarge", "p5.48xlarge"]
+    spot = {**SPOT, "machine_types": types, "allocation": "capacity-optimized"}
+    made = make(EfaNodePool, capacity=[spot, {**ON_DEMAND, "machine_types": types[:1]}])
+    templates = {t.name: t for t in made.of("LaunchTemplate")}
+    assert list(templates) == [
+        "demo-0-spot-p4d-24xlarge", "demo-0-spot-p4de-24xlarge", "demo-0-spot-p5-48xlarge",
+        "demo-1-on-demand-p4d-24xlarge", "demo-1-on-demand-p4de-24xlarge",
+    ]  # fmt: skip
+    assert not any("instanceMarketOptions" in t.inputs for t in templates.values()), "the group names the market"
+    counts = {t.inputs["instanceType"]: len(t.inputs["networkInterfaces"]) for t in templates.values()}
+    assert counts == {"p4d.24xlarge": 5, "p4de.24xlarge": 5, "p5.48xlarge": 33}, "each type its own layout"
+
+    first, second = (group.inputs for group in made.of("Group"))
+    assert "launchTemplate" not in first
+    assert first["mixedInstancesPolicy"]["instancesDistribution"] == {
+        "onDemandBaseCapacity": 0,
+        "onDemandPercentageAboveBaseCapacity": 0,
+        "onDemandAllocationStrategy": "prioritized",
+        "spotAllocationStrategy": "capacity-optimized",
+        "spotMaxPrice": "9.5",
+    }
+    distribution = second["mixedInstancesPolicy"]["instancesDistribution"]
+    assert distribution["onDemandPercentageAboveBaseCapacity"] == 100
+    assert not {"spotMaxPrice", "spotAllocationStrategy"} & distribution.keys()
+    launch = first["mixedInstancesPolicy"]["launchTemplate"]
+    own = templates["demo-0-spot-p4d-24xlarge"].id
+    assert launch["launchTemplateSpecification"]["launchTemplateId"] == own
+    assert [(o["instanceType"], o["launchTemplateSpecification"]["launchTemplateId"]) for o in launch["overrides"]] == [
+        ("p4d.24xlarge", own),
+        ("p4de.24xlarge", templates["demo-0-spot-p4de-24xlarge"].id),
+        ("p5.48xlarge", templates["demo-0-spot-p5-48xlarge"].id),
+    ]
+
+
+def test_a_rung_uses_the_subnets_of_its_zones_only(make: Callable[..., Any]) -> None:
+    made = make(
+        EfaNodePool,
+        machine_type="g5.xlarge",
+        subnet_ids=["subnet-1", "subnet-2", "subnet-3"],
+        zones=["us-east-2a", "us-east-2b", "us-east-2c"],
+        capacity=[
+            {**BLOCK, "zone": "us-east-2b"},
+            RESERVATION,
+            {**SPOT, "zones": ["us-east-2c", "us-east-2a"]},
+            ON_DEMAND,
+        ],
+    )
+    subnets = [group.inputs["vpcZoneIdentifiers"] for group in made.of("Group")]
+    assert subnets == [["subnet-2"], ["subnet-1"], ["subnet-3", "subnet-1"], ["subnet-1"]]
+
+
+def test_no_placement_group_over_several_zones(make: Callable[..., Any]) -> None:
+    zones = ["us-east-2a", "us-east-2b"]
+    made = make(
+        EfaNodePool, subnet_ids=["subnet-1", "subnet-2"], zones=zones, capacity=[{**SPOT, "zones": zones}, ON_DEMAND]
+    )
+    placed = {t.name: "placement" in t.inputs for t in made.of("LaunchTemplate")}
+    assert placed == {"demo-0-spot": False, "demo-1-on-demand": True}
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "lead", "start"),
+    [
+        ("2026-07-01T11:30:00Z", {}, "2026-07-01T10:50:00Z"),
+        ("2026-07-01T13:30:00+02:00", {}, "2026-07-01T10:50:00Z"),
+        ("2026-07-01T11:30:00Z", {"block_stop_lead_minutes": 30}, "2026-07-01T10:30:00Z"),
+    ],
+)
+def test_a_blocks_group_is_emptied_once_before_the_block_ends(
+    make: Callable[..., Any], ends_at: str, lead: dict[str, int], start: str
+) -> None:
+    made = make(EfaNodePool, capacity=[{**BLOCK, "ends_at": ends_at}, SPOT], **lead)
+    assert made.one("Schedule").inputs == {
+        "scheduledActionName": "demo-0-capacity-block-stop",
+        "autoscalingGroupName": ref("Group", "demo-0-capacity-block", "name"),
+        "startTime": start,
+        "minSize": 0,
+        "maxSize": 0,
+        "desiredCapacity": 0,
+    }
+    assert not make(EfaNodePool, capacity=EVERY_KIND).of("Schedule"), "no end, nothing to schedule"
+
+
+def test_every_group_waits_for_a_last_checkpoint(make: Callable[..., Any]) -> None:
+    hooks = {hook.name: hook.inputs for hook in make(EfaNodePool, capacity=EVERY_KIND).of("LifecycleHook")}
+    assert set(hooks) == {"demo-0-capacity-block", "demo-1-reservation", "demo-2-spot", "demo-3-on-demand"}
+    for name, hook in hooks.items():
+        assert hook == {
+            "name": LIFECYCLE_HOOK,
+            "autoscalingGroupName": ref("Group", name, "name"),
+            "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+            "heartbeatTimeout": 300,
+            "defaultResult": "CONTINUE",
+        }
+
+
+def test_a_bought_block_is_what_the_template_targets(make: Callable[..., Any], tags: dict[str, str]) -> None:
+    made = make(EfaNodePool, capacity=[BOUGHT, ON_DEMAND])
+    block = made.one("CapacityBlockReservation")
+    assert block.inputs == {
+        "capacityBlockOfferingId": "cbo-0123456789abcdef0", "instancePlatform": "Linux/UNIX", "tags": tags,
+    }  # fmt: skip
+    template, other = (t.inputs for t in made.of("LaunchTemplate"))
+    assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    target = template["capacityReservationSpecification"]["capacityReservationTarget"]
+    assert target == {"capacityReservationId": block.id}
+    assert "capacityReservationSpecification" not in other
+    assert not make(EfaNodePool, capacity=EVERY_KIND).of("CapacityBlockReservation"), "nothing is bought unasked"
+
+
+def test_only_the_bought_block_is_protected(declare: Callable[..., Any], pool_args: dict[str, Any]) -> None:
+    """Destroying it would give no money back; everything else must go with the stack."""
+    protected: dict[str, bool] = {}
+
+    def look(args: pulumi.ResourceTransformationArgs) -> None:
+        protected[args.type_] = bool(args.opts.protect) or protected.get(args.type_, False)
+
+    args: Any = {**pool_args, "capacity": [BOUGHT, SPOT]}
+    declare(lambda: EfaNodePool("demo", args, pulumi.ResourceOptions(transformations=[look])))
+    assert [kind for kind, is_protected in protected.items() if is_protected] == [
+        "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
+    ]
+    assert "aws:autoscaling/group:Group" in protected

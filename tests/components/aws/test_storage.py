@@ -1,80 +1,94 @@
-"""Lustre sizes against FSx's own rule, and what the two storage components declare."""
+"""What the two storage components declare: file system, links to S3, logs; a bucket that keeps and hides."""
 
-import re
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from components.aws.storage import LustreFileSystem, RunBucket, plan_lustre
+from components.aws.storage import LustreFileSystem, RunBucket, bucket_policy
 from components.findings import InputError
 
-TIERS = (125, 250, 500, 1000)
+KEY = "arn:aws:kms:us-east-2:1:key/x"
 
 
-def accepted_by_fsx(capacity_gib: int) -> bool:
-    """The rule of the FSx for Lustre guide for PERSISTENT_2 on SSD."""
-    return capacity_gib == 1200 or (capacity_gib > 0 and capacity_gib % 2400 == 0)
-
-
-@given(st.integers() | st.integers(-5000, 50000) | st.integers(0, 100).map(lambda n: n * 1200), st.sampled_from(TIERS))
-@example(0, 125)
-@example(1, 125)
-@example(1200, 125)
-@example(1201, 125)
-@example(3600, 125)
-def test_any_size_is_accepted_or_mended(capacity_gib: int, tier: int) -> None:
-    if accepted_by_fsx(capacity_gib):
-        assert plan_lustre(capacity_gib, tier).capacity_gib == capacity_gib
-        return
-    with pytest.raises(InputError) as caught:
-        plan_lustre(capacity_gib, tier)
-    assert caught.value.place == "gangway:storage.capacity_gib"
-    assert caught.value.value == capacity_gib
-    mended = int(re.fullmatch(r"set capacity_gib: (\d+)", caught.value.fix)[1])  # type: ignore[index]  # None fails the test
-    assert accepted_by_fsx(mended)
-    assert capacity_gib <= mended < max(capacity_gib, 0) + 2400, "the next size up, not just any"
-    assert plan_lustre(mended, tier).capacity_gib == mended
-
-
-@given(st.integers(-100, 5000))
-def test_any_throughput_is_a_tier_or_mended_to_the_nearest(throughput: int) -> None:
-    if throughput in TIERS:
-        assert plan_lustre(2400, throughput).throughput_mbps_per_tib == throughput
-        return
-    with pytest.raises(InputError) as caught:
-        plan_lustre(2400, throughput)
-    assert caught.value.place == "gangway:storage.throughput_mbps_per_tib"
-    mended = int(caught.value.fix.removeprefix("set throughput_mbps_per_tib: "))
-    assert abs(mended - throughput) == min(abs(tier - throughput) for tier in TIERS)
-
-
-def test_the_file_system_and_its_link_to_s3(make: Callable[..., Any]) -> None:
-    made = make(LustreFileSystem, capacity_gib=9600, throughput_mbps_per_tib=500)
-    system, link = made.one("LustreFileSystem"), made.one("DataRepositoryAssociation")
+def test_the_file_system(make: Callable[..., Any]) -> None:
+    system = make(LustreFileSystem, capacity_gib=9600, throughput_mbps_per_tib=500).one("LustreFileSystem")
     assert system.type == "aws:fsx/lustreFileSystem:LustreFileSystem"
     expected = {
         "deploymentType": "PERSISTENT_2",
+        "fileSystemTypeVersion": "2.15",
         "storageType": "SSD",
         "storageCapacity": 9600,
         "perUnitStorageThroughput": 500,
+        "metadataConfiguration": {"mode": "AUTOMATIC"},
         "subnetIds": "subnet-1",
         "securityGroupIds": ["sg-1"],
         "dataCompressionType": "LZ4",
+        "weeklyMaintenanceStartTime": "7:03:00",
+        "automaticBackupRetentionDays": 0,
+        "kmsKeyId": KEY,
     }
-    assert {key: system.inputs[key] for key in expected} == expected
-    assert not {"importPath", "exportPath"} & set(system.inputs), "those belong to older deployment types"
-    assert link.inputs["fileSystemId"] == system.id
-    assert link.inputs["dataRepositoryPath"] == "s3://bucket/prefix"
-    assert link.inputs["fileSystemPath"] == "/data"
-    assert link.inputs["batchImportMetaDataOnCreate"] is True
-    assert link.inputs["s3"] == {"autoImportPolicy": {"events": ["NEW", "CHANGED", "DELETED"]}}
+    assert {key: system.inputs.get(key) for key in expected} == expected
+    assert not {"importPath", "exportPath", "rootSquashConfiguration", "efaEnabled"} & set(system.inputs)
 
 
-def test_without_a_source_nothing_is_linked(make: Callable[..., Any]) -> None:
-    assert not make(LustreFileSystem, source=None).of("DataRepositoryAssociation")
+def test_the_data_set_is_only_read_and_runs_go_both_ways_without_deletions(make: Callable[..., Any]) -> None:
+    made = make(LustreFileSystem)
+    links = {link.inputs["fileSystemPath"]: link.inputs for link in made.of("DataRepositoryAssociation")}
+    assert {link["fileSystemId"] for link in links.values()} == {made.one("LustreFileSystem").id}
+    assert all(link["batchImportMetaDataOnCreate"] for link in links.values())
+    assert {path: link["dataRepositoryPath"] for path, link in links.items()} == {
+        "/data": "s3://bucket/prefix",
+        "/runs": "s3://runs/test",
+    }
+    assert links["/data"]["s3"] == {"autoImportPolicy": {"events": ["NEW", "CHANGED", "DELETED"]}}
+    both = {"events": ["NEW", "CHANGED"]}
+    assert links["/runs"]["s3"] == {"autoImportPolicy": both, "autoExportPolicy": both}
+
+
+def test_without_a_source_only_runs_are_linked(make: Callable[..., Any]) -> None:
+    (link,) = make(LustreFileSystem, source=None).of("DataRepositoryAssociation")
+    assert link.inputs["fileSystemPath"] == "/runs"
+
+
+def test_efa_and_provisioned_metadata(make: Callable[..., Any]) -> None:
+    system = make(LustreFileSystem, capacity_gib=9600, throughput_mbps_per_tib=500, efa=True, metadata_iops=12000).one(
+        "LustreFileSystem"
+    )
+    assert system.inputs["efaEnabled"] is True
+    assert system.inputs["metadataConfiguration"] == {"mode": "USER_PROVISIONED", "iops": 12000}
+
+
+def test_scratch_sends_nothing_that_scratch_cannot_have(declare: Callable[..., Any], tags: dict[str, str]) -> None:
+    def program() -> None:
+        LustreFileSystem(
+            "demo",
+            {
+                "capacity_gib": 2400,
+                "deployment": "scratch",  # type: ignore[typeddict-item]  # as another language passes it
+                "subnet_id": "subnet-1",
+                "security_group_id": "sg-1",
+                "tags": tags,
+            },
+        )
+
+    made = declare(program)
+    inputs = made.one("LustreFileSystem").inputs
+    assert inputs["deploymentType"] == "SCRATCH_2"
+    assert inputs["fileSystemTypeVersion"] == "2.15", "the default, 2.10, has no links to S3"
+    unset = {"perUnitStorageThroughput", "metadataConfiguration", "automaticBackupRetentionDays", "kmsKeyId"}
+    assert not unset & set(inputs)
+    assert not made.of("DataRepositoryAssociation")
+    assert not made.of("LogGroup")
+
+
+def test_events_go_to_a_log_group_of_the_name_fsx_wants(make: Callable[..., Any]) -> None:
+    made = make(LustreFileSystem)
+    group = made.one("LogGroup").inputs
+    assert (group["name"], group["retentionInDays"], group["kmsKeyId"]) == ("/aws/fsx/demo", 30, KEY)
+    log = made.one("LustreFileSystem").inputs["logConfiguration"]
+    assert log == {"level": "WARN_ERROR", "destination": "${LogGroup.demo-lustre.arn}"}
 
 
 def test_a_size_fsx_refuses_stops_the_component(make: Callable[..., Any]) -> None:
@@ -89,3 +103,41 @@ def test_the_run_bucket_is_private_and_versioned(make: Callable[..., Any]) -> No
     assert {key: block.inputs[key] for key in switches} == dict.fromkeys(switches, True)
     assert block.inputs["bucket"] == versions.inputs["bucket"] == bucket.id
     assert versions.inputs["versioningConfiguration"] == {"status": "Enabled"}
+    assert made.one("BucketOwnershipControls").inputs["rule"] == {"objectOwnership": "BucketOwnerEnforced"}
+
+
+def test_nothing_is_answered_without_tls(make: Callable[..., Any]) -> None:
+    policy = json.loads(make(RunBucket).one("BucketPolicy").inputs["policy"])
+    assert policy == bucket_policy("${Bucket.demo-runs.arn}")
+    (statement,) = policy["Statement"]
+    assert (statement["Effect"], statement["Action"], statement["Principal"]) == ("Deny", "s3:*", "*")
+    assert statement["Resource"] == ["${Bucket.demo-runs.arn}", "${Bucket.demo-runs.arn}/*"]
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+@pytest.mark.parametrize(
+    ("key", "rule"),
+    [
+        (None, {"applyServerSideEncryptionByDefault": {"sseAlgorithm": "AES256"}}),
+        (
+            KEY,
+            {
+                "applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": KEY},
+                "bucketKeyEnabled": True,
+            },
+        ),
+    ],
+)
+def test_objects_are_encrypted_with_the_given_key_or_s3s_own(
+    make: Callable[..., Any], key: str | None, rule: dict[str, Any]
+) -> None:
+    made = make(RunBucket, kms_key_arn=key)
+    assert made.one("BucketServerSideEncryptionConfiguration").inputs["rules"] == [rule]
+
+
+def test_what_is_current_never_expires(make: Callable[..., Any]) -> None:
+    (rule,) = make(RunBucket).one("BucketLifecycleConfiguration").inputs["rules"]
+    assert rule["noncurrentVersionExpiration"] == {"noncurrentDays": 30}
+    assert rule["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 7}
+    assert rule["filter"] == {"prefix": ""}
+    assert not {"expiration", "transitions"} & set(rule)

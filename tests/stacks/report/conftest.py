@@ -229,7 +229,7 @@ def build_plan() -> dict[str, Any]:
             "pue_source": "region table",
             "pue_as_of": "2024-12-31",
             "pue_confidence": "documented",
-        },  # fmt: skip
+        },
         "carbon": {"gco2e": None, "intensity_g_per_kwh": 412, "method": "location-based", "source": "grid table"},
         "job": {"name": "aws-demo", "module": "trainer", "env": {"NOTE": HOSTILE}},
         "versions": {"pulumi": "3.272.0", "python": "3.11.7"},

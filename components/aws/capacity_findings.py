@@ -1,0 +1,209 @@
+"""What in a capacity ladder disagrees with the rest of the stack: its zone, its size, its machines, its hours.
+
+Pure: the clock is an argument. Each finding names the rung, the value and the change that mends it. A rung that is
+wrong by itself never gets here: `components.aws.capacity.check_ladder` refuses it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from components.aws.capacity import LADDER, block_stop_time, rung_machines, zones_of
+from components.aws.fabric import count_efa
+from components.capacity import AnyRung, CapacityBlock, Reservation, Spot, plan_rung
+from components.catalog import MachineType
+from components.findings import Finding, Severity
+
+__all__ = ["LadderContext", "capacity_findings"]
+
+
+@dataclass(frozen=True)
+class LadderContext:
+    """The part of a stack that a ladder has to agree with.
+
+    Attributes:
+        machine: the cluster's own machine type.
+        zone: the cluster's zone, where the file system is.
+        num_nodes_min: the job goes on with so many nodes.
+        num_nodes_max: and asks for so many.
+        max_hours: the longest the job may run.
+        now: the time of the check, with its zone.
+    """
+
+    machine: MachineType
+    zone: str
+    num_nodes_min: int
+    num_nodes_max: int
+    max_hours: float
+    now: datetime
+
+
+def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
+    """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
+    found = list(_same_reservation(rungs))
+    for index, rung in enumerate(rungs):
+        path = f"{LADDER}[{index}]"
+        found += _placement(rung, path, context)
+        found += _zones(rung, path, context)
+        found += _machines(rung, path, context)
+        if isinstance(rung, CapacityBlock):
+            found += _block_size(rungs[:index], path, context)
+            found += _block_end(rung, path, last=index == len(rungs) - 1, context=context)
+            found += _block_purchase(rung, path)
+    return found
+
+
+def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
+    first: dict[str, int] = {}
+    for index, rung in enumerate(rungs):
+        id_ = rung.id if isinstance(rung, CapacityBlock | Reservation) else None
+        if id_ is not None and first.setdefault(id_, index) != index:
+            yield Finding(
+                Severity.ERROR,
+                "capacity.same-reservation",
+                f"{LADDER}[{index}].id",
+                f"{id_} is already what rung {first[id_]} uses",
+                "remove this rung",
+            )
+
+
+def _placement(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
+    if plan_rung(rung).reserved and context.machine.fabric is not None:
+        yield Finding(
+            Severity.INFO,
+            "capacity.no-placement-group",
+            path,
+            f"{rung.kind}: no placement group of ours, the reserved machines have their own placement; "
+            "a second one ends in insufficient-capacity errors",
+        )
+
+
+def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
+    zones = zones_of(rung)
+    if all(zone == context.zone for zone in zones):
+        return
+    if isinstance(rung, CapacityBlock | Reservation):
+        yield Finding(
+            Severity.ERROR,
+            "capacity.other-zone",
+            f"{path}.zone",
+            f"the {rung.kind} is in {zones[0]}, the cluster's subnet and file system in {context.zone}",
+            f"set gangway:cluster.zone: {zones[0]}",
+        )
+    elif context.machine.fabric is not None:
+        yield Finding(
+            Severity.ERROR,
+            "capacity.zones-with-fabric",
+            f"{path}.zones",
+            f"{', '.join(zones)}: EFA and a cluster placement group reach no further than one zone, and the other "
+            f"nodes are in {context.zone}",
+            f"set zones: [{context.zone}], or leave it out",
+        )
+    else:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.several-zones",
+            f"{path}.zones",
+            f"{', '.join(zones)}: traffic to nodes and file system in {context.zone} crosses zones, "
+            "which is slower and billed",
+            f"set zones: [{context.zone}] where speed matters more than finding capacity",
+        )
+
+
+def _machines(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
+    """One job has one number of workers a node, one image and one fabric check: its machines must agree on them."""
+    own = context.machine
+    others = rung_machines(rung, own, path)[1:]
+    for machine in others:
+        differing = [
+            f"{what} {theirs} and {ours}"
+            for what, theirs, ours in (
+                ("accelerator", machine.accelerator, own.accelerator),
+                ("accelerators", machine.num_accelerators.value, own.num_accelerators.value),
+                ("architecture", machine.architecture, own.architecture),
+                ("EFA interfaces", count_efa(machine), count_efa(own)),
+            )
+            if theirs != ours
+        ]
+        if differing:
+            yield Finding(
+                Severity.ERROR,
+                "capacity.mixed-machines",
+                f"{path}.machine_types",
+                f"{machine.name} and {own.name} differ: {', '.join(differing)}",
+                f"remove {machine.name}",
+            )
+    if isinstance(rung, Spot) and not others and "allocation" in rung.model_fields_set:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.allocation-unused",
+            f"{path}.allocation",
+            f"{rung.allocation} chooses among machine types, and this rung has only {own.name}",
+            "add machine_types, or remove allocation",
+        )
+
+
+def _block_size(above: Sequence[AnyRung], path: str, context: LadderContext) -> Iterable[Finding]:
+    fewest, most = context.num_nodes_min, context.num_nodes_max
+    if fewest != most:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-size",
+            "gangway:cluster.nodes",
+            f"{path} is a block of a fixed number of nodes, all of them paid, and the job takes {fewest} to {most}",
+            f"set nodes: {{min: {most}, max: {most}}} where the block has {most}",
+        )
+    if not all(plan_rung(rung).reserved for rung in above):
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-waits",
+            path,
+            f"rung {len(above)} is a block, paid whether used or not, and nodes that cost extra are tried before it",
+            "move it above the spot and on-demand rungs",
+        )
+
+
+def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderContext) -> Iterable[Finding]:
+    if rung.ends_at is None:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-end",
+            f"{path}.ends_at",
+            f"{rung.id}: without the block's end nothing can stop its nodes in time, and EC2 ends them",
+            "set ends_at: to the end that EC2 shows for the block",
+        )
+        return
+    stop = block_stop_time(rung.ends_at)
+    if stop <= context.now:
+        yield Finding(
+            Severity.ERROR,
+            "capacity.block-ended",
+            f"{path}.ends_at",
+            f"{rung.ends_at.isoformat()} leaves no time: its nodes would have stopped at {stop.isoformat()}",
+            "remove this rung, or name a later block",
+        )
+    elif stop < context.now + timedelta(hours=context.max_hours):
+        hours = math.floor((stop - context.now) / timedelta(hours=0.1)) / 10
+        then = "ends with its last checkpoint" if last else "goes on with the next rung"
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-too-short",
+            f"{path}.ends_at",
+            f"the nodes stop at {stop.isoformat()}, {hours:.1f} h from now, and the job may run "
+            f"{context.max_hours:g} h: it {then}",
+            f"set gangway:job.max_hours: {hours:.1f}, or name a longer block" if hours else "name a longer block",
+        )
+
+
+def _block_purchase(rung: CapacityBlock, path: str) -> Iterable[Finding]:
+    plan = plan_rung(rung).purchase
+    if plan is not None:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-purchase",
+            path,
+            f"`up` buys {plan.offering_id} for {plan.upfront_usd:,.2f} USD at once; `destroy` gives nothing back, "
+            "and the block is protected from it",
+            "look the offering and its price up again just before `up`",
+        )

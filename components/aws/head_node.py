@@ -1,0 +1,105 @@
+"""HeadNode: one small on-demand machine that outlives the workers, without a public address, with a name of its own.
+
+It holds the rendezvous store and puts the run record; what runs on it is its user data. The AMI comes through a launch
+template, because only EC2 resolves an SSM reference without a call at preview; a newer AMI alone does not replace the
+machine, a change of its user data does. Not a bastion: people come in through Session Manager. Not highly available
+either: when it fails EC2 recovers it, the workers train on, and only joining waits.
+"""
+
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_aws import ec2, route53
+
+__all__ = ["HEAD_IMAGE", "HeadNode", "HeadNodeArgs"]
+
+# "Reference the latest AMIs using Systems Manager public parameters", Amazon Linux 2023 user guide.
+HEAD_IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+_DNS_TTL_SEC = 60
+
+
+class HeadNodeArgs(TypedDict):
+    """Inputs of HeadNode.
+
+    `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id` the private zone it
+    goes to. `root_volume_gib` (60) holds the trainer's image, `machine_type` is t3.medium unless given, and `image_id`
+    is Amazon Linux 2023's newest AMI unless given. `kms_key_arn` encrypts the disk instead of AWS's own key.
+    """
+
+    subnet_id: pulumi.Input[str]
+    security_group_ids: list[pulumi.Input[str]]
+    instance_profile_arn: pulumi.Input[str]
+    user_data: pulumi.Input[str]
+    host_name: str
+    zone_id: pulumi.Input[str]
+    machine_type: NotRequired[str]
+    image_id: NotRequired[str]
+    root_volume_gib: NotRequired[int]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class HeadNode(pulumi.ComponentResource):
+    """The machine at which the workers meet."""
+
+    instance_id: pulumi.Output[str]
+    private_ip: pulumi.Output[str]
+    host: pulumi.Output[str]
+
+    def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:HeadNode", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        # Tells it from the workers, which carry the same tag of the stack.
+        tags = {**args["tags"], "Name": f"{name}-head", "gangway:role": "head"}
+        instance = self._instance(name, args, tags)
+        record = route53.Record(
+            f"{name}-head",
+            zone_id=args["zone_id"],
+            name=args["host_name"],
+            type="A",
+            ttl=_DNS_TTL_SEC,
+            records=[instance.private_ip],
+            opts=self._child,
+        )
+        self.instance_id = instance.id
+        self.private_ip = instance.private_ip
+        self.host = record.name
+        self.register_outputs(
+            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
+        )
+
+    def _instance(self, name: str, args: HeadNodeArgs, tags: dict[str, str]) -> ec2.Instance:
+        template = ec2.LaunchTemplate(
+            f"{name}-head",
+            image_id=args.get("image_id", HEAD_IMAGE),
+            iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(arn=args["instance_profile_arn"]),
+            tags=tags,
+            opts=self._child,
+        )
+        return ec2.Instance(
+            f"{name}-head",
+            launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=template.latest_version.apply(str)),
+            instance_type=args.get("machine_type", "t3.medium"),
+            subnet_id=args["subnet_id"],
+            vpc_security_group_ids=args["security_group_ids"],
+            associate_public_ip_address=False,
+            user_data_base64=args["user_data"],
+            user_data_replace_on_change=True,
+            # Hop limit 2: Prometheus and the store run in containers.
+            metadata_options=ec2.InstanceMetadataOptionsArgs(
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+            ),
+            root_block_device=ec2.InstanceRootBlockDeviceArgs(
+                volume_size=args.get("root_volume_gib", 60),
+                volume_type="gp3",
+                encrypted=True,
+                kms_key_id=args.get("kms_key_arn"),
+                delete_on_termination=True,
+                tags=tags,
+            ),
+            # EC2 moves the machine to sound hardware by itself, with the same address.
+            maintenance_options=ec2.InstanceMaintenanceOptionsArgs(auto_recovery="default"),
+            instance_initiated_shutdown_behavior="stop",
+            tags=tags,
+            opts=self._child,
+        )

@@ -1,0 +1,131 @@
+"""What a person should know before `up` on AWS: what is wrong, and every automatic choice with its reason. Pure.
+
+What all providers share is `stacks.checks`; what cannot be planned at all raises in `stacks.aws_plan`.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from components.aws.capacity_findings import LadderContext, capacity_findings
+from components.aws.fabric import count_efa
+from components.aws.names import Egress
+from components.catalog import MachineType
+from components.cost import CostEstimate
+from components.findings import Finding, Severity
+from stacks.aws_plan import AwsPlan, fabric_min_gbps
+from stacks.checks import common_findings
+from stacks.config import StackConfig
+
+__all__ = ["findings"]
+
+
+def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
+    """All findings of a stack; `cost` as in `common_findings`."""
+    nodes = config.cluster.nodes
+    context = LadderContext(
+        planned.machine, planned.zone, nodes.min, nodes.max, config.job.max_hours, datetime.now(UTC)
+    )
+    return (
+        *common_findings(config, planned.machine, cost),
+        *_trainable(planned.machine),
+        *_fabric(config, planned),
+        *_zone(planned),
+        *capacity_findings(config.cluster.capacity, context),
+        *_storage(config),
+        *_money(config),
+    )
+
+
+def _trainable(machine: MachineType) -> Iterable[Finding]:
+    """The trainer's image is x86_64 with CUDA 13, which begins with Turing."""
+    why = None
+    if machine.backend != "nccl":
+        why = f"its accelerators need {machine.backend}, and the trainer has no such backend"
+    elif machine.architecture != "x86_64":
+        why = f"it is {machine.architecture}, and the trainer's image is x86_64"
+    elif machine.accelerator.startswith("V100"):
+        why = "the trainer's image holds CUDA 13, which no longer runs on Volta"
+    if why:
+        yield Finding(
+            Severity.ERROR,
+            "machine.not-trained-on",
+            "gangway:cluster",
+            f"{machine.name} can be declared, but nothing would train on it: {why}",
+            "choose a machine type with NVIDIA GPUs of Turing or later; `gangway catalog list` names them",
+        )
+
+
+def _fabric(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
+    machine, efa = planned.machine, count_efa(planned.machine)
+    if efa:
+        layout = f"{machine.name}: 1 ENA and {efa} EFA interfaces a node, {machine.network_gbps.value:g} Gbit/s"
+        yield Finding(Severity.INFO, "fabric.efa", "gangway:cluster", layout)
+    elif config.cluster.nodes.max > 1:
+        yield Finding(
+            Severity.WARNING,
+            "fabric.none",
+            "gangway:cluster",
+            f"{machine.name} has no EFA: gradients go over TCP at {machine.network_gbps.value:g} Gbit/s",
+            "choose a type with EFA, or one node",
+        )
+    least = fabric_min_gbps(config, planned)
+    if least is not None:
+        yield Finding(
+            Severity.INFO,
+            "fabric.check",
+            "gangway:cluster.fabric_check",
+            f"before the job an all-reduce has to reach {least:g} Gbit/s, "
+            f"{config.cluster.fabric_check.min_fraction:g} of the fabric's, or it does not start",
+            "set fabric_check: {enabled: false} to start without",
+        )
+
+
+def _zone(planned: AwsPlan) -> Iterable[Finding]:
+    if planned.zone_reason:
+        yield Finding(
+            Severity.INFO,
+            "placement.zone",
+            "gangway:cluster.zone",
+            f"{planned.zone} chosen: {planned.zone_reason}; nodes and file system share one zone",
+            "set zone where your quota or capacity is elsewhere",
+        )
+
+
+def _storage(config: StackConfig) -> Iterable[Finding]:
+    if config.storage is None:
+        return
+    if config.network.egress is Egress.ENDPOINTS and config.cluster.image_id is None:
+        yield Finding(
+            Severity.WARNING,
+            "storage.lustre-client",
+            "gangway:network.egress",
+            "nodes fetch the Lustre client from outside AWS, and endpoints do not lead there",
+            "set egress: nat, or pin an image_id that holds the client",
+        )
+    if config.storage.deployment == "scratch" and not config.storage.export_runs:
+        yield Finding(
+            Severity.WARNING,
+            "storage.scratch-checkpoints",
+            "gangway:storage.deployment",
+            "checkpoints on a scratch file system are lost with one of its servers",
+            "set export_runs: true, or deployment: persistent",
+        )
+
+
+def _money(config: StackConfig) -> Iterable[Finding]:
+    if not config.budget.activate_tag:
+        yield Finding(
+            Severity.INFO,
+            "budget.tag-not-activated",
+            "gangway:budget.activate_tag",
+            "the budget counts what carries the tag gangway:stack, which AWS does only once the tag is activated",
+            "a day after the first `up`, set activate_tag: true in one stack of the account",
+        )
+    if not config.job.terminate_when_done:
+        yield Finding(
+            Severity.INFO,
+            "job.nodes-stay",
+            "gangway:job.terminate_when_done",
+            "the nodes stay, and cost, when the job is done",
+            "set terminate_when_done: true, or destroy the stack then",
+        )

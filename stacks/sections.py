@@ -1,0 +1,226 @@
+"""The sections of a stack file, each what a person writes under one `gangway:` key; frozen, validated at the door.
+
+Pieces that belong to one component are configured beside it (`components.capacity.Rung`). Not here: how the sections
+make a StackConfig (`stacks.config`), and how a mistake is explained (`stacks.config_errors`).
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from components.aws.names import Egress, LustreDeployment
+from components.capacity import Rung
+from components.findings import nearest_hint
+from trainer.config import PRESETS
+
+__all__ = [
+    "BudgetConfig",
+    "ClusterConfig",
+    "FabricCheckConfig",
+    "HeadConfig",
+    "ImageConfig",
+    "JobConfig",
+    "NetworkConfig",
+    "NodesConfig",
+    "ObserveConfig",
+    "Section",
+    "StorageConfig",
+]
+
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
+
+
+def _email(value: str) -> str:
+    if not _EMAIL.fullmatch(value):
+        raise ValueError("an e-mail address; write it like ml-platform@example.com")
+    return value
+
+
+def _not_bool(value: Any) -> Any:
+    """Pydantic takes True for 1; nobody who writes it means that."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("not_a_number", "true or false is no number")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_not_bool)]
+Whole = Annotated[int, BeforeValidator(_not_bool)]
+
+
+class Section(BaseModel):
+    """What every section has in common: frozen, no unknown keys, no infinities."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class NodesConfig(Section):
+    """How many nodes: the job goes on with `min` and asks for `max`."""
+
+    min: Whole = Field(ge=1, le=512)
+    max: Whole = Field(ge=1, le=512)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_number(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            raise ValueError(
+                "a mapping with min and max, such as {min: 2, max: 4}; "
+                f"write nodes: {{min: {max(value, 1)}, max: {max(value, 1)}}}"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min not above max; set max: {self.min} or min: {self.max}")
+        return self
+
+
+class FabricCheckConfig(Section):
+    """The all-reduce before the job: below `min_fraction` of the fabric's nominal bandwidth the job does not start."""
+
+    enabled: StrictBool = True
+    min_fraction: Number = Field(default=0.5, gt=0, le=1)
+
+
+class ClusterConfig(Section):
+    """The accelerators: what, how many, where from. `image_id` pins the AMI; else the newest Deep Learning AMI."""
+
+    accelerator: str | None = Field(default=None, examples=["H100x8"])
+    machine_type: str | None = Field(default=None, examples=["p5.48xlarge"])
+    nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
+    capacity: tuple[Rung, ...] = Field(
+        min_length=1,
+        # An alarm's expression takes ten metrics, and one of them is the steps'.
+        max_length=9,
+        description="rungs, tried in this order",
+        examples=[
+            [{"kind": "spot", "max_usd_per_hour": 25}, {"kind": "on-demand"}],
+            [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}],
+        ],
+    )
+    zone: str | None = Field(default=None, examples=["us-east-2a"])
+    image_id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]{8,17}$", examples=["ami-0123456789abcdef0"])
+    root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
+    fabric_check: FabricCheckConfig = FabricCheckConfig()
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if (self.accelerator is None) == (self.machine_type is None):
+            raise ValueError(
+                "exactly one of accelerator and machine_type; write accelerator: H100x8 or machine_type: p5.48xlarge"
+            )
+        return self
+
+
+class StorageConfig(Section):
+    """A parallel file system, filled on first read from an object store. Its provider's planner checks the size.
+
+    Attributes:
+        deployment: scratch is cheaper, of one throughput, and lost with a server.
+        throughput_mbps_per_tib: the tier of a persistent file system.
+        efa: reached over the nodes' fabric; settled at creation.
+        metadata_iops: more than what comes with the size.
+        source: whose objects appear under /data.
+        export_runs: keeps what is written under /runs in the run bucket too.
+    """
+
+    kind: Literal["lustre"]
+    deployment: LustreDeployment = LustreDeployment.PERSISTENT
+    capacity_gib: Whole = Field(gt=0)
+    throughput_mbps_per_tib: Whole | None = Field(default=None, gt=0)
+    efa: StrictBool = False
+    metadata_iops: Whole | None = Field(default=None, gt=0)
+    export_runs: StrictBool = False
+    source: str | None = Field(
+        default=None, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$", examples=["s3://my-bucket/celeba"]
+    )
+
+
+class BudgetConfig(Section):
+    """A monthly limit and who hears of it at which percentages.
+
+    Attributes:
+        stop_at_percent: at this much of the limit every node group is set to zero; no stop when left out.
+        activate_tag: has the bill follow the stack's tag. AWS refuses it until it has seen the tag, up to a day after
+            the first `up`: a second step by nature.
+    """
+
+    monthly_usd: Number = Field(gt=0)
+    emails: tuple[Annotated[str, AfterValidator(_email)], ...] = Field(min_length=1, max_length=10)
+    alert_percent: tuple[Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)], ...] = Field(
+        default=(50, 80, 100), max_length=4
+    )
+    stop_at_percent: Number | None = Field(default=None, gt=0, le=1000, examples=[100])
+    activate_tag: StrictBool = False
+
+
+class ImageConfig(Section):
+    """The trainer's image: built and pushed by `up`, or one that is there already, named by its digest."""
+
+    prebuilt: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9][a-z0-9.:/_-]*@sha256:[0-9a-f]{64}$",
+        examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
+    )
+
+
+class JobConfig(Section):
+    """What the nodes run.
+
+    Attributes:
+        max_hours: what the run is priced for, and after which the nodes stop it.
+        terminate_when_done: each node leaves its group when the job has ended well.
+    """
+
+    preset: str
+    kimg: Number = Field(gt=0)
+    max_hours: Number = Field(gt=0, le=24 * 28)
+    terminate_when_done: StrictBool = False
+
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, preset: str) -> str:
+        if preset not in PRESETS:
+            raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
+        return preset
+
+
+class NetworkConfig(Section):
+    """Address range of the VPC and how nodes reach AWS services."""
+
+    cidr: str = Field(default="10.42.0.0/16", examples=["10.42.0.0/16"])
+    egress: Egress = Egress.ENDPOINTS
+    flow_logs: StrictBool = True
+
+
+class HeadConfig(Section):
+    """The small node that holds the rendezvous store of a job on several nodes, and scrapes their metrics.
+
+    `prometheus_image` null leaves the scraping out. It comes from outside AWS: without a NAT gateway nobody scrapes.
+    """
+
+    machine_type: str = Field(default="t3.medium", min_length=1, examples=["t3.medium"])
+    prometheus_image: str | None = Field(
+        default="docker.io/prom/prometheus:v3.5.0",
+        pattern=r"^[a-z0-9][a-z0-9.:/_-]*(:[a-zA-Z0-9._-]+|@sha256:[0-9a-f]{64})$",
+        examples=["docker.io/prom/prometheus:v3.5.0"],
+    )
+
+
+class ObserveConfig(Section):
+    """What is kept of the logs, and how long a job may take no step before somebody is told."""
+
+    log_days: Whole = Field(default=30, gt=0)
+    no_steps_minutes: Whole = Field(default=30, ge=10, le=1440)

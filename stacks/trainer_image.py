@@ -1,0 +1,29 @@
+"""What the trainer's image is built from: its Dockerfile, its build context, and a tag that follows the content.
+
+The build itself is `components.image.TrainerImage`; what is in the Dockerfile is `images`.
+"""
+
+import hashlib
+from pathlib import Path
+
+from images import DOCKERFILE_FLAVOURS, Flavour, render_dockerfile
+
+__all__ = ["CONTEXT", "content_tag", "dockerfile_for"]
+
+# Relative to the program's folder, so that the stack's state is the same on everybody's machine.
+CONTEXT = ".."
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def dockerfile_for(flavour: Flavour) -> str:
+    """The Dockerfile of a flavour."""
+    return render_dockerfile(DOCKERFILE_FLAVOURS[flavour])
+
+
+def content_tag(dockerfile: str, root: Path = _ROOT) -> str:
+    """The image's tag: 16 hexadecimal digits over all that goes in. Equal content is never pushed twice."""
+    digest = hashlib.sha256(dockerfile.encode())
+    for path in sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")]):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
