@@ -1,19 +1,22 @@
-"""What a node runs, as text: the trainer's Dockerfile and the node's cloud-init, rendered from Jinja2 templates.
+"""What a node runs, as text: the trainer's Dockerfile and the cloud-init of its nodes, rendered from Jinja2 templates.
 
 Nothing here builds an image, calls a cloud or starts a process: every function is pure, so the same call serves the
 offline plan and `Output.apply`. Specs are in `images.specs`, bash quoting and `docker run` in `images.shell`.
 """
 
+from images.head import render_head_init
 from images.render import USER_DATA_LIMIT_BYTES, render_cloud_init, render_dockerfile, user_data_base64gzip
-from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, NodeInitSpec
+from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, HeadInitSpec, NodeInitSpec
 
 __all__ = [
     "DOCKERFILE_FLAVOURS",
     "USER_DATA_LIMIT_BYTES",
     "DockerfileSpec",
     "Flavour",
+    "HeadInitSpec",
     "NodeInitSpec",
     "render_cloud_init",
     "render_dockerfile",
+    "render_head_init",
     "user_data_base64gzip",
 ]

@@ -1,4 +1,4 @@
-"""Renders the trainer's Dockerfile and the node's cloud-init, and packs the latter as EC2 user data.
+"""Renders the trainer's Dockerfile and a node's cloud-init, and packs the latter as EC2 user data.
 
 Pure functions from a spec to text: no clock, no network, no file written. `render_cloud_init` is meant to run inside
 `Output.all(...).apply(...)`, where the file system's DNS name and the bucket have become plain strings.
@@ -6,6 +6,7 @@ Pure functions from a spec to text: no clock, no network, no file written. `rend
 
 import base64
 import gzip
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -14,7 +15,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from images.shell import CONTAINER_NAME, job_env_text, job_json_text, node_env_text
 from images.specs import TRAINER_UID, DockerfileSpec, NodeInitSpec
 
-__all__ = ["USER_DATA_LIMIT_BYTES", "render_cloud_init", "render_dockerfile", "user_data_base64gzip"]
+__all__ = [
+    "ETC_DIR",
+    "USER_DATA_LIMIT_BYTES",
+    "NodeFile",
+    "cloud_config",
+    "render_cloud_init",
+    "render_dockerfile",
+    "scripts",
+    "unit",
+    "user_data_base64gzip",
+]
 
 # EC2 counts the bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384
@@ -25,7 +36,9 @@ ETC_DIR = "/etc/gangway"
 STOP_MARGIN_SEC = 15
 
 
-class _NodeFile(NamedTuple):
+class NodeFile(NamedTuple):
+    """One file that cloud-init writes."""
+
     path: str
     mode: str
     text: str
@@ -37,20 +50,26 @@ def render_dockerfile(spec: DockerfileSpec) -> str:
 
 
 def render_cloud_init(spec: NodeInitSpec) -> str:
-    """The node's `#cloud-config` document, plain ASCII.
+    """A worker's `#cloud-config` document, plain ASCII.
 
     Preparation is a systemd unit rather than a list of runcmd steps, so a reboot mounts and checks again.
     """
     steps = _preparation(spec)
-    scripts = ["common.sh", *steps, "run-trainer.sh", "spot-watch.sh", "upload-record.sh"]
+    values = {"steps": steps, "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC}
     files = [
-        _NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec)),
-        _NodeFile(f"{ETC_DIR}/job.env", "0600", job_env_text(spec)),
-        _NodeFile(f"{ETC_DIR}/node.env", "0600", node_env_text(spec)),
-        *(_NodeFile(f"{BIN_DIR}/{name}", "0755", _source(f"{spec.cloud}/{name}")) for name in scripts),
-        *(_unit(name, spec, steps) for name in ("gangway-prepare", "gangway-trainer", "gangway-spot-watch")),
+        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec)),
+        NodeFile(f"{ETC_DIR}/job.env", "0600", job_env_text(spec)),
+        NodeFile(f"{ETC_DIR}/node.env", "0600", node_env_text(spec)),
+        *scripts(spec.cloud, ["common.sh", *steps, "run-trainer.sh", "upload-record.sh", "leave-node.sh"]),
+        *(unit(spec.cloud, f"{name}.service", values) for name in ("gangway-prepare", "gangway-trainer")),
     ]
-    return _environment().get_template(f"cloud-init-{spec.cloud}.yaml.j2").render(files=files)
+    return cloud_config(
+        spec.cloud,
+        files,
+        "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
+        packages=[],
+        units=["gangway-trainer.service"],
+    )
 
 
 def user_data_base64gzip(text: str) -> str:
@@ -71,6 +90,7 @@ def user_data_base64gzip(text: str) -> str:
 def _preparation(spec: NodeInitSpec) -> list[str]:
     """Scripts that must succeed before the trainer starts: what needs no network first, the long download last."""
     planned = {
+        "check-gpu.sh": spec.job.backend == "nccl",
         "check-efa.sh": spec.efa_interfaces_planned > 0,
         "mount-scratch.sh": spec.scratch_mount_point is not None,
         "mount-lustre.sh": spec.lustre_dns_name is not None,
@@ -79,18 +99,24 @@ def _preparation(spec: NodeInitSpec) -> list[str]:
     return [name for name, wanted in planned.items() if wanted]
 
 
-def _unit(name: str, spec: NodeInitSpec, steps: list[str]) -> _NodeFile:
-    text = (
-        _environment()
-        .get_template(f"{spec.cloud}/{name}.service.j2")
-        .render(
-            bin_dir=BIN_DIR,
-            container=CONTAINER_NAME,
-            steps=steps,
-            timeout_stop_sec=spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
-        )
-    )
-    return _NodeFile(f"/etc/systemd/system/{name}.service", "0644", text)
+def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
+    """Shell scripts as they are on disk."""
+    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _source(f"{cloud}/{name}")) for name in names]
+
+
+def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
+    """A systemd unit, rendered from the template of its name."""
+    template = _environment().get_template(f"{cloud}/{name}.j2")
+    text = template.render(values, bin_dir=BIN_DIR, etc_dir=ETC_DIR, container=CONTAINER_NAME)
+    return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
+
+
+def cloud_config(
+    cloud: str, files: Sequence[NodeFile], what: str, *, packages: Sequence[str], units: Sequence[str]
+) -> str:
+    """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting."""
+    template = _environment().get_template(f"cloud-init-{cloud}.yaml.j2")
+    return template.render(files=files, what=what, packages=packages, units=units)
 
 
 @cache

@@ -5,12 +5,21 @@ the scripts themselves: those are static files under `templates/`, so that they 
 """
 
 import json
+import math
 import shlex
 from collections.abc import Iterable, Mapping
 
-from images.specs import TRAINER_UID, NodeInitSpec
+from images.specs import TRAINER_UID, HeadInitSpec, NodeInitSpec
 
-__all__ = ["CONTAINER_NAME", "bash_quote", "docker_argv", "job_env_text", "job_json_text", "node_env_text"]
+__all__ = [
+    "CONTAINER_NAME",
+    "bash_quote",
+    "docker_argv",
+    "head_env_text",
+    "job_env_text",
+    "job_json_text",
+    "node_env_text",
+]
 
 CONTAINER_NAME = "gangway-trainer"
 
@@ -53,7 +62,12 @@ def docker_argv(spec: NodeInitSpec) -> list[str]:
         argv += ["--mount", f"type=bind,source={volume.source},target={volume.target}{readonly}"]
     for key, value in sorted(spec.tags.items()):
         argv += ["--label", f"{key}={value}"]
-    return [*argv, job.image, *job.torchrun_argv()]
+    if spec.log_group is not None:
+        # non-blocking: lines may be lost when CloudWatch is slow, but training never waits for it.
+        options = {"awslogs-group": spec.log_group, "awslogs-region": spec.region, "mode": "non-blocking"}
+        argv += ["--log-driver", "awslogs"]
+        argv += [word for key, value in options.items() for word in ("--log-opt", f"{key}={value}")]
+    return [*argv, job.image, "--watch", spec.cloud, *job.torchrun_argv()]
 
 
 def job_env_text(spec: NodeInitSpec) -> str:
@@ -72,17 +86,44 @@ def node_env_text(spec: NodeInitSpec) -> str:
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_NAME": CONTAINER_NAME,
         "EFA_INTERFACES_PLANNED": str(spec.efa_interfaces_planned),
+        "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
         "IMAGE": spec.job.image,
         "IMAGE_REGISTRY": spec.image_registry,
         "JOB_NAME": spec.job.name,
+        "LIFECYCLE_HOOK": spec.lifecycle_hook or "",
+        "LUSTRE_DNS_NAME": spec.lustre_dns_name or "",
+        "LUSTRE_MOUNT_NAME": spec.lustre_mount_name or "",
+        "LUSTRE_MOUNT_POINT": spec.lustre_mount_point,
+        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "REGION": spec.region,
+        "ROLE": "worker",
+        "RUN_DIR": spec.run_dir,
+        "SCRATCH_MOUNT_POINT": spec.scratch_mount_point or "",
+        "STACK": spec.stack,
+        "TERMINATE_WHEN_DONE": "yes" if spec.terminate_when_done else "",
+        "TRAINER_UID": str(TRAINER_UID),
+    }
+    return _assignments(settings)
+
+
+def head_env_text(spec: HeadInitSpec) -> str:
+    """`/etc/gangway/node.env` of the head node: what the scripts it shares with the workers read."""
+    settings: Mapping[str, str] = {
+        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        "IMAGE": spec.image,
+        "IMAGE_REGISTRY": spec.image_registry,
+        "JOB_NAME": spec.job_name,
         "LUSTRE_DNS_NAME": spec.lustre_dns_name or "",
         "LUSTRE_MOUNT_NAME": spec.lustre_mount_name or "",
         "LUSTRE_MOUNT_POINT": spec.lustre_mount_point,
         "REGION": spec.region,
+        "ROLE": "head",
         "RUN_DIR": spec.run_dir,
-        "SCRATCH_MOUNT_POINT": spec.scratch_mount_point or "",
-        "TRAINER_UID": str(TRAINER_UID),
     }
+    return _assignments(settings)
+
+
+def _assignments(settings: Mapping[str, str]) -> str:
     return _lines(f"{name}={bash_quote(value)}" for name, value in settings.items())
 
 

@@ -1,4 +1,4 @@
-"""The inputs of the two renderers, and the one place where image versions are pinned.
+"""The inputs of the renderers, and the one place where image versions are pinned.
 
 Frozen dataclasses of plain values: `NodeInitSpec` is made inside `Output.apply`, where every value is a str. Not a
 reader of files: what a person writes is `stacks.config`, and has been checked there.
@@ -11,13 +11,39 @@ from typing import Literal
 
 from components.job import JobSpec
 
-__all__ = ["DOCKERFILE_FLAVOURS", "TRAINER_UID", "DockerfileSpec", "Flavour", "NodeInitSpec"]
+__all__ = ["DOCKERFILE_FLAVOURS", "TRAINER_UID", "DockerfileSpec", "Flavour", "HeadInitSpec", "NodeInitSpec"]
 
-Flavour = Literal["cpu", "cuda-efa"]
+Flavour = Literal["cpu", "cuda", "cuda-efa"]
 
 # Above the ids that base images hand out (ubuntu:24.04 already has a user 1000). The node gives this user the run
 # directory, so the Dockerfile and the node must agree on the number.
 TRAINER_UID = 10001
+
+
+def _check_digest(place: str, image: str) -> None:
+    # A plan has a reference in place of the digest that only a build knows.
+    if "@" not in image:
+        raise ValueError(
+            f"{place}: {image!r} can change between two nodes; "
+            "allowed: <registry>/<repository>@sha256:<digest>; fix: use the pushed image's digest"
+        )
+
+
+def _check_pinned(place: str, image: str) -> None:
+    tag = image.rpartition("/")[2].partition(":")[2]
+    if not tag or tag == "latest":
+        raise ValueError(
+            f"{place}: {image!r} does not name one version; "
+            "allowed: a tag other than 'latest', or @sha256:<digest>; fix: pin the tag"
+        )
+
+
+def _check_lustre(place: str, dns_name: str | None, mount_name: str | None) -> None:
+    if (dns_name is None) != (mount_name is None):
+        raise ValueError(
+            f"{place}.lustre_dns_name: {dns_name!r} with lustre_mount_name {mount_name!r}; "
+            "allowed: both or neither; fix: pass dns_name and mount_name of the same file system"
+        )
 
 
 @dataclass(frozen=True)
@@ -25,7 +51,7 @@ class DockerfileSpec:
     """One flavour of the trainer's image.
 
     Attributes:
-        flavour: `cpu` (gloo) or `cuda-efa` (NCCL over AWS's fabric).
+        flavour: `cpu` (gloo), `cuda` (NCCL over TCP) or `cuda-efa` (NCCL over AWS's fabric).
         base_image: image with a fixed tag or a digest, never `latest`.
         python_version: major.minor; the interpreter is `python<version>`.
         apt_packages: what the final image installs; a C++ compiler among them, for torch.compile.
@@ -48,15 +74,11 @@ class DockerfileSpec:
 
     def __post_init__(self) -> None:
         """Refuse a base image that would change under the same Dockerfile."""
-        tag = self.base_image.rpartition("/")[2].partition(":")[2]
-        if not tag or tag == "latest":
-            raise ValueError(
-                f"DockerfileSpec.base_image: {self.base_image!r} does not name one version; "
-                "allowed: a tag other than 'latest', or @sha256:<digest>; fix: pin the tag"
-            )
+        _check_pinned("DockerfileSpec.base_image", self.base_image)
 
 
-# CUDA: images/locks/trainer.lock holds nvidia-cuda-runtime 13.2 and NCCL 2.30 as wheels, so the smallest 13.2 base is enough.
+# CUDA: images/locks/trainer.lock holds nvidia-cuda-runtime 13.2 and NCCL 2.30 as wheels, so the smallest 13.2 base is
+# enough.
 # EFA: installer 1.47.0 brings libfabric 2.x and aws-ofi-nccl 1.18, as the Deep Learning AMI's release notes list it;
 # p5 needs installer >= 1.29 and plugin >= 1.7.2.
 DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
@@ -66,6 +88,13 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
             base_image="python:3.12.12-slim-bookworm",
             python_version="3.12",
             apt_packages=("g++",),
+        ),
+        "cuda": DockerfileSpec(
+            flavour="cuda",
+            base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
+            python_version="3.12",
+            apt_packages=("g++", "python3.12", "python3.12-dev"),
+            build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
         ),
         "cuda-efa": DockerfileSpec(
             flavour="cuda-efa",
@@ -96,6 +125,12 @@ class NodeInitSpec:
         lustre_mount_point: where the node mounts it.
         scratch_mount_point: where instance-store NVMe goes; None leaves it alone.
         tags: the stack's tags, put on the container as labels.
+        stack: value of the tag gangway:stack on the node's Auto Scaling groups.
+        log_group: CloudWatch log group of the container's output; None leaves it to the node's journal.
+        lifecycle_hook: name of the groups' hook on termination, completed as soon as the trainer has saved; None
+            lets AWS wait for the hook's own timeout.
+        max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
+        terminate_when_done: when the job is done or its hours are over, the node takes itself out of its group.
     """
 
     job: JobSpec
@@ -110,19 +145,24 @@ class NodeInitSpec:
     lustre_mount_point: str = "/fsx"
     scratch_mount_point: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    stack: str = ""
+    log_group: str | None = None
+    lifecycle_hook: str | None = None
+    max_hours: float | None = None
+    terminate_when_done: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what a node could only find out after it has begun to cost money."""
-        if "@sha256:" not in self.job.image:
+        _check_digest("NodeInitSpec.job.image", self.job.image)
+        _check_lustre("NodeInitSpec", self.lustre_dns_name, self.lustre_mount_name)
+        if not self.stack and (self.terminate_when_done or self.lifecycle_hook):
             raise ValueError(
-                f"NodeInitSpec.job.image: {self.job.image!r} can change between two nodes; "
-                "allowed: <registry>/<repository>@sha256:<digest>; fix: use the pushed image's digest"
+                "NodeInitSpec.stack: '' with terminate_when_done or lifecycle_hook; allowed: the value of the tag "
+                "gangway:stack, by which a node finds its groups; fix: pass the stack's name"
             )
-        if (self.lustre_dns_name is None) != (self.lustre_mount_name is None):
+        if self.max_hours is not None and self.max_hours <= 0:
             raise ValueError(
-                f"NodeInitSpec.lustre_dns_name: {self.lustre_dns_name!r} with "
-                f"lustre_mount_name {self.lustre_mount_name!r}; allowed: both or neither; "
-                "fix: pass dns_name and mount_name of the same file system"
+                f"NodeInitSpec.max_hours: {self.max_hours!r}; allowed: above 0, or None; fix: give the job some time"
             )
         for name, value in self.job.env.items():
             if not name or "=" in name or "\0" in name + value:
@@ -130,3 +170,45 @@ class NodeInitSpec:
                     f"NodeInitSpec.job.env: {name!r}={value!r} cannot be an environment variable; "
                     "allowed: a name without '=', no NUL in either; fix: rename it or encode the value"
                 )
+
+
+@dataclass(frozen=True)
+class HeadInitSpec:
+    """What the head node does at boot, all values known.
+
+    Attributes:
+        image: the trainer's, by digest; it holds the rendezvous store too.
+        region: of the node and its registry.
+        image_registry: host to log in to.
+        stack: value of the tag gangway:stack, by which Prometheus finds the workers.
+        job_name: under which the record is put.
+        bucket_uri: `s3://...` prefix under which `<job>/run.json` is put every minute when it has changed.
+        run_dir: the run directory on the parallel file system.
+        port: of the rendezvous store.
+        metrics_port: of the workers' metrics.
+        lustre_dns_name: FSx file system's DNS name; None leaves putting the record to the workers.
+        lustre_mount_name: FSx mount name.
+        lustre_mount_point: where the file system goes.
+        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+    """
+
+    image: str
+    region: str
+    image_registry: str
+    stack: str
+    job_name: str
+    bucket_uri: str
+    run_dir: str
+    port: int = 29400
+    metrics_port: int = 9400
+    lustre_dns_name: str | None = None
+    lustre_mount_name: str | None = None
+    lustre_mount_point: str = "/fsx"
+    prometheus_image: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what the node could only find out at boot."""
+        _check_digest("HeadInitSpec.image", self.image)
+        _check_lustre("HeadInitSpec", self.lustre_dns_name, self.lustre_mount_name)
+        if self.prometheus_image is not None:
+            _check_pinned("HeadInitSpec.prometheus_image", self.prometheus_image)

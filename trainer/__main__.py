@@ -4,13 +4,14 @@
     python -m trainer evaluate --run-dir runs/dcgan-digits
     python -m trainer record --run-dir runs/dcgan-digits
 
-Exit codes: 0 done, 1 failed with a traceback, 2 bad input, 75 interrupted (start the same command again). Heavy
-imports wait until a command needs them. Under torchrun every worker runs this file; local rank 0 alone reports a user's
-mistake.
+Exit codes: 0 done, 1 failed with a traceback, 2 bad input, 3 the fabric is too slow to begin, 75 interrupted (start the
+same command again). Heavy imports wait until a command needs them. Under torchrun every worker runs this file; local
+rank 0 alone reports a user's mistake.
 """
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, get_args
 
 from trainer.arguments import Parser
 from trainer.config import PRESETS, TrainConfig, preset
-from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError, WorkerFailedError, from_validation
+from trainer.errors import TrainerError, WorkerFailedError, from_validation
 from trainer.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     except (TrainerError, WorkerFailedError) as error:
         if Ranks.from_environment().local_rank == 0:
             print(error, file=sys.stderr, flush=True)
-        return EXIT_FAILED if isinstance(error, WorkerFailedError) else EXIT_BAD_INPUT
+        return error.exit_code
     return code
 
 
@@ -76,12 +77,21 @@ def _add_train(train: Parser) -> None:
     train.add_argument("--data", type=Path, help="folder of shards, prepared there when missing [RUN_DIR/data]")
     train.add_argument("--resume", choices=("auto", "never"), default="auto", help="go on from the newest checkpoint")
     train.add_argument("--metrics-port", type=int, help="serve Prometheus metrics there, on rank 0")
+    train.add_argument("--log-format", choices=("text", "json"), default="text", help="json: the lines of stats.jsonl")
+    train.add_argument("--fabric-min-gbps", type=_positive, help="all-reduce bus bandwidth to start with, Gbit/s")
     train.add_argument("--context", type=Path, help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]")
     fields = train.add_argument_group("configuration, in place of the preset's values")
     for name, text in _field_help().items():
         # Values stay text here; pydantic parses and checks them, with one kind of message for every source.
         fields.add_argument(f"--{name.replace('_', '-')}", dest=f"field_{name}", metavar="VALUE", help=text)
     train.set_defaults(run=_train)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
+    return value
 
 
 def _field_help() -> dict[str, str]:
@@ -116,6 +126,8 @@ def _train(arguments: argparse.Namespace) -> int:
             interruption,
             resume=arguments.resume == "auto",
             metrics_port=arguments.metrics_port,
+            fabric_min_gbps=arguments.fabric_min_gbps,
+            log_json=arguments.log_format == "json",
         )
 
 

@@ -116,13 +116,14 @@ class StatsWriter:
 
     Args:
         run_dir: of the run; it exists.
+        echo: print each line as well, for those who collect this process's output.
 
     Raises:
         TrainerError: it cannot be written.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / STATS_FILE
+    def __init__(self, run_dir: Path, *, echo: bool = False) -> None:
+        self._path, self._echo = run_dir / STATS_FILE, echo
         if self._path.exists() and self._path.stat().st_size and not self._path.read_bytes().endswith(b"\n"):
             self._append("\n")  # a killed session left half a line; keep it apart from ours
 
@@ -132,7 +133,10 @@ class StatsWriter:
         Raises:
             TrainerError: the disk is full or the folder cannot be written.
         """
-        self._append(json.dumps(line) + "\n")
+        text = json.dumps(line)
+        self._append(text + "\n")
+        if self._echo:
+            print(text, flush=True)
 
     def event(self, event: str, images: int, session: int, **details: object) -> None:
         """Writes an event line with the present time, seconds since 1970."""

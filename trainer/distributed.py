@@ -71,12 +71,16 @@ class World:
         )
 
     def agree(self, flag: bool) -> bool:
-        """True on every worker as soon as it is true on any: one all_reduce of four bytes."""
+        """True on every worker as soon as it is true on any."""
+        return bool(self.highest(flag))
+
+    def highest(self, value: int) -> int:
+        """The highest value of any worker, on every worker: one all_reduce of four bytes."""
         if self.control is None:
-            return flag
-        votes = torch.tensor([flag], dtype=torch.int32)
+            return value
+        votes = torch.tensor([value], dtype=torch.int32)
         dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self.control)
-        return bool(votes.item())
+        return int(votes.item())
 
     def gather(self, value: T) -> list[T]:
         """Every worker's value, in the order of ranks, on every worker. For small plain data."""

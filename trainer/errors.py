@@ -9,13 +9,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED
+from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNHEALTHY
 
 __all__ = [
     "EXIT_BAD_INPUT",
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
+    "EXIT_UNHEALTHY",
     "TrainerError",
+    "UnhealthyError",
     "WorkerFailedError",
     "diverged",
     "from_validation",
@@ -38,7 +40,10 @@ class TrainerError(Exception):
         value: the offending value; None when there is none to show.
         allowed: what would have been accepted.
         fix: the step that mends it.
+        exit_code: of a command that ends with it.
     """
+
+    exit_code = EXIT_BAD_INPUT
 
     def __init__(self, *, place: str, problem: str, value: object = None, allowed: str = "", fix: str = "") -> None:
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
@@ -67,6 +72,12 @@ class TrainerError(Exception):
         return TrainerError(**{**self.fields(), "place": place})
 
 
+class UnhealthyError(TrainerError):
+    """The machines, not the input, keep the job from starting. Commands exit with code 3."""
+
+    exit_code = EXIT_UNHEALTHY
+
+
 class WorkerFailedError(Exception):
     """Raised on the workers that are well when another one failed with anything but a TrainerError.
 
@@ -74,6 +85,8 @@ class WorkerFailedError(Exception):
         rank: of the worker that failed; its own output has the traceback.
         what: type and message of its exception.
     """
+
+    exit_code = EXIT_FAILED
 
     def __init__(self, rank: int, what: str) -> None:
         super().__init__(f"worker {rank} failed, so all stop: {what} (the traceback is in that worker's output)")

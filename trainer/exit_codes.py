@@ -4,11 +4,13 @@ A leaf without imports: `trainer.errors` uses it inside, `trainer.record` shows 
 that can go wrong; that is what messages are for.
 """
 
-__all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "EXIT_INTERRUPTED"]
+__all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_UNHEALTHY"]
 
 EXIT_FAILED = 1
 """Our own bug or a machine's failure: a traceback was printed, by the worker it happened on."""
 EXIT_BAD_INPUT = 2
 """A user's mistake: trying again without a change is in vain."""
+EXIT_UNHEALTHY = 3
+"""The machines did not pass their acceptance test: the job did not start, and other machines may do."""
 EXIT_INTERRUPTED = 75
 """EX_TEMPFAIL of sysexits.h: the run was interrupted, its state is saved, start the same command again."""

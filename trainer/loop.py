@@ -14,8 +14,10 @@ from trainer.config import TrainConfig
 from trainer.data import Sampler, ShardedImages, open_matching, prepare_if_missing
 from trainer.distributed import World
 from trainer.draws import Purpose, latents, uniforms
+from trainer.errors import UnhealthyError
 from trainer.exit_codes import EXIT_INTERRUPTED
-from trainer.interruption import Interruption
+from trainer.fabric import FabricRecord, check_fabric
+from trainer.interruption import Interruption, Request
 from trainer.losses import DLoss, GLoss
 from trainer.memory import keep_freed_memory
 from trainer.record import RunContext
@@ -38,6 +40,8 @@ def train(
     *,
     resume: bool = True,
     metrics_port: int | None = None,
+    fabric_min_gbps: float | None = None,
+    log_json: bool = False,
 ) -> int:
     """Trains to the end or to an interruption.
 
@@ -49,12 +53,14 @@ def train(
         interruption: asked after every step, installed already.
         resume: go on from the newest valid checkpoint; False refuses a directory that has one.
         metrics_port: for Prometheus; None for no endpoint.
+        fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
+        log_json: print the lines of stats.jsonl.
 
     Returns:
         The exit code: 0 done, 75 interrupted.
 
     Raises:
-        TrainerError: on every rank.
+        TrainerError: on every rank; UnhealthyError for a fabric that is too slow.
     """
     with distributed.start(config.backend) as world, serving(world, metrics_port) as endpoint:
         # Set-up: data, networks, the newest valid checkpoint, outputs.
@@ -71,8 +77,12 @@ def train(
             if world.rank == 0:
                 print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
             return 0
-        reporter = Reporter(run_dir, config, world, context, endpoint)
-        reporter.begin(state, data, restored, allocator)
+        fabric = check_fabric(world, fabric_min_gbps, context.fabric_gbps)
+        reporter = Reporter(run_dir, config, world, context, endpoint, log_json=log_json)
+        reporter.begin(state, data, restored, allocator, fabric)
+        if fabric.verdict == "below":
+            reporter.end(state, "unhealthy-fabric")
+            raise _unhealthy(fabric)
         interrupted = _run(state, config, world, data, reporter, interruption)
 
         # The end, for now or for good: the state is on disk before anything else is said.
@@ -131,7 +141,8 @@ def _run(
 
         # Statistics.
         sums += torch.stack([loss_g.detach(), terms.logistic, terms.penalty, loss_g.new_tensor(float(with_r1))])
-        interrupted = world.agree(interruption.requested)
+        request = world.highest(interruption.request())
+        interrupted = request == Request.STOP
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
             reporter.tick(state, sums, networks)
             sums.zero_()
@@ -141,11 +152,25 @@ def _run(
             reporter.samples(state)
         if state.passed(config.checkpoint_kimg):
             reporter.checkpoint(state)
+        if request == Request.SAVE:
+            reporter.checkpoint(state, world.gather(interruption.notice))
+            interruption.saved()
 
         # Interruption, agreed by all workers within this step.
         if interrupted:
             return state.images < config.total_images
     return False
+
+
+def _unhealthy(fabric: FabricRecord) -> UnhealthyError:
+    expected = "" if fabric.expected.value is None else f"; {fabric.expected.value:.3g} Gbit/s are expected"
+    return UnhealthyError(
+        place="--fabric-min-gbps",
+        problem=f"the fabric is too slow: {fabric.reason}",
+        value=fabric.threshold.value,
+        allowed=f"a bus bandwidth above it{expected}",
+        fix="look for a node without EFA or with a sick network card (NCCL_DEBUG=INFO), or lower the threshold",
+    )
 
 
 class _Batch:

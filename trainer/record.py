@@ -12,7 +12,8 @@ from pydantic import Field, ValidationError
 
 from trainer.config import TrainConfig
 from trainer.errors import from_validation
-from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED
+from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNHEALTHY
+from trainer.fabric import FabricRecord
 from trainer.figure import Figure, Frozen
 from trainer.files import read_input, write_atomically
 
@@ -20,11 +21,13 @@ __all__ = [
     "EXIT_BAD_INPUT",
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
+    "EXIT_UNHEALTHY",
     "SCHEMA_FILE",
     "CarbonRecord",
     "CostRecord",
     "DatasetRecord",
     "EnergyRecord",
+    "FabricRecord",
     "Figure",
     "InterruptionRecord",
     "QualityProtocol",
@@ -57,6 +60,7 @@ class RunContext(Frozen):
         accelerator_watts: board power of one accelerator, W; for the estimate where it has no meter.
         accelerator_utilisation: mean share of board power while training, 0..1.
         host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
+        fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
     """
 
     run_id: str = ""
@@ -73,6 +77,7 @@ class RunContext(Frozen):
     accelerator_watts: Figure | None = None
     accelerator_utilisation: Figure | None = None
     host_watts: Figure | None = None
+    fabric_gbps: Figure | None = None
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -122,7 +127,7 @@ class InterruptionRecord(Frozen):
     Attributes:
         at: when the session stopped, ISO 8601 UTC.
         images: images the next session resumed from, or would.
-        cause: the signal's name, or killed.
+        cause: spot-interruption, lifecycle-terminate, max-hours, unhealthy-fabric, the signal's name, or killed.
         lost_sec: seconds from the moment the run first held those images to the moment it went on from them:
             stopping, downtime, starting up, and any work that had to be done again.
     """
@@ -232,6 +237,7 @@ class RunRecord(Frozen):
         status: running, interrupted (by an agreed stop or killed: resume it) or done.
         notes: what a reader must know of the diary: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
+        fabric: the newest session's acceptance test; null in records from before there was one.
         images: real images shown so far.
         wall_sec: training time of all sessions, without the gaps between them.
         summaries: loss_g, loss_d, r1, grad_norm_g, grad_norm_d.
@@ -262,6 +268,7 @@ class RunRecord(Frozen):
     scaling_efficiency: Figure
     summaries: dict[str, Summary]
     quality: tuple[QualityRecord, ...]
+    fabric: FabricRecord | None = None
     energy: EnergyRecord
     carbon: CarbonRecord
     cost: CostRecord

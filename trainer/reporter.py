@@ -6,9 +6,8 @@ and an error of rank 0 (a full disk) is raised on all. Decides nothing about tra
 """
 
 import math
-import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,15 @@ from torch import Tensor, nn
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data import Sampler, ShardedImages
+from trainer.devices import device_name, gpu_of, load
 from trainer.diary import StatsWriter, read_diary
 from trainer.distributed import World
-from trainer.energy import Gpu, choose_readers, merge, read_all
+from trainer.energy import choose_readers, merge, read_all
 from trainer.errors import TrainerError, diverged
+from trainer.fabric import FabricRecord
 from trainer.files import write_atomically
 from trainer.identity import RunIdentity, identify
+from trainer.notices import Notice
 from trainer.provenance import code_sha256, versions
 from trainer.record import RunContext, RunRecord
 from trainer.resume import Restored
@@ -33,8 +35,6 @@ from trainer.summary import summarise
 from trainer.telemetry import MetricsEndpoint
 
 __all__ = ["Reporter"]
-
-_GIB = 1 << 30
 
 
 class Reporter:
@@ -46,19 +46,29 @@ class Reporter:
         world: this worker's place.
         context: what the launcher knows.
         endpoint: for Prometheus; None for none.
+        log_json: print the lines of stats.jsonl instead of sentences about them.
     """
 
     def __init__(
-        self, run_dir: Path, config: TrainConfig, world: World, context: RunContext, endpoint: MetricsEndpoint | None
+        self,
+        run_dir: Path,
+        config: TrainConfig,
+        world: World,
+        context: RunContext,
+        endpoint: MetricsEndpoint | None,
+        *,
+        log_json: bool = False,
     ) -> None:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._stats: StatsWriter | None = None
         self._identity: RunIdentity | None = None
-        self._endpoint = endpoint
+        self._endpoint, self._log_json = endpoint, log_json
         self._saved_images = -1
-        self._readers = choose_readers(world.local_rank, _gpu(world), context)
+        self._readers = choose_readers(world.local_rank, gpu_of(world), context)
 
-    def begin(self, state: TrainState, data: ShardedImages, restored: Restored, allocator: str) -> None:
+    def begin(
+        self, state: TrainState, data: ShardedImages, restored: Restored, allocator: str, fabric: FabricRecord
+    ) -> None:
         """Writes the first event, the real images and the first samples; the clock starts after that.
 
         Args:
@@ -66,6 +76,7 @@ class Reporter:
             data: the shards.
             restored: what the state was restored from.
             allocator: what was done to the C library's.
+            fabric: its acceptance test.
 
         Raises:
             TrainerError: the directory cannot be written, or holds parts of two runs; on every rank.
@@ -86,10 +97,11 @@ class Reporter:
                 world_size=world.world_size,
                 num_nodes=world.num_nodes,
                 backend=f"{world.backend} ({world.backend_reason})",
-                device=_device_name(world),
+                device=device_name(world),
                 allocator=allocator,
                 dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
                 context=self._context.model_dump(mode="json"),
+                fabric=fabric.model_dump(mode="json"),
                 code_sha256=code_sha256(),
                 versions=versions(),
             )
@@ -106,7 +118,7 @@ class Reporter:
         )
         repairs = _repairs(self._dir)
         write_atomically(self._dir / "config.json", self._config.to_json().encode())
-        self._stats = StatsWriter(self._dir)
+        self._stats = StatsWriter(self._dir, echo=self._log_json)
         for sentence in restored.passed_over:
             print(f"passed over a checkpoint: {sentence}", flush=True)
             self._event("checkpoint-skipped", state.images, why=sentence)
@@ -132,12 +144,13 @@ class Reporter:
         steps = (state.images - self._last_images) // self._config.batch_size
         now = time.monotonic()
         energy_here = read_all(self._readers, self._world.node_rank)
-        everyone = self._world.gather((sums.tolist(), energy_here, _memory(self._world)))
+        everyone = self._world.gather((sums.tolist(), energy_here, load(self._world)))
         workers = len(everyone)
         loss_g, loss_d, r1, r1_steps = (sum(row[0][column] for row in everyone) / workers for column in range(4))
         energy = merge([row[1] for row in everyone])
         known = [reading.joules for reading in energy.values() if reading.joules is not None]
-        gpu_gib = [row[2][1] for row in everyone if row[2][1] is not None]
+        gpu_gib = [row[2].gpu_gib for row in everyone if row[2].gpu_gib is not None]
+        busy = [row[2].gpu_utilisation for row in everyone if row[2].gpu_utilisation is not None]
         line: dict[str, Any] = {
             "images": state.images,
             "step": state.step,
@@ -150,8 +163,9 @@ class Reporter:
             "r1": r1 / r1_steps if r1_steps else None,
             "grad_norm_g": _grad_norm(networks[0]),
             "grad_norm_d": _grad_norm(networks[1]),
-            "rss_gib": sum(row[2][0] for row in everyone),
+            "rss_gib": sum(row[2].rss_gib for row in everyone),
             "gpu_gib": sum(gpu_gib) if gpu_gib else None,
+            "gpu_utilisation": sum(busy) / len(busy) if busy else None,
             "world_size": workers,
             "energy_joules": sum(known) if known else None,
             "energy": {device: list(reading) for device, reading in energy.items()},
@@ -165,6 +179,8 @@ class Reporter:
         self._stats.write({**line, "session": self._me.session})
         if self._endpoint is not None:
             self._endpoint.show(line)
+        if self._log_json:
+            return
         total = self._config.total_images / 1000
         print(
             f"kimg {line['kimg']:8.2f} / {total:g}  images/s {line['images_per_sec']:7.0f}  "
@@ -176,24 +192,31 @@ class Reporter:
         """Writes a grid of the averaged generator under the name of its kimg."""
         self._world.first(lambda: self._write_samples(state, self._sample_path(state.images)))
 
-    def checkpoint(self, state: TrainState) -> None:
-        """Saves the state unless this very state is saved already."""
+    def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
+        """Saves the state unless this very state is saved already.
+
+        Args:
+            state: after a step.
+            notices: every worker's, of those that asked for it.
+        """
         if state.images != self._saved_images:
-            self._world.first(lambda: self._save(state))
+            why = next((notice.kind for notice in notices if notice is not None), "")
+            self._world.first(lambda: self._save(state, why))
             self._saved_images = state.images
 
-    def _save(self, state: TrainState) -> None:
+    def _save(self, state: TrainState, why: str) -> None:
         began = time.monotonic()
         folder = self._dir / "checkpoints"
         path = checkpoint.save(folder, state.state_dict(), self._config, state.images, self._me)
-        self._event("checkpoint", state.images, file=path.name, sec=time.monotonic() - began)
+        noticed = {"why": why} if why else {}
+        self._event("checkpoint", state.images, file=path.name, sec=time.monotonic() - began, **noticed)
 
     def end(self, state: TrainState, cause: str) -> None:
         """Writes the last event and the record.
 
         Args:
             state: already saved by `checkpoint`.
-            cause: the signal's name; empty when the run is done.
+            cause: a notice's kind or a signal's name; empty when the run is done.
         """
 
         def write() -> None:
@@ -251,22 +274,3 @@ def _check_finite(line: dict[str, Any]) -> None:
 def _grad_norm(network: nn.Module) -> float:
     gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
     return float(torch.nn.utils.get_total_norm(gradients))
-
-
-def _memory(world: World) -> tuple[float, float | None]:
-    """Peak resident set and peak GPU memory of this process, GiB."""
-    rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
-    on_gpu = world.device.type == "cuda"
-    return rss_gib, torch.cuda.max_memory_allocated(world.device) / _GIB if on_gpu else None
-
-
-def _gpu(world: World) -> Gpu | None:
-    if world.device.type != "cuda":
-        return None
-    properties = torch.cuda.get_device_properties(world.device)
-    return Gpu(properties.name, f"GPU-{properties.uuid}", world.local_rank)
-
-
-def _device_name(world: World) -> str:
-    gpu = _gpu(world)
-    return f"cpu, {torch.get_num_threads()} thread(s) a worker" if gpu is None else gpu.name

@@ -18,8 +18,8 @@ import pytest
 
 import images
 from components.job import JobSpec, Rendezvous, Volume
-from images import NodeInitSpec
-from images.shell import job_env_text, node_env_text
+from images import HeadInitSpec, NodeInitSpec
+from images.shell import head_env_text, job_env_text, node_env_text
 
 GOLDEN = Path(__file__).parent / "golden"
 SCRIPTS = Path(images.__file__).parent / "templates" / "aws"
@@ -68,6 +68,11 @@ def node(job: JobSpec) -> NodeInitSpec:
         lustre_mount_name="abcdefgh",
         scratch_mount_point="/scratch",
         tags={"team": "ml-platform", "cost_center": "4711"},
+        stack="demo",
+        log_group="/gangway/demo",
+        lifecycle_hook="gangway-leave",
+        max_hours=8,
+        terminate_when_done=True,
     )
 
 
@@ -81,6 +86,29 @@ def plain_node(job: JobSpec) -> NodeInitSpec:
         bucket_uri="s3://gangway-records",
         run_dir="/var/lib/gangway/run",
     )
+
+
+@pytest.fixture(scope="session")
+def head(job: JobSpec) -> HeadInitSpec:
+    """A head node with a file system and Prometheus."""
+    return HeadInitSpec(
+        image=job.image,
+        region="us-east-2",
+        image_registry=REGISTRY,
+        stack="demo",
+        job_name=job.name,
+        bucket_uri="s3://gangway-records/runs/",
+        run_dir="/fsx/runs/dcgan-celeba64",
+        lustre_dns_name="fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
+        lustre_mount_name="abcdefgh",
+        prometheus_image="prom/prometheus:v3.7.3",
+    )
+
+
+@pytest.fixture(scope="session")
+def plain_head(head: HeadInitSpec) -> HeadInitSpec:
+    """A head node that only keeps the rendezvous."""
+    return replace(head, lustre_dns_name=None, lustre_mount_name=None, prometheus_image=None)
 
 
 class Imds:
@@ -154,9 +182,9 @@ class Machine:
         calls = [record.split("\x1f")[:-1] for record in records]
         return [words[1:] for words in calls if words[0] == name]
 
-    def run(self, script: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """Runs a node script as it is shipped; `settings` are its GANGWAY_... overrides."""
-        (self.root / "node.env").write_text(node_env_text(self.spec))
+    def run(self, script: str, head: HeadInitSpec | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Runs a node script as it is shipped; `settings` are its GANGWAY_... overrides. `head`: on that head node."""
+        (self.root / "node.env").write_text(node_env_text(self.spec) if head is None else head_env_text(head))
         (self.root / "job.env").write_text(job_env_text(self.spec))
         env = {
             "PATH": f"{self.root}/fake:{os.environ['PATH']}",

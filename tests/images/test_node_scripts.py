@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from images import HeadInitSpec
+
 UNHEALTHY = [
     *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
     *("--health-status", "Unhealthy", "--no-should-respect-grace-period"),
@@ -116,6 +118,75 @@ def test_a_missing_lustre_client_is_installed_for_the_running_kernel(lustre_node
     assert len(lustre_node.calls("mount")) == 1
 
 
+def test_amazon_linux_has_the_lustre_client_itself(lustre_node: Any, tmp_path: Path) -> None:
+    lustre_node.fake("modprobe", f"[ -e {tmp_path}/installed ]")
+    lustre_node.fake("dnf", f"touch {tmp_path}/installed")
+    done = lustre_node.run("mount-lustre.sh")
+    assert done.returncode == 0, done.stderr
+    assert lustre_node.calls("dnf") == [["-q", "-y", "install", "lustre-client"]]
+    assert len(lustre_node.calls("mount")) == 1
+
+
+SMI = """case "$1" in
+--query-gpu=index) seq 0 7 ;;
+--query-remapped-rows=*) printf 'GPU-%s, {pending}, 0\\n' 1 2 ;;
+*) printf '%s, {ecc}\\n' 0 1 ;;
+esac"""
+
+
+@pytest.fixture
+def gpu_node(machine: Any) -> Any:
+    """Eight healthy GPUs, and no DCGM."""
+    machine.fake("nvidia-smi", SMI.format(pending=0, ecc="[N/A]"))
+    machine.fake("dmesg", "echo 'NVRM: Xid (PCI:0000:53:00): 31, pid=1, name=x'")
+    machine.fake("systemctl")
+    return machine
+
+
+def test_healthy_gpus_let_the_node_go_on(gpu_node: Any) -> None:
+    done = gpu_node.run("check-gpu.sh", GPU_DEADLINE_SEC="0")
+    assert done.returncode == 0, done.stderr
+    assert "GPUs: 8, no DCGM here" in done.stderr
+    assert gpu_node.calls("aws") == []
+
+
+def test_dcgm_is_asked_where_it_is(gpu_node: Any) -> None:
+    gpu_node.fake("dcgmi")
+    done = gpu_node.run("check-gpu.sh", GPU_DEADLINE_SEC="0")
+    assert done.returncode == 0, done.stderr
+    assert gpu_node.calls("dcgmi") == [["discovery", "-l"], ["diag", "-r", "1"]]
+    assert gpu_node.calls("systemctl") == [["start", "nvidia-dcgm.service"]]
+
+
+@pytest.mark.parametrize(
+    ("command", "body", "reason"),
+    [
+        ("nvidia-smi", "exit 9", "0 GPUs after 0 s, 8 planned"),
+        ("nvidia-smi", SMI.replace("seq 0 7", "seq 0 6").format(pending=0, ecc=0), "7 GPUs after 0 s, 8 planned"),
+        ("nvidia-smi", SMI.format(pending=1, ecc=0), "rows to remap: GPU-1, 1, 0"),
+        ("nvidia-smi", SMI.format(pending="Yes", ecc=0), "rows to remap: GPU-1, Yes, 0"),
+        ("nvidia-smi", SMI.format(pending=0, ecc=12), "uncorrected ECC errors: 0, 12"),
+        ("nvidia-smi", SMI.replace("=*) printf", "=*) exit 6; printf"), "does not answer for rows"),
+        ("dmesg", "echo 'NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.'", "fatal Xid: NVRM: Xid"),
+        ("dcgmi", "echo 'Memory: Fail'; [ $1 != diag ]", "dcgmi diag -r 1: Memory: Fail"),
+    ],
+)  # fmt: skip
+def test_a_sick_gpu_gives_the_node_up(gpu_node: Any, command: str, body: str, reason: str) -> None:
+    gpu_node.fake(command, body)
+    done = gpu_node.run("check-gpu.sh", GPU_DEADLINE_SEC="0")
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert gpu_node.calls("aws") == [UNHEALTHY]
+
+
+def test_a_head_node_that_is_not_ready_speaks_to_no_group(machine: Any, head: HeadInitSpec) -> None:
+    machine.fake("docker", '[ "$1" = login ]')
+    done = machine.run("pull-image.sh", head, PULL_DEADLINE_SEC="0")
+    assert done.returncode == 1
+    assert "not ready: cannot pull" in done.stderr
+    assert all(call[0] == "ecr" for call in machine.calls("aws"))
+
+
 @pytest.fixture
 def disk_node(machine: Any, tmp_path: Path) -> Any:
     machine.plan(scratch_mount_point=f"{tmp_path}/scratch")
@@ -209,7 +280,7 @@ def test_image_that_cannot_be_pulled_gives_the_node_up(machine: Any) -> None:
 def test_trainer_hands_its_arguments_over_and_its_exit_code_back(machine: Any, tmp_path: Path, status: int) -> None:
     from images.shell import docker_argv
 
-    machine.plan(run_dir=f"{tmp_path}/run")
+    machine.plan(run_dir=f"{tmp_path}/run", max_hours=None)
     machine.fake("docker", f"exit {status}")
     machine.fake("install")
     done = machine.run("run-trainer.sh")
@@ -218,39 +289,122 @@ def test_trainer_hands_its_arguments_over_and_its_exit_code_back(machine: Any, t
     assert machine.calls("install") == [["-d", "-o", "10001", "-g", "10001", f"{tmp_path}/run"]]
 
 
-def test_interruption_notice_stops_the_trainer(machine: Any, imds: Any) -> None:
-    notice = json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})
-    imds.answers["spot/instance-action"] = [None, None, notice]
-    machine.fake("systemctl")
-    done = machine.run("spot-watch.sh")
-    assert done.returncode == 0, done.stderr
-    assert f"interruption notice: {notice}" in done.stderr
-    assert imds.requests.count("spot/instance-action") == 3
-    assert machine.calls("systemctl") == [["stop", "gangway-trainer.service"]]
-
-
-def test_rebalance_recommendation_signals_the_container_once(machine: Any, imds: Any) -> None:
-    imds.answers["events/recommendations/rebalance"] = [None, '{"noticeTime": "2026-11-21T08:00:00Z"}']
-    imds.answers["spot/instance-action"] = [None, None, None, None, '{"action": "stop"}']
-    machine.fake("systemctl")
+@pytest.fixture
+def job_node(machine: Any, tmp_path: Path) -> Any:
+    machine.plan(run_dir=f"{tmp_path}/run")
     machine.fake("docker")
-    assert machine.run("spot-watch.sh").returncode == 0
-    assert machine.calls("docker") == [["kill", "--signal", "TERM", "gangway-trainer"]]
-    assert machine.calls("systemctl") == [["stop", "gangway-trainer.service"]]
+    machine.fake("install", f"mkdir -p {tmp_path}/run")
+    return machine
 
 
-def test_watcher_that_cannot_stop_the_trainer_fails_so_that_systemd_tries_again(machine: Any, imds: Any) -> None:
-    imds.answers["spot/instance-action"] = ['{"action": "terminate"}']
-    machine.fake("systemctl", "exit 4")
-    assert machine.run("spot-watch.sh").returncode == 4
+INTERRUPTED = {"spot/instance-action": [json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})]}
+ENDED = {"autoscaling/target-lifecycle-state": ["Terminated"]}
+
+
+@pytest.mark.parametrize("answers", [INTERRUPTED, ENDED])
+def test_the_trainer_is_not_started_on_a_node_that_is_about_to_go(job_node: Any, imds: Any, answers: Any) -> None:
+    imds.answers |= answers
+    done = job_node.run("run-trainer.sh")
+    assert (done.returncode, job_node.calls("docker")) == (0, [])
+    assert "about to go" in done.stderr
+
+
+def test_the_jobs_hours_count_from_its_first_start_on_any_node(job_node: Any, tmp_path: Path) -> None:
+    assert job_node.run("run-trainer.sh").returncode == 0
+    began = int((tmp_path / "run" / "started-at").read_text())
+    assert job_node.run("run-trainer.sh").returncode == 0
+    assert int((tmp_path / "run" / "started-at").read_text()) == began
+    for call in job_node.calls("docker"):
+        assert call[:3] == ["run", "--env", f"GANGWAY_STOP_AT={began + 8 * 3600}"]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["started-at"]
+
+
+def test_a_job_whose_hours_are_over_is_not_started_again(job_node: Any, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "started-at").write_text("1700000000\n")
+    done = job_node.run("run-trainer.sh")
+    assert (done.returncode, job_node.calls("docker")) == (0, [])
+    assert "the job's 28800 s are over" in done.stderr
+    job_node.plan(max_hours=None)
+    assert job_node.run("run-trainer.sh").returncode == 0
+    assert len(job_node.calls("docker")) == 1
+
+
+GROUPS = ["describe-auto-scaling-groups", "--region", "us-east-2", "--output", "text"]
+OF_STACK = [*GROUPS, "--filters", "Name=tag:gangway:stack,Values=demo", "--query"]
+DONE = {"SERVICE_RESULT": "success", "EXIT_STATUS": "0"}
+
+
+def test_a_group_that_waits_for_the_node_is_told_that_it_may_go(machine: Any, imds: Any) -> None:
+    imds.answers |= ENDED
+    machine.fake("aws", "[ $2 != describe-auto-scaling-groups ] || echo demo-0-spot")
+    done = machine.run("leave-node.sh")
+    assert done.returncode == 0, done.stderr
+    query = "AutoScalingGroups[?Instances[?InstanceId=='i-0123456789abcdef0']].AutoScalingGroupName"
+    completed = ["complete-lifecycle-action", "--region", "us-east-2", "--auto-scaling-group-name", "demo-0-spot"]
+    completed += ["--lifecycle-hook-name", "gangway-leave", "--instance-id", "i-0123456789abcdef0"]
+    completed += ["--lifecycle-action-result", "CONTINUE"]
+    assert [call[1:] for call in machine.calls("aws")] == [[*OF_STACK, query], completed]
+
+
+def test_a_node_whose_job_is_done_leaves_and_no_alarm_brings_another(machine: Any) -> None:
+    machine.fake("aws", "[ $2 != describe-auto-scaling-groups ] || printf 'demo-0-spot\\tdemo-1-on-demand\\n'")
+    machine.env |= DONE
+    done = machine.run("leave-node.sh")
+    assert done.returncode == 0, done.stderr
+    quiet = ["suspend-processes", "--region", "us-east-2", "--auto-scaling-group-name"]
+    ended = ["terminate-instance-in-auto-scaling-group", "--region", "us-east-2"]
+    assert [call[1:] for call in machine.calls("aws")] == [
+        [*OF_STACK, "AutoScalingGroups[].AutoScalingGroupName"],
+        [*quiet, "demo-0-spot", "--scaling-processes", "AlarmNotification"],
+        [*quiet, "demo-1-on-demand", "--scaling-processes", "AlarmNotification"],
+        [*ended, "--instance-id", "i-0123456789abcdef0", "--should-decrement-desired-capacity"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "plan", "ended"),
+    [
+        ({}, {}, {"SERVICE_RESULT": "exit-code", "EXIT_STATUS": "75"}),
+        ({}, {}, {"SERVICE_RESULT": "exit-code", "EXIT_STATUS": "2"}),
+        ({}, {}, {}),
+        ({}, {"terminate_when_done": False}, DONE),
+        (INTERRUPTED, {}, DONE),
+        (ENDED, {"lifecycle_hook": None}, DONE),
+    ],
+)
+def test_in_all_other_cases_a_node_says_nothing(machine: Any, imds: Any, answers: Any, plan: Any, ended: Any) -> None:
+    imds.answers |= answers
+    machine.plan(**plan)
+    machine.env |= ended
+    assert machine.run("leave-node.sh").returncode == 0
+    assert machine.calls("aws") == []
 
 
 def test_record_is_put_under_the_jobs_name(machine: Any, tmp_path: Path) -> None:
     machine.plan(run_dir=str(tmp_path))
     (tmp_path / "run.json").write_text("{}")
-    assert machine.run("upload-record.sh").returncode == 0
+    assert machine.run("upload-record.sh", STATE_DIR=f"{tmp_path}/state").returncode == 0
     target = "s3://gangway-records/runs/dcgan-celeba64/run.json"
     assert machine.calls("aws") == [["s3", "cp", "--region", "us-east-2", f"{tmp_path}/run.json", target]]
+
+
+def test_a_record_is_put_again_only_when_it_has_changed(machine: Any, tmp_path: Path) -> None:
+    machine.plan(run_dir=str(tmp_path))
+    for text in ("{}", "{}", '{"id": "x"}'):
+        (tmp_path / "run.json").write_text(text)
+        assert machine.run("upload-record.sh", STATE_DIR=f"{tmp_path}/state").returncode == 0
+    assert len(machine.calls("aws")) == 2
+
+
+def test_a_record_that_could_not_be_put_is_put_later(machine: Any, tmp_path: Path) -> None:
+    machine.plan(run_dir=str(tmp_path))
+    (tmp_path / "run.json").write_text("{}")
+    machine.fake("aws", f"[ -e {tmp_path}/reachable ]")
+    assert machine.run("upload-record.sh", STATE_DIR=f"{tmp_path}/state").returncode == 1
+    (tmp_path / "reachable").touch()
+    assert machine.run("upload-record.sh", STATE_DIR=f"{tmp_path}/state").returncode == 0
+    assert len(machine.calls("aws")) == 2
 
 
 def test_without_a_record_nothing_is_put(machine: Any, tmp_path: Path) -> None:

@@ -14,14 +14,16 @@ import pytest
 import yaml
 from jinja2 import UndefinedError
 
+import images
 from components.job import JobSpec
 from images import (
     DOCKERFILE_FLAVOURS,
-    USER_DATA_LIMIT_BYTES,
     Flavour,
+    HeadInitSpec,
     NodeInitSpec,
     render_cloud_init,
     render_dockerfile,
+    render_head_init,
     user_data_base64gzip,
 )
 
@@ -46,7 +48,7 @@ def test_dockerfile_pins_hashes_and_drops_root(flavour: Flavour) -> None:
     assert text.index("\nUSER ") < text.index('\nENTRYPOINT ["python", "-m", "trainer.launch"]')
     copied = re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
     assert copied == ["images/locks/", "trainer/"]
-    assert 'org.opencontainers.image.revision="$GIT_REVISION"' in text
+    assert 'org.opencontainers.image.revision="$REVISION"' in text
 
 
 def test_every_line_of_a_run_goes_on_or_ends() -> None:
@@ -80,38 +82,94 @@ def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
         _environment().from_string("{{ no_such_name }}").render()
 
 
-@pytest.mark.parametrize("name", ["node", "plain_node"])
+def document_of(name: str, request: pytest.FixtureRequest) -> str:
+    spec = request.getfixturevalue(name)
+    return render_head_init(spec) if isinstance(spec, HeadInitSpec) else render_cloud_init(spec)
+
+
+NODES = ["node", "plain_node", "head", "plain_head"]
+every_node = pytest.mark.parametrize("name", NODES)
+
+
+@every_node
 def test_cloud_init_is_golden(
     name: str, request: pytest.FixtureRequest, same_as_golden: Callable[[str, str], None]
 ) -> None:
-    same_as_golden(f"cloud-init-aws.{name}.yaml", render_cloud_init(request.getfixturevalue(name)))
+    same_as_golden(f"cloud-init-aws.{name}.yaml", document_of(name, request))
 
 
-def test_cloud_init_is_a_cloud_config_of_known_files(node: NodeInitSpec) -> None:
-    text = render_cloud_init(node)
+@every_node
+def test_cloud_init_is_a_cloud_config_of_known_files(name: str, request: pytest.FixtureRequest) -> None:
+    text = document_of(name, request)
     assert text.startswith("#cloud-config\n")
+    assert text.isascii()
     document = yaml.safe_load(text)
-    assert sorted(document) == ["runcmd", "write_files"]
+    assert sorted(document) == (["packages"] if "head" in name else []) + ["runcmd", "write_files"]
     modes = {file["path"]: file["permissions"] for file in document["write_files"]}
     # The job's environment may hold secrets.
-    assert {modes[f"/etc/gangway/{name}"] for name in ("job.env", "job.json", "node.env")} == {"0600"}
+    secret = [path for path in modes if re.search(r"/(job.env|job.json|node.env)$", path)]
+    assert {modes[path] for path in secret} == {"0600"}
+    _, enabled, started = document["runcmd"]
     assert [command[1] for command in document["runcmd"]] == ["daemon-reload", "enable", "start"]
-    assert "--no-block" in document["runcmd"][-1]
+    assert started[2] == "--no-block"
+    assert enabled[2:] == started[3:]
+    assert {f"/etc/systemd/system/{unit}" for unit in enabled[2:]} <= modes.keys()
 
 
-def test_every_script_passes_bash_and_shellcheck(node: NodeInitSpec, tmp_path: Path) -> None:
-    files = yaml.safe_load(render_cloud_init(node))["write_files"]
-    scripts = [tmp_path / Path(file["path"]).name for file in files if file["path"].endswith(".sh")]
-    assert len(scripts) == 8
-    for file in files:
-        (tmp_path / Path(file["path"]).name).write_text(file["content"])
-    for path in [*scripts, tmp_path / "job.env", tmp_path / "node.env"]:
+@every_node
+def test_cloud_init_itself_accepts_it(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if not (cloud_init := shutil.which("cloud-init")):
+        pytest.skip("no cloud-init on this machine")
+    (tmp_path / "user-data").write_text(document_of(name, request))
+    command = [cloud_init, "schema", "--config-file", f"{tmp_path}/user-data"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def write_files(document: str, folder: Path) -> list[Path]:
+    """The document's files, side by side."""
+    paths = []
+    for file in yaml.safe_load(document)["write_files"]:
+        paths.append(folder / Path(file["path"]).name)
+        paths[-1].write_text(file["content"])
+    return paths
+
+
+@every_node
+def test_every_script_passes_bash(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    files = write_files(document_of(name, request), tmp_path)
+    bash = [path for path in files if path.suffix in (".sh", ".env")]
+    assert len(bash) == {"node": 11, "plain_node": 7, "head": 5, "plain_head": 3}[name]
+    for path in bash:
         subprocess.run(["bash", "-n", str(path)], check=True)
-    if shellcheck := shutil.which("shellcheck"):
-        done = subprocess.run(
-            [shellcheck, "-x", "-P", "SCRIPTDIR", *map(str, scripts)], capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_every_script_passes_shellcheck(tmp_path: Path) -> None:
+    if not (shellcheck := shutil.which("shellcheck")):
+        pytest.skip("no shellcheck on this machine")
+    scripts = sorted((Path(images.__file__).parent / "templates" / "aws").glob("*.sh"))
+    assert len(scripts) == 9
+    command = [shellcheck, "-x", "-P", "SCRIPTDIR", *map(str, scripts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@every_node
+def test_systemd_accepts_every_unit(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if not (analyze := shutil.which("systemd-analyze")):
+        pytest.skip("no systemd-analyze on this machine")
+    files = write_files(document_of(name, request), tmp_path)
+    # Units that other packages bring, and programs that only the node has.
+    (tmp_path / "docker.service").write_text("[Service]\nExecStart=/bin/true\n")
+    units = [path for path in files if path.suffix in (".service", ".timer")]
+    for unit in units:
+        unit.write_text(re.sub(r"^(Exec\w+=-?)\S+", r"\1/bin/true", unit.read_text(), flags=re.MULTILINE))
+    command = [analyze, "verify", "--man=no", *map(str, units)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
+    )
+    complaints = [line for line in done.stderr.splitlines() if "gangway" in line]
+    assert (done.returncode, complaints) == (0, []), done.stderr
 
 
 def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
@@ -129,19 +187,22 @@ def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
     return unit
 
 
-def units_of(spec: NodeInitSpec) -> dict[str, dict[str, dict[str, list[str]]]]:
-    files = yaml.safe_load(render_cloud_init(spec))["write_files"]
-    return {Path(f["path"]).name: parse_unit(f["content"]) for f in files if f["path"].endswith(".service")}
+def units_of(spec: NodeInitSpec | HeadInitSpec) -> dict[str, dict[str, dict[str, list[str]]]]:
+    text = render_head_init(spec) if isinstance(spec, HeadInitSpec) else render_cloud_init(spec)
+    files = yaml.safe_load(text)["write_files"]
+    return {Path(f["path"]).name: parse_unit(f["content"]) for f in files if f["path"].endswith((".service", ".timer"))}
 
 
 def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: NodeInitSpec) -> None:
     unit = units_of(node)["gangway-trainer.service"]
     service = unit["Service"]
     assert service["RestartForceExitStatus"] == ["75"]
-    assert service["RestartPreventExitStatus"] == ["2"]
+    assert service["RestartPreventExitStatus"] == ["2 3"]
     assert service["KillSignal"] == ["SIGTERM"]
     assert int(service["TimeoutStopSec"][0]) > node.job.shutdown_timeout_sec
-    assert service["ExecStopPost"][-1] == "-/opt/gangway/bin/upload-record.sh"
+    # The record is put before the node may go.
+    scripts = [f"-/opt/gangway/bin/{name}" for name in ("upload-record.sh", "leave-node.sh")]
+    assert service["ExecStopPost"][-2:] == scripts
     assert "gangway-prepare.service" in unit["Unit"]["Requires"][0].split()
     assert "gangway-prepare.service" in unit["Unit"]["After"][0].split()
 
@@ -150,24 +211,56 @@ def test_preparation_has_the_planned_steps_in_order(node: NodeInitSpec, plain_no
     def steps(spec: NodeInitSpec) -> list[str]:
         return [Path(step).name for step in units_of(spec)["gangway-prepare.service"]["Service"]["ExecStart"]]
 
-    assert steps(node) == ["check-efa.sh", "mount-scratch.sh", "mount-lustre.sh", "pull-image.sh"]
+    assert steps(node) == ["check-gpu.sh", "check-efa.sh", "mount-scratch.sh", "mount-lustre.sh", "pull-image.sh"]
     assert steps(plain_node) == ["pull-image.sh"]
 
 
-@pytest.mark.parametrize("name", ["node", "plain_node"])
+@every_node
 def test_units_start_only_what_is_on_the_node(name: str, request: pytest.FixtureRequest) -> None:
     spec = request.getfixturevalue(name)
-    written = {file["path"]: file["permissions"] for file in yaml.safe_load(render_cloud_init(spec))["write_files"]}
+    document = yaml.safe_load(document_of(name, request))
+    written = {file["path"]: file["permissions"] for file in document["write_files"]}
     started = [
         value.removeprefix("-").split()[0]
         for unit in units_of(spec).values()
-        for key, values in unit["Service"].items()
+        for key, values in unit.get("Service", {}).items()
         if key.startswith("Exec")
         for value in values
     ]
     ours = [path for path in started if path.startswith("/opt/gangway/")]
     assert ours
     assert all(written[path] == "0755" for path in ours)
+
+
+def test_the_head_node_serves_and_starts_again_for_ever(head: HeadInitSpec) -> None:
+    units = units_of(head)
+    store = units["gangway-rendezvous.service"]
+    (start,) = store["Service"]["ExecStart"]
+    assert f'--entrypoint python "{head.image}" -m trainer.rendezvous --port 29400' in start
+    assert (store["Service"]["Restart"], store["Unit"]["StartLimitIntervalSec"]) == (["always"], ["0"])
+    assert units["gangway-prepare.service"]["Service"]["Restart"] == ["on-failure"], "the image may not be pushed yet"
+    assert units["gangway-record.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]
+    (prometheus,) = units["gangway-prometheus.service"]["Service"]["ExecStart"]
+    assert '"prom/prometheus:v3.7.3"' in prometheus
+
+
+def test_a_plain_head_node_is_only_the_rendezvous(plain_head: HeadInitSpec) -> None:
+    assert sorted(units_of(plain_head)) == ["gangway-prepare.service", "gangway-rendezvous.service"]
+
+
+def test_prometheus_finds_the_workers_of_its_stack_alone(head: HeadInitSpec) -> None:
+    files = yaml.safe_load(render_head_init(head))["write_files"]
+    (text,) = [file["content"] for file in files if file["path"] == "/etc/gangway/prometheus.yaml"]
+    (job,) = yaml.safe_load(text)["scrape_configs"]
+    (discovery,) = job["ec2_sd_configs"]
+    assert (discovery["region"], discovery["port"]) == ("us-east-2", 9400)
+    assert {"name": "tag:gangway:stack", "values": ["demo"]} in discovery["filters"]
+
+
+@every_node
+def test_user_data_leaves_room(name: str, request: pytest.FixtureRequest) -> None:
+    """12 KiB of EC2's 16: the rest is for a user's variables and tags."""
+    assert len(base64.b64decode(user_data_base64gzip(document_of(name, request)))) < 12 * 1024
 
 
 def test_user_data_is_the_text_and_always_the_same(node: NodeInitSpec) -> None:
@@ -177,7 +270,6 @@ def test_user_data_is_the_text_and_always_the_same(node: NodeInitSpec) -> None:
     raw = base64.b64decode(packed)
     assert gzip.decompress(raw).decode() == text
     assert raw[4:8] == bytes(4), "a time in the header would replace every node at each `up`"
-    assert len(raw) < USER_DATA_LIMIT_BYTES // 2, "a stack of this size must leave room for the user's env"
 
 
 def test_user_data_above_ec2s_limit_is_refused_with_its_size(node: NodeInitSpec, job: JobSpec) -> None:

@@ -75,7 +75,14 @@ def test_container_sees_host_network_fabric_and_accelerators(node: NodeInitSpec)
     # Without it NCCL goes on over TCP when the plugin does not load.
     assert argv[argv.index("NCCL_NET=AWS Libfabric") - 1] == "--env"
     image = argv.index(node.job.image)
-    assert argv[image + 1 :] == node.job.torchrun_argv()
+    assert argv[image + 1 :] == ["--watch", "aws", *node.job.torchrun_argv()]
+
+
+def test_lines_go_to_the_log_group_without_ever_blocking(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+    line = " ".join(docker_argv(node))
+    options = ("awslogs-group=/gangway/demo", "awslogs-region=us-east-2", "mode=non-blocking")
+    assert " ".join(["--log-driver awslogs", *(f"--log-opt {option}" for option in options)]) in line
+    assert "--log-" not in " ".join(docker_argv(plain_node))
 
 
 def test_job_may_override_the_nodes_nccl_net(node: NodeInitSpec, job: JobSpec) -> None:

@@ -1,11 +1,12 @@
 """Specs refuse what a node could only find out after it has begun to cost money."""
 
 from dataclasses import FrozenInstanceError, replace
+from typing import Any
 
 import pytest
 
 from components.job import JobSpec
-from images import DOCKERFILE_FLAVOURS, DockerfileSpec, NodeInitSpec
+from images import DOCKERFILE_FLAVOURS, DockerfileSpec, HeadInitSpec, NodeInitSpec
 
 
 @pytest.mark.parametrize("image", ["python", "python:latest", "registry.example:5000/python"])
@@ -35,6 +36,30 @@ def test_an_image_named_by_tag_is_refused(node: NodeInitSpec, job: JobSpec) -> N
 def test_half_a_file_system_is_refused(node: NodeInitSpec) -> None:
     with pytest.raises(ValueError, match=r"lustre_dns_name: None with lustre_mount_name 'abcdefgh'.*both or neither"):
         replace(node, lustre_dns_name=None)
+
+
+@pytest.mark.parametrize("change", [{"lifecycle_hook": None}, {"terminate_when_done": False}])
+def test_a_node_that_speaks_to_its_groups_must_know_their_tag(node: NodeInitSpec, change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"stack: '' with terminate_when_done or lifecycle_hook.*gangway:stack"):
+        replace(node, stack="", **change)
+
+
+def test_a_job_needs_some_time(node: NodeInitSpec) -> None:
+    with pytest.raises(ValueError, match=r"max_hours: 0; allowed: above 0"):
+        replace(node, max_hours=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image": "example/gangway:v1"}, r"HeadInitSpec.image: 'example/gangway:v1' can change"),
+        ({"lustre_mount_name": None}, r"HeadInitSpec.lustre_dns_name: .*both or neither"),
+        ({"prometheus_image": "prom/prometheus"}, r"prometheus_image: 'prom/prometheus' does not name one version"),
+    ],
+)
+def test_a_head_node_is_checked_as_well(head: HeadInitSpec, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(head, **change)
 
 
 @pytest.mark.parametrize(("name", "value"), [("", "x"), ("A=B", "x"), ("A", "x\0y"), ("A\0", "x")])

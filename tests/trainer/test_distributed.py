@@ -24,6 +24,7 @@ with distributed.start("auto") as world:
     assert (world.world_size, world.num_nodes, world.backend, world.backend_reason) == (2, 1, "gloo", "no CUDA here")
     assert world.slice(8) == slice(world.rank * 4, world.rank * 4 + 4)
     assert world.agree(world.rank == 1) and not world.agree(False)
+    assert world.highest(3 + world.rank) == 4
     assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}]
     assert world.together(lambda: fails_on(None, world)) == world.rank
     for action in (lambda: world.together(lambda: fails_on(1, world)), lambda: world.first(lambda: fails_on(0, world))):

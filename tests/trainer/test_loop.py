@@ -1,5 +1,6 @@
 """The loop in one process: what a run leaves behind, how it stops, and what makes it refuse."""
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from trainer.diary import read_diary
 from trainer.errors import TrainerError
 from trainer.interruption import Interruption
 from trainer.loop import train
+from trainer.notices import write_notice
 from trainer.record import Figure, RunContext, RunRecord
 
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -54,6 +56,25 @@ def test_a_run_leaves_all_its_files_behind(
     record = RunRecord.read(run_dir / "run.json")
     assert (record.id, record.status, record.images) == ("r", "done", 320)
     assert record.state_sha256 == checkpoint.load(run_dir / "checkpoints/000000000320.pt").manifest.state_sha256
+
+
+def test_collectors_get_the_diarys_lines_on_stdout(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _train(short, tmp_path / "run", digits_dir, log_json=True) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert printed == lines_of(tmp_path / "run")
+    assert all(line["gpu_utilisation"] is None for line in printed if "event" not in line), "no GPU here"
+
+
+def test_a_rebalance_is_answered_by_one_checkpoint(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
+) -> None:
+    interruption = Interruption(tmp_path / "notices.jsonl")
+    write_notice(tmp_path / "notices.jsonl", "rebalance")
+    assert _train(short, tmp_path / "run", digits_dir, interruption=interruption) == 0
+    saved = [line for line in lines_of(tmp_path / "run") if line.get("event") == "checkpoint"]
+    assert [(line["images"], line.get("why")) for line in saved] == [(16, "rebalance"), (160, None), (320, None)]
 
 
 def test_a_signal_stops_it_with_75_and_the_next_session_goes_on(

@@ -14,6 +14,12 @@ imds() {
         curl -fs --max-time 2 -H "X-aws-ec2-metadata-token: $token" "$IMDS_URL/latest/meta-data/$1"
 }
 
+# lifecycle_ends: the node's Auto Scaling group wants it to go.
+lifecycle_ends() { [ "$(imds autoscaling/target-lifecycle-state)" = Terminated ]; }
+
+# leaving: the node is about to go, for its group or for a spot interruption.
+leaving() { lifecycle_ends || imds spot/instance-action >/dev/null; }
+
 # retry SECONDS COMMAND...: until COMMAND succeeds; fails when SECONDS have passed.
 retry() {
     local deadline=$((SECONDS + $1))
@@ -24,9 +30,14 @@ retry() {
     done
 }
 
-# give_up REASON: this node will not train. Its Auto Scaling group is told to replace it, and preparation ends here.
+# give_up REASON: this node will not train. Its Auto Scaling group is told to replace it, and preparation ends here. A
+# head node has no group; systemd tries again.
 give_up() {
     local instance
+    if [ "$ROLE" = head ]; then
+        log "not ready: $1"
+        exit 1
+    fi
     log "giving this node up: $1"
     if instance=$(imds instance-id) && aws autoscaling set-instance-health --region "$REGION" \
         --instance-id "$instance" --health-status Unhealthy --no-should-respect-grace-period; then

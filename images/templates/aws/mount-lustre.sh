@@ -7,8 +7,16 @@ DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-600}
 ROOT=${GANGWAY_ROOT:-}
 SOURCE=$LUSTRE_DNS_NAME@tcp:/$LUSTRE_MOUNT_NAME
 
-# FSx for Lustre user guide, "Installing the Lustre client", Ubuntu.
+# FSx for Lustre user guide, "Installing the Lustre client": Amazon Linux 2023 has it, Ubuntu needs FSx's packages.
 install_client() {
+    if command -v dnf >/dev/null; then
+        dnf -q -y install lustre-client && modprobe lustre
+    else
+        install_client_on_ubuntu
+    fi
+}
+
+install_client_on_ubuntu() {
     local keyring=$ROOT/usr/share/keyrings/fsx-ubuntu-public-key.gpg codename
     # shellcheck source=/dev/null
     codename=$(. "$ROOT/etc/os-release" && echo "$VERSION_CODENAME") &&

@@ -1,0 +1,136 @@
+"""For those who run Prometheus and Grafana: a scrape configuration that finds a stack's workers, and a dashboard.
+
+    python -m images.observability > grafana-dashboard.json
+
+Text only: nothing here starts Prometheus or talks to Grafana. The dashboard shows every gauge of `trainer.telemetry`;
+this package may not import the trainer, so a test compares the two.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from images.render import _environment
+
+__all__ = ["COLUMNS", "PREFIX", "Panel", "grafana_dashboard", "render_prometheus"]
+
+PREFIX = "gangway_trainer_"
+# The classic model as Grafana 10.4 and 11.0 write it; later versions migrate it when they load it.
+SCHEMA_VERSION = 39
+COLUMNS, PANEL_WIDTH, PANEL_HEIGHT = 24, 12, 8
+DATASOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One graph.
+
+    Attributes:
+        title: above it.
+        unit: Grafana's id of it; `short` is a plain number.
+        queries: legend -> PromQL, in which {} stands for the name's selector.
+    """
+
+    title: str
+    unit: str
+    queries: Mapping[str, str]
+
+
+def _gauges(*names: str) -> dict[str, str]:
+    """Plain gauges, each its own legend."""
+    return {name: f"{PREFIX}{name}{{}}" for name in names}
+
+
+PANELS: Sequence[Panel] = (
+    Panel("Images per second", "short", _gauges("images_per_second")),
+    Panel("Images", "short", _gauges("images_total")),
+    Panel("Losses", "short", _gauges("loss_g", "loss_d")),
+    Panel("Gradient norms", "short", _gauges("grad_norm_g", "grad_norm_d")),
+    Panel("R1 penalty", "short", _gauges("r1_penalty")),
+    Panel("Workers", "short", _gauges("world_size")),
+    Panel("Energy since the run began", "joule", _gauges("energy_joules")),
+    # A gauge, so deriv() and not rate(); ten minutes even out the statistics ticks.
+    Panel("Power, mean of ten minutes", "watt", {"watts": f"deriv({PREFIX}energy_joules{{}}[10m])"}),
+    Panel("Memory of rank 0, GiB", "short", _gauges("rss_gib")),
+    Panel("Steps", "short", _gauges("step")),
+)
+
+
+def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec: int = 15) -> str:
+    """prometheus.yml for the head node, whose role has to allow ec2:DescribeInstances.
+
+    Args:
+        stack: value of the workers' tag `gangway:stack`.
+        region: of the workers.
+        port: at which rank 0 serves its metrics (`--metrics-port`).
+        scrape_interval_sec: seconds between two scrapes.
+    """
+    template = _environment().get_template("prometheus.yml.j2")
+    return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
+
+
+def grafana_dashboard() -> str:
+    """The dashboard as JSON, to be imported as it is: it asks for the data source and the stack by variables."""
+    dashboard = {
+        "uid": "gangway-trainer",
+        "title": "Gangway trainer",
+        "description": "Every figure that rank 0 shows, for one stack.",
+        "tags": ["gangway"],
+        "schemaVersion": SCHEMA_VERSION,
+        "version": 1,
+        "editable": True,
+        "graphTooltip": 1,
+        "timezone": "browser",
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": _variables()},
+        "annotations": {"list": []},
+        "links": [],
+        "panels": [_panel(index, panel) for index, panel in enumerate(PANELS)],
+    }
+    return json.dumps(dashboard, indent=2) + "\n"
+
+
+def _variables() -> list[dict[str, Any]]:
+    query = f"label_values({PREFIX}images_total, stack)"
+    return [
+        {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+        {
+            "name": "stack",
+            "label": "Stack",
+            "type": "query",
+            "datasource": DATASOURCE,
+            "query": query,
+            "definition": query,
+            # Each time the range changes: stacks come and go.
+            "refresh": 2,
+        },
+    ]
+
+
+def _panel(index: int, panel: Panel) -> dict[str, Any]:
+    per_row = COLUMNS // PANEL_WIDTH
+    row, column = divmod(index, per_row)
+    return {
+        "id": index + 1,
+        "type": "timeseries",
+        "title": panel.title,
+        "datasource": DATASOURCE,
+        "gridPos": {"x": column * PANEL_WIDTH, "y": row * PANEL_HEIGHT, "w": PANEL_WIDTH, "h": PANEL_HEIGHT},
+        "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": [
+            {
+                "refId": chr(ord("A") + number),
+                "datasource": DATASOURCE,
+                "expr": query.replace("{}", '{stack="$stack"}'),
+                "legendFormat": legend,
+            }
+            for number, (legend, query) in enumerate(panel.queries.items())
+        ],
+    }
+
+
+if __name__ == "__main__":
+    print(grafana_dashboard(), end="")

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Every planned GPU is there and well, or the node is given up: one sick GPU slows down or stops all of a job's nodes.
+set -euo pipefail
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_GPU_DEADLINE_SEC:-120}
+DIAG_SEC=${GANGWAY_GPU_DIAG_SEC:-300}
+# NVIDIA's "Xid errors": memory (48, 64, 95), NVLink (74), off the bus (79), GPU's own processor (119, 120).
+FATAL_XIDS='48|64|74|79|95|119|120'
+
+count_gpus() { nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]'; }
+
+enough_gpus() { [ "$(count_gpus)" -ge "$GPUS_PLANNED" ]; }
+
+# sick_by NAME OPTIONS...: gives the node up when any value but the first column is neither zero, "No" nor unknown.
+sick_by() {
+    local name=$1 rows
+    shift
+    rows=$(nvidia-smi "$@" --format=csv,noheader,nounits) || give_up "nvidia-smi does not answer for $name"
+    rows=$(grep -Ei ', *(yes|[1-9][0-9]*)' <<<"$rows") || return 0
+    give_up "$name: $rows"
+}
+
+# The driver may still be loading when this runs.
+retry "$DEADLINE_SEC" enough_gpus || give_up "$(count_gpus) GPUs after $DEADLINE_SEC s, $GPUS_PLANNED planned"
+sick_by "rows to remap" --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure
+sick_by "uncorrected ECC errors" --query-gpu=index,ecc.errors.uncorrected.volatile.total
+if xids=$(dmesg | grep -E "NVRM: Xid \(.*\): ($FATAL_XIDS),"); then
+    give_up "fatal Xid: $xids"
+fi
+if command -v dcgmi >/dev/null && systemctl start nvidia-dcgm.service && dcgmi discovery -l >/dev/null; then
+    report=$(timeout "$DIAG_SEC" dcgmi diag -r 1) || give_up "dcgmi diag -r 1: $report"
+    log "GPUs: $(count_gpus), dcgmi diag -r 1 passed"
+else
+    log "GPUs: $(count_gpus), no DCGM here: ECC, row remapping and Xids looked at"
+fi

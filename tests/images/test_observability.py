@@ -1,0 +1,139 @@
+"""Prometheus finds workers and not the head node; the Grafana dashboard shows what the trainer shows, and loads."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from images.observability import COLUMNS, PREFIX, grafana_dashboard, render_prometheus
+
+
+@pytest.fixture(scope="module")
+def dashboard() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(grafana_dashboard())
+    return loaded
+
+
+def scrape(text: str) -> dict[str, Any]:
+    (config,) = yaml.safe_load(text)["scrape_configs"]
+    found: dict[str, Any] = config
+    return found
+
+
+def test_prometheus_is_golden(same_as_golden: Callable[[str, str], None]) -> None:
+    same_as_golden("prometheus.yml", render_prometheus("demo", "us-east-2", port=9400))
+
+
+def test_prometheus_finds_the_running_workers_of_one_stack() -> None:
+    (discovery,) = scrape(render_prometheus("demo", "us-east-2", port=9400))["ec2_sd_configs"]
+    filters = {item["name"]: item["values"] for item in discovery["filters"]}
+    assert (discovery["region"], discovery["port"]) == ("us-east-2", 9400)
+    assert filters == {
+        "tag:gangway:stack": ["demo"],
+        "tag-key": ["aws:autoscaling:groupName"],
+        "instance-state-name": ["running"],
+    }
+
+
+def test_every_target_is_named_by_what_a_person_asks_for() -> None:
+    rules = scrape(render_prometheus("demo", "us-east-2", port=9400))["relabel_configs"]
+    labels = {rule["target_label"]: rule["source_labels"] for rule in rules}
+    assert labels == {
+        "instance": ["__meta_ec2_instance_id"],
+        "zone": ["__meta_ec2_availability_zone"],
+        "machine_type": ["__meta_ec2_instance_type"],
+        # Prometheus writes an underscore for every character of a tag's key that a label cannot hold.
+        "stack": ["__meta_ec2_tag_" + re.sub(r"[^a-zA-Z0-9_]", "_", "gangway:stack")],
+        "group": ["__meta_ec2_tag_" + re.sub(r"[^a-zA-Z0-9_]", "_", "aws:autoscaling:groupName")],
+    }
+
+
+@given(stack=st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=40))
+def test_any_name_stays_one_value(stack: str) -> None:
+    """Names of stacks are narrower still; quotes and colons show that the value is quoted for YAML."""
+    (discovery,) = scrape(render_prometheus(stack, "us-east-2", port=9400))["ec2_sd_configs"]
+    assert discovery["filters"][0]["values"] == [stack]
+
+
+def test_promtool_accepts_it(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not on this machine")
+    path = tmp_path / "prometheus.yml"
+    path.write_text(render_prometheus("demo", "us-east-2", port=9400))
+    done = subprocess.run([promtool, "check", "config", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_is_golden(same_as_golden: Callable[[str, str], None]) -> None:
+    same_as_golden("grafana-dashboard.json", grafana_dashboard())
+
+
+def expressions(dashboard: dict[str, Any]) -> list[str]:
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+def test_every_gauge_of_the_trainer_is_shown_and_none_that_it_lacks(dashboard: dict[str, Any]) -> None:
+    """The trainer's table is read by another process, which also shows that reading it loads no torch."""
+    program = (
+        "import sys, json; from trainer.telemetry import _GAUGES; "
+        "print(json.dumps([sorted(_GAUGES.values()), 'torch' in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    gauges, torch = json.loads(done.stdout)
+    shown = {name for text in expressions(dashboard) for name in re.findall(rf"{PREFIX}(\w+)", text)}
+    assert sorted(shown) == gauges
+    assert not torch
+
+
+def test_every_query_asks_for_the_chosen_stack_and_data_source(dashboard: dict[str, Any]) -> None:
+    assert len(expressions(dashboard)) > 10
+    for text in expressions(dashboard):
+        assert re.search(r'\w\{stack="\$stack"\}', text), text
+    for panel in dashboard["panels"]:
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert all(target["datasource"] == panel["datasource"] for target in panel["targets"])
+    source, stack = dashboard["templating"]["list"]
+    assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
+    assert (stack["name"], stack["type"]) == ("stack", "query")
+    assert stack["query"] == f"label_values({PREFIX}images_total, stack)"
+
+
+def test_the_dashboard_has_what_grafanas_model_asks_for(dashboard: dict[str, Any]) -> None:
+    assert isinstance(dashboard["schemaVersion"], int)
+    assert dashboard["uid"]
+    assert dashboard["title"]
+    assert "id" not in dashboard, "Grafana gives it"
+    assert {"from", "to"} == dashboard["time"].keys()
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    titles = [panel["title"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+    assert len(set(titles)) == len(titles)
+    for panel in dashboard["panels"]:
+        letters = [target["refId"] for target in panel["targets"]]
+        assert letters == sorted(set(letters))
+
+
+def test_panels_lie_within_the_grid_and_beside_each_other(dashboard: dict[str, Any]) -> None:
+    cells = [set(_cells(panel["gridPos"])) for panel in dashboard["panels"]]
+    assert all(0 <= x < COLUMNS for place in cells for x, _ in place)
+    assert all(not one & other for one, other in combinations(cells, 2))
+
+
+def _cells(place: dict[str, int]) -> list[tuple[int, int]]:
+    return [(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])]
+
+
+def test_the_module_prints_the_dashboard() -> None:
+    done = subprocess.run([sys.executable, "-m", "images.observability"], capture_output=True, text=True, check=True)
+    assert done.stdout == grafana_dashboard()

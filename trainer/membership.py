@@ -1,0 +1,94 @@
+"""How a node joins and leaves a rendezvous whose store outlives it: torchrun's c10d rendezvous, with two changes.
+
+torchrun closes a rendezvous for good when an agent ends, which is right where the agents hold the store themselves.
+With a store on the head node it would bar every later start of the same job. Here an ending node only leaves, and at
+once: the others need not wait until its heartbeats are missed. And a node that is up before the store waits for it.
+Not here: the store itself, which is `trainer.rendezvous`.
+"""
+
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
+
+__all__ = ["BACKEND", "Membership", "wait_for_store"]
+
+BACKEND = "gangway"
+"""The name for torchrun's `--rdzv-backend`; everything else of c10d stays as it is."""
+
+STORE_WAIT_SEC = 900.0
+_LEAVE_SEC = 5.0
+
+
+class Membership:
+    """The rendezvous of this process, so that it can be left."""
+
+    def __init__(self) -> None:
+        self._handler: DynamicRendezvousHandler | None = None
+
+    def register(self) -> None:
+        """Makes torchrun know `BACKEND`; once for each process."""
+        from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
+
+        rendezvous_handler_registry.register(BACKEND, self._create)
+
+    def _create(self, params: "RendezvousParameters") -> "DynamicRendezvousHandler":
+        from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
+        from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
+
+        backend, store = create_backend(params)
+        handler = create_handler(store, backend, params)
+        handler.get_backend = lambda: BACKEND  # type: ignore[method-assign]  # torchrun compares it with its argument
+        handler.shutdown = self.leave  # type: ignore[method-assign]  # torchrun calls it when an agent ends
+        self._handler = handler
+        return handler
+
+    def leave(self) -> bool:
+        """Takes this node out of the rendezvous; False where that was not possible: its heartbeats will be missed.
+
+        torch has no public way to leave; the two private names are held by the pinned version and the test.
+        """
+        from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _RendezvousExitOp
+
+        if self._handler is None:
+            return False
+        handler, self._handler = self._handler, None
+        handler._stop_heartbeats()
+        try:
+            handler._op_executor.run(_RendezvousExitOp(), time.monotonic() + _LEAVE_SEC)
+        except Exception as error:  # the store may be gone, and nothing is left to be done about it
+            print(f"gangway: left without a word to the others: {error}", file=sys.stderr, flush=True)
+            return False
+        return True
+
+
+def wait_for_store(endpoint: str, wait_sec: float = STORE_WAIT_SEC, poll_sec: float = 5.0) -> None:
+    """Returns when something listens at `host:port`; a head node may boot later than the workers.
+
+    Raises:
+        TrainerError: nothing does within `wait_sec`.
+    """
+    host, _, port = endpoint.rpartition(":")
+    began = time.monotonic()
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=poll_sec).close()
+            return
+        except OSError as error:
+            reason = str(error)
+        if time.monotonic() - began > wait_sec:
+            raise TrainerError(
+                place="--rdzv-endpoint",
+                problem=f"no rendezvous store answers: {reason}",
+                value=endpoint,
+                allowed="the head node's name and port",
+                fix=f"start it there: python -m trainer.rendezvous --port {port}",
+            )
+        print(f"gangway: waiting for the rendezvous store at {endpoint}: {reason}", file=sys.stderr, flush=True)
+        time.sleep(poll_sec)

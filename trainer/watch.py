@@ -1,0 +1,166 @@
+"""A thread of the launcher that asks the cloud, every few seconds, whether this node is about to go.
+
+An interruption or a termination by the Auto Scaling group becomes a notice in the node's file and a SIGTERM to the
+launcher itself: torchrun hands that on, the workers agree, save and leave with 75. A rebalance recommendation becomes
+a notice only; the workers see it and save once (`trainer.interruption`). The same thread keeps the job's deadline.
+
+One function per cloud: AWS is here. Google's `instance/preempted` and Azure's scheduled events are another `Poll` of
+the same shape in CLOUDS. Not here: what needs root or AWS's command line, such as completing the lifecycle action.
+"""
+
+import http.client
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from trainer.notices import Kind, Notice, write_notice
+
+__all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "Poll", "Watcher"]
+
+Poll = Callable[[], Iterable[tuple[Kind, str]]]
+"""Asks once: the kind and the deadline (ISO 8601, or empty) of every notice that holds now."""
+
+POLL_SEC = 5.0
+_TIMEOUT_SEC = 2.0
+_TOKEN_TTL_SEC = 21600
+
+
+class AwsMetadata:
+    """EC2's instance metadata, version 2 only. Needs a hop limit of 2, or the host's network, in a container.
+
+    Args:
+        url: of the service.
+    """
+
+    def __init__(self, url: str = "http://169.254.169.254") -> None:
+        parts = urlsplit(url)
+        self._address = (parts.hostname or "", parts.port or 80)
+        self._token = ""
+
+    def poll(self) -> Iterable[tuple[Kind, str]]:
+        """The notices that hold now.
+
+        Raises:
+            OSError: nobody answers.
+        """
+        if action := self.get("spot/instance-action"):
+            yield "spot-interruption", str(json.loads(action).get("time", ""))
+        if self.get("autoscaling/target-lifecycle-state") == "Terminated":
+            yield "lifecycle-terminate", ""
+        if recommendation := self.get("events/recommendations/rebalance"):
+            yield "rebalance", str(json.loads(recommendation).get("noticeTime", ""))
+
+    def get(self, item: str) -> str:
+        """One item of metadata; empty where there is no such item.
+
+        Raises:
+            OSError: nobody answers, or with anything but the item, 401 (a new token is asked for, once) and 404.
+        """
+        for _ in range(2):
+            self._token = self._token or self._ask(
+                "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_TTL_SEC)}
+            )
+            try:
+                return self._ask("GET", f"/latest/meta-data/{item}", {"X-aws-ec2-metadata-token": self._token})
+            except PermissionError:
+                self._token = ""
+        raise ConnectionError("instance metadata refuses its own tokens")
+
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> str:
+        # http.client, not urllib: no proxy of the environment stands between a machine and its metadata.
+        connection = http.client.HTTPConnection(*self._address, timeout=_TIMEOUT_SEC)
+        try:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"instance metadata answers no HTTP: {error!r}") from None
+        finally:
+            connection.close()
+        if response.status == http.HTTPStatus.UNAUTHORIZED:
+            raise PermissionError
+        if response.status == http.HTTPStatus.NOT_FOUND:
+            return ""
+        if response.status != http.HTTPStatus.OK:
+            raise ConnectionError(f"instance metadata answers {response.status} for {path}")
+        return text.strip()
+
+
+def _aws() -> Poll:
+    return AwsMetadata(os.environ.get("GANGWAY_IMDS_URL", "http://169.254.169.254")).poll
+
+
+CLOUDS: Mapping[str, Callable[[], Poll]] = MappingProxyType({"aws": _aws})
+"""What `--watch` accepts, and what makes its poll."""
+
+
+class Watcher(threading.Thread):
+    """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends.
+
+    Args:
+        notices: the node's file.
+        poll: of the cloud; None to keep the deadline alone.
+        stop_at: the job's deadline, seconds since 1970; None for none.
+        poll_sec: between two polls.
+    """
+
+    def __init__(
+        self, notices: Path, poll: Poll | None, stop_at: float | None = None, poll_sec: float = POLL_SEC
+    ) -> None:
+        super().__init__(name="gangway-watch", daemon=True)
+        self._file, self._poll, self._stop_at, self._poll_sec = notices, poll, stop_at, poll_sec
+        self._seen: set[Kind] = set()
+        self._ended = threading.Event()
+        self._trouble = ""
+
+    def run(self) -> None:
+        """The thread's body; `start` calls it."""
+        while not self._ended.is_set():
+            for kind, deadline in self._ask():
+                if kind not in self._seen:
+                    self._seen.add(kind)
+                    notice = write_notice(self._file, kind, deadline)
+                    _say(_sentence(notice))
+                    if notice.stops:
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        return
+            self._ended.wait(self._wait_sec())
+
+    def close(self) -> None:
+        """Ends the thread; the launcher is done."""
+        self._ended.set()
+        self.join()
+
+    def _ask(self) -> list[tuple[Kind, str]]:
+        """What holds now. A cloud that does not answer is told once, not every few seconds, and asked again."""
+        if self._stop_at is not None and time.time() >= self._stop_at:
+            return [("max-hours", "")]
+        try:
+            found = list(self._poll()) if self._poll is not None else []
+        except (OSError, ValueError) as error:
+            if str(error) != self._trouble:
+                _say(f"cannot ask for notices, trying on: {error}")
+            self._trouble = str(error)
+            return []
+        self._trouble = ""
+        return found
+
+    def _wait_sec(self) -> float:
+        left = float("inf") if self._stop_at is None else max(0.0, self._stop_at - time.time())
+        return min(left, self._poll_sec)
+
+
+def _sentence(notice: Notice) -> str:
+    what = "saving and leaving" if notice.stops else "saving once, and going on"
+    return f"{notice.kind}{f' at {notice.deadline}' if notice.deadline else ''}: {what}"
+
+
+def _say(sentence: str) -> None:
+    print(f"gangway: {sentence}", file=sys.stderr, flush=True)
