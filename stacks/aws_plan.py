@@ -171,7 +171,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
     """The job the nodes run. State lives on the parallel file system, so that any node can take it up again."""
     price = load().price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
-    state = _state_root(config)
+    state, gbps = _state_root(config), fabric_min_gbps(config, planned)
     return JobSpec(
         name=config.stack,
         image=image,
@@ -191,6 +191,9 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             *("--run-dir", run_dir(config)),
             *(("--data", f"{MOUNT}/data") if config.storage and config.storage.source else ()),
             *("--metrics-port", str(METRICS_PORT)),
+            # CloudWatch makes metrics of these lines.
+            *("--log-format", "json"),
+            *(("--fabric-min-gbps", f"{gbps:g}") if gbps else ()),
         ),
     )
 

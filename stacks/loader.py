@@ -5,7 +5,7 @@ A mistake says where it is: file, config path, value, what is allowed, nearest f
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_origin
 
 import pulumi
 from pulumi.runtime.config import get_config_env
@@ -37,7 +37,8 @@ def from_pulumi() -> StackConfig:
     values: dict[str, Any] = {}
     # What the engine was given beyond our fields is a misspelled key, not one to ignore.
     for name in sorted(fields.keys() | given.keys()):
-        plain = name == "provider" or name not in fields or fields[name].annotation is str
+        words = name in fields and (fields[name].annotation is str or get_origin(fields[name].annotation) is Literal)
+        plain = words or name not in fields
         try:
             value = config.get(name) if plain else config.get_object(name)
         except pulumi.ConfigTypeError:  # no JSON: the model says what it wants instead

@@ -31,6 +31,7 @@ def cloud_context(
         accelerator_watts=_figure(machine.accelerator_watts, "W"),
         accelerator_utilisation=Figure(value=UTILISATION, unit="1", provenance="assumed", source=UTILISATION_SOURCE),
         host_watts=_figure(machine.host_watts, "W"),
+        fabric_gbps=_figure(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
         pue=_figure(region.pue, "1"),
         intensity_g_per_kwh=_figure(region.intensity_g_per_kwh, "gCO2e/kWh"),
     )

@@ -68,6 +68,8 @@ def node_policy(
             *_own_runs(run_bucket_arn, stack),
             *(_data(data_source) if data_source else []),
             *_pull(repository_arn),
+            # By this a node finds the group it is in.
+            allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             _own_groups(stack, self_termination),
             *_optional(log_group_arn, kms_key_arn),
         ]
@@ -123,11 +125,13 @@ def _pull(repository_arn: str) -> list[Statement]:
 
 def _own_groups(stack: str, self_termination: bool) -> Statement:
     """A node's word about itself, to its own group."""
+    # Suspended are the alarms that would fill a lower rung with nodes in place of those that are done.
+    leaving = ["autoscaling:SuspendProcesses", "autoscaling:TerminateInstanceInAutoScalingGroup"]
     actions = [
         "autoscaling:CompleteLifecycleAction",
         "autoscaling:RecordLifecycleActionHeartbeat",
         "autoscaling:SetInstanceHealth",
-        *(["autoscaling:TerminateInstanceInAutoScalingGroup"] if self_termination else []),
+        *(leaving if self_termination else []),
     ]
     return on_groups_of(stack, "OwnGroups", actions)
 

@@ -7,7 +7,8 @@ import pytest
 
 from components.cost import estimate
 from components.findings import InputError, Severity
-from stacks.aws_plan import findings, job_spec, plan
+from stacks.aws_findings import findings
+from stacks.aws_plan import job_spec, plan
 from stacks.config import StackConfig
 from trainer.record import RunContext
 
@@ -89,6 +90,8 @@ def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackCon
     assert (job.num_nodes_min, job.num_nodes_max, job.world_size_max) == (2, 2, 16)
     assert (job.rendezvous.host, job.rendezvous.port) == ("head.aws-demo.gangway.internal", 29400)
     argv = dict(zip(job.argv[1::2], job.argv[2::2], strict=True))
+    assert argv["--log-format"] == "json", "metrics are read out of the lines"
+    assert argv["--fabric-min-gbps"] == "1600", "half of 3200"
     assert argv["--preset"] == "dcgan-digits"
     assert argv["--kimg"] == "150"
     assert argv["--run-dir"].startswith("/fsx/")
@@ -98,6 +101,7 @@ def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackCon
     assert context.capacity == ("spot", "on-demand")
     assert context.usd_per_hour is not None
     assert context.usd_per_hour.value == 22.98, "of one node, on the first rung"
+    assert context.image_digest == "sha256:" + "0" * 64
     assert context.pue is not None
     assert context.pue.value == 1.13
 
@@ -119,9 +123,10 @@ def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> No
 @pytest.mark.parametrize(
     ("accelerator", "why"),
     [
-        ("GB200x4", "arm64 with GB200x4 (nccl)"),
-        ("Trainiumx1", "x86_64 with Trainiumx1 (neuron)"),
-        ("Gaudix8", "(hccl)"),
+        ("GB200x4", "it is arm64"),
+        ("Trainiumx1", "need neuron"),
+        ("Gaudix8", "need hccl"),
+        ("V100x1", "Volta"),
     ],
 )
 def test_a_machine_the_trainers_image_is_not_built_for_is_an_error(edited: Edited, accelerator: str, why: str) -> None:
@@ -134,7 +139,7 @@ def test_a_machine_the_trainers_image_is_not_built_for_is_an_error(edited: Edite
 def test_what_was_chosen_by_the_user_is_not_explained(edited: Edited) -> None:
     config = edited(cluster(accelerator="V100x1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
     codes = {f.code for f in findings(config, plan(config), estimate([], 1))}
-    assert not codes & {"fabric.efa", "placement.zone", "rendezvous.no-head-node"}
+    assert not codes & {"fabric.efa", "fabric.none", "placement.zone"}
     assert job_spec(config, plan(config), "x").rendezvous.standalone, "one node meets nobody"
 
 

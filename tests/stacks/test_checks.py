@@ -25,15 +25,6 @@ def codes(found: list[Finding]) -> set[str]:
     return {finding.code for finding in found}
 
 
-def test_an_image_that_was_never_pushed_is_a_warning(demo_config: StackConfig, edited: Edited) -> None:
-    machine = load().machine("p5.48xlarge")
-    (finding,) = [f for f in common_findings(demo_config, machine, bill(1)) if f.code == "image.placeholder"]
-    assert finding.severity is Severity.WARNING
-    assert finding.path == "gangway:job.image_digest"
-    pushed = edited(lambda values: values["gangway:job"].update(image_digest="sha256:" + "ab" * 32))
-    assert common_findings(pushed, machine, bill(1)) == []
-
-
 def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
     return lambda values: values["gangway:cluster"].update(changes)
 
@@ -76,7 +67,7 @@ def test_several_nodes_without_a_shared_file_system_are_an_error(edited: Edited)
 
 
 def test_without_a_bill_money_is_not_spoken_of(demo_config: StackConfig) -> None:
-    assert codes(common_findings(demo_config, load().machine("p5.48xlarge"), None)) == {"image.placeholder"}
+    assert common_findings(demo_config, load().machine("p5.48xlarge"), None) == []
 
 
 def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
@@ -100,7 +91,7 @@ def test_prices_of_elsewhere_and_unknown_prices_are_told(demo_config: StackConfi
     unknown = common_findings(demo_config, machine, bill(None))
     (finding,) = [f for f in unknown if f.code == "cost.price-unknown"]
     assert finding.message == "not in the estimate, price unknown: nodes"
-    assert codes(common_findings(demo_config, machine, bill(1))) == {"image.placeholder"}
+    assert common_findings(demo_config, machine, bill(1)) == []
 
 
 def test_a_budget_below_a_full_month_is_a_warning(demo_config: StackConfig) -> None:

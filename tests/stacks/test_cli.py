@@ -87,8 +87,8 @@ BAD_FILES = {
         [
             "gangway:budget.monthly_usd: below the cost of one hour",
             "20",
-            "at least 50.52 USD",
-            "set monthly_usd: 36880",
+            "at least 50.57 USD",
+            "set monthly_usd: 36915",
         ],
     ),
     "an e-mail that is none": (

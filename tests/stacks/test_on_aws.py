@@ -29,6 +29,21 @@ def of(resources: tuple[PlannedResource, ...], kind: str) -> list[PlannedResourc
     return [r for r in resources if r.type.startswith("aws:") and r.type.endswith(f":{kind}")]
 
 
+def workers(resources: tuple[PlannedResource, ...]) -> list[PlannedResource]:
+    """The launch templates of the node pool; the head node has one of its own."""
+    return [
+        r
+        for r in of(resources, "LaunchTemplate")
+        if "::gangway:aws:EfaNodePool::" in f"::{r.parent.rpartition('$')[2]}"
+    ]
+
+
+def node_statements(resources: tuple[PlannedResource, ...]) -> list[dict[str, Any]]:
+    (policy,) = [r for r in of(resources, "RolePolicy") if r.name.endswith("-node")]
+    statements: list[dict[str, Any]] = json.loads(policy.inputs["policy"])["Statement"]
+    return statements
+
+
 def test_the_demos_parts_refer_to_each_other(demo_plan: Plan) -> None:
     resources = demo_plan.resources
     subnet = next(r for r in of(resources, "Subnet") if r.name == "aws-demo-private-us-east-2a")
@@ -37,14 +52,13 @@ def test_the_demos_parts_refer_to_each_other(demo_plan: Plan) -> None:
     assert lustre["subnetIds"] == subnet.id
     assert lustre["securityGroupIds"] == [fabric.id]
     assert subnet.inputs["availabilityZone"] == "us-east-2a"
-    for template in of(resources, "LaunchTemplate"):
+    for template in workers(resources):
         assert template.inputs["iamInstanceProfile"]["arn"] == "${InstanceProfile.aws-demo-node.arn}"
         assert {tuple(i["securityGroups"]) for i in template.inputs["networkInterfaces"]} == {(fabric.id,)}
         assert len(template.inputs["networkInterfaces"]) == 33
     for group in of(resources, "Group"):
         assert group.inputs["vpcZoneIdentifiers"] == [subnet.id]
-    policy = json.loads(of(resources, "RolePolicy")[0].inputs["policy"])
-    may = {statement["Sid"]: statement["Resource"] for statement in policy["Statement"]}
+    may = {statement["Sid"]: statement["Resource"] for statement in node_statements(resources)}
     assert may["OwnRuns"] == "${Bucket.aws-demo-runs.arn}/aws-demo/*"
     assert may["ReadData"] == "arn:aws:s3:::my-bucket/digits/*"
     provider = next(r for r in resources if r.type == "pulumi:providers:aws")
@@ -52,7 +66,7 @@ def test_the_demos_parts_refer_to_each_other(demo_plan: Plan) -> None:
 
 
 def test_the_node_boots_with_the_plans_own_names(demo_plan: Plan) -> None:
-    for template in of(demo_plan.resources, "LaunchTemplate"):
+    for template in workers(demo_plan.resources):
         text = gzip.decompress(base64.b64decode(template.inputs["userData"])).decode()
         files = {entry["path"]: entry for entry in yaml.safe_load(text)["write_files"]}
         everything = "\n".join(str(entry.get("content")) for entry in files.values())
@@ -67,13 +81,13 @@ def test_without_a_file_system_nothing_waits_for_one(edited: Edited) -> None:
     resources = program.resources
     assert not of(resources, "LustreFileSystem")
     assert program.result["lustre_dns_name"] is None
-    statements = json.loads(of(resources, "RolePolicy")[0].inputs["policy"])["Statement"]
+    statements = node_statements(resources)
     assert sum("s3:GetObject" in s["Action"] for s in statements) == 1, "no data source to read"
 
 
 def test_a_pinned_image_is_used(edited: Edited) -> None:
     resources = run_program(edited(cluster(image_id="ami-0123456789abcdef0")), PlaceholderCloud()).resources
-    assert {t.inputs["imageId"] for t in of(resources, "LaunchTemplate")} == {"ami-0123456789abcdef0"}
+    assert {t.inputs["imageId"] for t in workers(resources)} == {"ami-0123456789abcdef0"}
 
 
 @pytest.mark.parametrize("egress", ["endpoints", "nat"])
@@ -87,10 +101,11 @@ def test_nothing_of_any_layout_is_reachable_from_outside(edited: Edited, machine
     config = edited(change)
     resources = run_program(config, PlaceholderCloud()).resources
     text = json.dumps([r.inputs for r in resources])
-    assert "associatePublicIpAddress" not in text
+    assert '"associatePublicIpAddress": true' not in text
     assert '"mapPublicIpOnLaunch": true' not in text
-    templates = of(resources, "LaunchTemplate")
-    assert {t.inputs["metadataOptions"]["httpTokens"] for t in templates} == {"required"}
+    templates = workers(resources)
+    machines = [*templates, *of(resources, "Instance")]
+    assert {m.inputs["metadataOptions"]["httpTokens"] for m in machines} == {"required"}
     expected = len(plan_interfaces(plan(config).machine))
     assert {len(t.inputs["networkInterfaces"]) for t in templates} == {expected}
     sources = {rule.inputs.get("cidrIpv4") for rule in of(resources, "SecurityGroupIngressRule")}

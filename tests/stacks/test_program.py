@@ -78,7 +78,8 @@ def test_the_program_declares_the_stack_and_exports(
     assert "gangway:aws:EfaNodePool" in cloud.declared
     root: Any = settings.get_root_resource()
     assert set(root.outputs) == {
-        "job", "run_bucket", "repository_url", "group_names", "lustre_dns_name", "budget_topic_arn",
+        "job", "image", "run_bucket", "group_names", "head_instance_id", "lustre_dns_name", "log_group", "dashboard",
+        "alarm_topic_arn", "budget_topic_arn",
     }  # fmt: skip
 
 
@@ -110,10 +111,11 @@ def test_a_mistake_is_one_message_of_the_engine(
 def test_findings_go_to_the_engines_log(
     cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    configure(demo_values)
+    closed = {**demo_values, "gangway:network": {"egress": "endpoints"}}
+    configure(closed)
     with caplog.at_level("WARNING"):
         run_main(repo)
-    assert "gangway:job.image_digest: no image is named" in caplog.text
+    assert "gangway:network.egress: nodes fetch the Lustre client from outside AWS" in caplog.text
     assert "aws:ec2/vpc:Vpc" in cloud.declared
 
 

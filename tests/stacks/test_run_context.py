@@ -12,10 +12,11 @@ from stacks.run_context import cloud_context, local_context
 def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) -> None:
     catalog = load()
     machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
-    context = cloud_context(demo_config, machine, region, catalog.price("p5.48xlarge", "us-east-2"))
+    context = cloud_context(demo_config, machine, region, catalog.price("p5.48xlarge", "us-east-2"), "sha256:ab")
     assert (context.stack, context.provider, context.machine_type) == ("aws-demo", "aws", "p5.48xlarge")
     assert (context.capacity, context.num_nodes) == (("spot", "on-demand"), 2)
     price, pue, intensity = context.usd_per_hour, context.pue, context.intensity_g_per_kwh
+    assert context.image_digest == "sha256:ab"
     assert price is not None
     assert (price.value, price.unit, price.provenance) == (22.98, "USD/h", "list-price")
     assert (price.source, price.as_of) == ("SkyPilot catalogue v9 (list-price)", "2026-09-06")
@@ -31,7 +32,7 @@ def test_a_price_nobody_knows_is_absent_with_its_reason(demo_config: StackConfig
     """g5.xlarge has no spot price in the catalogue, p9.none has no price at all."""
     catalog = load()
     machine, region = catalog.machine("g5.xlarge"), catalog.region("us-east-2", "aws")
-    price = cloud_context(demo_config, machine, region, catalog.price(machine_type, "us-east-2")).usd_per_hour
+    price = cloud_context(demo_config, machine, region, catalog.price(machine_type, "us-east-2"), "").usd_per_hour
     assert price is not None
     assert (price.value, price.provenance) == (None, "absent")
     assert "the catalogue has no spot price" in str(price)

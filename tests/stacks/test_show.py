@@ -69,7 +69,7 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console)
     text = capture.get()
     for words in (
-        "$50.52 an hour, $36,879.65 a month of 730 h, $50.52 for a run of 1 h",
+        "$50.57 an hour, $36,914.82 a month of 730 h, $50.57 for a run of 1 h",
         "standby: $110.12 an hour more at most",
         "14.5 kWh a run (9.4 to 19.5; 12.8 kWh of machines x PUE 1.13)",
         "5.73 kg CO2e a run at 396 g/kWh",

@@ -64,7 +64,7 @@ def test_a_node_reads_and_writes_its_own_runs_and_no_other_stacks() -> None:
     assert statements["OwnRuns"]["Resource"] == "arn:runs/demo/*"
     assert statements["NamesOfOwnRuns"]["Resource"] == "arn:runs"
     assert statements["NamesOfOwnRuns"]["Condition"] == {"StringLike": {"s3:prefix": ["demo", "demo/*"]}}
-    assert set(statements) == {"OwnRuns", "NamesOfOwnRuns", "PullImage", "LogInToRegistry", "OwnGroups"}
+    assert set(statements) == {"OwnRuns", "NamesOfOwnRuns", "PullImage", "LogInToRegistry", "FindOwnGroup", "OwnGroups"}
 
 
 @pytest.mark.parametrize(
