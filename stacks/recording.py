@@ -60,8 +60,11 @@ class PlannedResource:
     id: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {k: getattr(self, k) for k in ("urn", "type", "name", "parent", "inputs")}
+        """Plain JSON data; of an archive, the names of what is in it."""
+        return {
+            **{k: getattr(self, k) for k in ("urn", "type", "name", "parent")},
+            "inputs": {key: _plain(value) for key, value in self.inputs.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,10 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
         if request.type != "pulumi:pulumi:Stack"
     ]
     return Recording(tuple(resources), recorder.outputs, result)
+
+
+def _plain(value: Any) -> Any:
+    return {"archive": sorted(value.assets)} if isinstance(value, pulumi.AssetArchive) else value
 
 
 def _sorted(value: Any) -> Any:
