@@ -13,7 +13,10 @@ from typing import TypedDict
 import pulumi
 import pulumi_docker_build as docker_build
 
-__all__ = ["RegistryLogin", "TrainerImage", "TrainerImageArgs"]
+__all__ = ["CACHE_TAG", "RegistryLogin", "TrainerImage", "TrainerImageArgs"]
+
+CACHE_TAG = "buildcache"
+"""The tag that holds the layers of earlier builds, written anew by each: a repository of immutable tags excepts it."""
 
 
 class RegistryLogin(TypedDict):
@@ -44,7 +47,6 @@ class TrainerImage(pulumi.ComponentResource):
     def __init__(self, name: str, args: TrainerImageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:image:TrainerImage", name, None, opts)
         repository = pulumi.Output.from_input(args["repository_url"])
-        # One tag more in the same repository; a repository of immutable tags must except it.
         cache = repository.apply(lambda url: f"{url}:{CACHE_TAG}")
         built = docker_build.Image(
             f"{name}-trainer",
@@ -80,7 +82,3 @@ class TrainerImage(pulumi.ComponentResource):
         self.digest = built.digest
         self.image = pulumi.Output.concat(repository, "@", built.digest)
         self.register_outputs({"image": self.image, "digest": self.digest})
-
-
-CACHE_TAG = "buildcache"
-"""The tag that holds the layers of earlier builds; it is written anew by each build."""

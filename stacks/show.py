@@ -40,12 +40,14 @@ def show_plan(plan: Plan, console: Console) -> None:
     console.print(resource_tree(plan.config.stack, plan.resources))
     console.print(findings_table(plan.findings))
     console.print(cost_table(plan.cost))
-    energy, carbon = plan.energy, plan.carbon
+    energy, carbon, cost = plan.energy, plan.carbon, plan.cost
+    upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
+    fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
     console.print(
         Panel(
-            f"[bold]{usd(plan.cost.hourly)}[/] an hour, {usd(plan.cost.monthly)} a month of 730 h, "
-            f"[bold]{usd(plan.cost.run)}[/] for a run of {plan.cost.run_hours:g} h"
-            f"\nstandby: {usd(plan.cost.standby_hourly)} an hour more at most, when the fallback replaces spot"
+            f"[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
+            f"[bold]{usd(cost.run)}[/] for a run of {cost.run_hours:g} h"
+            f"{upfront}{fallback if cost.standby_hourly else ''}"
             f"\n[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
             f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
             f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:g} g/kWh"
@@ -62,10 +64,10 @@ def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
     branches: dict[str, Tree] = {}
     # A component registers before its children; sorting by depth of the parent chain keeps that order.
     for resource in sorted(resources, key=lambda r: (r.custom, r.urn)):
-        label = f"{escape(resource.type)} [dim]{escape(resource.name)}[/]"
-        branches[resource.urn] = branches.get(resource.parent, tree).add(
-            label if resource.custom else f"[bold]{label}[/]"
-        )
+        # A component's whole token is what its source declares; of a provider's resource, the SDK's name is shorter.
+        kind = short_type(resource.type) if resource.custom else f"[bold]{escape(resource.type)}[/]"
+        label = f"{kind} [dim]{escape(resource.name)}[/]"
+        branches[resource.urn] = branches.get(resource.parent, tree).add(label)
     return tree
 
 

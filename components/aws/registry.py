@@ -1,23 +1,22 @@
-"""ImageRegistry: the ECR repository that holds the trainer's image. Tags are immutable, every push is scanned.
+"""ImageRegistry: the ECR repository of the trainer's image. Tags are immutable but for the build cache's, each push is
+scanned.
 
 Building the image is a component of its own; this one only keeps it. The images go with the stack: each can be built
 again from the commit and the lock that a run record names, while a repository that outlives its stack is paid for and
 belongs to nobody. A stack that must keep its images is protected (`pulumi state protect`) or pushes elsewhere.
 """
 
-import re
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_aws import ecr
 
-from components.findings import InputError
+from components.image import CACHE_TAG
 
-__all__ = ["ImageRegistry", "ImageRegistryArgs", "digest_reference", "lifecycle_policy"]
+__all__ = ["ImageRegistry", "ImageRegistryArgs", "lifecycle_policy"]
 
 KEPT_IMAGES = 20
 UNTAGGED_DAYS = 14
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class ImageRegistryArgs(TypedDict):
@@ -25,26 +24,6 @@ class ImageRegistryArgs(TypedDict):
 
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
-
-
-def digest_reference(repository_url: str, digest: str, place: str = "gangway:job.image_digest") -> str:
-    """The image by its content: every node of every restart pulls the same bytes.
-
-    >>> digest_reference("123.dkr.ecr.us-east-2.amazonaws.com/x", "sha256:" + "0" * 64)[-12:]
-    '000000000000'
-
-    Raises:
-        InputError: `digest` is none.
-    """
-    if not _DIGEST.fullmatch(digest):
-        raise InputError(
-            place,
-            "not the digest of an image",
-            value=digest,
-            allowed="sha256: and 64 hexadecimal digits",
-            fix="take it from `docker buildx imagetools inspect IMAGE`, or from the push's output",
-        )
-    return f"{repository_url}@{digest}"
 
 
 def lifecycle_policy() -> dict[str, Any]:
@@ -76,7 +55,11 @@ class ImageRegistry(pulumi.ComponentResource):
         encryption = ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=key)
         repository = ecr.Repository(
             f"{name}-trainer",
-            image_tag_mutability="IMMUTABLE",
+            image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
+            # The one tag that each build writes anew; nodes name images by digest and never by it.
+            image_tag_mutability_exclusion_filters=[
+                ecr.RepositoryImageTagMutabilityExclusionFilterArgs(filter=CACHE_TAG, filter_type="WILDCARD")
+            ],
             image_scanning_configuration=ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
             encryption_configurations=None if key is None else [encryption],
             force_delete=True,

@@ -33,7 +33,7 @@ def test_the_tree_shows_components_with_their_children(demo_plan: Plan) -> None:
     assert len(lines) == 1 + len(demo_plan.resources)
     pool = next(i for i, line in enumerate(lines) if "gangway:aws:EfaNodePool" in line)
     assert lines[pool].startswith(("├── ", "└── "))
-    assert lines[pool + 1].startswith("│   ├── aws:autoscaling/group:Group aws-demo-0-spot")
+    assert lines[pool + 1].startswith("│   ├── autoscaling.Group aws-demo-0-spot")
 
 
 def test_findings_come_gravest_first() -> None:

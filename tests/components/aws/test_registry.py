@@ -1,20 +1,16 @@
-"""ImageRegistry: tags that cannot be moved, scans on push, old images dropped; references by digest."""
+"""ImageRegistry: tags that cannot be moved, scans on push, old images dropped."""
 
 import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from components.aws.registry import ImageRegistry, digest_reference, lifecycle_policy
-from components.findings import InputError
-
-DIGEST = "sha256:" + "0a" * 32
+from components.aws.registry import ImageRegistry, lifecycle_policy
 
 
 def test_the_repository_is_immutable_scanned_and_goes_with_the_stack(make: Callable[..., Any]) -> None:
     inputs = make(ImageRegistry).one("Repository").inputs
-    assert inputs["imageTagMutability"] == "IMMUTABLE"
+    assert inputs["imageTagMutability"] == "IMMUTABLE_WITH_EXCLUSION"
+    assert inputs["imageTagMutabilityExclusionFilters"] == [{"filter": "buildcache", "filterType": "WILDCARD"}]
     assert inputs["imageScanningConfiguration"] == {"scanOnPush": True}
     assert inputs["forceDelete"] is True
     (encryption,) = inputs["encryptionConfigurations"]
@@ -31,14 +27,3 @@ def test_untagged_images_go_after_two_weeks_and_the_newest_stay(make: Callable[.
     assert (untagged["selection"]["tagStatus"], untagged["selection"]["countNumber"]) == ("untagged", 14)
     assert newest["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 20}
     assert untagged["rulePriority"] < newest["rulePriority"], "ECR refuses a rule for any tag that is not the last"
-
-
-def test_an_image_is_named_by_its_content() -> None:
-    assert digest_reference("host/x", DIGEST) == f"host/x@{DIGEST}"
-
-
-@pytest.mark.parametrize("digest", ["", "latest", "sha256:12", DIGEST.upper(), f"{DIGEST}0", f" {DIGEST}"])
-def test_what_is_no_digest_is_refused(digest: str) -> None:
-    with pytest.raises(InputError) as caught:
-        digest_reference("host/x", digest)
-    assert (caught.value.place, caught.value.value) == ("gangway:job.image_digest", digest)
