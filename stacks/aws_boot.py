@@ -10,9 +10,9 @@ from typing import Any
 import pulumi
 
 from components.aws.fabric import count_efa
-from components.aws.names import Egress
 from components.aws.node_pool import LIFECYCLE_HOOK
 from components.aws.storage import LustreFileSystem
+from components.choices import Egress
 from components.findings import InputError
 from components.job import JobSpec
 from images import HeadInitSpec, NodeInitSpec, render_cloud_init, render_head_init, user_data_base64gzip

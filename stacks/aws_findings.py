@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from components.aws.capacity_findings import LadderContext, capacity_findings
 from components.aws.fabric import count_efa
-from components.aws.names import Egress
 from components.catalog import MachineType
+from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
 from stacks.aws_plan import AwsPlan, fabric_min_gbps

@@ -19,8 +19,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from components.aws.names import Egress, LustreDeployment
 from components.capacity import Rung
+from components.choices import Egress, LustreDeployment
 from components.findings import nearest_hint
 from trainer.config import PRESETS
 

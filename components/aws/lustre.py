@@ -7,8 +7,8 @@ value to write instead. Pure: the facts are the catalogue's, the resources are i
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from components.aws.names import LustreDeployment
 from components.catalog import LustreOffer, load
+from components.choices import LustreDeployment
 from components.findings import InputError
 
 __all__ = ["LustrePlan", "plan_lustre"]

@@ -1,22 +1,6 @@
-"""Words that stack files and AWS components share, free of the AWS SDK so that reading a stack file stays fast."""
+"""Reading AWS's own names."""
 
-from enum import StrEnum
-
-__all__ = ["Egress", "LustreDeployment", "account_of"]
-
-
-class Egress(StrEnum):
-    """How nodes reach AWS services: PrivateLink endpoints for exactly what they need, or a NAT gateway."""
-
-    ENDPOINTS = "endpoints"
-    NAT = "nat"
-
-
-class LustreDeployment(StrEnum):
-    """Scratch is cheaper, has one fixed throughput and loses data with a failed server; persistent replicates."""
-
-    SCRATCH = "scratch"
-    PERSISTENT = "persistent"
+__all__ = ["account_of"]
 
 
 def account_of(arn: str) -> str:

@@ -15,7 +15,7 @@ from pulumi_aws import ec2, route53
 
 from components.aws.firewall import HeadPortsArgs, declare_groups, plan_rules
 from components.aws.flow_logs import declare_flow_logs
-from components.aws.names import Egress
+from components.choices import Egress
 from components.findings import InputError
 
 __all__ = [

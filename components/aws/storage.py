@@ -10,7 +10,7 @@ import pulumi
 from pulumi_aws import cloudwatch, fsx, s3
 
 from components.aws.lustre import LustrePlan, plan_lustre
-from components.aws.names import LustreDeployment
+from components.choices import LustreDeployment
 
 __all__ = [
     "LustreFileSystem",

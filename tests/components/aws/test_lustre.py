@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.aws.lustre import plan_lustre
-from components.aws.names import LustreDeployment
+from components.choices import LustreDeployment
 from components.findings import InputError
 
 TIERS = (125, 250, 500, 1000)
