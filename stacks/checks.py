@@ -15,6 +15,9 @@ from trainer.config import PRESETS
 
 __all__ = ["check_budget", "common_findings"]
 
+_TOLD_SIZES = 4
+"""Numbers of nodes that one finding speaks of one by one."""
+
 
 def common_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> list[Finding]:
     """Findings about batch, state, capacity, prices and budget.
@@ -57,19 +60,50 @@ def _basis(config: StackConfig) -> str:
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """The global batch stays what it is when nodes come and go, so it must divide evenly at each size."""
+    """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many."""
     batch_size, nodes = PRESETS[config.job.preset].batch_size, config.cluster.nodes
-    sizes = [num * machine.num_accelerators.value for num in range(nodes.min, nodes.max + 1)]
-    uneven = [size for size in sizes if batch_size % size]
-    if uneven:
-        even = [num for num in range(1, nodes.max + 1) if batch_size % (num * machine.num_accelerators.value) == 0]
+    per_node = machine.num_accelerators.value
+    most = batch_size // per_node
+    if nodes.max > most:
         yield Finding(
             Severity.ERROR,
+            "batch.too-small",
+            "gangway:cluster.nodes",
+            f"batch_size {batch_size} of {config.job.preset} has less than one image for each of "
+            f"{nodes.max * per_node} workers",
+            f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else "choose a smaller machine type",
+        )
+    sizes = range(1, min(nodes.max, most) + 1)
+    uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node)]
+    even = [str(num) for num in sizes if batch_size % (num * per_node) == 0]
+    if uneven:
+        yield Finding(
+            Severity.INFO,
             "batch.uneven",
             "gangway:cluster.nodes",
-            f"batch_size {batch_size} of {config.job.preset} does not divide over {uneven[0]} workers",
-            f"set min and max to one of {', '.join(map(str, even))}" if even else "choose a smaller machine type",
+            f"batch_size {batch_size} of {config.job.preset} does not divide evenly (idle is estimated): "
+            + _waiting(batch_size, per_node, uneven),
+            f"set min and max to one of {', '.join(even)}" if even else "",
         )
+
+
+def _waiting(batch_size: int, per_node: int, uneven: list[int]) -> str:
+    """Who waits for the others at these numbers of nodes; more than a few are told by the worst of the rest."""
+
+    def idle(num: int) -> float:  # estimated: a step takes as long as its largest share has images
+        workers = num * per_node
+        return 1 - batch_size / (ceil(batch_size / workers) * workers)
+
+    told = [
+        f"on {num} node{'s' if num > 1 else ''} {num * per_node - batch_size % (num * per_node)} of {num * per_node} "
+        f"workers get one image less ({idle(num):.0%} idle)"
+        for num in uneven[:_TOLD_SIZES]
+    ]
+    rest = uneven[_TOLD_SIZES:]
+    if rest:
+        worst = max(map(idle, rest))
+        told.append(f"so it is with {len(rest)} other numbers of nodes up to {rest[-1]} ({worst:.0%} idle at most)")
+    return "; ".join(told)
 
 
 def _state(config: StackConfig) -> Iterable[Finding]:

@@ -99,22 +99,22 @@ class TrainConfig(BaseModel):
         """Images after which the run is done: whole batches that cover kimg."""
         return -(-round(self.kimg * 1000) // self.batch_size) * self.batch_size
 
-    def batch_per_rank(self, world_size: int) -> int:
-        """Images each worker handles in a step.
+    def check_workers(self, world_size: int) -> None:
+        """Refuses more workers than a step has images: one of them would have none.
+
+        Any number up to that will do: `World.slice` shares a batch that does not divide evenly.
 
         Raises:
-            TrainerError: batch_size does not divide evenly over the workers.
+            TrainerError: batch_size is below world_size.
         """
-        if self.batch_size % world_size:
-            nearest = max(1, round(self.batch_size / world_size)) * world_size
+        if self.batch_size < world_size:
             raise TrainerError(
                 place="TrainConfig.batch_size",
-                problem=f"not divisible by world_size {world_size}",
+                problem=f"fewer images in a step than workers, of which there are {world_size}",
                 value=self.batch_size,
-                allowed=f"multiples of {world_size}",
-                fix=f"--batch-size {nearest}, or start another number of processes",
+                allowed=f"at least {world_size} with {world_size} workers; a run that has begun keeps its batch size",
+                fix=f"start at most {self.batch_size} processes, or a new run with --batch-size {world_size}",
             )
-        return self.batch_size // world_size
 
     def to_json(self) -> str:
         """The config as indented JSON; `from_json` reads it back equal."""

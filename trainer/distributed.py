@@ -54,12 +54,32 @@ class World:
     control: dist.ProcessGroup | None = None
 
     def slice(self, batch_size: int) -> slice:
-        """This worker's part of a global batch."""
-        share = batch_size // self.world_size
-        return slice(self.rank * share, (self.rank + 1) * share)
+        """This worker's part of a global batch. Shares differ by at most one image; the first ranks have the larger.
+
+        Args:
+            batch_size: global batch, not below world_size (`TrainConfig.check_workers`), so that no share is empty.
+        """
+        share, larger = divmod(batch_size, self.world_size)
+        start = self.rank * share + min(self.rank, larger)
+        return slice(start, start + share + (self.rank < larger))
+
+    def weight(self, batch_size: int) -> float:
+        """What a mean over this worker's share counts for: its images by those of a mean share.
+
+        Exactly 1.0 where the shares are equal. Every mean times its weight, averaged plainly over the workers, is the
+        mean over the global batch: losses and so the gradients that `wrap` averages, penalties, statistics. That
+        holds for what is computed image by image: a BatchNorm would see the statistics of its own worker's share
+        alone, whatever the weight. No network here has one.
+
+        Args:
+            batch_size: global batch.
+        """
+        mine = self.slice(batch_size)
+        share: int = mine.stop - mine.start
+        return share * self.world_size / batch_size
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module with its gradients averaged over all workers after every backward.
+        """The module with its gradients averaged plainly over all workers after every backward (see `weight`).
 
         `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently.
         """

@@ -1,19 +1,19 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are.
 
 Not here: what is written (trainer.reporter), what a run goes on from (trainer.resume), the losses (trainer.losses),
-where random numbers come from (trainer.draws, trainer.data.sampler).
+what a worker's share of a step is (trainer.batch).
 """
 
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from trainer import distributed
+from trainer.batch import Batch
 from trainer.config import TrainConfig
-from trainer.data import Sampler, ShardedImages, open_matching, prepare_if_missing
+from trainer.data import ShardedImages, open_matching, prepare_if_missing
 from trainer.distributed import World
-from trainer.draws import Purpose, latents, uniforms
+from trainer.draws import Purpose
 from trainer.errors import UnhealthyError
 from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.fabric import FabricRecord, check_fabric
@@ -64,7 +64,7 @@ def train(
     """
     with distributed.start(config.backend) as world, serving(world, metrics_port) as endpoint:
         # Set-up: data, networks, the newest valid checkpoint, outputs.
-        config.batch_per_rank(world.world_size)
+        config.check_workers(world.world_size)
         world.first(lambda: check_run_dir(run_dir, data_dir))
         allocator = keep_freed_memory()
         world.first(lambda: prepare_if_missing(config, data_dir))
@@ -104,7 +104,7 @@ def _run(
     networks = (state.generator, state.discriminator)
     d_loss = world.wrap(DLoss(state.discriminator, config.augment, config.r1_gamma / 2 * config.r1_interval))
     g_loss = world.wrap(GLoss(state.generator, state.discriminator, config.augment))
-    batch = _Batch(config, world, data)
+    batch = Batch(config, world, data)
     sums = torch.zeros(4, device=world.device)
     while state.images < config.total_images:
         # Discriminator step; every r1_interval steps its loss carries the R1 penalty.
@@ -119,14 +119,14 @@ def _run(
             with_r1,
         )
         state.opt_d.zero_grad()
-        terms.total.backward()
+        (batch.weight * terms.total).backward()
         state.opt_d.step()
 
         # Generator step; the discriminator judges without collecting gradients of its own.
         state.discriminator.requires_grad_(False)
         loss_g = g_loss(batch.latents(state.images, Purpose.G_LATENTS), batch.uniforms(state.images, Purpose.G_AUGMENT))
         state.opt_g.zero_grad()
-        loss_g.backward()
+        (batch.weight * loss_g).backward()
         state.opt_g.step()
         state.discriminator.requires_grad_(True)
 
@@ -139,8 +139,9 @@ def _run(
             for network in networks:
                 world.check_gradients(network.named_parameters())
 
-        # Statistics.
-        sums += torch.stack([loss_g.detach(), terms.logistic, terms.penalty, loss_g.new_tensor(float(with_r1))])
+        # Statistics, weighted like the losses: shares of the global batch may differ by an image.
+        means = torch.stack([loss_g.detach(), terms.logistic, terms.penalty, loss_g.new_tensor(float(with_r1))])
+        sums += batch.weight * means
         request = world.highest(interruption.request())
         interrupted = request == Request.STOP
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
@@ -171,30 +172,3 @@ def _unhealthy(fabric: FabricRecord) -> UnhealthyError:
         allowed=f"a bus bandwidth above it{expected}",
         fix="look for a node without EFA or with a sick network card (NCCL_DEBUG=INFO), or lower the threshold",
     )
-
-
-class _Batch:
-    """This worker's slice of everything a step of the global batch needs, on its device."""
-
-    def __init__(self, config: TrainConfig, world: World, data: ShardedImages) -> None:
-        self._config, self._device, self._data = config, world.device, data
-        self._sampler = Sampler(len(data), config.seed)
-        self._mine = world.slice(config.batch_size)
-        self._layout = torch.channels_last if config.channels_last else torch.contiguous_format
-
-    def reals(self, images: int) -> Tensor:
-        """Real images in -1..1, [share, C, H, W]."""
-        numbers = self._sampler.indices(images, self._config.batch_size)[self._mine]
-        pixels = torch.from_numpy(self._data.take(numbers)).to(self._device)
-        return (pixels.float() / 127.5 - 1).contiguous(memory_format=self._layout)
-
-    def latents(self, images: int, purpose: Purpose) -> Tensor:
-        """Latents [share, z_dim]."""
-        config = self._config
-        drawn = latents(config.batch_size, config.z_dim, seed=config.seed, images=images, purpose=purpose)
-        return drawn[self._mine].to(self._device)
-
-    def uniforms(self, images: int, purpose: Purpose) -> Tensor:
-        """Uniform numbers for the augmentation, [share, UNIFORMS]."""
-        drawn = uniforms(self._config.batch_size, seed=self._config.seed, images=images, purpose=purpose)
-        return drawn[self._mine].to(self._device)

@@ -135,7 +135,7 @@ class Reporter:
 
         Args:
             state: after a step.
-            sums: this worker's [loss_g, loss_d, r1, steps with r1] summed since the last line.
+            sums: this worker's [loss_g, loss_d, r1, steps with r1] times its weight, summed since the last line.
             networks: generator and discriminator, their gradients those of the last step.
 
         Raises:

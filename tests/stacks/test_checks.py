@@ -30,24 +30,70 @@ def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "fix"),
+    ("nodes", "message", "fix"),
     [
-        ({"min": 1, "max": 4}, "set min and max to one of 1, 2, 4"),
-        ({"min": 3, "max": 3}, "set min and max to one of 1, 2"),
-        ({"min": 9, "max": 9}, "set min and max to one of 1, 2, 4, 8"),
+        (
+            {"min": 2, "max": 4},
+            "on 3 nodes 8 of 24 workers get one image less (11% idle)",
+            "set min and max to one of 1, 2, 4",
+        ),
+        (
+            {"min": 1, "max": 8},
+            "on 3 nodes 8 of 24 workers get one image less (11% idle); "
+            "on 5 nodes 16 of 40 workers get one image less (20% idle); "
+            "on 6 nodes 32 of 48 workers get one image less (33% idle); "
+            "on 7 nodes 48 of 56 workers get one image less (43% idle)",
+            "set min and max to one of 1, 2, 4, 8",
+        ),
+        (
+            {"min": 3, "max": 3},
+            "on 3 nodes 8 of 24 workers get one image less (11% idle)",
+            "set min and max to one of 1, 2",
+        ),
     ],
 )
-def test_a_batch_that_does_not_divide_over_the_workers_is_an_error(
-    edited: Edited, nodes: dict[str, int], fix: str
+def test_a_batch_that_does_not_divide_evenly_is_told_with_what_it_costs(
+    edited: Edited, nodes: dict[str, int], message: str, fix: str
 ) -> None:
     """The demo's preset has a global batch of 64, and each node 8 workers."""
     found = common_findings(edited(cluster(nodes=nodes)), load().machine("p5.48xlarge"), None)
-    (finding,) = [f for f in found if f.code == "batch.uneven"]
-    assert finding.severity is Severity.ERROR
+    (finding,) = [f for f in found if f.code.startswith("batch.")]
+    assert (finding.severity, finding.code) == (Severity.INFO, "batch.uneven")
     assert finding.path == "gangway:cluster.nodes"
+    assert finding.message == f"batch_size 64 of dcgan-digits does not divide evenly (idle is estimated): {message}"
     assert finding.fix == fix
-    even = common_findings(edited(cluster(nodes={"min": 1, "max": 2})), load().machine("p5.48xlarge"), None)
-    assert "batch.uneven" not in codes(even)
+
+
+@pytest.mark.parametrize("nodes", [{"min": 1, "max": 2}, {"min": 4, "max": 4}, {"min": 8, "max": 8}])
+def test_nothing_is_said_of_a_batch_that_divides_evenly(edited: Edited, nodes: dict[str, int]) -> None:
+    found = common_findings(edited(cluster(nodes=nodes)), load().machine("p5.48xlarge"), None)
+    assert not {code for code in codes(found) if code.startswith("batch.")}
+
+
+def test_many_uneven_numbers_of_nodes_are_told_by_the_first_few_and_the_worst(edited: Edited) -> None:
+    found = common_findings(edited(cluster(nodes={"min": 1, "max": 64})), load().machine("g5.xlarge"), None)
+    (finding,) = [f for f in found if f.code.startswith("batch.")]
+    assert "on 3 nodes 2 of 3 workers get one image less (3% idle); on 5 nodes 1 of 5 workers" in finding.message
+    assert finding.message.endswith("so it is with 53 other numbers of nodes up to 63 (49% idle at most)")
+    assert finding.fix == "set min and max to one of 1, 2, 4, 8, 16, 32, 64"
+
+
+def test_more_workers_than_images_in_a_batch_are_an_error(edited: Edited) -> None:
+    """Nine nodes of 8 workers and a batch of 64; up to eight would train."""
+    found = common_findings(edited(cluster(nodes={"min": 8, "max": 9})), load().machine("p5.48xlarge"), None)
+    (finding,) = [f for f in found if f.code.startswith("batch.")]
+    assert (finding.severity, finding.code) == (Severity.ERROR, "batch.too-small")
+    assert finding.path == "gangway:cluster.nodes"
+    assert finding.message == "batch_size 64 of dcgan-digits has less than one image for each of 72 workers"
+    assert finding.fix == "set nodes: {min: 8, max: 8}"
+
+
+def test_a_machine_with_more_accelerators_than_images_is_an_error(edited: Edited) -> None:
+    machine = load().machine("p5.48xlarge")
+    many = machine.model_copy(update={"num_accelerators": machine.num_accelerators.model_copy(update={"value": 65})})
+    found = common_findings(edited(cluster(nodes={"min": 1, "max": 1})), many, None)
+    (finding,) = [f for f in found if f.code.startswith("batch.")]
+    assert (finding.severity, finding.fix) == (Severity.ERROR, "choose a smaller machine type")
 
 
 def test_several_nodes_without_a_shared_file_system_are_an_error(edited: Edited) -> None:

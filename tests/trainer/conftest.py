@@ -101,10 +101,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
 @pytest.fixture
 def torchrun(start: Callable[..., Command]) -> Callable[..., Command]:
-    """Starts two gloo workers on this machine."""
+    """Starts gloo workers on this machine, two unless told otherwise."""
 
-    def begin(*argv: str, launcher: tuple[str, ...] = (), **env: str) -> Command:
-        return start("-m", "trainer.launch", *launcher, "--standalone", "--nproc-per-node=2", *argv, **env)
+    def begin(*argv: str, launcher: tuple[str, ...] = (), workers: int = 2, **env: str) -> Command:
+        return start("-m", "trainer.launch", *launcher, "--standalone", f"--nproc-per-node={workers}", *argv, **env)
 
     return begin
 

@@ -32,16 +32,20 @@ def test_total_images_are_the_fewest_whole_batches_that_cover_kimg(batch_size: i
     assert total - batch_size < round(kimg * 1000) <= total
 
 
-@given(batch_size=st.integers(1, 1024), world_size=st.integers(1, 64))
-def test_a_batch_is_shared_evenly_or_refused_with_one_that_can_be(batch_size: int, world_size: int) -> None:
+@given(batch_size=st.integers(1, 64), world_size=st.integers(1, 128))
+def test_a_batch_is_refused_only_by_more_workers_than_it_has_images(batch_size: int, world_size: int) -> None:
     config = DIGITS.replace({"batch_size": batch_size})
-    if batch_size % world_size == 0:
-        assert config.batch_per_rank(world_size) * world_size == batch_size
+    if world_size <= batch_size:
+        config.check_workers(world_size)
         return
-    with pytest.raises(TrainerError, match=f"not divisible by world_size {world_size}") as caught:
-        config.batch_per_rank(world_size)
-    offered = int(caught.value.fix.split()[1].rstrip(","))
-    assert DIGITS.replace({"batch_size": offered}).batch_per_rank(world_size) >= 1
+    with pytest.raises(
+        TrainerError, match=f"fewer images in a step than workers, of which there are {world_size}"
+    ) as e:
+        config.check_workers(world_size)
+    assert e.value.place == "TrainConfig.batch_size"
+    assert f"start at most {batch_size} processes" in e.value.fix
+    config.check_workers(batch_size)
+    DIGITS.replace({"batch_size": int(e.value.fix.split()[-1])}).check_workers(world_size)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainer import distributed
+from trainer.distributed import World
 from trainer.errors import TrainerError
 
 TWO_WORKERS = """
@@ -62,6 +65,34 @@ with distributed.start("auto") as world:
     print("worker is content")
     raise TrainerError(place="the end", problem="every worker leaves the group")
 """
+
+
+def _world(rank: int, world_size: int) -> World:
+    return World(rank, rank, world_size, 0, 1, torch.device("cpu"), "none", "a test's")
+
+
+@given(world_size=st.integers(1, 100), more=st.integers(0, 1000))
+def test_shares_cover_the_batch_in_order_and_none_is_empty(world_size: int, more: int) -> None:
+    batch_size = world_size + more
+    shares = [range(batch_size)[_world(rank, world_size).slice(batch_size)] for rank in range(world_size)]
+    assert [image for share in shares for image in share] == list(range(batch_size))
+    sizes = [len(share) for share in shares]
+    assert min(sizes) >= 1
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True), "the first ranks have the larger"
+
+
+@given(world_size=st.integers(1, 100), more=st.integers(0, 1000))
+def test_weighted_means_average_to_the_mean_of_the_batch(world_size: int, more: int) -> None:
+    batch_size = world_size + more
+    values = [float(image * image) for image in range(batch_size)]
+    worlds = [_world(rank, world_size) for rank in range(world_size)]
+    weights = [world.weight(batch_size) for world in worlds]
+    shares = [values[world.slice(batch_size)] for world in worlds]
+    means = [weight * sum(share) / len(share) for weight, share in zip(weights, shares, strict=True)]
+    assert sum(means) / world_size == pytest.approx(sum(values) / batch_size)
+    if batch_size % world_size == 0:
+        assert weights == [1.0] * world_size, "exactly, so that equal shares give the bits they always gave"
 
 
 def test_two_workers_agree_share_errors_and_compare_gradients(torchrun: Callable[..., Any], tmp_path: Path) -> None:

@@ -1,6 +1,11 @@
-"""The promise: interrupted by SIGTERM and resumed, two workers end with the very bits of an uninterrupted run."""
+"""The promise: interrupted by SIGTERM and resumed, two workers end with the very bits of an uninterrupted run.
 
+And three may take over from two: the same bits to begin with, the same images in the same order, the same losses.
+"""
+
+import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +16,7 @@ import torch
 
 from trainer import checkpoint
 from trainer.config import TrainConfig
+from trainer.data import Sampler
 from trainer.errors import TrainerError
 from trainer.interruption import Interruption
 from trainer.loop import train
@@ -72,30 +78,103 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     assert all(ticks[0][images] == ticks[1][images] for images in later)
 
 
-def test_one_worker_computes_what_two_do(
-    torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
+@pytest.mark.parametrize("workers", [2, 3])
+def test_one_worker_computes_what_several_do(
+    torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, workers: int
 ) -> None:
+    """Three share the batch of 16 unevenly: 6, 5, 5."""
     config = tiny_config.replace({"kimg": 0.08})
-    code, output = torchrun(*_argv(config, tmp_path, tmp_path / "two", digits_dir)).finish()
+    code, output = torchrun(*_argv(config, tmp_path, tmp_path / "several", digits_dir), workers=workers).finish()
     assert code == 0, output
     train(config, tmp_path / "one", digits_dir, RunContext(), Interruption())
-    one, two = (checkpoint.load_newest_valid(tmp_path / name / "checkpoints")[0] for name in ("one", "two"))
+    one, several = (checkpoint.load_newest_valid(tmp_path / name / "checkpoints")[0] for name in ("one", "several"))
     assert one is not None
-    assert two is not None
+    assert several is not None
     for part in ("g", "d", "ema"):
         for name, expected in one.state[part].items():
             # The same sums in another order: equal but for rounding, which Adam's first steps magnify.
-            torch.testing.assert_close(two.state[part][name], expected, atol=2e-4, rtol=1e-3)
+            torch.testing.assert_close(several.state[part][name], expected, atol=2e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("batch_size", [15])
+WATCHED_WORKER = """
+import json, os, sys
+from pathlib import Path
+from trainer import batch, checkpoint, loop
+from trainer.__main__ import main
+
+seen = Path(os.environ["SEEN"], os.environ["RANK"] + ".jsonl").open("w", buffering=1)
+restore, batch_of = loop.restore, loop.Batch
+
+def restoring(state, *arguments, **options):
+    found = restore(state, *arguments, **options)
+    seen.write(json.dumps({"images": state.images, "state": checkpoint.state_digests(state.state_dict())}) + "\\n")
+    return found
+
+class Watched:  # the shards, with the numbers of the images that training takes
+    def __init__(self, data):
+        self.data = data
+    def __len__(self):
+        return len(self.data)
+    def take(self, numbers):
+        seen.write(json.dumps([int(number) for number in numbers]) + "\\n")
+        return self.data.take(numbers)
+
+loop.restore = restoring
+loop.Batch = lambda config, world, data: batch_of(config, world, Watched(data))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_run_of_two_workers_goes_on_with_three(
+    torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
+) -> None:
+    run_dir = tmp_path / "run"
+    stopped = torchrun(*_argv(tiny_config, tmp_path, run_dir, digits_dir))
+    stopped.wait_for(lambda: any(line["images"] >= 320 for line in lines_of(run_dir)))
+    os.kill(stopped.process.pid, signal.SIGTERM)
+    code, output = stopped.finish()
+    assert code == 75, output
+    at = RunRecord.read(run_dir / "run.json").images
+    saved = checkpoint.load(run_dir / f"checkpoints/{at:012d}.pt")
+    shutil.copytree(run_dir, tmp_path / "one")
+
+    config = tiny_config.replace({"kimg": (at + 20 * 16) / 1000, "stats_kimg": 0.016})
+    script = tmp_path / "watched.py"
+    script.write_text(WATCHED_WORKER)
+    argv = _argv(config, tmp_path, run_dir, digits_dir)[2:]
+    code, output = torchrun(str(script), *argv, workers=3, PYTHONPATH=str(Path.cwd()), SEEN=str(tmp_path)).finish()
+    assert code == 0, output
+    record = RunRecord.read(run_dir / "run.json")
+    assert [(session.world_size, session.images_from) for session in record.sessions] == [(2, 0), (3, at)]
+
+    # Each of the three began with the very bits that the two had saved, and they went on in the same order.
+    seen = [[json.loads(line) for line in (tmp_path / f"{rank}.jsonl").read_text().splitlines()] for rank in range(3)]
+    assert [worker[0] for worker in seen] == [{"images": at, "state": saved.manifest.state_sha256}] * 3
+    assert [[len(share) for share in worker[1:]] for worker in seen] == [[6] * 20, [5] * 20, [5] * 20]
+    order = [number for step in range(1, 21) for worker in seen for number in worker[step]]
+    assert order == Sampler(1797, config.seed).indices(at, 20 * 16).tolist()
+
+    # And the losses go on as one worker's would from the same checkpoint, but for rounding.
+    train(config, tmp_path / "one", digits_dir, RunContext(), Interruption())
+    ticks = [
+        {line["images"]: (line["loss_g"], line["loss_d"]) for line in lines_of(path) if "step" in line}
+        for path in (tmp_path / "one", run_dir)
+    ]
+    later = [images for images in ticks[1] if images > at]
+    assert later == list(range(at + 16, at + 21 * 16, 16))
+    for images in later:
+        assert ticks[1][images] == pytest.approx(ticks[0][images], rel=1e-3), images
+
+
+@pytest.mark.parametrize("batch_size", [1])
 def test_a_mistake_is_reported_once_by_two_workers(
     torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, batch_size: int
 ) -> None:
     config = tiny_config.replace({"batch_size": batch_size})
     code, output = torchrun(*_argv(config, tmp_path, tmp_path / "run", digits_dir)).finish()
     assert code == 2, output
-    assert output.count("config.json: batch_size: not divisible by world_size 2") == 1
+    assert output.count("config.json: batch_size: fewer images in a step than workers, of which there are 2") == 1
+    assert "start at most 1 processes" in output
     assert "Traceback" not in output
     assert not (tmp_path / "run").exists()
 
