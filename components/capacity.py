@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
+from components.fields import PositiveNumber
+
 __all__ = [
     "AnyRung",
     "BlockPurchase",
@@ -35,9 +37,10 @@ def _moment(value: Any) -> datetime:
             value = datetime.fromisoformat(value)
         except ValueError:
             value = None
-    # A bare date is no time, and a number of seconds is nothing that a person writes.
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise ValueError("a date and a time with its zone; write it like 2026-07-01T11:30:00Z")
+    # A bare date is no time, and a number of seconds is nothing that a person writes. Near the ends of what Python
+    # can count, no hour can be taken away or added.
+    if not isinstance(value, datetime) or value.tzinfo is None or not 2000 <= value.year < 3000:
+        raise ValueError("a date from 2000 to 2999 and a time with its zone; write it like 2026-07-01T11:30:00Z")
     return value
 
 
@@ -72,7 +75,7 @@ class CapacityBlock(_Rung):
     id: str | None = Field(default=None, min_length=1, examples=["cr-0123456789abcdef0"])
     purchase: StrictBool = False
     offering_id: str | None = Field(default=None, min_length=1, examples=["cbo-0123456789abcdef0"])
-    upfront_usd: float | None = Field(default=None, gt=0, examples=[16000])
+    upfront_usd: PositiveNumber | None = Field(default=None, examples=[16000])
     ends_at: Moment | None = Field(default=None, examples=["2026-07-01T11:30:00Z"])
     zone: str | None = Field(default=None, min_length=1, examples=["us-east-2a"])
 
@@ -116,7 +119,7 @@ class Spot(_Market):
     """
 
     kind: Literal["spot"]
-    max_usd_per_hour: float | None = Field(default=None, gt=0, examples=[25])
+    max_usd_per_hour: PositiveNumber | None = Field(default=None, examples=[25])
     allocation: SpotAllocation = "price-capacity-optimized"
 
 

@@ -15,7 +15,14 @@ from components.aws.storage import LustreFileSystem
 from components.choices import Egress
 from components.findings import InputError
 from components.job import JobSpec
-from images import HeadInitSpec, NodeInitSpec, render_cloud_init, render_head_init, user_data_base64gzip
+from images import (
+    USER_DATA_LIMIT_BYTES,
+    HeadInitSpec,
+    NodeInitSpec,
+    render_cloud_init,
+    render_head_init,
+    user_data_base64gzip,
+)
 from stacks.aws_plan import METRICS_PORT, MOUNT, RENDEZVOUS_PORT, AwsPlan, job_spec, run_dir
 from stacks.config import StackConfig
 
@@ -112,4 +119,10 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
     try:
         _node(config, planned, names)
     except ValueError as error:
-        raise InputError("gangway:tags", str(error), fix="shorten or drop some tags") from None
+        raise InputError(
+            "gangway:tags",
+            # The renderer tells its own way out, which is not the user's.
+            f"a node's file does not fit EC2: {str(error).partition(';')[0]}",
+            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip",
+            fix="shorten or drop some tags",
+        ) from None

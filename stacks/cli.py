@@ -4,6 +4,7 @@ Reads arguments, calls the modules that do the work, turns a user's mistake into
 imports stand inside the commands: `gangway --help` has to answer at once.
 """
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -107,6 +108,10 @@ def main() -> NoReturn:
             typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
             typer.echo(str(mistake), err=True)
         sys.exit(EXIT_BAD_INPUT)
+    finally:
+        # The process ends here: without this, Python looks through a cloud's whole SDK for garbage first, which takes
+        # a third of a plan's time.
+        gc.freeze()
     sys.exit(0)
 
 

@@ -22,7 +22,7 @@ from stacks.sections import (
 
 __all__ = ["StackConfig"]
 
-_STACK = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class StackConfig(Section):
@@ -55,9 +55,11 @@ class StackConfig(Section):
     @field_validator("stack")
     @classmethod
     def _fits_every_name(cls, stack: str) -> str:
-        """The stack's name begins those of buckets, repositories and security groups, which are the pickiest."""
+        """The stack's name begins those of buckets and security groups, and is a label of the head node's DNS name."""
         if not _STACK.fullmatch(stack) or stack.startswith("sg-"):
-            raise ValueError("1 to 40 of a-z, 0-9 and -, beginning with a letter, not with sg-; rename the stack")
+            raise ValueError(
+                "1 to 40 of a-z, 0-9 and -, beginning with a letter, not with sg-, not ending with -; rename the stack"
+            )
         return stack
 
     @field_validator("storage", mode="before")

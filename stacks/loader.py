@@ -3,6 +3,7 @@
 A mistake says where it is: file, config path, value, what is allowed, nearest fix. Not a loader of secrets.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_origin
@@ -17,6 +18,9 @@ from stacks.config_errors import explain
 from stacks.stack_file import read_settings
 
 __all__ = ["from_file", "from_pulumi"]
+
+# 2035-07-02 11:30:00 +0000 UTC
+_GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(\d\d) \S+")
 
 
 def from_file(path: Path) -> StackConfig:
@@ -44,8 +48,18 @@ def from_pulumi() -> StackConfig:
         except pulumi.ConfigTypeError:  # no JSON: the model says what it wants instead
             value = config.get(name)
         if value is not None:
-            values[name] = value
+            values[name] = _times_as_written(value)
     return _validate(pulumi.get_stack(), values, place)
+
+
+def _times_as_written(value: Any) -> Any:
+    """`value` with its times in ISO 8601: the engine has read a bare time itself, and passes it on as Go prints it."""
+    if isinstance(value, dict):
+        return {key: _times_as_written(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_times_as_written(item) for item in value]
+    time = _GO_TIME.fullmatch(value) if isinstance(value, str) else None
+    return "{}T{}{}:{}".format(*time.groups()) if time else value
 
 
 def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -10,17 +10,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from components.capacity import Rung
 from components.choices import Egress, LustreDeployment
+from components.fields import Number, Percent, PositiveWhole, Whole
 from components.findings import nearest_hint
 from trainer.config import PRESETS
 
@@ -45,17 +44,6 @@ def _email(value: str) -> str:
     if not _EMAIL.fullmatch(value):
         raise ValueError("an e-mail address; write it like ml-platform@example.com")
     return value
-
-
-def _not_bool(value: Any) -> Any:
-    """Pydantic takes True for 1; nobody who writes it means that."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("not_a_number", "true or false is no number")
-    return value
-
-
-Number = Annotated[float, BeforeValidator(_not_bool)]
-Whole = Annotated[int, BeforeValidator(_not_bool)]
 
 
 class Section(BaseModel):
@@ -139,9 +127,9 @@ class StorageConfig(Section):
     kind: Literal["lustre"]
     deployment: LustreDeployment = LustreDeployment.PERSISTENT
     capacity_gib: Whole = Field(gt=0)
-    throughput_mbps_per_tib: Whole | None = Field(default=None, gt=0)
+    throughput_mbps_per_tib: PositiveWhole | None = None
     efa: StrictBool = False
-    metadata_iops: Whole | None = Field(default=None, gt=0)
+    metadata_iops: PositiveWhole | None = None
     export_runs: StrictBool = False
     source: str | None = Field(
         default=None, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$", examples=["s3://my-bucket/celeba"]
@@ -159,10 +147,8 @@ class BudgetConfig(Section):
 
     monthly_usd: Number = Field(gt=0)
     emails: tuple[Annotated[str, AfterValidator(_email)], ...] = Field(min_length=1, max_length=10)
-    alert_percent: tuple[Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)], ...] = Field(
-        default=(50, 80, 100), max_length=4
-    )
-    stop_at_percent: Number | None = Field(default=None, gt=0, le=1000, examples=[100])
+    alert_percent: tuple[Percent, ...] = Field(default=(50, 80, 100), max_length=4)
+    stop_at_percent: Percent | None = Field(default=None, examples=[100])
     activate_tag: StrictBool = False
 
 
@@ -217,6 +203,13 @@ class HeadConfig(Section):
         pattern=r"^[a-z0-9][a-z0-9.:/_-]*(:[a-zA-Z0-9._-]+|@sha256:[0-9a-f]{64})$",
         examples=["docker.io/prom/prometheus:v3.5.0"],
     )
+
+    @field_validator("prometheus_image")
+    @classmethod
+    def _one_version(cls, image: str | None) -> str | None:
+        if image is not None and image.endswith(":latest"):
+            raise ValueError(f"an image of one version; write {image.removesuffix('latest')}v3.5.0")
+        return image
 
 
 class ObserveConfig(Section):

@@ -1,13 +1,10 @@
-"""Declares components under Pulumi's mocks and hands back what reached the wire."""
+"""Arguments for every component of AWS, and `make`, which declares one of them with changes."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
 import pytest
-
-from stacks.recording import PlaceholderCloud, PlannedResource, record
 
 PURCHASE = {
     "kind": "capacity-block",
@@ -21,41 +18,8 @@ PURCHASE = {
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 
 
-@dataclass
-class Declaration:
-    """Everything a program registered, and the outputs its components announced."""
-
-    resources: list[PlannedResource]
-    outputs: Mapping[str, frozenset[str]]
-
-    def of(self, kind: str) -> list[PlannedResource]:
-        """The AWS resources of that class, by name."""
-        found = (r for r in self.resources if r.type.startswith("aws:") and r.type.endswith(f":{kind}"))
-        return sorted(found, key=lambda r: r.name)
-
-    def one(self, kind: str) -> PlannedResource:
-        """The only resource of that kind."""
-        (found,) = self.of(kind)
-        return found
-
-
-Program = Callable[[], object]
-Declare = Callable[[Program], Declaration]
-
-
-def _declare(program: Program) -> Declaration:
-    def returning_nothing() -> dict[str, Any]:
-        program()
-        return {}
-
-    recording = record(returning_nothing, PlaceholderCloud(), "test")
-    return Declaration(list(recording.resources), recording.outputs)
-
-
-@pytest.fixture
-def declare() -> Declare:
-    """Runs a function that makes components; gives the resources it declared."""
-    return _declare
+# A program that makes components -> what it declared; `declare` is in the conftest above.
+Declare = Callable[[Callable[[], object]], Any]
 
 
 @pytest.fixture
@@ -194,10 +158,10 @@ def example_args(
 
 
 @pytest.fixture
-def make(declare: Declare, example_args: dict[str, dict[str, Any]]) -> Callable[..., Declaration]:
+def make(declare: Declare, example_args: dict[str, dict[str, Any]]) -> Callable[..., Any]:
     """Declares one component with its example arguments and the given changes."""
 
-    def run(component: type[pulumi.ComponentResource], **changes: Any) -> Declaration:
+    def run(component: type[pulumi.ComponentResource], **changes: Any) -> Any:
         args: Any = {**example_args[component.__name__], **changes}
 
         def program() -> None:

@@ -1,0 +1,27 @@
+"""Numbers as people write them into files: types for the fields of pydantic models, here and in whatever uses us.
+
+Units belong to the fields' names. A field that may be absent (`| None`) or a list's item takes a type that holds its
+bounds: pydantic would leave those of `Field` out of the JSON schema, from which the words of a mistake are made.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+__all__ = ["Number", "Percent", "PositiveNumber", "PositiveWhole", "Whole"]
+
+
+def _not_bool(value: Any) -> Any:
+    """Pydantic takes True for 1; nobody who writes it means that."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("not_a_number", "true or false is no number")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_not_bool)]
+Whole = Annotated[int, BeforeValidator(_not_bool)]
+PositiveNumber = Annotated[float, Field(gt=0), BeforeValidator(_not_bool)]
+PositiveWhole = Annotated[int, Field(gt=0), BeforeValidator(_not_bool)]
+# Ten times the whole: an alarm far above a limit is somebody's mistake.
+Percent = Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)]

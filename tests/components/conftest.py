@@ -1,0 +1,46 @@
+"""Declares components under Pulumi's mocks and hands back what reached the wire."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from stacks.recording import PlaceholderCloud, PlannedResource, record
+
+
+@dataclass
+class Declaration:
+    """Everything a program registered, and the outputs its components announced."""
+
+    resources: list[PlannedResource]
+    outputs: Mapping[str, frozenset[str]]
+
+    def of(self, kind: str) -> list[PlannedResource]:
+        """The provider's resources of that class, by name; not our components."""
+        found = (r for r in self.resources if r.custom and r.type.endswith(f":{kind}"))
+        return sorted(found, key=lambda r: r.name)
+
+    def one(self, kind: str) -> PlannedResource:
+        """The only resource of that kind."""
+        (found,) = self.of(kind)
+        return found
+
+
+Program = Callable[[], object]
+Declare = Callable[[Program], Declaration]
+
+
+def _declare(program: Program) -> Declaration:
+    def returning_nothing() -> dict[str, Any]:
+        program()
+        return {}
+
+    recording = record(returning_nothing, PlaceholderCloud(), "test")
+    return Declaration(list(recording.resources), recording.outputs)
+
+
+@pytest.fixture
+def declare() -> Declare:
+    """Runs a function that makes components; gives the resources it declared."""
+    return _declare

@@ -1,0 +1,145 @@
+"""What the machines read at boot: the names of the stack's own resources, and a limit that is checked beforehand."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from components.findings import InputError
+from images import USER_DATA_LIMIT_BYTES
+from stacks.aws_boot import check_user_data
+from stacks.aws_plan import plan
+from stacks.config import StackConfig
+from stacks.plan import run_program
+from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
+IMAGE = "${Repository.edited-trainer.repositoryUrl}@${Image.edited-trainer.digest}"
+
+
+def run(config: StackConfig) -> Recording:
+    return run_program(config, PlaceholderCloud())
+
+
+def files_of(packed: str) -> dict[str, str]:
+    """Path -> content of what a machine's user data writes."""
+    text = gzip.decompress(base64.b64decode(packed)).decode()
+    assert text.startswith("#cloud-config")
+    return {entry["path"]: entry["content"] for entry in yaml.safe_load(text)["write_files"]}
+
+
+def worker(program: Recording) -> dict[str, str]:
+    templates = [r for r in program.resources if r.type.endswith(":LaunchTemplate") and "EfaNodePool" in r.parent]
+    (packed,) = {template.inputs["userData"] for template in templates}
+    return files_of(packed)
+
+
+def head(program: Recording) -> dict[str, str]:
+    (instance,) = [r for r in program.resources if r.type.endswith(":Instance")]
+    return files_of(instance.inputs["userDataBase64"])
+
+
+def with_egress(egress: str) -> Callable[[dict[str, Any]], object]:
+    return lambda values: values.update({"gangway:network": {"egress": egress}})
+
+
+@pytest.fixture
+def nat(edited: Edited) -> Recording:
+    return run(edited(with_egress("nat")))
+
+
+def test_a_worker_knows_job_bucket_file_system_and_log(nat: Recording) -> None:
+    files = worker(nat)
+    job = json.loads(files["/etc/gangway/job.json"])
+    assert job["image"] == IMAGE
+    assert job["rendezvous"] == {"host": "head.edited.gangway.internal", "port": 29400, "standalone": False}
+    node = files["/etc/gangway/node.env"]
+    for name in (
+        "s3://${Bucket.edited-runs.bucket}/edited",
+        "${LustreFileSystem.edited-lustre.dnsName}",
+        "${LustreFileSystem.edited-lustre.mountName}",
+        "/fsx/runs/edited",
+        "us-east-2",
+    ):
+        assert name in node, name
+    arguments = files["/etc/gangway/job.env"]
+    assert IMAGE in arguments
+    assert "awslogs-group=/gangway/edited" in arguments
+    assert "team=ml-platform" in arguments, "the stack's tags are the container's labels"
+    assert "/opt/gangway/bin/mount-lustre.sh" in files
+    assert "/opt/gangway/bin/check-efa.sh" in files
+    assert "/opt/gangway/bin/mount-scratch.sh" in files, "a p5 has instance store"
+
+
+def test_the_head_node_knows_store_image_and_record(nat: Recording) -> None:
+    files = head(nat)
+    node = files["/etc/gangway/node.env"]
+    for name in (IMAGE, "s3://${Bucket.edited-runs.bucket}/edited", "${LustreFileSystem.edited-lustre.dnsName}"):
+        assert name in node, name
+    store = files["/etc/systemd/system/gangway-rendezvous.service"]
+    assert "29400" in store
+    assert "/etc/systemd/system/gangway-record.timer" in files
+
+
+def test_prometheus_comes_from_outside_and_so_needs_nat(nat: Recording, edited: Edited) -> None:
+    unit, scraped = "/etc/systemd/system/gangway-prometheus.service", "/etc/gangway/prometheus.yaml"
+    assert "docker.io/prom/prometheus:v3.5.0" in head(nat)[unit]
+    assert "9400" in head(nat)[scraped]
+
+    def left_out(values: dict[str, Any]) -> None:
+        values["gangway:head"] = {"prometheus_image": None}
+
+    for config in (edited(with_egress("endpoints")), edited(left_out)):
+        assert not {unit, scraped} & head(run(config)).keys()
+
+
+def test_without_a_file_system_nothing_is_mounted_and_no_record_is_put_for_others(edited: Edited) -> None:
+    program = run(edited(lambda values: values.pop("gangway:storage")))
+    assert "/opt/gangway/bin/mount-lustre.sh" not in worker(program)
+    assert "/etc/systemd/system/gangway-record.timer" not in head(program)
+    assert "/var/lib/gangway/runs/edited" in worker(program)["/etc/gangway/node.env"]
+
+
+def test_a_single_node_meets_nobody(edited: Edited) -> None:
+    def one(values: dict[str, Any]) -> None:
+        values["gangway:cluster"].update(nodes={"min": 1, "max": 1})
+
+    program = run(edited(one))
+    assert json.loads(worker(program)["/etc/gangway/job.json"])["rendezvous"]["standalone"]
+    assert not [r for r in program.resources if r.type.endswith(":Instance")]
+
+
+def many_tags(count: int) -> Callable[[dict[str, Any]], object]:
+    """So many tags of letters that do not compress."""
+    letters = "".join(map(chr, range(0x4E00, 0x9FFF)))
+    tags = {f"k{n}": letters[n * 250 : n * 250 + 250] for n in range(count)}
+    return lambda values: values["gangway:tags"].update(tags)
+
+
+def test_the_limit_is_checked_with_names_that_do_not_exist_yet(edited: Edited) -> None:
+    config = edited(many_tags(40))
+    with pytest.raises(InputError) as caught:
+        check_user_data(config, plan(config))
+    assert caught.value.place == "gangway:tags"
+    assert str(USER_DATA_LIMIT_BYTES) in caught.value.allowed
+    assert caught.value.fix == "shorten or drop some tags"
+
+
+def sizes(program: Recording) -> int:
+    def packed(resource: PlannedResource) -> str:
+        data: str = resource.inputs.get("userData") or resource.inputs.get("userDataBase64") or ""
+        return data
+
+    return max(len(base64.b64decode(packed(resource))) for resource in program.resources)
+
+
+@pytest.mark.parametrize("count", [0, 5, 10])
+def test_what_passes_the_check_fits(edited: Edited, count: int) -> None:
+    """Whatever names AWS gives: the check used the longest."""
+    config = edited(many_tags(count))
+    check_user_data(config, plan(config))
+    assert 0 < sizes(run(config)) <= USER_DATA_LIMIT_BYTES

@@ -1,0 +1,137 @@
+"""What a person should know before `up` on AWS, finding by finding: when it is said, how gravely, and when not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.catalog import load
+from components.cost import CostComponent, estimate
+from components.findings import Finding, InputError, Severity
+from stacks.aws_findings import findings
+from stacks.aws_plan import plan
+from stacks.config import StackConfig
+
+Edit = Callable[[dict[str, Any]], object]
+Edited = Callable[[Edit], StackConfig]
+AWS_MACHINES = sorted(name for name, row in load().machines.items() if row.provider == "aws")
+
+
+def section(name: str, **changes: Any) -> Edit:
+    """The demo with changes in one section."""
+    return lambda values: values.setdefault(f"gangway:{name}", {}).update(changes)
+
+
+def on(machine_type: str, nodes: int = 2) -> Edit:
+    """The demo on other machines."""
+
+    def edit(values: dict[str, Any]) -> None:
+        values["gangway:cluster"].pop("accelerator")
+        values["gangway:cluster"].update(machine_type=machine_type, nodes={"min": nodes, "max": nodes})
+
+    return edit
+
+
+def found_in(config: StackConfig) -> dict[str, Finding]:
+    """The findings about a configuration by their codes, without those about money."""
+    return {finding.code: finding for finding in findings(config, plan(config), None)}
+
+
+@pytest.mark.parametrize("machine_type", AWS_MACHINES)
+def test_every_machine_can_be_trained_on_or_is_an_error(edited: Edited, machine_type: str) -> None:
+    row = load().machines[machine_type]
+    trainable = row.backend == "nccl" and row.architecture == "x86_64" and not row.accelerator.startswith("V100")
+    found = found_in(edited(on(machine_type, 1)))
+    assert ("machine.not-trained-on" in found) is not trainable
+    if not trainable:
+        error = found["machine.not-trained-on"]
+        assert (error.severity, error.path) == (Severity.ERROR, "gangway:cluster")
+        assert machine_type in error.message
+        assert "gangway catalog list" in error.fix
+
+
+def test_a_fabric_and_its_check_are_told(edited: Edited) -> None:
+    found = found_in(edited(on("p4d.24xlarge")))
+    assert "4 EFA interfaces a node, 400 Gbit/s" in found["fabric.efa"].message
+    assert found["fabric.check"].path == "gangway:cluster.fabric_check"
+    assert "has to reach 200 Gbit/s, 0.5 of the fabric's" in found["fabric.check"].message
+    assert "fabric.none" not in found
+    without = found_in(edited(section("cluster", fabric_check={"enabled": False})))
+    assert "fabric.check" not in without
+    assert "fabric.efa" in without
+
+
+def test_several_nodes_without_a_fabric_are_a_warning_and_one_is_not(edited: Edited) -> None:
+    slow = found_in(edited(on("g5.xlarge", 2)))["fabric.none"]
+    assert slow.severity is Severity.WARNING
+    assert "gradients go over TCP at 10 Gbit/s" in slow.message
+    assert "fabric.none" not in found_in(edited(on("g5.xlarge", 1)))
+
+
+def test_the_zone_is_told_when_it_was_chosen_for_the_user(edited: Edited) -> None:
+    assert "us-east-2a chosen" in found_in(edited(lambda values: None))["placement.zone"].message
+    assert "placement.zone" not in found_in(edited(section("cluster", zone="us-east-2b")))
+    block = {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "zone": "us-east-2c"}
+    tied = found_in(edited(section("cluster", capacity=[block])))["placement.zone"]
+    assert "us-east-2c chosen: gangway:cluster.capacity[0], a capacity-block, is there" in tied.message
+
+
+@pytest.mark.parametrize(
+    ("egress", "image_id", "expected"),
+    [("endpoints", None, True), ("endpoints", "ami-0123456789abcdef0", False), ("nat", None, False)],
+)
+def test_the_lustre_client_has_to_come_from_somewhere(
+    edited: Edited, egress: str, image_id: str | None, expected: bool
+) -> None:
+    def edit(values: dict[str, Any]) -> None:
+        values["gangway:network"] = {"egress": egress}
+        values["gangway:cluster"]["image_id"] = image_id
+
+    assert ("storage.lustre-client" in found_in(edited(edit))) is expected
+
+
+def test_checkpoints_on_scratch_are_a_warning_unless_they_are_exported(edited: Edited) -> None:
+    scratch = {"kind": "lustre", "deployment": "scratch", "capacity_gib": 2400}
+    lost = found_in(edited(lambda values: values.update({"gangway:storage": scratch})))["storage.scratch-checkpoints"]
+    assert lost.severity is Severity.WARNING
+    kept = {**scratch, "export_runs": True}
+    assert "storage.scratch-checkpoints" not in found_in(
+        edited(lambda values: values.update({"gangway:storage": kept}))
+    )
+    assert "storage.scratch-checkpoints" not in found_in(edited(section("storage", export_runs=False)))
+
+
+def test_what_costs_without_being_seen_is_told(edited: Edited) -> None:
+    found = found_in(edited(lambda values: None))
+    assert found["budget.tag-not-activated"].severity is Severity.INFO
+    assert found["job.nodes-stay"].severity is Severity.INFO
+    quiet = found_in(edited(section("job", terminate_when_done=True)))
+    assert "job.nodes-stay" not in quiet
+    assert "budget.tag-not-activated" not in found_in(edited(section("budget", activate_tag=True)))
+
+
+def test_money_is_spoken_of_only_with_a_bill(edited: Edited) -> None:
+    config = edited(section("budget", monthly_usd=100))
+    line = CostComponent("nodes", "hours", 1, 50.0, 50.0, "a list", "2026-09-06", "list-price")
+    with_bill = {finding.code for finding in findings(config, plan(config), estimate([line], 1))}
+    assert "budget.below-estimate" in with_bill
+    assert not {code for code in found_in(config) if code.startswith(("cost.", "budget.below"))}
+
+
+def test_the_ladders_and_the_providers_own_are_among_them(edited: Edited) -> None:
+    elsewhere = [{"kind": "spot", "zones": ["us-east-2a", "us-east-2b"]}, {"kind": "on-demand"}]
+    assert "capacity.zones-with-fabric" in found_in(edited(section("cluster", capacity=elsewhere)))
+    assert "storage.not-shared" in found_in(edited(lambda values: values.pop("gangway:storage")))
+
+
+def test_each_says_where_and_each_error_how_to_mend_it(edited: Edited) -> None:
+    for machine_type in AWS_MACHINES:
+        for finding in found_in(edited(on(machine_type))).values():
+            assert finding.path.startswith("gangway:")
+            assert finding.message
+            assert finding.fix or finding.severity is not Severity.ERROR
+
+
+def test_what_cannot_be_planned_raises_and_is_no_finding(edited: Edited) -> None:
+    with pytest.raises(InputError):
+        found_in(edited(section("cluster", zone="us-east-2z")))

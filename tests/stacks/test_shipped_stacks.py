@@ -1,0 +1,87 @@
+"""The stack files that ship with Gangway: each is planned by the command and applied to the simulated AWS."""
+
+import json
+import socket
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stacks.cli import app
+from stacks.loader import from_file
+from stacks.plan import run_program
+from stacks.sandbox import MotoCloud, Status
+
+STACKS = Path(__file__).resolve().parent.parent.parent / "stacks"
+FILES = sorted(STACKS.glob("Pulumi.*.yaml"))
+
+# Components that every stack has once; below, what each adds to them.
+ALWAYS = {"Budget", "EfaNodePool", "NodeIdentity", "NodeLogs", "Observability", "RunBucket", "TrainingNetwork"}
+ALWAYS |= {"ImageRegistry", "TrainerImage"}
+SEVERAL_NODES = {"HeadIdentity", "HeadNode", "LustreFileSystem"}
+BESIDES = {
+    "aws-demo": SEVERAL_NODES,
+    "aws-g5-dev": set(),
+    "aws-p4d-block": SEVERAL_NODES,
+    "aws-p5-spot": {*SEVERAL_NODES, "EncryptionKey"},
+}
+# Resources by class that tell the stacks from each other: rungs, ways out, links to S3, the stop, a block's end.
+COUNTED = (
+    "DataRepositoryAssociation",
+    "Function",
+    "Group",
+    "Instance",
+    "NatGateway",
+    "Schedule",
+    "Topic",
+    "VpcEndpoint",
+)
+COUNTS = {
+    "aws-demo": (1, 0, 2, 1, 1, 0, 2, 1),
+    "aws-g5-dev": (0, 1, 1, 0, 0, 0, 3, 8),
+    "aws-p4d-block": (1, 0, 1, 1, 1, 1, 2, 1),
+    "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
+}
+
+every_stack = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+
+
+def name_of(path: Path) -> str:
+    return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+def test_each_is_counted_here() -> None:
+    assert [name_of(path) for path in FILES] == sorted(BESIDES) == sorted(COUNTS)
+
+
+@every_stack
+def test_it_is_planned_by_the_command(path: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", str(path), "--json"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert data["stack"] == name_of(path)
+    assert [finding for finding in data["findings"] if finding["severity"] == "error"] == []
+    assert data["cost"]["hourly"] > 0
+    types = Counter(resource["type"] for resource in data["resources"])
+    components = {token.rpartition(":")[2]: count for token, count in types.items() if token.startswith("gangway:")}
+    assert components == dict.fromkeys(ALWAYS | BESIDES[name_of(path)], 1)
+    classes = Counter({token.rpartition(":")[2]: n for token, n in types.items() if token.startswith("aws:")})
+    assert {kind: classes[kind] for kind in COUNTED} == dict(zip(COUNTED, COUNTS[name_of(path)], strict=True))
+
+
+@every_stack
+def test_it_is_applied_to_the_simulated_cloud(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the sandbox reached for the network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    config = from_file(path)
+    with MotoCloud(config.region) as cloud:
+        declared = run_program(config, cloud).resources
+        rows = cloud.read_back()
+    built = {(r.type, r.name) for r in declared if r.custom and not r.type.startswith("pulumi:providers:")}
+    assert {(row.type, row.name) for row in rows} == built
+    fine = {Status.READ_BACK_EQUAL, Status.ACCEPTED, Status.VALIDATED}
+    assert [f"{row.type} {row.name}: {row.status}; {row.note}" for row in rows if row.status not in fine] == []
+    assert sum(row.status is Status.READ_BACK_EQUAL for row in rows) > len(rows) / 2
