@@ -1,19 +1,31 @@
 """The AWS components as a Pulumi plugin: `pulumi package add ./components/aws` in a program of any language.
 
-Started by the engine, never by a person. A plugin for each provider, because a host puts every component into one
-module and each provider has a network of its own. Declares no component itself.
+Started by the engine, never by a person; docs/other-languages.md says how. A plugin for each provider, because a host
+puts every component into one module and each provider has a network of its own. Declares no component itself.
 """
 
+import inspect
 import sys
+import typing
 from pathlib import Path
 
 # The engine makes this folder sys.path[0]; the packages live two above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import pulumi
 from pulumi.provider.experimental import component_provider_host
 
 from components.aws import component_classes
 from components.image import TrainerImage
 
+
+def with_inputs_described(component: type[pulumi.ComponentResource]) -> type[pulumi.ComponentResource]:
+    """The component, its docstring followed by that of its inputs: the schema has room for no other."""
+    args = typing.get_type_hints(component.__init__)["args"]
+    component.__doc__ = f"{inspect.getdoc(component)}\n\n{inspect.getdoc(args)}"
+    return component
+
+
 if __name__ == "__main__":
-    component_provider_host([*component_classes(), TrainerImage], name="gangway-aws", version="0.1.0")
+    offered = [with_inputs_described(component) for component in (*component_classes(), TrainerImage)]
+    component_provider_host(offered, name="gangway-aws", version="0.1.0")

@@ -1,4 +1,4 @@
-"""The real Pulumi engine in a sandbox: a copy of the project, a file backend, a stand-in for the AWS plugin.
+"""The real Pulumi engine in a sandbox: a copy of the project, a file backend, stand-ins for the resource plugins.
 
 Nothing is written into the repository: the engine adds a salt to each stack file it selects, so it gets copies. Tests
 that need the CLI are skipped, with the reason, where `pulumi` is not on PATH. Run them alone:
@@ -89,13 +89,15 @@ class Engine:
 
     Attributes:
         project: copy of the project: stack files copied, code linked.
-        cloud: where the stand-in keeps its resources.
+        cloud: where the stand-ins keep their resources.
+        state: the engine's file backend.
         stack: the stack's name.
         env: environment of every command.
     """
 
     project: Path
     cloud: Path
+    state: Path
     stack: str
     env: dict[str, str]
 
@@ -104,6 +106,12 @@ class Engine:
         words = ["pulumi", command, "--stack", self.stack, "--non-interactive", "--json", *options]
         status, stdout, stderr = run_limited(words, self.env, self.project)
         return Outcome(status, tuple(json.loads(line) for line in stdout.splitlines() if line[:1] == "{"), stderr)
+
+    def applied(self, command: str, *options: str) -> Outcome:
+        """Runs a command that changes things, without asking and without a preview before it, and that must succeed."""
+        outcome = self.run(command, "--yes", "--skip-preview", *options)
+        assert outcome.status == 0, outcome.text
+        return outcome
 
     def plain(self, *words: str) -> str:
         """Runs a command of the CLI that prints text and must succeed; returns the text."""
@@ -119,7 +127,7 @@ class Engine:
         file.write_text(yaml.safe_dump(content), "utf-8")
 
     def resources(self) -> list[dict[str, Any]]:
-        """What the stand-in's cloud holds."""
+        """What the stand-ins' cloud holds."""
         return [json.loads(file.read_text("utf-8")) for file in sorted(self.cloud.glob("*.json"))]
 
 
@@ -128,6 +136,8 @@ def _copy_project(project: Path) -> None:
     (project / "stacks").mkdir(parents=True)
     shutil.copy(REPOSITORY / "Pulumi.yaml", project)
     (project / ".venv").symlink_to(sys.prefix)
+    for read_by_the_image in (".dockerignore", "images", "trainer"):
+        (project / read_by_the_image).symlink_to(REPOSITORY / read_by_the_image)
     for source in (REPOSITORY / "stacks").iterdir():
         target = project / "stacks" / source.name
         if source.suffix == ".yaml":
@@ -136,33 +146,62 @@ def _copy_project(project: Path) -> None:
             target.symlink_to(source)
 
 
+def _sandbox(folder: Path, project: Path, stack: str) -> Engine:
+    """An engine with nothing behind it yet, in which `stack` is initialised."""
+    cloud, state = folder / "cloud", folder / "state"
+    for empty in (cloud, state):
+        empty.mkdir()
+    # A person's login, configuration or credentials must not decide what these tests see.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PULUMI_"))}
+    env = {
+        **kept,
+        "PATH": os.pathsep.join([str(HERE / "standin"), f"{sys.prefix}/bin", os.environ["PATH"]]),
+        "GANGWAY_STANDIN_STATE": str(cloud),
+        "PULUMI_BACKEND_URL": state.as_uri(),
+        "PULUMI_CONFIG_PASSPHRASE": "engine-tests",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true",
+        "PULUMI_HOME": str(folder / "home"),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+    }
+    engine = Engine(project, cloud, state, stack, env)
+    engine.plain("stack", "init", stack)
+    return engine
+
+
+def _need(program: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not on PATH: install the Pulumi CLI to run these tests under the real engine")
+
+
 @pytest.fixture
 def make_engine(tmp_path: Path) -> Callable[[str], Engine]:
     """Makes an Engine with the named stack initialised."""
-    if shutil.which("pulumi") is None:
-        pytest.skip("the pulumi CLI is not on PATH: install it to run the stacks under the real engine")
+    _need("pulumi")
 
     def make(stack: str) -> Engine:
-        project, cloud, state = tmp_path / "project", tmp_path / "cloud", tmp_path / "state"
+        project = tmp_path / "project"
         _copy_project(project)
-        for folder in (cloud, state):
-            folder.mkdir()
-        # A person's login, configuration or credentials must not decide what these tests see.
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PULUMI_"))}
-        env = {
-            **kept,
-            "PATH": os.pathsep.join([str(HERE / "standin"), f"{sys.prefix}/bin", os.environ["PATH"]]),
-            "GANGWAY_STANDIN_STATE": str(cloud),
-            "PULUMI_BACKEND_URL": state.as_uri(),
-            "PULUMI_CONFIG_PASSPHRASE": "engine-tests",
-            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-            "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true",
-            "PULUMI_HOME": str(tmp_path / "home"),
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-        }
-        engine = Engine(project, cloud, stack, env)
-        engine.plain("stack", "init", stack)
-        return engine
+        return _sandbox(tmp_path, project, stack)
+
+    return make
+
+
+@pytest.fixture
+def make_yaml_engine(tmp_path: Path) -> Callable[[str], Engine]:
+    """Makes an Engine for a Pulumi program in YAML, in a folder beside one `gangway` with the components."""
+    _need("pulumi")
+    _need("pulumi-language-yaml")
+
+    def make(program: str) -> Engine:
+        project, gangway = tmp_path / "program", tmp_path / "gangway"
+        for folder in (project, gangway / ".venv"):
+            folder.mkdir(parents=True)
+        (project / "Pulumi.yaml").write_text(program, "utf-8")
+        (gangway / "components").symlink_to(REPOSITORY / "components")
+        # The plugin's environment as `pulumi package add` would make it; nobody installs anything here.
+        (gangway / ".venv" / "plugin").symlink_to(sys.prefix)
+        return _sandbox(tmp_path, project, "dev")
 
     return make
 
@@ -173,3 +212,25 @@ def make_engine(tmp_path: Path) -> Callable[[str], Engine]:
 def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine]) -> Engine:
     """Every stack of the repository in turn."""
     return make_engine(request.param)
+
+
+@pytest.fixture
+def set_value() -> Callable[[str, Any], Callable[[dict[str, Any]], None]]:
+    """Makes an edit that sets `a.b.c` in the `gangway:` namespace; None removes it."""
+
+    def make(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+        first, *rest = path.split(".")
+        *parents, last = (f"gangway:{first}", *rest)
+
+        def edit(config: dict[str, Any]) -> None:
+            place = config
+            for parent in parents:
+                place = place[parent]
+            if value is None:
+                del place[last]
+            else:
+                place[last] = value
+
+        return edit
+
+    return make

@@ -1,4 +1,4 @@
-"""The stand-in for the AWS plugin, spoken to as the engine does. It needs no CLI, so these tests always run."""
+"""The stand-ins for Pulumi's plugins, spoken to as the engine does. They need no CLI, so these tests always run."""
 
 import json
 import os
@@ -18,9 +18,13 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto.provider_pb2_grpc import ResourceProviderStub
 from pulumi.runtime.rpc import UNKNOWN
 
-PLUGIN = Path(__file__).parent / "standin" / "pulumi-resource-aws"
+STANDINS = Path(__file__).parent / "standin"
+IMAGE = "docker-build:index:Image"
+TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 VPC = "aws:ec2/vpc:Vpc"
+# How an archive begins on the wire: the keys are Pulumi's.
+ARCHIVE = {"4dabf18193072939515e22adb298388d": "0def7320c3a5731c473e5ecbe6d01bc7", "assets": {}}
 
 
 def struct(values: dict[str, Any]) -> Any:
@@ -60,7 +64,7 @@ class Plugin:
 
 
 @contextmanager
-def running_plugin(cloud: Path) -> Iterator[Plugin]:
+def running_plugin(name: str, cloud: Path, cwd: Path | None = None) -> Iterator[Plugin]:
     # Not measured: the plugin runs none of our packages, and coverage would warn of it.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")}
     env = {
@@ -68,7 +72,7 @@ def running_plugin(cloud: Path) -> Iterator[Plugin]:
         "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}",
         "GANGWAY_STANDIN_STATE": str(cloud),
     }
-    with subprocess.Popen([PLUGIN], env=env, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([STANDINS / f"pulumi-resource-{name}"], env=env, cwd=cwd, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             with grpc.insecure_channel(f"127.0.0.1:{int(process.stdout.readline())}") as channel:
@@ -80,7 +84,7 @@ def running_plugin(cloud: Path) -> Iterator[Plugin]:
 @pytest.fixture(scope="module")
 def shared_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
     """One plugin for all tests: each start reads the AWS SDK."""
-    with running_plugin(tmp_path_factory.mktemp("cloud")) as plugin:
+    with running_plugin("aws", tmp_path_factory.mktemp("cloud")) as plugin:
         yield plugin
 
 
@@ -101,6 +105,7 @@ def plugin(shared_plugin: Plugin) -> Plugin:
         (TEMPLATE, {"imageId": ["ami-1"]}, "imageId", "a list is not expected here"),
         (TEMPLATE, {"placement": "cluster"}, "placement", "a list or an object is expected here, not 'cluster'"),
         ("aws:s3/bucketVersioning:BucketVersioning", {"enabled": True}, "enabled", "versioningConfiguration"),
+        ("aws:lambda/function:Function", {"description": ARCHIVE}, "description", "an archive is not expected here"),
         ("aws:ec2/warp:Drive", {}, "", "no resource type aws:ec2/warp:Drive in pulumi_aws"),
     ],
 )
@@ -212,7 +217,93 @@ def test_what_is_deleted_is_gone(plugin: Plugin) -> None:
     ]
 
 
+def test_a_second_resource_of_one_name_is_refused(plugin: Plugin) -> None:
+    plugin.create("aws:iam/role:Role", {"name": "r"}, name="first")
+    with pytest.raises(grpc.RpcError, match="there is a aws:iam/role:Role r already"):
+        plugin.create("aws:iam/role:Role", {"name": "r"}, name="second")
+
+
+def test_a_part_is_named_within_its_whole(plugin: Plugin) -> None:
+    """Each group has a hook of the same name."""
+    hook = "aws:autoscaling/lifecycleHook:LifecycleHook"
+    ids = {plugin.create(hook, {"name": "h", "autoscalingGroupName": group}).id for group in ("a", "b")}
+    assert ids == {"a/h", "b/h"}
+
+
+def test_a_registry_gives_a_new_password_each_time(plugin: Plugin) -> None:
+    plugin.stub.Configure(pb.ConfigureRequest(args=struct({"region": "us-east-2"})), timeout=30)
+    answers = [plain(getattr(plugin.stub.Invoke(pb.InvokeRequest(tok=TOKEN), timeout=30), "return")) for _ in range(2)]
+    assert answers[0]["password"] != answers[1]["password"]
+    assert all(answer["password"].startswith("ecr-password-") for answer in answers)
+    assert answers[0]["proxyEndpoint"] == "https://123456789012.dkr.ecr.us-east-2.amazonaws.com"
+
+
+def test_an_unknown_function_is_refused(plugin: Plugin) -> None:
+    answer = plugin.stub.Invoke(pb.InvokeRequest(tok="aws:ec2/getAmi:getAmi"), timeout=30)
+    assert [failure.reason for failure in answer.failures] == [
+        "the stand-in for pulumi_aws knows no function aws:ec2/getAmi:getAmi"
+    ]
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Iterator[Plugin]:
+    """The docker-build plugin, in a program's folder beside the one that is copied."""
+    for name in ("cloud", "program", "trainer"):
+        (tmp_path / name).mkdir()
+    with running_plugin("docker-build", tmp_path / "cloud", tmp_path / "program") as plugin:
+        yield plugin
+
+
+def image(**changes: Any) -> dict[str, Any]:
+    """Inputs of an image that can be built."""
+    return {
+        "push": True,
+        "context": {"location": ".."},
+        "dockerfile": {"inline": "FROM x AS y\nCOPY --from=y /a /a\nCOPY trainer/ /b\n"},
+        "tags": ["registry.example/r:1"],
+        "registries": [{"address": "https://registry.example", "username": "u", "password": "p"}],
+        **changes,
+    }
+
+
+def test_an_image_is_its_dockerfile_and_tags(builder: Plugin) -> None:
+    digests = []
+    for number, changes in enumerate([{}, {}, {"tags": ["registry.example/r:2"]}]):
+        made = plain(builder.create(IMAGE, image(**changes), name=f"image{number}").properties)
+        assert made["ref"] == f"{made['tags'][0]}@{made['digest']}"
+        digests.append(made["digest"])
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_context_that_is_no_folder_is_refused(builder: Plugin) -> None:
+    assert not builder.check(IMAGE, image()).failures
+    (failure,) = builder.check(IMAGE, image(context={"location": "./nowhere"})).failures
+    assert (failure.property, failure.reason) == ("context.location", '"./nowhere": not a valid directory or URL')
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"context": {"location": "."}}, "trainer/: not found in the context"),
+        ({"tags": ["other.example/r:1"]}, "push of other.example/r:1: no basic auth credentials"),
+    ],
+)
+def test_what_buildkit_would_refuse_is_refused(builder: Plugin, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(grpc.RpcError, match=said):
+        builder.create(IMAGE, image(**changes))
+    assert list(builder.cloud.iterdir()) == []
+
+
+def test_another_password_is_no_reason_to_build(builder: Plugin) -> None:
+    login = {"address": "https://registry.example", "username": "u", "password": "q"}
+    for changes, diffs in (({"registries": [login]}, []), ({"tags": ["registry.example/r:2"]}, ["tags"])):
+        request = pb.DiffRequest(
+            id="i", urn=urn(IMAGE), type=IMAGE, old_inputs=struct(image()), news=struct(image(**changes))
+        )
+        assert list(builder.stub.Diff(request, timeout=30).diffs) == diffs
+
+
 def test_sigint_ends_it_with_status_0(tmp_path: Path) -> None:
-    with running_plugin(tmp_path) as plugin:
+    with running_plugin("aws", tmp_path) as plugin:
         plugin.process.send_signal(signal.SIGINT)
         assert plugin.process.wait(timeout=30) == 0

@@ -1,0 +1,82 @@
+"""The stand-in for Pulumi's AWS plugin: what its answers look like, and what AWS cannot change on a living resource.
+
+Prefixed ids, ARNs, versions that count up, one function. The tables are `standin.aws_facts`.
+"""
+
+import base64
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from .aws_facts import ARN_PATHS, GLOBAL_SERVICES, ID_INPUTS, ID_PREFIXES, REPLACING_INPUTS
+from .provider import RefusedError, Service
+
+ACCOUNT = "123456789012"
+PASSWORD_PREFIX = "ecr-password-"
+"""Every password begins so: a test that searches for it finds those that were never used, too."""
+
+
+class Aws(Service):
+    """One account in one region."""
+
+    sdk = "pulumi_aws"
+    replacing = REPLACING_INPUTS
+    volatile = frozenset({"latestVersion"})
+
+    def __init__(self) -> None:
+        self._region = "us-east-1"
+
+    def configure(self, args: Mapping[str, Any]) -> None:
+        """See Service."""
+        self._region = args.get("region", self._region)
+
+    def identify(self, type_token: str, name: str, inputs: Mapping[str, Any]) -> str:
+        """See Service. An SNS topic is its ARN; a part of another resource is named after that."""
+        if prefix := ID_PREFIXES.get(type_token):
+            return f"{prefix}-{secrets.token_hex(9)[:17]}"
+        if keys := ID_INPUTS.get(type_token):
+            return "/".join(str(inputs[key]) for key in keys if key in inputs)
+        chosen: str = inputs.get("name") or inputs.get("bucket") or f"{name}-{secrets.token_hex(4)}"
+        return self._arn(type_token, chosen) if type_token == "aws:sns/topic:Topic" else chosen
+
+    def computed(
+        self, type_token: str, id_: str, inputs: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """See Service."""
+        if "latestVersion" in before:
+            return {**before, "latestVersion": before["latestVersion"] + 1}
+        if before:
+            return {**before, "tagsAll": inputs.get("tags", {})}
+        return {
+            "arn": id_ if id_.startswith("arn:") else self._arn(type_token, id_),
+            "dnsName": f"{id_}.{type_token.split(':')[1].partition('/')[0]}.{self._region}.amazonaws.com",
+            "keyId": id_,
+            "mountName": secrets.token_hex(4),
+            "privateIp": f"10.42.0.{4 + secrets.randbelow(200)}",
+            "repositoryUrl": f"{ACCOUNT}.dkr.ecr.{self._region}.amazonaws.com/{id_}",
+            "latestVersion": 1,
+            "region": self._region,
+            "tagsAll": inputs.get("tags", {}),
+            "zoneId": id_,
+        }
+
+    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """See Service. A new token each time, as ECR gives; not marked as a secret, for the program has to do that."""
+        if function != "aws:ecr/getAuthorizationToken:getAuthorizationToken":
+            raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
+        password = f"{PASSWORD_PREFIX}{secrets.token_hex(16)}"
+        return {
+            "authorizationToken": base64.b64encode(f"AWS:{password}".encode()).decode(),
+            "expiresAt": "2035-01-01T00:00:00Z",
+            "id": self._region,
+            "password": password,
+            "proxyEndpoint": f"https://{ACCOUNT}.dkr.ecr.{self._region}.amazonaws.com",
+            "region": self._region,
+            "userName": "AWS",
+        }
+
+    def _arn(self, type_token: str, id_: str) -> str:
+        service, _, kind = type_token.removeprefix("aws:").partition(":")[0].partition("/")
+        place = f"{'' if service in GLOBAL_SERVICES else self._region}:{'' if service == 's3' else ACCOUNT}"
+        path = ARN_PATHS.get(type_token, f"{kind}/{{}}").format(id_)
+        return f"arn:aws:{'logs' if kind == 'logGroup' else service}:{place}:{path}"

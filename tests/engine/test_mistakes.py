@@ -1,0 +1,59 @@
+"""What a mistake in a stack file leads to under the real Pulumi engine: one message, no traceback, no resource."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+Edit = Callable[[dict[str, Any]], None]
+
+OTHER_REGION = f"123456789012.dkr.ecr.eu-west-1.amazonaws.com/gan/trainer@sha256:{'0' * 64}"
+PURCHASE = {"kind": "capacity-block", "purchase": True, "offering_id": "cbo-0123456789abcdef0"}
+SPOT_IN_TWO_ZONES = {"kind": "spot", "zones": ["us-east-2a", "us-east-2b"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("storage.capacity_gib", 9000, ["gangway:storage.capacity_gib", "got:     9000", "set capacity_gib: 9600"]),
+        ("cluster.accelerator", "H100x9", ["gangway:cluster.accelerator", "'H100x9'", "H100x8"]),
+        ("cluster.zone", "us-east-2z", ["gangway:cluster.zone", "'us-east-2z'", "us-east-2a"]),
+        ("cluster.nodez", 3, ["gangway:cluster.nodez", "unknown key", "did you mean 'nodes'?"]),
+        ("cluster.capacity", [SPOT_IN_TWO_ZONES], ["gangway:cluster.capacity[0].zones", "us-east-2b"]),
+        ("cluster.capacity", [{"kind": "capacity-block"}], ["gangway:cluster.capacity[0]", "add id"]),
+        ("cluster.capacity", [PURCHASE], ["gangway:cluster.capacity[0]", "add upfront_usd and ends_at"]),
+        ("budget.emails", [], ["gangway:budget.emails"]),
+        ("budget.stop_at_percent", 0, ["gangway:budget.stop_at_percent", "got:     0"]),
+        ("image", {"prebuilt": OTHER_REGION}, ["gangway:image.prebuilt", "eu-west-1", "us-east-2"]),
+        ("network", {"cidr": "8.8.0.0/16"}, ["gangway:network.cidr", "'8.8.0.0/16'", "use 10.42.0.0/16"]),
+        ("observe", {"log_days": 31}, ["gangway:observe.log_days", "got:     31", "30"]),
+        ("region", "us-west-9", ["gangway:region", "'us-west-9'", "us-west-2"]),
+        # Pulumi.yaml's own schema speaks first.
+        ("cluster", "two nodes", ["configuration key 'cluster' must be of type 'object'"]),
+        ("region", None, ["missing configuration value 'region'"]),
+    ],
+)
+def test_a_mistake_is_one_message_and_no_resource(
+    make_engine: Any, set_value: Callable[..., Edit], path: str, value: Any, said: list[str]
+) -> None:
+    engine = make_engine("aws-demo")
+    engine.change(set_value(path, value))
+    # Without a preview before it, so that the first resource would have been made.
+    outcome = engine.run("up", "--yes", "--skip-preview")
+    assert outcome.status != 0
+    for words in said:
+        assert words in outcome.text
+    assert "Traceback" not in outcome.text
+    assert 'File "' not in outcome.text
+    assert engine.resources() == []
+
+
+def test_a_mistake_fails_the_preview_too(make_engine: Any, set_value: Callable[..., Edit]) -> None:
+    engine = make_engine("aws-demo")
+    engine.change(set_value("storage.capacity_gib", 9000))
+    preview = engine.run("preview")
+    assert preview.status != 0
+    assert "set capacity_gib: 9600" in preview.text
+    assert "Traceback" not in preview.text
