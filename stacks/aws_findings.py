@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from components.aws.capacity_findings import LadderContext, capacity_findings
 from components.aws.fabric import count_efa
-from components.catalog import MachineType
+from components.catalog import MachineType, load
 from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
@@ -30,6 +30,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_trainable(planned.machine),
         *_fabric(config, planned),
         *_zone(planned),
+        *_head(config, planned),
         *capacity_findings(config.cluster.capacity, context),
         *_storage(config),
         *_money(config),
@@ -88,6 +89,19 @@ def _zone(planned: AwsPlan) -> Iterable[Finding]:
             "gangway:cluster.zone",
             f"{planned.zone} chosen: {planned.zone_reason}; nodes and file system share one zone",
             "set zone where your quota or capacity is elsewhere",
+        )
+
+
+def _head(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
+    """The head node's type is free: the catalogue knows the usual ones, and their prices."""
+    known = sorted(name for name in load().services_of("aws") if name.startswith("instance-"))
+    if planned.head and f"instance-{config.head.machine_type}" not in known:
+        yield Finding(
+            Severity.WARNING,
+            "head.unknown-type",
+            "gangway:head.machine_type",
+            f"{config.head.machine_type} is not in the catalogue: its architecture and its price are not checked",
+            f"choose one of {', '.join(name.removeprefix('instance-') for name in known)}",
         )
 
 

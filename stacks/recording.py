@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pulumi
-from pulumi.runtime import mocks, settings
+from pulumi.runtime import mocks, rpc, settings
 
 __all__ = ["Cloud", "PlaceholderCloud", "PlannedResource", "Recording", "record"]
 
@@ -60,10 +60,10 @@ class PlannedResource:
     id: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; of an archive, the names of what is in it."""
+        """Plain JSON data; secrets are not shown."""
         return {
             **{k: getattr(self, k) for k in ("urn", "type", "name", "parent")},
-            "inputs": {key: _plain(value) for key, value in self.inputs.items()},
+            "inputs": _plain(self.inputs),
         }
 
 
@@ -143,7 +143,13 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
 
 
 def _plain(value: Any) -> Any:
-    return {"archive": sorted(value.assets)} if isinstance(value, pulumi.AssetArchive) else value
+    """`value` as JSON data: an archive as the names in it, a secret as the word."""
+    if isinstance(value, pulumi.AssetArchive):
+        return {"archive": sorted(value.assets)}
+    if isinstance(value, dict):
+        marked = value.get(rpc._special_sig_key) == rpc._special_secret_sig
+        return "[secret]" if marked else {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _sorted(value: Any) -> Any:

@@ -1,9 +1,15 @@
-"""What every test starts from: no cloud credentials, one torch thread, a Pulumi runtime nobody has used before."""
+"""What every test starts from: no cloud credentials, one torch thread, a fresh Pulumi runtime; and EC2's metadata
+service in small.
+"""
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -62,3 +68,70 @@ def repo() -> Path:
 def demo_file() -> Path:
     """The stack file that the README and `gangway demo` use."""
     return REPO / "stacks" / "Pulumi.aws-demo.yaml"
+
+
+class Imds:
+    """EC2's instance metadata, version 2, in small: no token, no answer.
+
+    Attributes:
+        items: what there is besides 404.
+        answers: items that change: one answer after another, the last for ever; None is 404.
+        tokens: those that are still good.
+        requests: the items asked for.
+        status: of every answer but 404.
+    """
+
+    def __init__(self) -> None:
+        self.items = {"instance-id": "i-0123456789abcdef0", "autoscaling/target-lifecycle-state": "InService"}
+        self.answers: dict[str, list[str | None]] = {}
+        self.tokens: list[str] = []
+        self.requests: list[str] = []
+        self.status = 200
+        stand_in = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                if self.path != "/latest/api/token" or not self.headers["X-aws-ec2-metadata-token-ttl-seconds"]:
+                    self._reply(400)
+                    return
+                stand_in.tokens.append(f"token-{time.monotonic_ns()}")
+                self._reply(200, stand_in.tokens[-1])
+
+            def do_GET(self) -> None:
+                item = self.path.removeprefix("/latest/meta-data/")
+                if self.headers["X-aws-ec2-metadata-token"] not in stand_in.tokens:
+                    self._reply(401)
+                    return
+                stand_in.requests.append(item)
+                answer = stand_in.answer(item)
+                self._reply(404 if answer is None else stand_in.status, answer or "")
+
+            def _reply(self, status: int, text: str = "") -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+                """Keep the test output clean."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def answer(self, item: str) -> str | None:
+        """What is there now."""
+        if item not in self.answers:
+            return self.items.get(item)
+        left = self.answers[item]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.fixture
+def imds() -> Iterator[Imds]:
+    stand_in = Imds()
+    thread = threading.Thread(target=stand_in.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield stand_in
+    stand_in.server.shutdown()
+    thread.join()
+    stand_in.server.server_close()

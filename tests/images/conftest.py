@@ -7,10 +7,8 @@ Golden files are compared byte for byte; after a wanted change write them anew, 
 
 import os
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -111,53 +109,6 @@ def plain_head(head: HeadInitSpec) -> HeadInitSpec:
     return replace(head, lustre_dns_name=None, lustre_mount_name=None, prometheus_image=None)
 
 
-class Imds:
-    """A local stand-in of EC2's instance metadata, version 2: no token, no answer."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, list[str | None]] = {"instance-id": ["i-0123456789abcdef0"]}
-        self.requests: list[str] = []
-        stand_in = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                known = self.path == "/latest/api/token" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
-                self._reply(200 if known else 400, "the-token" if known else "")
-
-            def do_GET(self) -> None:
-                item = self.path.removeprefix("/latest/meta-data/")
-                if self.headers["X-aws-ec2-metadata-token"] != "the-token":
-                    self._reply(401, "")
-                    return
-                stand_in.requests.append(item)
-                answers = stand_in.answers.get(item, [None])
-                answer = answers.pop(0) if len(answers) > 1 else answers[0]
-                self._reply(404 if answer is None else 200, answer or "")
-
-            def _reply(self, status: int, text: str) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-                """Keep the test output clean."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-
-@pytest.fixture
-def imds() -> Iterator[Imds]:
-    stand_in = Imds()
-    thread = threading.Thread(target=stand_in.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield stand_in
-    stand_in.server.shutdown()
-    thread.join()
-    stand_in.server.server_close()
-
-
 @dataclass
 class Machine:
     """A directory that a node script takes for the machine: fake commands first on PATH, their calls recorded."""
@@ -203,7 +154,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, node: NodeInitSpec, imds: Imds) -> Machine:
+def machine(tmp_path: Path, node: NodeInitSpec, imds: Any) -> Machine:
     (tmp_path / "fake").mkdir()
     made = Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url})
     made.fake("aws")

@@ -135,3 +135,10 @@ def test_each_says_where_and_each_error_how_to_mend_it(edited: Edited) -> None:
 def test_what_cannot_be_planned_raises_and_is_no_finding(edited: Edited) -> None:
     with pytest.raises(InputError):
         found_in(edited(section("cluster", zone="us-east-2z")))
+
+
+def test_a_head_node_nobody_knows_is_a_warning(edited: Edited) -> None:
+    found = found_in(edited(lambda values: values.update({"gangway:head": {"machine_type": "t9.tiny"}})))
+    assert found["head.unknown-type"].severity is Severity.WARNING
+    assert "t3.medium" in found["head.unknown-type"].fix
+    assert "head.unknown-type" not in found_in(edited(lambda values: values.pop("gangway:head", None)))

@@ -1,5 +1,6 @@
 """Programs run without the engine: what was registered, under whom, with which outputs, and what is asked."""
 
+import json
 from typing import Any
 
 import pulumi
@@ -70,6 +71,19 @@ def test_a_resource_is_plain_json_and_an_archive_the_names_in_it() -> None:
 
     (made,) = record(function, PlaceholderCloud(), "test").resources
     assert made.to_json()["inputs"]["code"] == {"archive": ["a.py", "b.py"]}
+
+
+def test_a_secret_is_not_in_the_json() -> None:
+    def parameter() -> dict[str, Any]:
+        from pulumi_aws import ssm
+
+        ssm.Parameter("p", type="SecureString", value=pulumi.Output.secret("hunter2"), tags={"team": "ml"})
+        return {}
+
+    (made,) = record(parameter, PlaceholderCloud(), "test").resources
+    assert made.to_json()["inputs"]["value"] == "[secret]"
+    assert made.to_json()["inputs"]["tags"] == {"team": "ml"}
+    assert "hunter2" not in json.dumps(made.to_json())
 
 
 def test_a_cloud_of_ones_own_is_asked_for_ids_and_outputs() -> None:

@@ -1,16 +1,12 @@
-"""Fixtures of the trainer's tests: a tiny run, its data, real torchrun processes that never outlive a test, and EC2's
-metadata service in small.
-"""
+"""Fixtures of the trainer's tests: a tiny run, its data, real torchrun processes that never outlive a test."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -119,53 +115,3 @@ def lines_of() -> Callable[[Path], list[dict[str, Any]]]:
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     return read
-
-
-class Imds:
-    """Instance metadata, version 2. `tokens` are still good; `items` is what there is besides 404."""
-
-    def __init__(self) -> None:
-        self.items: dict[str, str] = {"autoscaling/target-lifecycle-state": "InService"}
-        self.tokens: list[str] = []
-        self.requests: list[str] = []
-        self.status = 200
-        stand_in = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                if self.path != "/latest/api/token" or not self.headers["X-aws-ec2-metadata-token-ttl-seconds"]:
-                    self._reply(400)
-                    return
-                stand_in.tokens.append(f"token-{time.monotonic_ns()}")
-                self._reply(200, stand_in.tokens[-1])
-
-            def do_GET(self) -> None:
-                item = self.path.removeprefix("/latest/meta-data/")
-                if self.headers["X-aws-ec2-metadata-token"] not in stand_in.tokens:
-                    self._reply(401)
-                    return
-                stand_in.requests.append(item)
-                self._reply(stand_in.status if item in stand_in.items else 404, stand_in.items.get(item, ""))
-
-            def _reply(self, status: int, text: str = "") -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-                """Keep the test output clean."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-
-@pytest.fixture
-def imds() -> Iterator[Imds]:
-    stand_in = Imds()
-    thread = threading.Thread(target=stand_in.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield stand_in
-    stand_in.server.shutdown()
-    thread.join()
-    stand_in.server.server_close()
