@@ -7,15 +7,29 @@ is a command of its own.
     >>> catalog = load()
     >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
     32
+    >>> load_provider("gcp").machine("a3-megagpu-8g").gpu_fabric.num_gpu_nics.value
+    8
+    >>> load_tpus().generations["v5p"].hbm_gib.value
+    95.0
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from components.catalog.gcp_schema import (
+    GcpMachineType,
+    GpuDirectFabric,
+    GpuFabric,
+    LustreTier,
+    RoceFabric,
+    TpuCatalog,
+    TpuGeneration,
+    TpuPrice,
+)
 from components.catalog.rows import Source, read_file, with_facts
 from components.catalog.schema import (
     CardRun,
@@ -34,6 +48,7 @@ from components.catalog.schema import (
 from components.findings import InputError, nearest_hint
 
 __all__ = [
+    "ON_REQUEST",
     "PROVIDERS",
     "CardRun",
     "Catalog",
@@ -42,17 +57,31 @@ __all__ = [
     "EfaFabric",
     "Fabric",
     "Fact",
+    "GcpMachineType",
+    "GpuDirectFabric",
+    "GpuFabric",
     "LustreOffer",
+    "LustreTier",
     "MachinePrice",
     "MachineType",
     "Region",
+    "RoceFabric",
     "ServicePrice",
+    "TpuCatalog",
+    "TpuGeneration",
+    "TpuPrice",
     "load",
+    "load_lustre_tiers",
+    "load_provider",
+    "load_tpus",
 ]
 
 T = TypeVar("T")
 PROVIDERS = ("aws",)
-"""The directories beside this file, in the order in which `load` reads them."""
+"""The directories beside this file that `load` reads, in its order."""
+ON_REQUEST = ("gcp",)
+"""Directories that only `load_provider` reads, so that a plan for another provider does not wait for them."""
+MACHINE_MODELS: Mapping[str, type[MachineType]] = {"aws": MachineType, "gcp": GcpMachineType}
 
 
 class Catalog(Frozen):
@@ -127,12 +156,14 @@ def _rows(
 def _of_provider(provider: str) -> dict[str, Any]:
     """What one directory holds, in the shape of a Catalog."""
     folder = Path(__file__).parent / provider
+    model = MACHINE_MODELS[provider]
     machines, machine_sources = read_file(folder / "machines.yaml")
     prices, price_sources = read_file(folder / "prices.yaml")
     storage, storage_sources = read_file(folder / "storage.yaml")
     regions, region_sources = read_file(folder / "regions.yaml")
+    rows = _rows(model, machines["machine_types"], machine_sources, provider)
     return {
-        "machines": dict(_rows(MachineType, machines["machine_types"], machine_sources, provider)),
+        "machines": {name: model.model_validate(row) for name, row in rows},
         "prices": [{"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]],
         "services": [{"provider": provider, **with_facts(ServicePrice, p, price_sources)} for p in prices["services"]],
         "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)} if storage["lustre"] else {},
@@ -142,7 +173,7 @@ def _of_provider(provider: str) -> dict[str, Any]:
 
 @cache
 def load() -> Catalog:
-    """The catalogue that ships with Gangway, read once a process."""
+    """The catalogue that ships with Gangway, less the providers of ON_REQUEST; read once a process."""
     parts = [_of_provider(provider) for provider in PROVIDERS]
     return Catalog.model_validate(
         {
@@ -153,3 +184,30 @@ def load() -> Catalog:
             "regions": {name: row for part in parts for name, row in part["regions"].items()},
         }
     )
+
+
+@cache
+def load_provider(provider: Literal["aws", "gcp"]) -> Catalog:
+    """The catalogue of one provider alone, read once a process."""
+    return Catalog.model_validate(_of_provider(provider))
+
+
+@cache
+def load_tpus() -> TpuCatalog:
+    """The TPU generations and their prices, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "gcp" / "tpus.yaml")
+    generations = tables["generations"].items()
+    return TpuCatalog.model_validate(
+        {
+            "generations": {n: {"name": n, **with_facts(TpuGeneration, row, sources)} for n, row in generations},
+            "prices": [with_facts(TpuPrice, row, sources) for row in tables["prices"]],
+        }
+    )
+
+
+@cache
+def load_lustre_tiers() -> Mapping[int, LustreTier]:
+    """The tiers of Google Cloud Managed Lustre by their MB/s per TiB, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
+    tiers = [LustreTier.model_validate(with_facts(LustreTier, row, sources)) for row in tables["lustre_tiers"]]
+    return {tier.throughput_mbps_per_tib: tier for tier in tiers}

@@ -2,7 +2,7 @@
 
 A file has `sources` (title, url, as_of, confidence) and tables. A row names one source for all its values; a value
 from elsewhere is written `{value: ..., source: ...}`. A value left out is one nobody knows. Not a validator: the models
-of `components.catalog.schema` are.
+of `components.catalog.schema` and `gcp_schema` are.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,14 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from components.catalog.gcp_schema import GpuDirectFabric, RoceFabric
 from components.catalog.schema import EfaFabric, Fact
 
 __all__ = ["Source", "read_file", "with_facts"]
 
 Source = dict[str, Any]
-FABRICS: Mapping[str, type[BaseModel]] = {"efa": EfaFabric}
+FABRICS: Mapping[str, type[BaseModel]] = {"efa": EfaFabric, "gpudirect": GpuDirectFabric, "roce": RoceFabric}
+FABRIC_FIELDS = ("fabric", "gpu_fabric")
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
@@ -39,8 +41,9 @@ def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[
         value = row.get(name)
         own = value if isinstance(value, Mapping) and "source" in value else {"value": value, "source": row["source"]}
         shaped[name] = {"value": own["value"], **sources[own["source"]]}
-    if shaped.get("fabric") is not None:
-        shaped["fabric"] = with_facts(FABRICS[shaped["fabric"]["kind"]], shaped["fabric"], sources)
+    for name in FABRIC_FIELDS:
+        if shaped.get(name) is not None:
+            shaped[name] = with_facts(FABRICS[shaped[name]["kind"]], shaped[name], sources)
     return shaped
 
 

@@ -7,7 +7,22 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from components.catalog import Catalog, Confidence, EfaFabric, Fact, load
+from components.catalog import (
+    ON_REQUEST,
+    PROVIDERS,
+    Catalog,
+    Confidence,
+    EfaFabric,
+    Fact,
+    GcpMachineType,
+    GpuDirectFabric,
+    RoceFabric,
+    TpuCatalog,
+    load,
+    load_lustre_tiers,
+    load_provider,
+    load_tpus,
+)
 from components.findings import InputError
 
 PLACEHOLDER_PRICES = (700.0, 0.0, 98.32)
@@ -35,6 +50,16 @@ def facts(node: Any, path: str = "catalog") -> Iterator[tuple[str, Fact[Any]]]:
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     return load()
+
+
+@pytest.fixture(scope="module")
+def gcp() -> Catalog:
+    return load_provider("gcp")
+
+
+@pytest.fixture(scope="module")
+def tpus() -> TpuCatalog:
+    return load_tpus()
 
 
 def test_every_value_says_where_it_comes_from(catalog: Catalog) -> None:
@@ -221,3 +246,117 @@ def test_the_catalogue_is_read_once_and_cannot_be_changed(catalog: Catalog) -> N
     assert load() is catalog
     with pytest.raises(ValueError, match="frozen"):
         catalog.prices = ()  # type: ignore[misc]  # the point of the test
+
+
+def test_providers_on_request_are_not_read_with_the_rest(catalog: Catalog) -> None:
+    assert not set(ON_REQUEST) & set(PROVIDERS)
+    assert {machine.provider for machine in catalog.machines.values()} == set(PROVIDERS)
+    assert load_provider("aws").machines == catalog.machines
+
+
+def test_every_value_of_google_cloud_says_where_it_comes_from(gcp: Catalog, tpus: TpuCatalog) -> None:
+    found = [*facts(gcp, "gcp"), *facts(tpus, "tpus"), *facts(load_lustre_tiers(), "lustre")]
+    assert len(found) > 500
+    for path, fact in found:
+        assert len(fact.source) > 5, path
+        assert date(2023, 1, 1) <= fact.as_of <= date(2027, 1, 1), path
+        assert fact.url.startswith("https://") or fact.confidence in ("recalled", "assumed"), path
+
+
+def test_prices_of_google_cloud_are_plausible_and_spot_is_cheaper(gcp: Catalog, tpus: TpuCatalog) -> None:
+    pairs = [(price.machine_type, price.region) for price in gcp.prices]
+    assert len(set(pairs)) == len(pairs)
+    assert {name for name, _ in pairs} == set(gcp.machines), "null says nobody knows"
+    for price in gcp.prices:
+        low, high, full = price.spot_low.value, price.spot_high.value, price.on_demand.value
+        assert price.region in gcp.regions, price
+        assert (low is None) == (high is None), price
+        assert full is None or 0 < full < 200, price
+        assert low is None or high is None or 0 < low <= high < (full or 100), price
+    for chip in tpus.prices:
+        assert chip.region in gcp.regions, chip
+        assert chip.on_demand.value is not None, chip
+        assert 0 < (chip.spot.value or 0.1) < chip.on_demand.value < 20, chip
+
+
+def test_a_machine_of_google_cloud_is_priced_where_it_is_offered(gcp: Catalog) -> None:
+    for price in gcp.prices:
+        machine = gcp.machine(price.machine_type)
+        assert isinstance(machine, GcpMachineType)
+        assert any(zone.rsplit("-", 1)[0] == price.region for zone in machine.zones.value), price
+
+
+def test_zones_of_google_cloud_are_those_of_its_regions(gcp: Catalog, tpus: TpuCatalog) -> None:
+    known = {f"{name}-{letter}" for name, region in gcp.regions.items() for letter in region.zones}
+    for generation in tpus.generations.values():
+        assert set(generation.zones.value) <= known, generation.name
+        regions = {zone.rsplit("-", 1)[0] for zone in generation.zones.value}
+        assert {p.region for p in tpus.prices if p.generation == generation.name} <= regions, generation.name
+    for machine in gcp.machines.values():
+        assert isinstance(machine, GcpMachineType)
+        assert set(machine.zones.value) <= known, machine.name
+
+
+def test_machines_of_google_cloud_are_plausible(gcp: Catalog) -> None:
+    test_machines_are_plausible(gcp)
+    test_regions_are_plausible(gcp)
+    for machine in gcp.machines.values():
+        assert isinstance(machine, GcpMachineType)
+        assert machine.fabric is None, "that field means EFA"
+        assert "spot" in machine.capacity.value, machine.name
+        assert machine.network_gbps.value is not None, machine.name
+        assert (machine.gpu_fabric is not None) == (machine.network_gbps.value >= 1000), machine.name
+
+
+def test_the_fabrics_of_google_cloud_are_those_of_its_blueprints(gcp: Catalog) -> None:
+    """NICs for GPUs, MTU and what they are attached to."""
+    direct = {"a3-highgpu-8g": ("tcpx", 4), "a3-megagpu-8g": ("tcpxo", 8)}
+    for name, expected in direct.items():
+        fabric = gcp.machine(name).gpu_fabric  # type: ignore[attr-defined]  # isinstance follows
+        assert isinstance(fabric, GpuDirectFabric)
+        assert (fabric.protocol.value, fabric.num_gpu_nics.value) == expected
+        assert (fabric.mtu_bytes.value, fabric.nic_type.value) == (8244, "GVNIC")
+    for name in ("a3-ultragpu-8g", "a4-highgpu-8g"):
+        fabric = gcp.machine(name).gpu_fabric  # type: ignore[attr-defined]  # isinstance follows
+        assert isinstance(fabric, RoceFabric)
+        assert (fabric.num_gpu_nics.value, fabric.num_host_nics.value) == (8, 2)
+        assert (fabric.mtu_bytes.value, fabric.nic_type.value) == (8896, "MRDMA")
+        assert f"us-central1-b{fabric.profile_suffix.value}" == "us-central1-b-vpc-roce"
+
+
+def test_facts_of_google_cloud_are_taken_over_unchanged(gcp: Catalog, tpus: TpuCatalog) -> None:
+    stated = {"us-central1": (413, 1.10), "us-west1": (79, 1.07), "europe-north1": (39, 1.09)}
+    for name, figures in stated.items():
+        region = gcp.region(name, "gcp")
+        assert (region.intensity_g_per_kwh.value, region.pue.value) == figures
+    assert gcp.machine_for("H200x8", "gcp").name == "a3-ultragpu-8g"
+    with pytest.raises(InputError, match="several machine types carry this accelerator"):
+        gcp.machine_for("H100x8", "gcp")
+    per_chip = {n: (g.hbm_gib.value, g.chip_watts.value) for n, g in tpus.generations.items()}
+    assert per_chip == {"v4": (32, 192), "v5e": (16, None), "v5p": (95, None), "v6e": (32, None), "tpu7x": (192, None)}
+
+
+def test_a_tpu_price_of_another_region_can_be_seen_to_be_one(tpus: TpuCatalog) -> None:
+    here, elsewhere = tpus.price("v6e", "europe-west4"), tpus.price("v6e", "us-west1")
+    assert here is not None
+    assert elsewhere is not None
+    assert (here.region, here.on_demand.value) == ("europe-west4", 2.97)
+    assert (elsewhere.region, elsewhere.on_demand.value) == ("us-central1", 2.7)
+    assert tpus.price("v9", "us-west1") is None
+
+
+def test_tiers_of_managed_lustre_scale_with_their_throughput(gcp: Catalog) -> None:
+    assert gcp.lustre == {}, "no offer of the AWS shape"
+    tiers = load_lustre_tiers()
+    assert {tier: row.smallest_gib.value for tier, row in tiers.items()} == {
+        125: 72000,
+        250: 36000,
+        500: 18000,
+        1000: 9000,
+    }
+    for tier in tiers.values():
+        assert tier.smallest_gib.value == tier.step_gib.value
+        assert tier.step_until_gib.value % tier.step_gib.value == 0
+        assert tier.largest_gib.value % tier.large_step_gib.value == 0
+    for name in map("managed-lustre-{}".format, tiers):
+        assert gcp.service_price("gcp", "us-central1", name).usd.value is None

@@ -1,0 +1,183 @@
+"""QueuedTpu: TPU slices from the queue, which the GCP provider cannot ask for with spot, reservation, labels or an end.
+
+A component around two dynamic resources. The request (QueuedTpuProvider) is made as soon as the queue has accepted it,
+so that the state knows it however long it waits. Waiting for its nodes (ActiveTpuProvider, `wait_active`) is a resource
+of its own: a wait that fails or is interrupted loses neither the request nor its place in the queue.
+
+What has been preempted is seen by a refresh, not by `up` alone: run `pulumi up --refresh`. Credentials are looked up
+while a call is made and are in no state. Dynamic providers run in the program's own Python: this component is for
+Python programs, not for Pulumi's other languages.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, ReadResult, Resource, UpdateResult
+from pulumi.dynamic import ResourceProvider as DynamicProvider
+from pulumi.runtime.rpc import UNKNOWN
+
+from components.findings import InputError
+from components.gcp.queue_watch import QueueWatch
+from components.gcp.tpu_api import GOOGLE_API_URL, TpuApi
+from components.gcp.tpu_request import QueuedTpuArgs, validate
+
+__all__ = ["ActiveTpuProvider", "QueuedTpu", "QueuedTpuProvider", "QueuedTpuRequest"]
+
+# What the API tells, and no input.
+OUTPUTS = ("create_time", "name", "node_names", "replace_reason", "state")
+# Inputs that are about us rather than about the request.
+OUR_OWN = ("api_url", "timeouts")
+# Pulumi keeps the serialised provider among the properties.
+PROVIDER_KEY = "__provider"
+
+
+def _watch(props: Mapping[str, Any]) -> QueueWatch:
+    """The queue as these properties reach it. Made for each call: a provider that kept it would put it into state."""
+    return QueueWatch(TpuApi(props.get("api_url", GOOGLE_API_URL)), props.get("timeouts", {}))
+
+
+def _inputs(props: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in props.items() if key not in (*OUTPUTS, PROVIDER_KEY)}
+
+
+class QueuedTpuProvider(DynamicProvider):
+    """Makes, reads, relabels and deletes a queued resource. Holds nothing: state gets a reference to the class."""
+
+    # There is no secret in a reference, and a secret one would hide every difference in a preview.
+    serialize_as_secret_always = False
+
+    def check(self, _olds: dict[str, Any], news: dict[str, Any]) -> CheckResult:
+        """Turns a mistake in the inputs into a failure that names it, before anything is asked of the API."""
+        # A value that is known only later is checked by `create`.
+        if UNKNOWN in news.values():
+            return CheckResult(news, [])
+        try:
+            validate(news)
+        except InputError as error:
+            return CheckResult(news, [CheckFailure(error.place, str(error))])
+        return CheckResult(news, [])
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Asks for it and waits until the queue accepts it. Finds what an interrupted call of the same left behind."""
+        watch = _watch(props)
+        name = watch.request(props)
+        return CreateResult(name, {**_inputs(props), **watch.look(name, props)})
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """What has become of it. Gone is an empty id, which makes the engine forget it."""
+        outputs = _watch(props).look(id_, props)
+        if not outputs:
+            return ReadResult("", {})
+        return ReadResult(id_, {**_inputs(props), **outputs})
+
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """Everything replaces, for a queued resource cannot be edited; labels do not while there are nodes.
+
+        Always deletes first: both would have one name, and what is preempted holds quota until it is deleted.
+        """
+        before, after = _inputs(olds), _inputs(news)
+        changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+        in_place = (*OUR_OWN, "labels") if olds.get("state") == "ACTIVE" else OUR_OWN
+        replaces = [key for key in changed if key not in in_place]
+        if olds.get("replace_reason"):
+            print(f"{olds['name']}: {olds['replace_reason']}: it is replaced", flush=True)
+            replaces.append("replace_reason")
+        return DiffResult(bool(changed or replaces), replaces, [], delete_before_replace=True)
+
+    def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
+        """Sets the nodes' labels."""
+        if olds.get("labels") != news["labels"]:
+            _watch(news).label_nodes(olds["node_names"], news["labels"])
+        return UpdateResult({**_inputs(news), **{key: olds.get(key) for key in OUTPUTS}})
+
+    def delete(self, _id: str, props: dict[str, Any]) -> None:
+        """Deletes it with its nodes and waits until nothing of it is left."""
+        _watch(props).remove(_id)
+
+
+class ActiveTpuProvider(DynamicProvider):
+    """Waits until a queued resource has its nodes. Holds nothing, and deletes nothing."""
+
+    serialize_as_secret_always = False
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Waits. Raises TpuError, with the request untouched, when it cannot come up or takes too long."""
+        found = _watch(props).wait_active(props["name"])
+        return CreateResult(f"{props['name']}@{props['create_time']}", {**props, **found})
+
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """A request made anew is waited for anew."""
+        replaces = [key for key in ("name", "create_time") if olds.get(key) != news.get(key)]
+        changed = bool(replaces) or any(olds.get(key) != news.get(key) for key in OUR_OWN)
+        return DiffResult(changed, replaces, [], delete_before_replace=True)
+
+    def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
+        """Takes over how to wait the next time."""
+        return UpdateResult({**news, "state": olds.get("state"), "addresses": olds.get("addresses")})
+
+
+class QueuedTpuRequest(Resource, module="gangway", name="QueuedTpuRequest"):
+    """The request in the queue, as Pulumi's engine sees it."""
+
+    name: pulumi.Output[str]
+    state: pulumi.Output[str]
+    create_time: pulumi.Output[str]
+    node_names: pulumi.Output[list[str]]
+    replace_reason: pulumi.Output[str]
+
+    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        # An output is looked for only where a property is declared.
+        super().__init__(QueuedTpuProvider(), name, {**dict.fromkeys(OUTPUTS), **props}, opts)
+
+
+class ActiveTpu(Resource, module="gangway", name="ActiveTpu"):
+    """The wait for a request's nodes, as Pulumi's engine sees it."""
+
+    state: pulumi.Output[str]
+    addresses: pulumi.Output[list[str]]
+
+    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(ActiveTpuProvider(), name, {"state": None, "addresses": None, **props}, opts)
+
+
+class QueuedTpu(pulumi.ComponentResource):
+    """TPU slices asked of the queue: `num_slices` nodes of one accelerator type.
+
+    Attributes:
+        name: `projects/P/locations/ZONE/queuedResources/ID`.
+        state: of the request when last looked at; ACTIVE with `wait_active`.
+        node_names: full names of the nodes it has or will have, slice by slice.
+        addresses: internal addresses of all hosts, slice by slice; empty without `wait_active`.
+        replace_reason: why the next `up` replaces it; empty while it may live.
+    """
+
+    name: pulumi.Output[str]
+    state: pulumi.Output[str]
+    node_names: pulumi.Output[list[str]]
+    addresses: pulumi.Output[list[str]]
+    replace_reason: pulumi.Output[str]
+
+    def __init__(self, name: str, args: QueuedTpuArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:QueuedTpu", name, None, opts)
+        asked: dict[str, Any] = {"queued_resource_id": name, **args}
+        wait = asked.pop("wait_active", False)
+        validate(asked)
+        options = pulumi.ResourceOptions(parent=self)
+        request = QueuedTpuRequest(f"{name}-request", asked, options)
+        self.name, self.node_names, self.replace_reason = request.name, request.node_names, request.replace_reason
+        self.state, self.addresses = request.state, pulumi.Output.from_input([])
+        if wait:
+            followed = {key: asked[key] for key in OUR_OWN if key in asked}
+            followed |= {"name": request.name, "create_time": request.create_time}
+            active = ActiveTpu(f"{name}-active", followed, options)
+            self.state, self.addresses = active.state, active.addresses
+        self.register_outputs(
+            {
+                "name": self.name,
+                "state": self.state,
+                "node_names": self.node_names,
+                "addresses": self.addresses,
+                "replace_reason": self.replace_reason,
+            }
+        )

@@ -1,0 +1,236 @@
+"""A thin client of the TPU v2 API: one method a call, retries while the API is busy, errors that name what to do.
+
+Knows nothing of Pulumi and waits for no state. Credentials are Application Default Credentials, looked up when the
+first call is made, sent to googleapis.com only and kept nowhere. Another address is a stand-in and gets none.
+"""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+__all__ = ["GOOGLE_API_URL", "QuotaError", "Session", "TpuApi", "TpuError", "open_session", "status_error"]
+
+GOOGLE_API_URL = "https://tpu.googleapis.com"
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+REQUEST_TIMEOUT_SEC = 60.0
+# Stands for a status where no answer came.
+UNREACHABLE = -1
+BUSY = {UNREACHABLE, 429, 500, 502, 503, 504}
+MAX_ATTEMPTS = 6
+FIRST_PAUSE_SEC = 1.0
+LONGEST_PAUSE_SEC = 32.0
+# google.rpc.Code of errors inside operations.
+RESOURCE_EXHAUSTED = 8
+
+
+class TpuError(RuntimeError):
+    """The API refused something, or it did not happen in time. The message says what to do.
+
+    Attributes:
+        status: HTTP status, -1 where no answer came, 0 where the error is of another kind.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class QuotaError(TpuError):
+    """The project's quota is used up, or the API's rate limit did not pass in time."""
+
+
+class Response(Protocol):
+    """What is used of a response of `requests`."""
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The body."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, in any case."""
+        ...
+
+    def json(self) -> Any:
+        """The body as JSON; ValueError where it is none."""
+        ...
+
+
+class Session(Protocol):
+    """What is used of a session of `requests`, which google-auth's AuthorizedSession is one of."""
+
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Response:
+        """Sends one request."""
+        ...
+
+
+def open_session(api_url: str) -> Session:
+    """A session with the caller's own credentials for Google, and one without any for another address.
+
+    Raises:
+        TpuError: no google-auth, or no Application Default Credentials.
+    """
+    address = urlsplit(api_url)
+    if address.scheme != "https" or not (address.hostname or "").endswith(".googleapis.com"):
+        plain: Any = import_module("requests").Session()
+        plain.trust_env = False  # no proxy between this machine and a stand-in on it
+        session: Session = plain
+        return session
+    try:
+        auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
+    except ImportError as error:
+        raise TpuError("google-auth is not installed, without which nobody can log in: install google-auth") from error
+    try:
+        credentials, _ = auth.default(scopes=[SCOPE])
+    except auth.exceptions.DefaultCredentialsError as error:
+        raise TpuError(
+            "no Application Default Credentials: run `gcloud auth application-default login`, "
+            "or set GOOGLE_APPLICATION_CREDENTIALS"
+        ) from error
+    authorized: Session = transport.AuthorizedSession(credentials)
+    return authorized
+
+
+def _refusal(response: Response) -> dict[str, Any]:
+    """The error object of a refused request: `code`, `message`, `status`; made up from the text where there is none."""
+    try:
+        error = response.json()["error"]
+    except (ValueError, KeyError, TypeError):
+        error = {"message": response.text[:200] or "no message", "status": ""}
+    return {"message": "no message", "status": "", **error}
+
+
+def status_error(what: str, error: Mapping[str, Any]) -> TpuError:
+    """The exception for the google.rpc.Status of an operation or a queued resource that failed."""
+    message = f"{what}: {error.get('message', 'no message')}"
+    if error.get("code") == RESOURCE_EXHAUSTED:
+        return _quota_error(message)
+    return TpuError(message)
+
+
+def _quota_error(message: str, status: int = 0) -> QuotaError:
+    return QuotaError(
+        f"{message}\n  fix: ask for quota of this accelerator and tier in this zone (IAM & Admin, Quotas, "
+        "tpu.googleapis.com), delete what holds it (preempted TPUs do until deleted), or choose another zone",
+        status,
+    )
+
+
+class TpuApi:
+    """Calls of the TPU v2 API.
+
+    Args:
+        base_url: where the API is, without `/v2`.
+        session: sends requests; `open_session` makes it when left out, at the first call.
+        sleep: waits between two attempts, in seconds.
+    """
+
+    def __init__(
+        self,
+        base_url: str = GOOGLE_API_URL,
+        session: Session | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._base_url, self._session, self._sleep = base_url.rstrip("/"), session, sleep
+
+    def create_queued_resource(self, parent: str, queued_resource_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Asks for a queued resource -> Operation.
+
+        The request's own id is new for each call and the same in its retries: one derived from the body would make the
+        API ignore the request that replaces a preempted one.
+        """
+        query = {"queuedResourceId": queued_resource_id, "requestId": str(uuid.uuid4())}
+        return self._call("POST", f"{parent}/queuedResources", query, body)
+
+    def get_queued_resource(self, name: str) -> dict[str, Any] | None:
+        """The queued resource, or None where there is none."""
+        return self._find(name)
+
+    def delete_queued_resource(self, name: str) -> dict[str, Any]:
+        """Asks for a queued resource and its nodes to be deleted -> Operation."""
+        return self._call("DELETE", name, {"force": "true", "requestId": str(uuid.uuid4())})
+
+    def list_queued_resources(self, parent: str) -> Iterator[dict[str, Any]]:
+        """Every queued resource of a zone, page by page."""
+        return self._pages(f"{parent}/queuedResources", "queuedResources")
+
+    def get_node(self, name: str) -> dict[str, Any] | None:
+        """The node, or None where there is none."""
+        return self._find(name)
+
+    def list_nodes(self, parent: str) -> Iterator[dict[str, Any]]:
+        """Every node of a zone, page by page."""
+        return self._pages(f"{parent}/nodes", "nodes")
+
+    def patch_node_labels(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+        """Sets a node's labels -> Operation."""
+        return self._call("PATCH", name, {"updateMask": "labels"}, {"labels": dict(labels)})
+
+    def delete_node(self, name: str) -> dict[str, Any]:
+        """Asks for a node to be deleted -> Operation."""
+        return self._call("DELETE", name)
+
+    def get_operation(self, name: str) -> dict[str, Any]:
+        """How far an operation is."""
+        return self._call("GET", name)
+
+    def _find(self, name: str) -> dict[str, Any] | None:
+        try:
+            return self._call("GET", name)
+        except TpuError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _pages(self, path: str, key: str) -> Iterator[dict[str, Any]]:
+        query: dict[str, str] = {}
+        while True:
+            page = self._call("GET", path, query)
+            yield from page.get(key, [])
+            if not page.get("nextPageToken"):
+                return
+            query = {"pageToken": page["nextPageToken"]}
+
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """One call, tried again while the API is busy or out of reach. Raises TpuError with the API's own words."""
+        pause = FIRST_PAUSE_SEC
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return self._attempt(method, path, query, body)
+            except TpuError as error:
+                if error.status not in BUSY:
+                    raise
+            # Half of the pause by chance, so that many stacks do not come back at the same moment.
+            self._sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LONGEST_PAUSE_SEC)
+        return self._attempt(method, path, query, body)
+
+    def _attempt(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        if self._session is None:
+            self._session = open_session(self._base_url)
+        url, what = f"{self._base_url}/v2/{path}", f"{method} {path}"
+        try:
+            response = self._session.request(method, url, params=query, json=body, timeout=REQUEST_TIMEOUT_SEC)
+        except OSError as error:  # every exception of requests is one
+            raise TpuError(f"{what}: {self._base_url} cannot be reached ({error})", UNREACHABLE) from error
+        if response.status_code == 200:
+            return dict(response.json())
+        refusal = _refusal(response)
+        message = f"{what}: {response.status_code} {refusal['status']}: {refusal['message']}"
+        if response.status_code == 429 or refusal["status"] == "RESOURCE_EXHAUSTED":
+            raise _quota_error(message, response.status_code)
+        raise TpuError(message, response.status_code)

@@ -1,0 +1,157 @@
+"""QueuedTpu under the real Pulumi engine: a program of a few lines, the TPU API's stand-in behind it over HTTP."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PARENT = "projects/lab/locations/us-east5-a"
+NAME = f"{PARENT}/queuedResources/gan-tpu"
+PROJECT = """
+name: gangway
+runtime: {name: python, options: {toolchain: pip, virtualenv: .venv}}
+"""
+PROGRAM = """
+import json
+from pathlib import Path
+
+import pulumi
+
+from components.gcp.queued_tpu import QueuedTpu
+
+tpu = QueuedTpu("gan-tpu", json.loads(Path("args.json").read_text()))
+for key in ("name", "state", "node_names", "addresses", "replace_reason"):
+    pulumi.export(key, getattr(tpu, key))
+"""
+
+
+@pytest.fixture
+def standin() -> Iterator[Any]:
+    """The running stand-in, loaded by its path: tests are no package."""
+    name = "gangway_tpu_standin"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, REPOSITORY / "tests/components/gcp/tpu_standin.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    with sys.modules[name].TpuStandin() as running:
+        yield running
+
+
+@pytest.fixture
+def tpu_engine(tmp_path: Path, make_engine: Callable[[str], Any], standin: Any) -> Any:
+    """An engine whose project is the program above; nothing of the repository but `components` can be imported."""
+    engine = make_engine("dev")
+    shutil.rmtree(engine.project / "stacks")
+    for linked in ("images", "trainer", ".dockerignore"):
+        (engine.project / linked).unlink()
+    (engine.project / "components").symlink_to(REPOSITORY / "components")
+    (engine.project / "Pulumi.yaml").write_text(PROJECT, "utf-8")
+    (engine.project / "__main__.py").write_text(PROGRAM, "utf-8")
+    args = {
+        "project": "lab",
+        "zone": "us-east5-a",
+        "accelerator_type": "v5p-256",
+        "runtime_version": "v2-alpha-tpuv5",
+        "tier": "spot",
+        "num_slices": 2,
+        "service_account": "nodes@lab.iam.gserviceaccount.com",
+        "startup_script": "#!/bin/sh",
+        "labels": {"team": "ml"},
+        "wait_active": True,
+        "timeouts": {"accept_sec": 10, "active_sec": 10, "delete_sec": 10, "poll_sec": 0.02},
+        "api_url": standin.url,
+    }
+    (engine.project / "args.json").write_text(json.dumps(args), "utf-8")
+    return engine
+
+
+def change(engine: Any, **changes: Any) -> None:
+    file = engine.project / "args.json"
+    file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **changes}), "utf-8")
+
+
+def outputs(engine: Any) -> dict[str, Any]:
+    return dict(json.loads(engine.plain("stack", "output", "--json")))
+
+
+def of_api(outcome: Any, operation: str) -> set[str]:
+    """The dynamic resources that saw an operation, by their last word."""
+    return {token.rpartition(":")[2] for token in outcome.types(operation) if token.startswith("pulumi-python:")}
+
+
+def test_up_preempted_replaced_and_gone(tpu_engine: Any, standin: Any) -> None:
+    engine, cloud = tpu_engine, standin.cloud
+    first = engine.applied("up")
+    assert of_api(first, "create") == {"QueuedTpuRequest", "ActiveTpu"}
+    nodes = [f"{PARENT}/nodes/gan-tpu-0", f"{PARENT}/nodes/gan-tpu-1"]
+    told = {"name": NAME, "node_names": nodes, "addresses": ["10.0.0.1", "10.0.0.2"], "replace_reason": ""}
+    assert outputs(engine) == {**told, "state": "ACTIVE"}
+    assert sum(engine.applied("up", "--refresh").changes[op] for op in ("create", "update", "replace", "delete")) == 0
+
+    change(engine, labels={"team": "vision"})
+    assert of_api(engine.applied("up"), "update") == {"QueuedTpuRequest"}
+    assert [cloud.nodes[node]["labels"] for node in nodes] == [{"team": "vision"}] * 2
+
+    cloud.preempt(NAME)
+    replaced = engine.applied("up", "--refresh")
+    assert of_api(replaced, "replace") == {"QueuedTpuRequest", "ActiveTpu"}
+    assert f"{NAME}: it is SUSPENDED (by the service): it is replaced" in replaced.text
+    assert [node["state"] for node in cloud.nodes.values()] == ["READY", "READY"]
+    assert outputs(engine) == {**told, "state": "ACTIVE"}
+
+    engine.applied("destroy")
+    assert (cloud.queued, cloud.nodes) == ({}, {})
+
+
+def test_a_wait_that_fails_keeps_the_request_and_destroy_gives_it_up(tpu_engine: Any, standin: Any) -> None:
+    engine, cloud = tpu_engine, standin.cloud
+    cloud.hold_at = "WAITING_FOR_RESOURCES"
+    change(engine, timeouts={"active_sec": 0.1, "delete_sec": 10, "poll_sec": 0.02})
+    outcome = engine.run("up", "--yes", "--skip-preview")
+    assert outcome.status != 0
+    assert (
+        "(timeouts.active_sec) it is WAITING_FOR_RESOURCES; it keeps its place in the queue: run `up`" in outcome.text
+    )
+    assert list(cloud.queued) == [NAME]
+    engine.applied("destroy")
+    assert cloud.queued == {}
+
+
+def test_what_somebody_deleted_is_asked_for_again(tpu_engine: Any, standin: Any) -> None:
+    tpu_engine.applied("up")
+    standin.cloud.queued.clear()
+    standin.cloud.nodes.clear()
+    again = tpu_engine.applied("up", "--refresh")
+    assert of_api(again, "create") == {"QueuedTpuRequest"}
+    assert of_api(again, "replace") == {"ActiveTpu"}
+    assert list(standin.cloud.queued) == [NAME]
+
+
+def test_a_mistake_fails_before_anything_is_asked(tpu_engine: Any, standin: Any) -> None:
+    change(tpu_engine, tier="spott")
+    outcome = tpu_engine.run("up", "--yes", "--skip-preview")
+    assert outcome.status != 0
+    assert "did you mean 'spot'?" in outcome.text
+    assert standin.cloud.seen == []
+
+
+def test_no_credentials_and_no_code_are_in_the_state(
+    tpu_engine: Any, standin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(tpu_engine.env, "GOOGLE_APPLICATION_CREDENTIALS", os.devnull)
+    tpu_engine.applied("up")
+    state = tpu_engine.plain("stack", "export")
+    assert os.devnull not in state
+    for resource in json.loads(state)["deployment"]["resources"]:
+        assert len(resource.get("inputs", {}).get("__provider", "")) < 200
