@@ -37,10 +37,10 @@ __all__ = [
     "plan_node_pool",
 ]
 
-# Long enough for the trainer's last checkpoint, and EC2's own two minutes for spot are over by then anyway.
 LIFECYCLE_HOOK = "gangway-terminate"
 """The hook's name on every group: a node completes it by this name."""
 
+# Long enough for the trainer's last checkpoint, and EC2's own two minutes for spot are over by then anyway.
 TERMINATION_HEARTBEAT_SEC = 300
 
 

@@ -29,6 +29,7 @@ UNKEPT = (
 
 
 def _instance(aws: Aws, wire: Wire) -> Applied:
+    wire.skip("userDataReplaceOnChange")
     disk = wire.take("rootBlockDevice").get("rootBlockDevice", {})
     labels = {"instance": wire.tags(), "volume": {"Tags": _listed(disk.get("tags", {}))}}
     ebs = {key: value for key, value in disk.items() if key != "tags"}
@@ -50,8 +51,6 @@ def _instance(aws: Aws, wire: Wire) -> Applied:
             {"ResourceType": kind, "Tags": tags["Tags"]} for kind, tags in labels.items() if tags.get("Tags")
         ],
     }
-    wire.skip("userDataReplaceOnChange")
-    inputs.pop("userDataReplaceOnChange", None)
     parameters = aws.request("ec2", "RunInstances", inputs, id="LaunchTemplateId", userDataBase64="UserData")
     made = one(aws.call("ec2", "RunInstances", parameters)["Instances"])
     id_ = made["InstanceId"]
