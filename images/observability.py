@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from images.render import _environment
+from images.render import template_environment
 
 __all__ = ["COLUMNS", "PREFIX", "Panel", "grafana_dashboard", "render_prometheus"]
 
@@ -66,7 +66,7 @@ def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec
         port: at which rank 0 serves its metrics (`--metrics-port`).
         scrape_interval_sec: seconds between two scrapes.
     """
-    template = _environment().get_template("prometheus.yml.j2")
+    template = template_environment().get_template("prometheus.yml.j2")
     return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "render_cloud_init",
     "render_dockerfile",
     "scripts",
+    "template_environment",
     "unit",
     "user_data_base64gzip",
 ]
@@ -46,7 +47,7 @@ class NodeFile(NamedTuple):
 
 def render_dockerfile(spec: DockerfileSpec) -> str:
     """The trainer's Dockerfile; its build context is the repository root."""
-    return _environment().get_template("Dockerfile.j2").render(spec=spec, uid=TRAINER_UID)
+    return template_environment().get_template("Dockerfile.j2").render(spec=spec, uid=TRAINER_UID)
 
 
 def render_cloud_init(spec: NodeInitSpec) -> str:
@@ -106,7 +107,7 @@ def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     """A systemd unit, rendered from the template of its name."""
-    template = _environment().get_template(f"{cloud}/{name}.j2")
+    template = template_environment().get_template(f"{cloud}/{name}.j2")
     text = template.render(values, bin_dir=BIN_DIR, etc_dir=ETC_DIR, container=CONTAINER_NAME)
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
@@ -115,12 +116,13 @@ def cloud_config(
     cloud: str, files: Sequence[NodeFile], what: str, *, packages: Sequence[str], units: Sequence[str]
 ) -> str:
     """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting."""
-    template = _environment().get_template(f"cloud-init-{cloud}.yaml.j2")
+    template = template_environment().get_template(f"cloud-init-{cloud}.yaml.j2")
     return template.render(files=files, what=what, packages=packages, units=units)
 
 
 @cache
-def _environment() -> Environment:
+def template_environment() -> Environment:
+    """Jinja2 as every template of this package is rendered: a name that it does not know is an error."""
     # Autoescape writes HTML entities, and nothing here is HTML: bash values go through bash_quote, YAML holds them
     # in literal blocks.
     return Environment(
@@ -135,6 +137,6 @@ def _environment() -> Environment:
 
 def _source(name: str) -> str:
     """A script as it is on disk: bash's `${#array[@]}` would open a comment in Jinja."""
-    environment = _environment()
-    assert environment.loader is not None, "set by _environment"
+    environment = template_environment()
+    assert environment.loader is not None, "set by template_environment"
     return environment.loader.get_source(environment, name)[0]

@@ -92,10 +92,10 @@ def test_efa_installer_is_checked_when_its_sum_is_known() -> None:
 
 
 def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
-    from images.render import _environment
+    from images.render import template_environment
 
     with pytest.raises(UndefinedError):
-        _environment().from_string("{{ no_such_name }}").render()
+        template_environment().from_string("{{ no_such_name }}").render()
 
 
 def document_of(name: str, request: pytest.FixtureRequest) -> str:
