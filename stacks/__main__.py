@@ -19,7 +19,7 @@ def _say_findings(config: StackConfig) -> None:
     provider = provider_module(config.provider)
     findings = provider.findings(config, provider.plan(config), None)
     for finding in findings:
-        log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.debug}
+        log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise pulumi.RunError("findings of severity error, above; `gangway plan` lists them all")

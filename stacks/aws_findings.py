@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from components.aws.capacity_findings import LadderContext, capacity_findings
 from components.aws.fabric import count_efa
-from components.catalog import MachineType, load
+from components.catalog import MachineType
 from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
@@ -30,7 +30,6 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_trainable(planned.machine),
         *_fabric(config, planned),
         *_zone(planned),
-        *_head(config, planned),
         *capacity_findings(config.cluster.capacity, context),
         *_storage(config),
         *_money(config),
@@ -92,19 +91,6 @@ def _zone(planned: AwsPlan) -> Iterable[Finding]:
         )
 
 
-def _head(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
-    """The head node's type is free: the catalogue knows the usual ones, and their prices."""
-    known = sorted(name for name in load().services_of("aws") if name.startswith("instance-"))
-    if planned.head and f"instance-{config.head.machine_type}" not in known:
-        yield Finding(
-            Severity.WARNING,
-            "head.unknown-type",
-            "gangway:head.machine_type",
-            f"{config.head.machine_type} is not in the catalogue: its architecture and its price are not checked",
-            f"choose one of {', '.join(name.removeprefix('instance-') for name in known)}",
-        )
-
-
 def _storage(config: StackConfig) -> Iterable[Finding]:
     if config.storage is None:
         return
@@ -128,13 +114,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
 
 def _money(config: StackConfig) -> Iterable[Finding]:
     if not config.budget.activate_tag:
-        yield Finding(
-            Severity.INFO,
-            "budget.tag-not-activated",
-            "gangway:budget.activate_tag",
-            "the budget counts what carries the tag gangway:stack, which AWS does only once the tag is activated",
-            "a day after the first `up`, set activate_tag: true in one stack of the account",
-        )
+        yield _tag_not_activated(config.budget.stop_at_percent)
     if not config.job.terminate_when_done:
         yield Finding(
             Severity.INFO,
@@ -143,3 +123,14 @@ def _money(config: StackConfig) -> Iterable[Finding]:
             "the nodes stay, and cost, when the job is done",
             "set terminate_when_done: true, or destroy the stack then",
         )
+
+
+def _tag_not_activated(stop_at_percent: float | None) -> Finding:
+    """Worth a warning where somebody relies on the stop: a budget that counts nothing stops nothing."""
+    counts = "the budget counts what carries the tag gangway:stack, which AWS does only once the tag is activated"
+    fix = "a day after the first `up`, set activate_tag: true in one stack of the account"
+    path = "gangway:budget.activate_tag"
+    if stop_at_percent is None:
+        return Finding(Severity.INFO, "budget.tag-not-activated", path, counts, fix)
+    message = f"{counts}: until then it counts nothing, and stop_at_percent: {stop_at_percent:g} stops nothing"
+    return Finding(Severity.WARNING, "budget.stop-without-tag", path, message, fix)

@@ -6,7 +6,7 @@ Pure: looks up and checks. `stacks.aws_findings` says what a person should know,
 import re
 from dataclasses import dataclass
 
-from components.aws.budget import plan_alarms
+from components.aws.budget import plan_budget_alarms
 from components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
 from components.aws.fabric import count_efa
 from components.aws.lustre import plan_lustre
@@ -15,7 +15,7 @@ from components.aws.observability import check_retention
 from components.capacity import CapacityBlock
 from components.catalog import MachineType, Region, load
 from components.cost import CostComponent, paid_once
-from components.findings import InputError
+from components.findings import InputError, nearest_hint
 from components.job import JobSpec, Rendezvous, Volume
 from components.tags import TagPolicy, carbon_class
 from stacks.config import StackConfig
@@ -74,6 +74,7 @@ def plan(config: StackConfig) -> AwsPlan:
     cluster = config.cluster
     region = load().region(config.region, "aws", "gangway:region")
     machine = _machine(config)
+    _check_head(config.head.machine_type)
     check_ladder(cluster.capacity, machine)
     check_zones(cluster.capacity, _zones_of(region))
     zone, reason = _zone(config, region)
@@ -87,7 +88,7 @@ def plan(config: StackConfig) -> AwsPlan:
             efa=storage.efa,
             metadata_iops=storage.metadata_iops,
         )
-    plan_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
+    plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     return AwsPlan(
         machine=machine,
@@ -107,6 +108,20 @@ def _machine(config: StackConfig) -> MachineType:
         return load().machine(cluster.machine_type, "gangway:cluster.machine_type")
     assert cluster.accelerator is not None, "StackConfig holds one of the two"
     return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator")
+
+
+def _check_head(machine_type: str) -> None:
+    """Refuses a head node's type that the catalogue does not know: neither its architecture nor its price would be."""
+    services = load().services_of("aws")
+    known = sorted(name.removeprefix("instance-") for name in services if name.startswith("instance-"))
+    if machine_type not in known:
+        raise InputError(
+            "gangway:head.machine_type",
+            "no machine type that Gangway knows for a head node",
+            value=machine_type,
+            allowed=", ".join(known),
+            fix=nearest_hint(machine_type, known),
+        )
 
 
 def _zones_of(region: Region) -> list[str]:

@@ -7,7 +7,7 @@ messages, which speak of Python. Pure translation: the rules themselves stand on
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -57,7 +57,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
     value, context = _shown(detail["input"]), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            names = sorted(_setting_at(schema, loc[:-1]).keys())
+            names = sorted(_setting_at(schema, loc[:-1]).of_kind(detail["loc"][-2:-1]).keys())
             fix = nearest_hint(str(loc[-1]), names)
             return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
@@ -108,10 +108,14 @@ class _Setting:
         """Every key that a mapping here may have."""
         return {name for schema in self.schemas for name in schema.get("properties", {})}
 
+    def of_kind(self, tag: Sequence[int | str]) -> "_Setting":
+        """Of a tagged union the branch named by `tag`, the part of pydantic's path before a key; else all there is."""
+        schemas = tuple(schema for schema in self.schemas if _kind(schema) in tag)
+        return replace(self, schemas=schemas) if schemas else self
+
     def kinds(self) -> list[str]:
         """The words of a tagged union, in the models' order."""
-        kinds = [schema["properties"]["kind"] for schema in self.schemas if "kind" in schema.get("properties", {})]
-        return [kind["const"] for kind in kinds if "const" in kind]
+        return [kind for schema in self.schemas if (kind := _kind(schema)) is not None]
 
     def words(self) -> str:
         """What is allowed here, for people."""
@@ -135,6 +139,12 @@ class _Setting:
                 return f"{about}like {_flow(self.example)}"
             case _:
                 return f"{about}text{such_as}"
+
+
+def _kind(schema: _Schema) -> str | None:
+    """The word that tells a branch of a tagged union from the others."""
+    kind: str | None = schema.get("properties", {}).get("kind", {}).get("const")
+    return kind
 
 
 def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:

@@ -19,6 +19,7 @@ from components.aws.identity import HeadIdentity, NodeIdentity
 from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
 from components.aws.observability import NodeLogs, Observability
+from components.aws.order import after
 from components.aws.pricing import Declared, price_resources
 from components.aws.registry import ImageRegistry
 from components.aws.storage import LustreFileSystem, RunBucket
@@ -58,8 +59,10 @@ def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     boot = Boot(job, runs.bucket_name, logs.log_group_name, lustre)
     identity = stack.node_identity(image, runs, logs, key)
-    pool = stack.pool(network, identity, node_user_data(config, planned, boot))
     head = stack.head(network, image, runs, logs, key, boot) if planned.head else None
+    user_data = node_user_data(config, planned, boot)
+    # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
+    pool = stack.pool(network, identity, after(user_data, head.host) if head else user_data, key)
     budget = stack.budget(key)
     observed = stack.observe(pool, key)
     return {
@@ -111,7 +114,12 @@ class _Stack:
                 "region": self.config.region,
                 "zones": list(self.planned.zones),
                 "egress": network.egress,
-                "head": {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT}
+                "head": {
+                    "rendezvous_port": RENDEZVOUS_PORT,
+                    "metrics_port": METRICS_PORT,
+                    # It mounts the file system to put the run record.
+                    "lustre": self.config.storage is not None,
+                }
                 if self.planned.head
                 else None,
                 "flow_logs": network.flow_logs,
@@ -202,7 +210,9 @@ class _Stack:
             self.opts,
         )
 
-    def pool(self, network: TrainingNetwork, identity: NodeIdentity, user_data: pulumi.Output[str]) -> EfaNodePool:
+    def pool(
+        self, network: TrainingNetwork, identity: NodeIdentity, user_data: pulumi.Output[str], key: Key
+    ) -> EfaNodePool:
         cluster = self.config.cluster
         return EfaNodePool(
             self.config.stack,
@@ -221,6 +231,8 @@ class _Stack:
                 "instance_profile_arn": identity.instance_profile_arn,
                 "user_data": user_data,
                 "root_volume_gib": cluster.root_volume_gib,
+                "root_device_name": cluster.root_device_name,
+                "kms_key_arn": key,
                 "tags": self.planned.tags,
             },
             self.opts,

@@ -49,7 +49,10 @@ class PlaceholderCloud:
 
 @dataclass(frozen=True)
 class PlannedResource:
-    """A resource as the program registered it: inputs are the wire's, in camelCase."""
+    """A resource as the program registered it.
+
+    Inputs are the wire's, in camelCase. `dependencies` are the URNs of what has to stand before it and to outlive it.
+    """
 
     urn: str
     type: str
@@ -58,6 +61,7 @@ class PlannedResource:
     custom: bool
     inputs: dict[str, Any]
     id: str
+    dependencies: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; secrets are not shown."""
@@ -135,6 +139,7 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
             custom=request.custom,
             inputs=_sorted(stand_in.inputs[request.type, request.name]),
             id=id_,
+            dependencies=frozenset(request.dependencies),
         )
         for urn, (request, id_) in sorted(recorder.registered.items())
         if request.type != "pulumi:pulumi:Stack"

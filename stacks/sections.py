@@ -83,7 +83,10 @@ class FabricCheckConfig(Section):
 
 
 class ClusterConfig(Section):
-    """The accelerators: what, how many, where from. `image_id` pins the AMI; else the newest Deep Learning AMI."""
+    """The accelerators: what, how many, where from. `image_id` pins the AMI; else the newest Deep Learning AMI.
+
+    `root_device_name` has to be the AMI's own: Ubuntu's, as of the Deep Learning AMI, or /dev/xvda for Amazon Linux.
+    """
 
     accelerator: str | None = Field(default=None, examples=["H100x8"])
     machine_type: str | None = Field(default=None, examples=["p5.48xlarge"])
@@ -101,6 +104,9 @@ class ClusterConfig(Section):
     zone: str | None = Field(default=None, examples=["us-east-2a"])
     image_id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]{8,17}$", examples=["ami-0123456789abcdef0"])
     root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
+    root_device_name: str = Field(
+        default="/dev/sda1", pattern=r"^/dev/(sd|xvd)[a-z][0-9]{0,2}$", examples=["/dev/xvda"]
+    )
     fabric_check: FabricCheckConfig = FabricCheckConfig()
 
     @model_validator(mode="after")
@@ -109,6 +115,12 @@ class ClusterConfig(Section):
             raise ValueError(
                 "exactly one of accelerator and machine_type; write accelerator: H100x8 or machine_type: p5.48xlarge"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _device_of_the_image(self) -> Self:
+        if self.image_id is None and "root_device_name" in self.model_fields_set:
+            raise ValueError("root_device_name only beside the image_id that it belongs to; remove root_device_name")
         return self
 
 

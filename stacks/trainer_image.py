@@ -6,6 +6,7 @@ The build itself is `components.image.TrainerImage`; what is in the Dockerfile i
 import hashlib
 from pathlib import Path
 
+from components.image import CONTENT_PREFIX
 from images import DOCKERFILE_FLAVOURS, Flavour, render_dockerfile
 
 __all__ = ["CONTEXT", "content_tag", "dockerfile_for"]
@@ -21,9 +22,13 @@ def dockerfile_for(flavour: Flavour) -> str:
 
 
 def content_tag(dockerfile: str, root: Path = _ROOT) -> str:
-    """The image's tag: 16 hexadecimal digits over all that goes in. Equal content is never pushed twice."""
+    """The image's tag: `content-` and 16 hexadecimal digits over all that goes in. Equal content is built once.
+
+    All that goes in is the Dockerfile, what it copies, and .dockerignore, which decides what of that the builder sees.
+    """
     digest = hashlib.sha256(dockerfile.encode())
-    for path in sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")]):
+    copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
+    for path in [root / ".dockerignore", *copied]:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    return CONTENT_PREFIX + digest.hexdigest()[:16]

@@ -1,117 +1,27 @@
-"""What wakes a person: no training steps, idle GPUs, many interruptions, missing nodes; each says what to do.
+"""What wakes a person: no training steps, nodes that give up, a failed job, idle GPUs, interruptions, missing nodes.
 
-Plans only, no resources. Sums of groups need no FILL: metric math takes a missing point for 0 there. Metrics come late,
-by a minute or three, so no alarm looks at the newest minute alone: a window slides over five minutes at least. Not the
-alarms that fill the capacity ladder; those are in `components.aws.fallback` and act by themselves.
+Plans only, no resources; each says what to do. Metrics come late, by a minute or three, so no alarm looks at the newest
+minute alone: a window slides over five minutes at least. Not the alarms that fill the capacity ladder; those are in
+`components.aws.fallback` and act by themselves.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 
-from pulumi_aws import cloudwatch
-
+from components.aws.metric_alarms import MAX_GROUPS, AlarmPlan, CompositePlan, MetricPlan, Missing, Source
 from components.findings import InputError
 
 __all__ = [
-    "MAX_GROUPS",
-    "NAMESPACE",
     "STEPS_ALARM_MINUTES",
-    "AlarmPlan",
-    "MetricPlan",
-    "Source",
     "check_groups",
     "check_steps_alarm",
     "plan_alarms",
+    "plan_no_steps",
 ]
 
-NAMESPACE = "Gangway"
-# An alarm's expression takes ten metrics, one of which is not a group's.
-MAX_GROUPS = 9
-# Below, late metrics would look like a trainer that stands still; above, AWS ends the window (a day).
+# Below, late metrics would look like a trainer that stands still; above, nobody would call it an alarm.
 STEPS_ALARM_MINUTES = range(10, 1441)
 GPU_IDLE_BELOW = 0.10
-
-
-class Source(StrEnum):
-    """Whose metric it is. The first group wants all nodes; the groups after it only make up for missing ones."""
-
-    TRAINER = "trainer"
-    FIRST_GROUP = "first group"
-    EVERY_GROUP = "every group"
-
-
-@dataclass(frozen=True)
-class MetricPlan:
-    """One metric of an alarm; with EVERY_GROUP, one for each group, as `<id>0`, `<id>1`, ..."""
-
-    id: str
-    name: str
-    stat: str
-    source: Source = Source.TRAINER
-
-
-@dataclass(frozen=True)
-class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: ends the resource's name.
-        description: what is the matter and what to do; the message that people get.
-        comparison: of the expression (or the only metric) with the threshold, in CloudWatch's words.
-        threshold: in the metric's unit.
-        period_sec: length of one window; windows slide by a minute.
-        periods: windows in a row.
-        metrics: what is looked at.
-        expression: metric math; `{nodes}` stands for the sum of the metrics of every group.
-    """
-
-    name: str
-    description: str
-    comparison: str
-    threshold: float
-    period_sec: int
-    periods: int
-    metrics: tuple[MetricPlan, ...]
-    expression: str | None = None
-
-    def queries(self, stack: str, groups: Sequence[str]) -> list[cloudwatch.MetricAlarmMetricQueryArgs]:
-        """The alarm's metrics, and the expression over them, for these Auto Scaling groups."""
-        found = [query for metric in self.metrics for query in self._of(metric, stack, groups)]
-        if self.expression is None:
-            return found
-        each = next(metric.id for metric in self.metrics if metric.source is Source.EVERY_GROUP)
-        nodes = " + ".join(f"{each}{index}" for index in range(len(groups)))
-        result = cloudwatch.MetricAlarmMetricQueryArgs(
-            id="result", label=self.name, expression=self.expression.format(nodes=nodes), return_data=True
-        )
-        return [*found, result]
-
-    def _of(
-        self, metric: MetricPlan, stack: str, groups: Sequence[str]
-    ) -> Iterator[cloudwatch.MetricAlarmMetricQueryArgs]:
-        if metric.source is Source.TRAINER:
-            yield self._query(metric.id, metric, f"{NAMESPACE}/{stack}", None)
-        elif metric.source is Source.FIRST_GROUP:
-            yield self._query(metric.id, metric, "AWS/AutoScaling", {"AutoScalingGroupName": groups[0]})
-        else:
-            for index, group in enumerate(groups):
-                yield self._query(f"{metric.id}{index}", metric, "AWS/AutoScaling", {"AutoScalingGroupName": group})
-
-    def _query(
-        self, query_id: str, metric: MetricPlan, namespace: str, dimensions: dict[str, str] | None
-    ) -> cloudwatch.MetricAlarmMetricQueryArgs:
-        return cloudwatch.MetricAlarmMetricQueryArgs(
-            id=query_id,
-            return_data=self.expression is None,
-            metric=cloudwatch.MetricAlarmMetricQueryMetricArgs(
-                namespace=namespace,
-                metric_name=metric.name,
-                dimensions=dimensions,
-                period=self.period_sec,
-                stat=metric.stat,
-            ),
-        )
+GIVEN_UP_PER_HOUR = 2
 
 
 def check_groups(groups: Sequence[str]) -> list[str]:
@@ -132,7 +42,7 @@ def check_groups(groups: Sequence[str]) -> list[str]:
 
 
 def check_steps_alarm(minutes: int) -> None:
-    """Refuses a window in which late metrics look like a standstill, or one that AWS does not keep.
+    """Refuses a window in which late metrics look like a standstill, or one that is no alarm any more.
 
     Raises:
         InputError: it is outside STEPS_ALARM_MINUTES.
@@ -152,7 +62,7 @@ def check_steps_alarm(minutes: int) -> None:
 def plan_alarms(
     log_group: str, steps_alarm_minutes: int, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack.
+    """Every alarm of a stack on metrics, the parts of `plan_no_steps` among them.
 
     Raises:
         InputError: see `check_steps_alarm`.
@@ -160,34 +70,99 @@ def plan_alarms(
     check_steps_alarm(steps_alarm_minutes)
     idle = [_gpu_idle()] if expect_gpu else []
     return [
-        _no_steps(log_group, steps_alarm_minutes),
+        _steps_absent(steps_alarm_minutes),
+        _nodes_up(steps_alarm_minutes),
+        _given_up(log_group),
+        _ended_badly(log_group),
         *idle,
         _interruptions(interruptions_per_hour),
         _nodes_missing(),
     ]
 
 
-def _no_steps(log_group: str, minutes: int) -> AlarmPlan:
-    """Rings when nodes were in service for the whole window and no statistics line came in it.
+def plan_no_steps(log_group: str, minutes: int) -> CompositePlan:
+    """Rings when nodes are up, and have been for `minutes`, and no statistics line came for as long.
 
-    The Minimum keeps it quiet for that long after the first node comes up (image, data) and after the ladder changes
-    rungs. One long window instead of many short ones: with FILL the newest short one would always look empty.
+    Two alarms in one, for no single one can say it. "No step" has to hold as well before the first one ever, when the
+    metric does not exist: FILL has nothing to fill then, and only an alarm that counts what is missing as breaching
+    sees it. "Nodes are up" must not count what is missing so, or it would ring before there is a node.
     """
-    return AlarmPlan(
+    return CompositePlan(
         "no-steps",
         f"No training step for {minutes} minutes on nodes that cost money. Read the log group {log_group}: an image "
-        "that cannot be pulled, data that is still being prepared or a hanging fabric show there. On a node (Session "
-        "Manager): systemctl status gangway-trainer. If the run is done, set the groups to 0 nodes or destroy the "
-        "stack; if the first step simply takes longer, raise steps_alarm_minutes.",
+        "that cannot be pulled, data that is still being prepared, a hanging fabric or nodes that give themselves up "
+        "(node-given-up) show there. On a node (Session Manager): systemctl status gangway-trainer. If the run is "
+        "done, set the groups to 0 nodes or destroy the stack; if the first step simply takes longer, raise "
+        "steps_alarm_minutes.",
+        ("steps-absent", "nodes-up"),
+    )
+
+
+def _steps_absent(minutes: int) -> AlarmPlan:
+    """FILL makes a point of a window without lines: without it CloudWatch would go by the last window that had some."""
+    return AlarmPlan(
+        "steps-absent",
+        f"A part of the alarm no-steps, which tells people: no statistics line of the trainer for {minutes} minutes. "
+        "By itself it means nothing: it also holds before the first node is up and after the run.",
         "LessThanThreshold",
         1,
         minutes * 60,
         1,
-        (
-            MetricPlan("steps", "Steps", "Sum"),
-            MetricPlan("n", "GroupInServiceInstances", "Minimum", Source.EVERY_GROUP),
-        ),
-        "IF(({nodes}) > 0, FILL(steps, 0), 1)",
+        (MetricPlan("steps", "Steps", "Sum"),),
+        "FILL(steps, 0)",
+        missing=Missing.RINGS,
+        tells=False,
+    )
+
+
+def _nodes_up(minutes: int) -> AlarmPlan:
+    """Each of three windows, half as long as asked, has seen a node in service.
+
+    So it is quiet for that long after the first node comes up (image, data), and soon after the last one has gone. A
+    Maximum, for a node that gives itself up and is replaced again and again leaves gaps, which are to be looked over.
+    """
+    return AlarmPlan(
+        "nodes-up",
+        f"A part of the alarm no-steps, which tells people: nodes have been in service for {minutes} minutes or more, "
+        "whether the same ones or one after the other. By itself it means nothing: so it should be during a run.",
+        "GreaterThanOrEqualToThreshold",
+        1,
+        -(-minutes // 2) * 60,
+        3,
+        (MetricPlan("n", "GroupInServiceInstances", "Maximum", Source.EVERY_GROUP),),
+        "{nodes}",
+        tells=False,
+    )
+
+
+def _given_up(log_group: str) -> AlarmPlan:
+    """One node may be broken; when its successor gives up as well, the next will hardly do better."""
+    return AlarmPlan(
+        "nodes-given-up",
+        f"{GIVEN_UP_PER_HOUR} or more nodes gave themselves up within an hour. Each is replaced, and its successor "
+        f"costs money until it gives up too. In the log group {log_group}, look for node-given-up: the field reason "
+        "says why. Always the same reason is no broken machine: mend what it names (image, file system, a setting) "
+        "and run `pulumi up`; until then set the groups to 0 nodes.",
+        "GreaterThanOrEqualToThreshold",
+        GIVEN_UP_PER_HOUR,
+        3600,
+        1,
+        (MetricPlan("given_up", "NodesGivenUp", "Sum"),),
+    )
+
+
+def _ended_badly(log_group: str) -> AlarmPlan:
+    return AlarmPlan(
+        "job-ended-badly",
+        "The job ended, and not because it was done: nobody takes it up again. In the log group "
+        f"{log_group}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, others stand in "
+        "the lines before. Mend it and run `pulumi up`, which brings new nodes; if nodes stay up meanwhile, set the "
+        "groups to 0.",
+        "GreaterThanOrEqualToThreshold",
+        1,
+        900,
+        1,
+        (MetricPlan("ended", "JobsEndedBadly", "Sum"),),
     )
 
 
@@ -220,19 +195,25 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing() -> AlarmPlan:
-    """All rungs together hold fewer nodes than the first one wants: a rung that fills in counts, whichever it is."""
+    """All rungs together hold fewer nodes than the first one wants: a rung that fills in counts, whichever it is.
+
+    A Minimum and a third of the windows: nodes that are replaced again and again are there most of the time, and a
+    Maximum, or all windows in a row, would never see one missing. A first start or one replacement takes less.
+    """
     return AlarmPlan(
         "nodes-missing",
-        "For 30 minutes fewer nodes than wanted were in service, over all rungs. Training goes on with those that are "
-        "there, if they are the job's minimum. The groups' activity history (EC2 console, Auto Scaling groups) says "
-        "why: no capacity, a quota, a price above max_usd_per_hour, or nodes that give themselves up as unhealthy.",
+        "In 30 of the last 90 minutes fewer nodes than wanted were in service, over all rungs. Training goes on with "
+        "those that are there, if they are the job's minimum. The groups' activity history (EC2 console, Auto Scaling "
+        "groups) says why: no capacity, a quota, a price above max_usd_per_hour, or nodes that give themselves up as "
+        "unhealthy.",
         "GreaterThanOrEqualToThreshold",
         1,
         300,
-        6,
+        18,
         (
             MetricPlan("wanted", "GroupDesiredCapacity", "Minimum", Source.FIRST_GROUP),
-            MetricPlan("n", "GroupInServiceInstances", "Maximum", Source.EVERY_GROUP),
+            MetricPlan("n", "GroupInServiceInstances", "Minimum", Source.EVERY_GROUP),
         ),
         "wanted - ({nodes})",
+        breaching=6,
     )

@@ -16,12 +16,12 @@ from components.aws.topics import declare_topic
 from components.findings import InputError
 
 __all__ = [
-    "AlarmPlan",
     "Budget",
+    "BudgetAlarm",
     "BudgetArgs",
     "CostTagActivation",
     "CostTagActivationArgs",
-    "plan_alarms",
+    "plan_budget_alarms",
 ]
 
 # AWS Budgets takes ten notifications a budget, each with one topic and ten addresses.
@@ -29,7 +29,7 @@ MAX_ALARMS = 10
 
 
 @dataclass(frozen=True)
-class AlarmPlan:
+class BudgetAlarm:
     """One alarm: percent of the budget, on money spent (ACTUAL) or expected by the month's end (FORECASTED)."""
 
     threshold: float
@@ -55,9 +55,9 @@ class BudgetArgs(TypedDict):
     tags: dict[str, str]
 
 
-def plan_alarms(
+def plan_budget_alarms(
     alert_percent: list[float], stop_at_percent: float | None = None, place: str = "gangway:budget"
-) -> list[AlarmPlan]:
+) -> list[BudgetAlarm]:
     """An ACTUAL alarm at each percentage, the stop among them, and one when the forecast reaches the whole budget.
 
     Raises:
@@ -74,8 +74,8 @@ def plan_alarms(
             allowed=f"{MAX_ALARMS} alarms a budget; the forecast is one, stop_at_percent another unless it is listed",
             fix=f"set alert_percent: [{', '.join(f'{percent:g}' for percent in others)}]",
         )
-    actual = [AlarmPlan(percent, "ACTUAL", stops=percent in stop) for percent in percents]
-    return [*actual, AlarmPlan(100, "FORECASTED")]
+    actual = [BudgetAlarm(percent, "ACTUAL", stops=percent in stop) for percent in percents]
+    return [*actual, BudgetAlarm(100, "FORECASTED")]
 
 
 class Budget(pulumi.ComponentResource):
@@ -89,7 +89,7 @@ class Budget(pulumi.ComponentResource):
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         stop_at_percent = args.get("stop_at_percent")
-        alarms = plan_alarms(args["alert_percent"], stop_at_percent)
+        alarms = plan_budget_alarms(args["alert_percent"], stop_at_percent)
         topic = stop_topic = self._topic("budget")
         if stop_at_percent is not None:
             # A topic of its own: what Budgets writes is prose, from which no function should read a percentage.
@@ -110,7 +110,7 @@ class Budget(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _budget(self, alarms: list[tuple[AlarmPlan, sns.Topic]]) -> budgets.Budget:
+    def _budget(self, alarms: list[tuple[BudgetAlarm, sns.Topic]]) -> budgets.Budget:
         args = self._args
         return budgets.Budget(
             f"{self._name}-budget",

@@ -53,12 +53,29 @@ def declare_stop(
     """Declares the function, its role and log group, and has `topic` call it."""
     label = f"{name}-stop"
     group = cloudwatch.LogGroup(label, retention_in_days=LOG_DAYS, kms_key_id=kms_key_arn, tags=tags, opts=opts)
-    role = iam.Role(
-        label, assume_role_policy=pulumi.Output.json_dumps(trust("lambda.amazonaws.com")), tags=tags, opts=opts
-    )
+    trusted = pulumi.Output.json_dumps(trust("lambda.amazonaws.com"))
+    role = iam.Role(label, assume_role_policy=trusted, tags=tags, opts=opts)
     policy = group.arn.apply(lambda arn: stop_policy(arn, stack))
     permissions = iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=opts)
-    function = lambda_.Function(
+    # Called before its role may act, it would stop nothing.
+    function = _function(label, stack, role, group, tags, _after(permissions, opts))
+    _call(label, topic, function, opts)
+
+
+def _after(resource: pulumi.Resource, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """The options of what is declared only once `resource` is there."""
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[resource]))
+
+
+def _function(
+    label: str,
+    stack: str,
+    role: iam.Role,
+    group: cloudwatch.LogGroup,
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> lambda_.Function:
+    return lambda_.Function(
         label,
         description=f"{stack}: budget used up, nodes end",
         runtime=RUNTIME,
@@ -69,9 +86,12 @@ def declare_stop(
         environment=lambda_.FunctionEnvironmentArgs(variables={"STACK": stack}),
         logging_config=lambda_.FunctionLoggingConfigArgs(log_format="Text", log_group=group.name),
         tags=tags,
-        # Called before its role may act, it would stop nothing.
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[permissions])),
+        opts=opts,
     )
+
+
+def _call(label: str, topic: sns.Topic, function: lambda_.Function, opts: pulumi.ResourceOptions) -> None:
+    """Has the topic call the function, which only this topic may."""
     permission = lambda_.Permission(
         label,
         action="lambda:InvokeFunction",
@@ -81,9 +101,5 @@ def declare_stop(
         opts=opts,
     )
     sns.TopicSubscription(
-        label,
-        topic=topic.arn,
-        protocol="lambda",
-        endpoint=function.arn,
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[permission])),
+        label, topic=topic.arn, protocol="lambda", endpoint=function.arn, opts=_after(permission, opts)
     )

@@ -7,7 +7,7 @@ everything else the trainer measures is in the Grafana dashboard of `images.obse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from components.aws.alarms import NAMESPACE
+from components.aws.metric_alarms import NAMESPACE
 
 __all__ = ["COLUMNS", "plan_dashboard"]
 
@@ -40,9 +40,9 @@ def plan_dashboard(
         _losses(region, log_group),
         _graph("GPU utilisation, share of time", region, [[trainer, "GpuUtilisation"]], top=1.0),
         _graph(
-            "Interruptions and checkpoints",
+            "Interruptions, checkpoints, nodes given up",
             region,
-            [[trainer, "Interruptions"], [trainer, "Checkpoints"]],
+            [[trainer, name] for name in ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")],
             stat="Sum",
             period_sec=300,
         ),

@@ -2,6 +2,15 @@
 
 Works with nobody watching, and no code of ours runs in the account. Not a scheduler, and not a way to more nodes than
 the job's minimum: a fallback rung only makes up for missing ones.
+
+A node counts as soon as its group has it in service. A rung is filled when nodes were missing in FILL_MINUTES of the
+last FILL_WITHIN_MINUTES: a large machine takes ten minutes and more to come up, in which nothing is wrong, while a rung
+whose nodes come and go is to be made up for as well. It is emptied after EMPTY_MINUTES in a row without a missing node,
+which is longer than FILL_WITHIN_MINUTES - FILL_MINUTES, so that the two never pull at once.
+
+Pending nodes (GroupPendingInstances) are not counted instead. They would tell a node that comes up from one that finds
+no capacity, for a launch that fails leaves no pending node; but each group would take two of the ten metrics that an
+alarm's expression may have, and a ladder would end at its sixth rung.
 """
 
 from collections.abc import Sequence
@@ -12,7 +21,9 @@ from pulumi_aws import autoscaling, cloudwatch
 
 __all__ = ["Fallback", "plan_fill_steps"]
 
-FALLBACK_PERIODS = 3
+FILL_MINUTES = 15
+FILL_WITHIN_MINUTES = 30
+EMPTY_MINUTES = 20
 # AWS allows 20 adjustments a scaling policy.
 MAX_STEPS = 20
 
@@ -49,8 +60,9 @@ class Fallback:
         fill = [(size, str(beyond), end) for (beyond, size), end in zip(steps, ends, strict=True)]
         fill_policy = self._policy(f"{suffix}-fill", group, fill)
         empty_policy = self._policy(f"{suffix}-empty", group, [(0, None, "0")])
-        self._missing_nodes_alarm(f"{suffix}-fill", above, fill_policy, "GreaterThanOrEqualToThreshold")
-        self._missing_nodes_alarm(f"{suffix}-empty", above, empty_policy, "LessThanThreshold")
+        rising, falling = "GreaterThanOrEqualToThreshold", "LessThanThreshold"
+        self._missing_nodes_alarm(f"{suffix}-fill", above, fill_policy, rising, FILL_MINUTES, FILL_WITHIN_MINUTES)
+        self._missing_nodes_alarm(f"{suffix}-empty", above, empty_policy, falling, EMPTY_MINUTES, EMPTY_MINUTES)
 
     def _policy(
         self, suffix: str, group: autoscaling.Group, steps: Sequence[tuple[int, str | None, str | None]]
@@ -72,7 +84,13 @@ class Fallback:
         )
 
     def _missing_nodes_alarm(
-        self, suffix: str, above: Sequence[autoscaling.Group], policy: autoscaling.Policy, comparison: str
+        self,
+        suffix: str,
+        above: Sequence[autoscaling.Group],
+        policy: autoscaling.Policy,
+        comparison: str,
+        minutes: int,
+        within_minutes: int,
     ) -> None:
         """An alarm on (minimum - nodes in service above), which is how many nodes are missing.
 
@@ -90,7 +108,8 @@ class Fallback:
             alarm_description=f"{self.pool}: nodes missing on the rungs above",
             comparison_operator=comparison,
             threshold=1,
-            evaluation_periods=FALLBACK_PERIODS,
+            evaluation_periods=within_minutes,
+            datapoints_to_alarm=minutes,
             metric_queries=[*(_running(index, group) for index, group in enumerate(above)), missing],
             alarm_actions=[policy.arn],
             tags=self.tags,

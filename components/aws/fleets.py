@@ -29,8 +29,14 @@ MARKETS = {"spot": "capacity that may be taken back", "on-demand": "capacity at 
 
 
 class FleetTemplateArgs(TypedDict):
-    """A launch template and the machine types it fits: those with one layout of network interfaces."""
+    """A launch template and the machine types it fits: those with one layout of network interfaces.
 
+    The template has to name its AMI by id: EC2 resolves an SSM reference only for fleets of type instant, and neither
+    of ours is one (CreateFleet, `ImageId`). `image_id` is the template's own, said again so that a reference is refused
+    in the plan instead of by EC2; `pulumi_aws.ssm.get_parameter_output` gives the id that a parameter holds.
+    """
+
+    image_id: NotRequired[str]
     launch_template_id: pulumi.Input[str]
     launch_template_version: pulumi.Input[str]
     machine_types: list[str]
@@ -75,7 +81,13 @@ class Pool:
 
 
 def plan_pools(args: Ec2FleetArgs | SpotFleetArgs) -> list[list[Pool]]:
-    """The pools of each template, zone by zone. Raises InputError for a zone without a subnet."""
+    """The pools of each template, zone by zone.
+
+    Raises:
+        InputError: a zone without a subnet, or an SSM reference in place of an AMI.
+    """
+    for index, template in enumerate(args["templates"]):
+        _check_image(template.get("image_id"), f"templates[{index}].image_id")
     subnets = args["subnet_ids"]
     zones = args.get("zones", list(subnets))
     for index, zone in enumerate(zones):
@@ -84,6 +96,17 @@ def plan_pools(args: Ec2FleetArgs | SpotFleetArgs) -> list[list[Pool]]:
         [Pool(machine, subnets[zone]) for machine in template["machine_types"] for zone in zones]
         for template in args["templates"]
     ]
+
+
+def _check_image(image_id: str | None, place: str) -> None:
+    if image_id is not None and image_id.startswith("resolve:ssm:"):
+        raise InputError(
+            place,
+            "a fleet that keeps a number of nodes resolves no SSM reference",
+            value=image_id,
+            allowed="an id, such as ami-0123456789abcdef0",
+            fix="read the parameter with pulumi_aws.ssm.get_parameter_output, or use EfaNodePool",
+        )
 
 
 def _one_of(word: str, allowed: Mapping[str, object], place: str, problem: str) -> None:

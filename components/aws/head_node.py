@@ -2,8 +2,10 @@
 
 It holds the rendezvous store and puts the run record; what runs on it is its user data. The AMI comes through a launch
 template, because only EC2 resolves an SSM reference without a call at preview; a newer AMI alone does not replace the
-machine, a change of its user data does. Not a bastion: people come in through Session Manager. Not highly available
-either: when it fails EC2 recovers it, the workers train on, and only joining waits.
+machine, a change of its user data does. The root disk stands in the template too: for a disk that the instance itself
+declares, the provider asks EC2 for the AMI by the unresolved reference, and fails (hashicorp/terraform-provider-aws
+issue 43488). Not a bastion: people come in through Session Manager. Not highly available either: when it fails EC2
+recovers it, the workers train on, and only joining waits.
 """
 
 from typing import NotRequired, TypedDict
@@ -11,10 +13,14 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ec2, route53
 
+from components.aws.launch import root_volume
+
 __all__ = ["HEAD_IMAGE", "HeadNode", "HeadNodeArgs"]
 
 # "Reference the latest AMIs using Systems Manager public parameters", Amazon Linux 2023 user guide.
 HEAD_IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+# Of every Amazon Linux.
+ROOT_DEVICE = "/dev/xvda"
 _DNS_TTL_SEC = 60
 
 
@@ -23,7 +29,8 @@ class HeadNodeArgs(TypedDict):
 
     `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id` the private zone it
     goes to. `root_volume_gib` (60) holds the trainer's image, `machine_type` is t3.medium unless given, and `image_id`
-    is Amazon Linux 2023's newest AMI unless given. `kms_key_arn` encrypts the disk instead of AWS's own key.
+    is Amazon Linux 2023's newest AMI unless given. `root_device_name` is the AMI's own (/dev/xvda): an AMI of another
+    system needs it said, such as /dev/sda1 for Ubuntu. `kms_key_arn` encrypts the disk instead of AWS's own key.
     """
 
     subnet_id: pulumi.Input[str]
@@ -34,6 +41,7 @@ class HeadNodeArgs(TypedDict):
     zone_id: pulumi.Input[str]
     machine_type: NotRequired[str]
     image_id: NotRequired[str]
+    root_device_name: NotRequired[str]
     root_volume_gib: NotRequired[int]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
@@ -73,6 +81,11 @@ class HeadNode(pulumi.ComponentResource):
             f"{name}-head",
             image_id=args.get("image_id", HEAD_IMAGE),
             iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(arn=args["instance_profile_arn"]),
+            block_device_mappings=[
+                root_volume(
+                    args.get("root_device_name", ROOT_DEVICE), args.get("root_volume_gib", 60), args.get("kms_key_arn")
+                )
+            ],
             tags=tags,
             opts=self._child,
         )
@@ -89,17 +102,10 @@ class HeadNode(pulumi.ComponentResource):
             metadata_options=ec2.InstanceMetadataOptionsArgs(
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
             ),
-            root_block_device=ec2.InstanceRootBlockDeviceArgs(
-                volume_size=args.get("root_volume_gib", 60),
-                volume_type="gp3",
-                encrypted=True,
-                kms_key_id=args.get("kms_key_arn"),
-                delete_on_termination=True,
-                tags=tags,
-            ),
             # EC2 moves the machine to sound hardware by itself, with the same address.
             maintenance_options=ec2.InstanceMaintenanceOptionsArgs(auto_recovery="default"),
             instance_initiated_shutdown_behavior="stop",
             tags=tags,
+            volume_tags=tags,
             opts=self._child,
         )

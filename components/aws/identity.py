@@ -10,6 +10,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import iam
 
+from components.aws.order import after
 from components.aws.policies import Statement, allow, document, on_groups_of, trust
 
 __all__ = [
@@ -150,18 +151,24 @@ def _profile(
     policy: pulumi.Output[dict[str, Any]],
     tags: dict[str, str],
     child: pulumi.ResourceOptions,
-) -> tuple[iam.Role, iam.InstanceProfile]:
-    """A role that only EC2 instances may take, with `policy` and Session Manager."""
+) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+    """A role that only EC2 instances may take, with `policy` and Session Manager.
+
+    Returns:
+        The role's name, and the profile's ARN, which waits for the permissions: a machine that takes it has them from
+        its first second, and keeps them while it leaves.
+    """
     role = iam.Role(
         f"{name}-{suffix}",
         assume_role_policy=pulumi.Output.json_dumps(trust("ec2.amazonaws.com")),
         tags=tags,
         opts=child,
     )
-    iam.RolePolicy(f"{name}-{suffix}", role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
+    own = iam.RolePolicy(f"{name}-{suffix}", role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
     attachment = f"{name}-ssm" if suffix == "node" else f"{name}-{suffix}-ssm"
-    iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=SSM_CORE_POLICY, opts=child)
-    return role, iam.InstanceProfile(f"{name}-{suffix}", role=role.name, tags=tags, opts=child)
+    ssm = iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=SSM_CORE_POLICY, opts=child)
+    profile = iam.InstanceProfile(f"{name}-{suffix}", role=role.name, tags=tags, opts=child)
+    return role.name, after(profile.arn, own, ssm)
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -185,9 +192,8 @@ class NodeIdentity(pulumi.ComponentResource):
                 self_termination=args.get("self_termination", False),
             )
         )
-        role, profile = _profile(name, "node", policy, args["tags"], pulumi.ResourceOptions(parent=self))
-        self.instance_profile_arn = profile.arn
-        self.role_name = role.name
+        child = pulumi.ResourceOptions(parent=self)
+        self.role_name, self.instance_profile_arn = _profile(name, "node", policy, args["tags"], child)
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
 
 
@@ -202,7 +208,6 @@ class HeadIdentity(pulumi.ComponentResource):
         policy = pulumi.Output.all(
             args["run_bucket_arn"], args["repository_arn"], args.get("log_group_arn"), args.get("kms_key_arn")
         ).apply(lambda arns: head_policy(arns[0], arns[1], args["stack"], log_group_arn=arns[2], kms_key_arn=arns[3]))
-        role, profile = _profile(name, "head", policy, args["tags"], pulumi.ResourceOptions(parent=self))
-        self.instance_profile_arn = profile.arn
-        self.role_name = role.name
+        child = pulumi.ResourceOptions(parent=self)
+        self.role_name, self.instance_profile_arn = _profile(name, "head", policy, args["tags"], child)
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})

@@ -15,7 +15,7 @@ from components.aws.fabric import plan_interfaces
 from components.capacity import RungPlan
 from components.catalog import MachineType
 
-__all__ = ["NodeLaunch", "launch_market", "launch_template", "mixed_instances", "price_text"]
+__all__ = ["NodeLaunch", "launch_market", "launch_template", "mixed_instances", "price_text", "root_volume"]
 
 _Market = ec2.LaunchTemplateInstanceMarketOptionsArgs | None
 _Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None
@@ -23,12 +23,17 @@ _Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung and machine type it comes from."""
+    """What every node of a pool has in common, whichever rung and machine type it comes from.
+
+    `root_device_name` is the image's own: under another name the node would get a second disk beside a small first.
+    """
 
     image_id: str
+    root_device_name: str
     instance_profile_arn: pulumi.Input[str]
     user_data: pulumi.Input[str]
     root_volume_gib: int
+    kms_key_arn: pulumi.Input[str] | None
     security_group_ids: list[pulumi.Input[str]]
     tags: Mapping[str, str]
 
@@ -90,7 +95,7 @@ def launch_template(
         capacity_reservation_specification=reservation,
         placement=None if placement is None else ec2.LaunchTemplatePlacementArgs(group_name=placement.name),
         network_interfaces=_network_interfaces(machine, launch.security_group_ids),
-        block_device_mappings=[_root_volume(launch.root_volume_gib)],
+        block_device_mappings=[root_volume(launch.root_device_name, launch.root_volume_gib, launch.kms_key_arn)],
         # Hop limit 2: also a container with a network of its own may ask for its credentials and notices.
         metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
             http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
@@ -120,11 +125,24 @@ def _network_interfaces(
     ]
 
 
-def _root_volume(size_gib: int) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
+def root_volume(
+    device_name: str, size_gib: int, kms_key_arn: pulumi.Input[str] | None
+) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
+    """The root disk, encrypted, gone with its machine.
+
+    Args:
+        device_name: the image's root device: /dev/sda1 on Ubuntu, /dev/xvda on Amazon Linux.
+        size_gib: at least the image's own size.
+        kms_key_arn: of the key to encrypt with; None for AWS's own.
+    """
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
-        device_name="/dev/sda1",
+        device_name=device_name,
         ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-            volume_size=size_gib, volume_type="gp3", encrypted="true", delete_on_termination="true"
+            volume_size=size_gib,
+            volume_type="gp3",
+            encrypted="true",
+            kms_key_id=kms_key_arn,
+            delete_on_termination="true",
         ),
     )
 

@@ -6,19 +6,23 @@ and no training job needs it. Which ports pass is `components.aws.firewall`. No 
 team's own landing zone.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_aws import ec2, route53
 
-from components.aws.firewall import HeadPortsArgs, declare_groups, plan_rules
+from components.aws.firewall import HeadPortsArgs, declare_groups, plan_flows, plan_rules
 from components.aws.flow_logs import declare_flow_logs
+from components.aws.order import after
 from components.choices import Egress
 from components.findings import InputError
 
 __all__ = [
+    "ENDPOINT_SERVICES",
     "Egress",
     "HeadPortsArgs",
     "NetworkPlan",
@@ -30,10 +34,22 @@ __all__ = [
 
 # RFC 1918. Python's `is_private` also admits loopback, link-local and test ranges, which no VPC can use.
 PRIVATE_RANGES = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
-# What a node calls: image pull, Session Manager, logs, its own Auto Scaling health. S3 has a (free) gateway endpoint.
-ENDPOINT_SERVICES = ("autoscaling", "ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages")
-# What only a head node calls: EC2, to find the workers.
-HEAD_ENDPOINT_SERVICES = ("ec2",)
+ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
+    {
+        "autoscaling": "a node's word about itself to its group",
+        "ec2messages": "Session Manager",
+        "ecr.api": "login for the image pull",
+        "ecr.dkr": "the image pull; its layers come from S3",
+        "logs": "Docker's log driver",
+        "ssm": "Session Manager",
+        "ssmmessages": "Session Manager",
+    }
+)
+"""What machines call, each over an interface endpoint that costs by the hour, and for what.
+
+S3 has a free gateway endpoint instead. Not EC2: only Prometheus on the head node asks it, to find the workers, and
+Prometheus comes from outside AWS and so runs only where there is a NAT gateway. Not KMS: S3 and EBS call it themselves.
+"""
 
 
 class TrainingNetworkArgs(TypedDict):
@@ -107,6 +123,7 @@ def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
 class TrainingNetwork(pulumi.ComponentResource):
     """A VPC with private subnets, a way out, and the security group EFA needs.
 
+    `private_subnet_ids` wait for the way out: a machine in them can reach it from its first second to its last.
     `head_security_group_id` and `private_zone_id` are empty without a head node.
     """
 
@@ -130,18 +147,18 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=self._child,
         )
         routes = ec2.RouteTable(f"{name}-private", vpc_id=self._vpc.id, tags=self._tags("private"), opts=self._child)
-        subnets = self._private_subnets(plan, routes)
+        subnets, way_out = self._private_subnets(plan, routes)
         groups = self._security_groups()
-        self._endpoint("s3", "Gateway", route_table_ids=[routes.id], policy=self._s3_policy())
+        way_out.append(self._endpoint("s3", "Gateway", route_table_ids=[routes.id], policy=self._s3_policy()))
         if args["egress"] == Egress.NAT:
-            self._nat(plan, routes)
+            way_out += self._nat(plan, routes)
         else:
-            self._interface_endpoints(subnets, groups["endpoints"])
+            way_out += self._interface_endpoints(subnets, groups["endpoints"])
         if args.get("flow_logs", True):
             declare_flow_logs(name, self._vpc.id, args["region"], args.get("kms_key_arn"), args["tags"], self._child)
         nothing = pulumi.Output.from_input("")
         self.vpc_id = self._vpc.id
-        self.private_subnet_ids = pulumi.Output.all(*[subnet.id for subnet in subnets]).apply(list)
+        self.private_subnet_ids = after(pulumi.Output.all(*[subnet.id for subnet in subnets]), *way_out)
         self.fabric_security_group_id = groups["fabric"]
         self.head_security_group_id = groups.get("head", nothing)
         self.private_zone_id = nothing if args.get("head") is None else self._zone().id
@@ -158,8 +175,12 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _tags(self, suffix: str) -> dict[str, str]:
         return {**self._args["tags"], "Name": f"{self._name}-{suffix}"}
 
-    def _private_subnets(self, plan: NetworkPlan, routes: ec2.RouteTable) -> list[ec2.Subnet]:
-        subnets = []
+    def _private_subnets(
+        self, plan: NetworkPlan, routes: ec2.RouteTable
+    ) -> tuple[list[ec2.Subnet], list[pulumi.CustomResource]]:
+        """A subnet for each zone, and what ties it to the routes."""
+        subnets: list[ec2.Subnet] = []
+        ties: list[pulumi.CustomResource] = []
         for zone, cidr in zip(self._args["zones"], plan.private_cidrs, strict=True):
             subnet = ec2.Subnet(
                 f"{self._name}-private-{zone}",
@@ -170,11 +191,12 @@ class TrainingNetwork(pulumi.ComponentResource):
                 tags=self._tags(f"private-{zone}"),
                 opts=self._child,
             )
-            ec2.RouteTableAssociation(
+            tie = ec2.RouteTableAssociation(
                 f"{self._name}-private-{zone}", subnet_id=subnet.id, route_table_id=routes.id, opts=self._child
             )
             subnets.append(subnet)
-        return subnets
+            ties.append(tie)
+        return subnets, ties
 
     def _security_groups(self) -> dict[str, pulumi.Output[str]]:
         """Our groups, and the VPC's default group emptied: what is started without a group reaches nothing."""
@@ -182,8 +204,8 @@ class TrainingNetwork(pulumi.ComponentResource):
             f"{self._name}-default", vpc_id=self._vpc.id, tags=self._tags("default"), opts=self._child
         )
         endpoints = self._args["egress"] != Egress.NAT
-        rules = plan_rules(self._args["cidr"], self._args.get("head"), endpoints)
-        return declare_groups(self._name, self._vpc.id, rules, self._args["tags"], self._child)
+        flows = plan_flows(self._args["cidr"], self._args.get("head"), endpoints)
+        return declare_groups(self._name, self._vpc.id, plan_rules(flows), self._args["tags"], self._child)
 
     def _zone(self) -> route53.Zone:
         """Names that only this VPC resolves, so that workers find the head node wherever it has been restarted."""
@@ -204,8 +226,10 @@ class TrainingNetwork(pulumi.ComponentResource):
             pulumi.Output.all(*arns).apply(lambda known: s3_endpoint_policy(region, list(known)))
         )
 
-    def _interface_endpoints(self, subnets: list[ec2.Subnet], security_group_id: pulumi.Output[str]) -> None:
-        for service in (*ENDPOINT_SERVICES, *(HEAD_ENDPOINT_SERVICES if self._args.get("head") is not None else ())):
+    def _interface_endpoints(
+        self, subnets: list[ec2.Subnet], security_group_id: pulumi.Output[str]
+    ) -> list[ec2.VpcEndpoint]:
+        return [
             self._endpoint(
                 service,
                 "Interface",
@@ -213,6 +237,8 @@ class TrainingNetwork(pulumi.ComponentResource):
                 security_group_ids=[security_group_id],
                 private_dns_enabled=True,
             )
+            for service in ENDPOINT_SERVICES
+        ]
 
     def _endpoint(
         self,
@@ -224,8 +250,8 @@ class TrainingNetwork(pulumi.ComponentResource):
         security_group_ids: list[pulumi.Output[str]] | None = None,
         private_dns_enabled: bool | None = None,
         policy: pulumi.Output[str] | None = None,
-    ) -> None:
-        ec2.VpcEndpoint(
+    ) -> ec2.VpcEndpoint:
+        return ec2.VpcEndpoint(
             f"{self._name}-{service}",
             vpc_id=self._vpc.id,
             service_name=f"com.amazonaws.{self._args['region']}.{service}",
@@ -239,8 +265,8 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _nat(self, plan: NetworkPlan, routes: ec2.RouteTable) -> None:
-        """The only public address of the network belongs to the NAT gateway."""
+    def _nat(self, plan: NetworkPlan, routes: ec2.RouteTable) -> list[pulumi.CustomResource]:
+        """The way through a NAT gateway, to which the only public address of the network belongs."""
         name, tags, child = self._name, self._tags("nat"), self._child
         gateway = ec2.InternetGateway(f"{name}-nat", vpc_id=self._vpc.id, tags=tags, opts=child)
         public = ec2.Subnet(
@@ -253,8 +279,8 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=child,
         )
         outside = ec2.RouteTable(f"{name}-nat", vpc_id=self._vpc.id, tags=tags, opts=child)
-        ec2.RouteTableAssociation(f"{name}-nat", subnet_id=public.id, route_table_id=outside.id, opts=child)
-        ec2.Route(
+        tie = ec2.RouteTableAssociation(f"{name}-nat", subnet_id=public.id, route_table_id=outside.id, opts=child)
+        to_internet = ec2.Route(
             f"{name}-nat-out",
             route_table_id=outside.id,
             destination_cidr_block="0.0.0.0/0",
@@ -265,10 +291,11 @@ class TrainingNetwork(pulumi.ComponentResource):
         attached = pulumi.ResourceOptions(parent=self, depends_on=[gateway])
         address = ec2.Eip(f"{name}-nat", domain="vpc", tags=tags, opts=attached)
         nat = ec2.NatGateway(f"{name}-nat", allocation_id=address.id, subnet_id=public.id, tags=tags, opts=attached)
-        ec2.Route(
+        to_nat = ec2.Route(
             f"{name}-private-out",
             route_table_id=routes.id,
             destination_cidr_block="0.0.0.0/0",
             nat_gateway_id=nat.id,
             opts=child,
         )
+        return [tie, to_internet, to_nat]

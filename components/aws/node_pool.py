@@ -40,8 +40,14 @@ __all__ = [
 LIFECYCLE_HOOK = "gangway-terminate"
 """The hook's name on every group: a node completes it by this name."""
 
-# Long enough for the trainer's last checkpoint, and EC2's own two minutes for spot are over by then anyway.
 TERMINATION_HEARTBEAT_SEC = 300
+"""How long a group waits for a leaving node: enough for the trainer's last checkpoint, more than spot's two minutes."""
+
+DELETE_TIMEOUT = "40m"
+"""How long `destroy` waits for a group's nodes: the hook, and then EC2, which takes long to end a large GPU machine."""
+
+# Of Ubuntu, which the Deep Learning AMI that a stack uses is made of.
+ROOT_DEVICE = "/dev/sda1"
 
 
 class CapacityRungArgs(TypedDict):
@@ -66,6 +72,8 @@ class CapacityRungArgs(TypedDict):
 class EfaNodePoolArgs(TypedDict):
     """Inputs of EfaNodePool. `user_data` is base64; `image_id` may be an SSM reference (`resolve:ssm:...`).
 
+    `root_device_name` is the image's own: /dev/sda1 (the default) on Ubuntu, /dev/xvda on Amazon Linux. `kms_key_arn`
+    encrypts the root disks instead of AWS's own key; its policy must let Auto Scaling's role use it.
     `zones` names the zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it.
     `block_stop_lead_minutes` (10): how long before EC2 would end a block's nodes the group is emptied.
     """
@@ -81,6 +89,8 @@ class EfaNodePoolArgs(TypedDict):
     instance_profile_arn: pulumi.Input[str]
     user_data: pulumi.Input[str]
     root_volume_gib: int
+    root_device_name: NotRequired[str]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
     block_stop_lead_minutes: NotRequired[int]
     tags: dict[str, str]
 
@@ -122,8 +132,27 @@ def plan_node_pool(args: EfaNodePoolArgs) -> NodePoolPlan:
     )
 
 
+def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
+    """Holds a leaving node until it has saved, also while the group is being destroyed.
+
+    Part of the group: a hook of its own would be destroyed first, and the nodes would go without it. The provider adds
+    it before it asks for nodes, and takes no later change of it.
+    """
+    return autoscaling.GroupInitialLifecycleHookArgs(
+        name=LIFECYCLE_HOOK,
+        lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
+        heartbeat_timeout=TERMINATION_HEARTBEAT_SEC,
+        # The node goes in the end, whether it answered or not.
+        default_result="CONTINUE",
+    )
+
+
 class EfaNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for EFA, filled from the capacity ladder in its order."""
+    """GPU nodes wired for EFA, filled from the capacity ladder in its order.
+
+    `destroy` waits for the nodes' last checkpoints. What they need for that has to stand until then: give values that
+    wait for it (`components.aws.order`), as NodeIdentity and TrainingNetwork do.
+    """
 
     group_names: pulumi.Output[list[str]]
     launch_template_ids: pulumi.Output[list[str]]
@@ -142,7 +171,7 @@ class EfaNodePool(pulumi.ComponentResource):
             suffix = f"{position}-{rung.kind}"
             mine = self._launch_templates(suffix, rung, machines)
             group = self._group(suffix, position, rung, mine)
-            self._before_the_end(suffix, rung, group)
+            self._empty_before_the_end(suffix, rung, group)
             if position:
                 fallback.fill_behind(suffix, group, above=list(groups))
             templates += mine.values()
@@ -169,9 +198,11 @@ class EfaNodePool(pulumi.ComponentResource):
         """A template for each machine type: their network interfaces differ, and no override can change those."""
         launch = NodeLaunch(
             image_id=self._args["image_id"],
+            root_device_name=self._args.get("root_device_name", ROOT_DEVICE),
             instance_profile_arn=self._args["instance_profile_arn"],
             user_data=self._args["user_data"],
             root_volume_gib=self._args["root_volume_gib"],
+            kms_key_arn=self._args.get("kms_key_arn"),
             security_group_ids=self._args["security_group_ids"],
             tags=self._args["tags"],
         )
@@ -228,13 +259,14 @@ class EfaNodePool(pulumi.ComponentResource):
             capacity_rebalance=False,
             # Rebalancing between zones would end healthy workers in the middle of a run.
             suspended_processes=["AZRebalance"],
+            initial_lifecycle_hooks=[_last_checkpoint()],
             enabled_metrics=[autoscaling.Metric.GROUP_IN_SERVICE_INSTANCES, autoscaling.Metric.GROUP_DESIRED_CAPACITY],
             metrics_granularity=autoscaling.MetricsGranularity.ONE_MINUTE,
             tags=[
                 autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=False)
                 for key, value in self._args["tags"].items()
             ],
-            opts=self._child,
+            opts=pulumi.ResourceOptions(parent=self, custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT)),
         )
 
     def _subnets(self, rung: RungPlan) -> pulumi.Input[list[str]]:
@@ -245,18 +277,8 @@ class EfaNodePool(pulumi.ComponentResource):
         places = [zones.index(zone) for zone in rung.zones or zones[:1]]
         return pulumi.Output.from_input(self._args["subnet_ids"]).apply(lambda ids: [ids[place] for place in places])
 
-    def _before_the_end(self, suffix: str, rung: RungPlan, group: autoscaling.Group) -> None:
-        """Lets a node see that it is to go, and empties a block's group before EC2 ends its nodes."""
-        autoscaling.LifecycleHook(
-            f"{self._name}-{suffix}",
-            name=LIFECYCLE_HOOK,
-            autoscaling_group_name=group.name,
-            lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
-            heartbeat_timeout=TERMINATION_HEARTBEAT_SEC,
-            # The node goes in the end, whether it answered or not.
-            default_result="CONTINUE",
-            opts=self._child,
-        )
+    def _empty_before_the_end(self, suffix: str, rung: RungPlan, group: autoscaling.Group) -> None:
+        """Empties a block's group before EC2 ends its nodes."""
         if rung.ends_at is None:
             return
         minutes = self._args.get("block_stop_lead_minutes")

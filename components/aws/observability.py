@@ -1,20 +1,23 @@
 """NodeLogs and Observability: the nodes' log group, metrics out of the trainer's lines; alarms and a dashboard on them.
 
 Two components, because the nodes' role has to name the log group and the alarms have to name the groups of nodes.
-Rank 0 prints one JSON line for each statistics tick and each event; metric filters turn them into metrics, so no agent
-runs on a node and no code of ours in the account. A filter takes a dimension's value only from the line itself, and a
-metric with dimensions can have no default value, so the stack's name is part of the namespace: `Gangway/<stack>`. Not
-the place of the record: log lines expire, run.json does not.
+Rank 0 prints one JSON line for each statistics tick and each event; the nodes' scripts send one when a node gives up
+and when the job has ended. Metric filters turn them into metrics, so no agent runs on a node and no code of ours in the
+account. A filter takes a dimension's value only from the line itself, and a metric with dimensions can have no default
+value, so the stack's name is part of the namespace: `Gangway/<stack>`. Not the place of the record: log lines expire,
+run.json does not.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 import pulumi
 from pulumi_aws import cloudwatch
 
-from components.aws.alarms import NAMESPACE, AlarmPlan, check_groups, plan_alarms
+from components.aws.alarms import check_groups, plan_alarms, plan_no_steps
 from components.aws.dashboard import plan_dashboard
+from components.aws.metric_alarms import NAMESPACE, AlarmPlan, CompositePlan
 from components.aws.topics import declare_topic
 from components.findings import InputError
 
@@ -93,7 +96,7 @@ def log_group_name(stack: str) -> str:
 
 
 def plan_filters() -> list[FilterPlan]:
-    """The metrics that are read out of the trainer's lines."""
+    """The metrics that are read out of the lines of the trainer and of the nodes' scripts."""
 
     def statistics(key: str) -> str:
         return f"{{ ($.event NOT EXISTS) && ($.{key} >= 0) }}"
@@ -104,6 +107,8 @@ def plan_filters() -> list[FilterPlan]:
         FilterPlan("GpuUtilisation", statistics("gpu_utilisation"), "$.gpu_utilisation", "None"),
         FilterPlan("Interruptions", '{ $.event = "interrupt" }', "1", "Count", "0"),
         FilterPlan("Checkpoints", '{ $.event = "checkpoint" }', "1", "Count", "0"),
+        FilterPlan("NodesGivenUp", '{ $.event = "node-given-up" }', "1", "Count", "0"),
+        FilterPlan("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }', "1", "Count", "0"),
     ]
 
 
@@ -170,9 +175,10 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:Observability", name, None, opts)
+        log_group, minutes = log_group_name(args["stack"]), args["steps_alarm_minutes"]
         plans = plan_alarms(
-            log_group_name(args["stack"]),
-            args["steps_alarm_minutes"],
+            log_group,
+            minutes,
             args.get("interruptions_per_hour", INTERRUPTIONS_PER_HOUR),
             expect_gpu=args["expect_gpu"],
         )
@@ -187,7 +193,10 @@ class Observability(pulumi.ComponentResource):
             emails=args["emails"],
         )
         self._groups = pulumi.Output.from_input(args["group_names"]).apply(check_groups)
-        self.alarm_arns = pulumi.Output.all(*[self._alarm(plan).arn for plan in plans]).apply(list)
+        alarms = {plan.name: self._alarm(plan) for plan in plans}
+        no_steps = self._composite(plan_no_steps(log_group, minutes), alarms)
+        told = [no_steps.arn, *(alarms[plan.name].arn for plan in plans if plan.tells)]
+        self.alarm_arns = pulumi.Output.all(*told).apply(list)
         self.dashboard_name = self._dashboard().dashboard_name
         self.topic_arn = self._topic.arn
         self.register_outputs(
@@ -202,9 +211,24 @@ class Observability(pulumi.ComponentResource):
             comparison_operator=plan.comparison,
             threshold=plan.threshold,
             evaluation_periods=plan.periods,
+            datapoints_to_alarm=plan.breaching,
             metric_queries=self._groups.apply(lambda groups: plan.queries(stack, groups)),
-            # Nothing at all is reported while nothing runs, and that is no reason to wake anybody.
-            treat_missing_data="notBreaching",
+            treat_missing_data=plan.missing,
+            alarm_actions=[self._topic.arn] if plan.tells else None,
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _composite(
+        self, plan: CompositePlan, alarms: Mapping[str, cloudwatch.MetricAlarm]
+    ) -> cloudwatch.CompositeAlarm:
+        parts = pulumi.Output.all(*[alarms[name].arn for name in plan.parts])
+        return cloudwatch.CompositeAlarm(
+            f"{self._name}-{plan.name}",
+            # Pulumi makes up no name for this type.
+            alarm_name=f"gangway-{self._args['stack']}-{plan.name}",
+            alarm_description=plan.description,
+            alarm_rule=parts.apply(lambda arns: " AND ".join(f'ALARM("{arn}")' for arn in arns)),
             alarm_actions=[self._topic.arn],
             tags=self._args["tags"],
             opts=self._child,

@@ -44,7 +44,7 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
 
 
 def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    templates = {r.id: r for r in resources if r.type == "aws:ec2/launchTemplate:LaunchTemplate"}
+    templates = _templates(resources)
     for group in resources:
         if group.type != "aws:autoscaling/group:Group":
             continue
@@ -53,13 +53,24 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
         desired = group.inputs.get("desiredCapacity")
         standby = desired is None
         num_nodes = int(group.inputs["maxSize"] if standby else desired or 0)
-        disk = offers[0].inputs["blockDeviceMappings"][0]["ebs"]["volumeSize"]
+        disk = _root_gib(offers[0])
         prices = [_node_price(group.name, market, name, num_nodes, catalog, region, standby) for name in machine_types]
         # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
         yield max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
         label = f"{group.name}: root volumes, {disk:g} GiB a node"
         price = catalog.service_price("aws", region, "ebs-gp3")
         yield _service(label, price, num_nodes * disk, region, standby=standby)
+
+
+def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
+    """Launch templates by the id that groups and machines refer to them by."""
+    return {r.id: r for r in resources if r.type == "aws:ec2/launchTemplate:LaunchTemplate"}
+
+
+def _root_gib(template: Declared) -> float:
+    """The size of the root disk, which is the only one in our templates."""
+    (disk,) = template.inputs["blockDeviceMappings"]
+    return float(disk["ebs"]["volumeSize"])
 
 
 def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, list[Declared]]:
@@ -109,7 +120,8 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
             case "aws:fsx/lustreFileSystem:LustreFileSystem":
                 yield from _lustre(resource, catalog, region)
             case "aws:ec2/instance:Instance":
-                yield from _instance(resource, catalog, region)
+                template = _templates(resources)[resource.inputs["launchTemplate"]["id"]]
+                yield from _instance(resource, template, catalog, region)
             case "aws:kms/key:Key":
                 yield _service(f"{resource.name}: key", catalog.service_price("aws", region, "kms-key"), 1, region)
             case "aws:ec2/natGateway:NatGateway":
@@ -141,9 +153,9 @@ def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostC
         yield _service(f"{resource.name}: {iops:g} metadata IOPS", price, iops, region)
 
 
-def _instance(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A machine without accelerators, on demand, and its disk."""
-    machine_type, disk = resource.inputs["instanceType"], resource.inputs["rootBlockDevice"]["volumeSize"]
+def _instance(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """A machine without accelerators, on demand, and its disk, which is its template's."""
+    machine_type, disk = resource.inputs["instanceType"], _root_gib(template)
     label = f"{resource.name}: {machine_type}, on-demand"
     service = f"instance-{machine_type}"
     if service in catalog.services_of("aws"):

@@ -1,5 +1,9 @@
-"""ImageRegistry: the ECR repository of the trainer's image. Tags are immutable but for the build cache's, each push is
-scanned.
+"""ImageRegistry: the ECR repository of the trainer's image. Each push is scanned; tags are immutable but for our own.
+
+Those two are the build cache's, and the content tags of `up`: after an `up` that was interrupted between push and state
+the same content is built again, and never gives the same digest. ECR would refuse the push (moby/buildkit#3776), and
+every `up` would fail until somebody deletes the tag by hand. Nothing is lost by letting them move: nodes, launch
+templates and run records name images by digest. The digest before it is untagged then, and kept for UNTAGGED_DAYS more.
 
 Building the image is a component of its own; this one only keeps it. The images go with the stack: each can be built
 again from the commit and the lock that a run record names, while a repository that outlives its stack is paid for and
@@ -11,7 +15,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ecr
 
-from components.image import CACHE_TAG
+from components.image import CACHE_TAG, CONTENT_PREFIX
 
 __all__ = ["ImageRegistry", "ImageRegistryArgs", "lifecycle_policy"]
 
@@ -56,9 +60,9 @@ class ImageRegistry(pulumi.ComponentResource):
         repository = ecr.Repository(
             f"{name}-trainer",
             image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
-            # The one tag that each build writes anew; nodes name images by digest and never by it.
             image_tag_mutability_exclusion_filters=[
-                ecr.RepositoryImageTagMutabilityExclusionFilterArgs(filter=CACHE_TAG, filter_type="WILDCARD")
+                ecr.RepositoryImageTagMutabilityExclusionFilterArgs(filter=tags, filter_type="WILDCARD")
+                for tags in (CACHE_TAG, f"{CONTENT_PREFIX}*")
             ],
             image_scanning_configuration=ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
             encryption_configurations=None if key is None else [encryption],

@@ -10,6 +10,7 @@ import pulumi
 from pulumi_aws import cloudwatch, fsx, s3
 
 from components.aws.lustre import LustrePlan, plan_lustre
+from components.aws.order import after
 from components.choices import LustreDeployment
 
 __all__ = [
@@ -73,15 +74,16 @@ class LustreFileSystem(pulumi.ComponentResource):
             metadata_iops=args.get("metadata_iops"),
             customer_key=args.get("kms_key_arn") is not None,
         )
-        file_system = self._file_system(plan)
+        file_system, links = self._file_system(plan), []
         if source := args.get("source"):
             # Nothing goes back: a job that deletes a file must not delete the team's data set.
-            self._link("data", file_system, source, imports=["NEW", "CHANGED", "DELETED"], exports=[])
+            links.append(self._link("data", file_system, source, imports=["NEW", "CHANGED", "DELETED"], exports=[]))
         if (runs := args.get("runs")) is not None:
             # Deletions stay here: emptying the file system must not empty the archive.
-            self._link("runs", file_system, runs, imports=["NEW", "CHANGED"], exports=["NEW", "CHANGED"])
+            links.append(self._link("runs", file_system, runs, imports=["NEW", "CHANGED"], exports=["NEW", "CHANGED"]))
         self.file_system_id = file_system.id
-        self.dns_name = file_system.dns_name
+        # Whoever mounts it finds the data there, and what it writes last is still exported.
+        self.dns_name = after(file_system.dns_name, *links)
         self.mount_name = file_system.mount_name
         self.register_outputs(
             {"file_system_id": self.file_system_id, "dns_name": self.dns_name, "mount_name": self.mount_name}
@@ -132,9 +134,9 @@ class LustreFileSystem(pulumi.ComponentResource):
         repository: pulumi.Input[str],
         imports: list[str],
         exports: list[str],
-    ) -> None:
+    ) -> fsx.DataRepositoryAssociation:
         export_policy = fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=exports)
-        fsx.DataRepositoryAssociation(
+        return fsx.DataRepositoryAssociation(
             f"{self._name}-{folder}",
             file_system_id=file_system.id,
             file_system_path=f"/{folder}",

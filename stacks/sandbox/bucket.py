@@ -31,34 +31,38 @@ def _bucket(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, outputs, {"Region": aws.region, **tags}, held)
 
 
-def _public_access_block(aws: Aws, wire: Wire) -> Applied:
-    bucket = wire.take("bucket")["bucket"]
-    inputs = {"bucket": bucket, "publicAccessBlockConfiguration": wire.rest()}
-    parameters = aws.request("s3", "PutPublicAccessBlock", inputs)
-    aws.call("s3", "PutPublicAccessBlock", parameters)
-    declared = parameters["PublicAccessBlockConfiguration"]
+def _set(
+    aws: Aws, wire: Wire, setting: str, inputs: Mapping[str, Any], *, nested: bool = True, **renames: str
+) -> Applied:
+    """Puts one setting of a bucket there, to be read back: `Put<setting>` and `Get<setting>`.
 
-    def held() -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = aws.read("s3", "GetPublicAccessBlock", {"Bucket": bucket})
-        block: Mapping[str, Any] = answer["PublicAccessBlockConfiguration"]
-        return block
-
-    return Applied(bucket, wire.outputs(), declared, held)
-
-
-def _versioning(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("s3", "PutBucketVersioning", wire.rest())
-    aws.call("s3", "PutBucketVersioning", parameters)
+    The request holds it in a member beside the bucket's name; the answer in a member of the same name, or is it itself
+    (`nested` False).
+    """
+    parameters = aws.request("s3", f"Put{setting}", inputs, **renames)
+    aws.call("s3", f"Put{setting}", parameters)
+    (member,) = parameters.keys() - {"Bucket"}
     bucket = parameters["Bucket"]
 
     def held() -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = aws.read("s3", "GetBucketVersioning", {"Bucket": bucket})
-        return answer
+        answer: Mapping[str, Any] = aws.read("s3", f"Get{setting}", {"Bucket": bucket})
+        inner: Mapping[str, Any] = answer[member] if nested else answer
+        return inner
 
-    return Applied(bucket, wire.outputs(), parameters["VersioningConfiguration"], held)
+    return Applied(bucket, wire.outputs(), parameters[member], held)
+
+
+def _public_access_block(aws: Aws, wire: Wire) -> Applied:
+    inputs = {**wire.take("bucket"), "publicAccessBlockConfiguration": wire.rest()}
+    return _set(aws, wire, "PublicAccessBlock", inputs)
+
+
+def _versioning(aws: Aws, wire: Wire) -> Applied:
+    return _set(aws, wire, "BucketVersioning", wire.rest(), nested=False)
 
 
 def _policy(aws: Aws, wire: Wire) -> Applied:
+    """Not by `_set`: a policy is JSON within JSON, and is compared as what it says."""
     parameters = aws.request("s3", "PutBucketPolicy", wire.rest())
     aws.call("s3", "PutBucketPolicy", parameters)
     bucket = parameters["Bucket"]
@@ -71,44 +75,17 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
 
 def _ownership(aws: Aws, wire: Wire) -> Applied:
     inputs = {**wire.take("bucket"), "ownershipControls": {"rules": wire.take("rule")["rule"]}}
-    parameters = aws.request("s3", "PutBucketOwnershipControls", inputs)
-    aws.call("s3", "PutBucketOwnershipControls", parameters)
-    bucket = parameters["Bucket"]
-
-    def held() -> Mapping[str, Any]:
-        answer = aws.read("s3", "GetBucketOwnershipControls", {"Bucket": bucket})
-        controls: Mapping[str, Any] = answer["OwnershipControls"]
-        return controls
-
-    return Applied(bucket, wire.outputs(), parameters["OwnershipControls"], held)
+    return _set(aws, wire, "BucketOwnershipControls", inputs)
 
 
 def _encryption(aws: Aws, wire: Wire) -> Applied:
     inputs = {**wire.take("bucket"), "serverSideEncryptionConfiguration": wire.rest()}
-    names = {"sseAlgorithm": "SSEAlgorithm", "kmsMasterKeyId": "KMSMasterKeyID"}
-    parameters = aws.request("s3", "PutBucketEncryption", inputs, **names)
-    aws.call("s3", "PutBucketEncryption", parameters)
-    bucket = parameters["Bucket"]
-
-    def held() -> Mapping[str, Any]:
-        answer = aws.read("s3", "GetBucketEncryption", {"Bucket": bucket})
-        configuration: Mapping[str, Any] = answer["ServerSideEncryptionConfiguration"]
-        return configuration
-
-    return Applied(bucket, wire.outputs(), parameters["ServerSideEncryptionConfiguration"], held)
+    return _set(aws, wire, "BucketEncryption", inputs, sseAlgorithm="SSEAlgorithm", kmsMasterKeyId="KMSMasterKeyID")
 
 
 def _lifecycle(aws: Aws, wire: Wire) -> Applied:
     inputs = {**wire.take("bucket"), "lifecycleConfiguration": wire.rest()}
-    parameters = aws.request("s3", "PutBucketLifecycleConfiguration", inputs)
-    aws.call("s3", "PutBucketLifecycleConfiguration", parameters)
-    bucket = parameters["Bucket"]
-
-    def held() -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = aws.read("s3", "GetBucketLifecycleConfiguration", {"Bucket": bucket})
-        return answer
-
-    return Applied(bucket, wire.outputs(), parameters["LifecycleConfiguration"], held)
+    return _set(aws, wire, "BucketLifecycleConfiguration", inputs, nested=False)
 
 
 HANDLERS = {

@@ -16,11 +16,8 @@ __all__ = ["HANDLERS"]
 
 # Where the program runs under the engine, and so what a relative build context starts from.
 PROGRAM_FOLDER = Path(__file__).resolve().parent.parent
-# The provider asks the AMI; moto has no AMI of Amazon's to ask, and this is what AL2023's answers.
-ROOT_DEVICE = "/dev/xvda"
 # What DescribeInstances of moto (or of EC2 itself: the user data) does not tell.
 UNKEPT = (
-    "BlockDeviceMappings",
     "InstanceInitiatedShutdownBehavior",
     "MaintenanceOptions",
     "MetadataOptions",
@@ -30,15 +27,12 @@ UNKEPT = (
 
 def _instance(aws: Aws, wire: Wire) -> Applied:
     wire.skip("userDataReplaceOnChange")
-    disk = wire.take("rootBlockDevice").get("rootBlockDevice", {})
-    labels = {"instance": wire.tags(), "volume": {"Tags": _listed(disk.get("tags", {}))}}
-    ebs = {key: value for key, value in disk.items() if key != "tags"}
+    labels = {"instance": wire.tags(), "volume": {"Tags": _listed(wire.take("volumeTags").get("volumeTags", {}))}}
     network = wire.take("subnetId", "vpcSecurityGroupIds", "associatePublicIpAddress")
     inputs = {
         **wire.rest(),
         "minCount": 1,
         "maxCount": 1,
-        "blockDeviceMappings": [{"deviceName": ROOT_DEVICE, "ebs": ebs}],
         "networkInterfaces": [
             {
                 "deviceIndex": 0,

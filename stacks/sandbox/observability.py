@@ -1,4 +1,6 @@
-"""Sandbox handlers: log groups, the metrics read out of them, and dashboards. Alarms are in `stacks.sandbox.scaling`.
+"""Sandbox handlers: log groups, the metrics read out of them, dashboards, and alarms over other alarms.
+
+Alarms on metrics are in `stacks.sandbox.scaling`.
 
 Moto keeps a dashboard's text and a filter's pattern without reading them: whether they mean something is for the tests
 of `components.aws`, not for this module.
@@ -66,7 +68,17 @@ def _dashboard(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, wire.outputs(dashboardArn=arn), declared, held)
 
 
+def _composite_alarm(aws: Aws, wire: Wire) -> Applied:
+    parameters = aws.request("cloudwatch", "PutCompositeAlarm", {**wire.tags(), **wire.rest()})
+    aws.validate("cloudwatch", "PutCompositeAlarm", parameters)
+    name = parameters["AlarmName"]
+    arn = f"arn:aws:cloudwatch:{aws.region}:{aws.account}:alarm:{name}"
+    note = "moto has no PutCompositeAlarm: botocore checked and serialized the request"
+    return Applied(name, wire.outputs(arn=arn), note=note)
+
+
 HANDLERS = {
+    "aws:cloudwatch/compositeAlarm:CompositeAlarm": _composite_alarm,
     "aws:cloudwatch/dashboard:Dashboard": _dashboard,
     "aws:cloudwatch/logGroup:LogGroup": _log_group,
     "aws:cloudwatch/logMetricFilter:LogMetricFilter": _metric_filter,

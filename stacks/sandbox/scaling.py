@@ -1,4 +1,4 @@
-"""Sandbox handlers: Auto Scaling groups with policies, hooks and schedules, and the CloudWatch alarms behind those."""
+"""Sandbox handlers: Auto Scaling groups with hooks, policies and schedules, and the CloudWatch alarms behind those."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,14 +16,22 @@ def _group(aws: Aws, wire: Wire) -> Applied:
     suspended = wire.take("suspendedProcesses").get("suspendedProcesses", [])
     metrics = wire.take("enabledMetrics", "metricsGranularity")
     subnets = wire.take("vpcZoneIdentifiers").get("vpcZoneIdentifiers", [])
+    hooks = _hooks(aws, name, wire)
+    sizes = aws.request("autoscaling", "UpdateAutoScalingGroup", wire.take("minSize", "maxSize", "desiredCapacity"))
     parameters = aws.request(
         "autoscaling",
         "CreateAutoScalingGroup",
         {"autoScalingGroupName": name, "vpcZoneIdentifier": ",".join(subnets), **wire.take("tags"), **wire.rest()},
         id="LaunchTemplateId",
     )
-    aws.call("autoscaling", "CreateAutoScalingGroup", parameters)
     group = {"AutoScalingGroupName": name}
+    # The provider's two steps: an empty group that gets its hooks, and only then its nodes.
+    aws.call("autoscaling", "CreateAutoScalingGroup", {**parameters, "MinSize": 0, "MaxSize": 0})
+    for hook in hooks:
+        aws.call("autoscaling", "PutLifecycleHook", hook)
+    # Moto forgets a mixed policy that an update does not repeat.
+    mixed = {key: value for key, value in parameters.items() if key == "MixedInstancesPolicy"}
+    aws.call("autoscaling", "UpdateAutoScalingGroup", {**group, **sizes, **mixed})
     if suspended:
         aws.call("autoscaling", "SuspendProcesses", {**group, "ScalingProcesses": suspended})
     collection = aws.request(
@@ -34,6 +42,8 @@ def _group(aws: Aws, wire: Wire) -> Applied:
 
     declared = {
         **parameters,
+        **sizes,
+        "LifecycleHooks": hooks,
         "SuspendedProcesses": suspended,
         "EnabledMetrics": [f"{name} {collection['Granularity']}" for name in collection.get("Metrics", [])],
     }
@@ -43,13 +53,25 @@ def _group(aws: Aws, wire: Wire) -> Applied:
     )
 
 
+def _hooks(aws: Aws, group_name: str, wire: Wire) -> list[dict[str, Any]]:
+    """A request for each hook that the group begins with."""
+    return [
+        aws.request(
+            "autoscaling", "PutLifecycleHook", {"autoScalingGroupName": group_name, **hook}, name="LifecycleHookName"
+        )
+        for hook in wire.take("initialLifecycleHooks").get("initialLifecycleHooks", [])
+    ]
+
+
 def _held_group(aws: Aws, name: str) -> Mapping[str, Any]:
     question = {"AutoScalingGroupNames": [name]}
     group = one(aws.read("autoscaling", "DescribeAutoScalingGroups", question)["AutoScalingGroups"])
     if not group:
         return {}
+    hooks = aws.read("autoscaling", "DescribeLifecycleHooks", {"AutoScalingGroupName": name})
     return {
         **group,
+        "LifecycleHooks": hooks["LifecycleHooks"],
         "SuspendedProcesses": [item["ProcessName"] for item in group["SuspendedProcesses"]],
         "EnabledMetrics": [f"{item['Metric']} {item['Granularity']}" for item in group["EnabledMetrics"]],
     }
@@ -91,19 +113,6 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
 
     # AWS answers the ARN at once, moto only when asked.
     return Applied(name, wire.outputs(name=name, arn=held()["PolicyARN"]), parameters, held)
-
-
-def _lifecycle_hook(aws: Aws, wire: Wire) -> Applied:
-    name = wire.physical_name()
-    inputs = {"lifecycleHookName": name, **wire.rest()}
-    parameters = aws.request("autoscaling", "PutLifecycleHook", inputs)
-    aws.call("autoscaling", "PutLifecycleHook", parameters)
-
-    def held() -> Mapping[str, Any]:
-        question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "LifecycleHookNames": [name]}
-        return one(aws.read("autoscaling", "DescribeLifecycleHooks", question)["LifecycleHooks"])
-
-    return Applied(name, wire.outputs(name=name), parameters, held)
 
 
 def _schedule(aws: Aws, wire: Wire) -> Applied:
@@ -155,7 +164,6 @@ def _held_alarm(aws: Aws, name: str) -> Mapping[str, Any]:
 
 HANDLERS = {
     "aws:autoscaling/group:Group": _group,
-    "aws:autoscaling/lifecycleHook:LifecycleHook": _lifecycle_hook,
     "aws:autoscaling/policy:Policy": _policy,
     "aws:autoscaling/schedule:Schedule": _schedule,
     "aws:cloudwatch/metricAlarm:MetricAlarm": _metric_alarm,

@@ -1,4 +1,4 @@
-"""Declares components under Pulumi's mocks and hands back what reached the wire."""
+"""Declares components under Pulumi's mocks and hands back what reached the wire; and rungs as people write them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,3 +44,25 @@ def _declare(program: Program) -> Declaration:
 def declare() -> Declare:
     """Runs a function that makes components; gives the resources it declared."""
     return _declare
+
+
+_RUNGS: dict[str, dict[str, Any]] = {
+    "owned": {"kind": "capacity-block", "id": "cr-0123456789abcdef0"},
+    "bought": {
+        "kind": "capacity-block",
+        "purchase": True,
+        "offering_id": "cbo-0123456789abcdef0",
+        "upfront_usd": 16000,
+        "ends_at": "2026-07-01T11:30:00Z",
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def written() -> Callable[..., dict[str, Any]]:
+    """Makes a capacity block as it is written, `owned` or `bought`, with changes; None takes a key away."""
+
+    def make(block: str, **changes: Any) -> dict[str, Any]:
+        return {key: value for key, value in {**_RUNGS[block], **changes}.items() if value is not None}
+
+    return make

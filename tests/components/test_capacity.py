@@ -1,5 +1,6 @@
 """The capacity ladder compiles to launch fields that never contradict each other."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,15 +13,20 @@ from components.capacity import (
     AnyRung,
     BlockPurchase,
     CapacityBlock,
+    FlexStart,
     OnDemand,
     Reservation,
     Rung,
     Spot,
+    check_kinds,
     plan_ladder,
     plan_rung,
 )
+from components.findings import InputError
 
 RUNG: TypeAdapter[AnyRung] = TypeAdapter(Rung)
+# `owned` or `bought`, and changes -> a capacity block as it is written.
+Written = Callable[..., dict[str, Any]]
 IDS = st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z")
 ZONES = st.sampled_from(["a1", "b1", "c1"])
 MOMENTS = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))
@@ -47,6 +53,7 @@ RUNGS: st.SearchStrategy[AnyRung] = st.one_of(
         zone=st.none() | ZONES,
     ),
     st.builds(Reservation, kind=st.just("reservation"), id=IDS, zone=st.none() | ZONES),
+    st.builds(FlexStart, kind=st.just("flex-start"), max_hours=st.floats(1, 168)),
     st.builds(
         Spot,
         kind=st.just("spot"),
@@ -75,7 +82,10 @@ def test_a_rungs_fields_exclude_each_other(rung: AnyRung) -> None:
     assert not (plan.reserved and (plan.machine_types or len(plan.zones) > 1))
     # A cluster placement group lies in one zone.
     assert not (plan.placement_group and len(plan.zones) > 1)
-    assert plan.placement_group or plan.reserved or len(plan.zones) > 1
+    assert plan.placement_group or plan.reserved or len(plan.zones) > 1 or rung.kind == "flex-start"
+    # Flex-start is a market of its own, whose nodes end together.
+    assert (plan.market_type == "flex-start") == (plan.max_hours is not None) == (rung.kind == "flex-start")
+    assert not (rung.kind == "flex-start" and (plan.placement_group or plan.machine_types or plan.zones))
     # The block is a market of its own, a plain reservation is not.
     assert (plan.market_type == "capacity-block") == (rung.kind == "capacity-block")
     assert plan.ends_at is None or rung.kind == "capacity-block"
@@ -92,35 +102,19 @@ def test_a_rung_survives_the_way_through_a_stack_file(rung: AnyRung) -> None:
     assert RUNG.validate_json(rung.model_dump_json(exclude_none=True)) == rung
 
 
-BOUGHT = {
-    "kind": "capacity-block",
-    "purchase": True,
-    "offering_id": "cbo-0123456789abcdef0",
-    "upfront_usd": 16000,
-    "ends_at": "2026-07-01T11:30:00Z",
-}
-OWNED = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
-
-
-def without(written: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in written.items() if key not in keys}
-
-
-def test_a_bought_block_carries_its_offering_and_price() -> None:
-    plan = plan_rung(RUNG.validate_python(BOUGHT))
+def test_a_bought_block_carries_its_offering_and_price(written: Written) -> None:
+    plan = plan_rung(RUNG.validate_python(written("bought")))
     assert plan.purchase == BlockPurchase("cbo-0123456789abcdef0", 16000)
     assert plan.reservation_id is None
     assert plan.ends_at == datetime(2026, 7, 1, 11, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("written", "words"),
+    ("rung", "words"),
     [
         ({"kind": "spot", "id": "cr-0123456789abcdef0"}, "id"),
         ({"kind": "on-demand", "max_usd_per_hour": 3}, "max_usd_per_hour"),
         ({"kind": "on-demand", "allocation": "lowest-price"}, "allocation"),
-        ({**OWNED, "max_usd_per_hour": 3}, "max_usd_per_hour"),
-        ({**OWNED, "machine_types": ["p5.48xlarge"]}, "machine_types"),
         ({"kind": "reservation"}, "id"),
         ({"kind": "reservation", "id": ""}, "id"),
         ({"kind": "spot", "max_usd_per_hour": 0}, "max_usd_per_hour"),
@@ -131,24 +125,64 @@ def test_a_bought_block_carries_its_offering_and_price() -> None:
         ({"kind": "preemptible"}, "preemptible"),
         ({}, "kind"),
         ({"kind": "capacity-block"}, "add id"),
-        ({**OWNED, "upfront_usd": 3}, "remove upfront_usd"),
-        ({**OWNED, "offering_id": "cbo-1", "upfront_usd": 3}, "remove offering_id and upfront_usd"),
-        ({**BOUGHT, "id": "cr-0123456789abcdef0"}, "remove one of them"),
-        (without(BOUGHT, "upfront_usd"), "add upfront_usd"),
-        (without(BOUGHT, "ends_at", "offering_id"), "add offering_id and ends_at"),
-        ({**BOUGHT, "purchase": "yes"}, "purchase"),
-        ({**BOUGHT, "upfront_usd": 0}, "upfront_usd"),
     ],
 )
-def test_a_contradictory_rung_cannot_be_written(written: dict[str, Any], words: str) -> None:
+def test_a_contradictory_rung_cannot_be_written(rung: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
-        RUNG.validate_python(written)
+        RUNG.validate_python(rung)
+
+
+@pytest.mark.parametrize(
+    ("block", "changes", "words"),
+    [
+        ("owned", {"max_usd_per_hour": 3}, "max_usd_per_hour"),
+        ("owned", {"machine_types": ["p5.48xlarge"]}, "machine_types"),
+        ("owned", {"upfront_usd": 3}, "remove upfront_usd"),
+        ("owned", {"offering_id": "cbo-1", "upfront_usd": 3}, "remove offering_id and upfront_usd"),
+        ("bought", {"id": "cr-0123456789abcdef0"}, "remove one of them"),
+        ("bought", {"upfront_usd": None}, "add upfront_usd"),
+        ("bought", {"ends_at": None, "offering_id": None}, "add offering_id and ends_at"),
+        ("bought", {"purchase": "yes"}, "purchase"),
+        ("bought", {"upfront_usd": 0}, "upfront_usd"),
+    ],
+)
+def test_a_contradictory_block_cannot_be_written(
+    written: Written, block: str, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        RUNG.validate_python(written(block, **changes))
 
 
 @pytest.mark.parametrize(
     "ends_at",
     ["2026-07-01", "2026-07-01T11:30:00", "tomorrow", 1782905400, datetime(2026, 7, 1, 11, 30), datetime.min.date()],
 )
-def test_an_end_needs_a_time_and_a_zone(ends_at: object) -> None:
+def test_an_end_needs_a_time_and_a_zone(written: Written, ends_at: object) -> None:
     with pytest.raises(ValidationError, match="with its zone; write it like 2026-07-01T11:30:00Z"):
-        RUNG.validate_python({**OWNED, "ends_at": ends_at})
+        RUNG.validate_python(written("owned", ends_at=ends_at))
+
+
+@pytest.mark.parametrize("hours", [1, 24, 168, 1.5])
+def test_a_flex_start_rung_lives_for_its_hours(hours: float) -> None:
+    plan = plan_rung(RUNG.validate_python({"kind": "flex-start", "max_hours": hours}))
+    assert (plan.market_type, plan.max_hours) == ("flex-start", hours)
+    assert not plan.interruptible
+    assert not plan.placement_group, "nodes that come together stand together"
+    assert not plan.reserved
+    assert plan.ends_at is None, "when it ends is known only once it has begun"
+
+
+@pytest.mark.parametrize("hours", [None, 0, 0.9, 168.1, -1, True, "24h", float("nan"), float("inf")])
+def test_flex_start_takes_an_hour_to_a_week(hours: Any) -> None:
+    with pytest.raises(ValidationError):
+        RUNG.validate_python({"kind": "flex-start", "max_hours": hours})
+
+
+def test_a_kind_that_a_provider_does_not_have_is_refused_with_those_it_has() -> None:
+    ladder = [RUNG.validate_python(r) for r in ({"kind": "spot"}, {"kind": "flex-start", "max_hours": 24})]
+    check_kinds(ladder, ("spot", "flex-start"), "Google Cloud", "capacity")
+    with pytest.raises(InputError, match="AWS has no such capacity") as caught:
+        check_kinds(ladder, ("capacity-block", "spot", "on-demand"), "AWS", "gangway:cluster.capacity")
+    assert (caught.value.place, caught.value.value) == ("gangway:cluster.capacity[1].kind", "flex-start")
+    assert caught.value.allowed == "capacity-block, spot, on-demand"
+    assert caught.value.fix == "remove rung 1, or write capacity-block in its place"

@@ -82,6 +82,18 @@ class Outcome:
         steps = (event["resourcePreEvent"]["metadata"] for event in self.events if "resourcePreEvent" in event)
         return {step["type"] for step in steps if step["op"] == operation}
 
+    def began(self, operation: str) -> dict[str, int]:
+        """When `operation` began on each resource: URN -> place among the events."""
+        return self._places("resourcePreEvent", operation)
+
+    def ended(self, operation: str) -> dict[str, int]:
+        """When `operation` was over on each resource, as `began`."""
+        return self._places("resOutputsEvent", operation)
+
+    def _places(self, event: str, operation: str) -> dict[str, int]:
+        steps = ((place, said[event]["metadata"]) for place, said in enumerate(self.events) if event in said)
+        return {step["urn"]: place for place, step in steps if step["op"] == operation}
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -183,6 +195,30 @@ def make_engine(tmp_path: Path) -> Callable[[str], Engine]:
         project = tmp_path / "project"
         _copy_project(project)
         return _sandbox(tmp_path, project, stack)
+
+    return make
+
+
+PYTHON_PROJECT = """
+name: gangway
+runtime: {name: python, options: {toolchain: pip, virtualenv: .venv}}
+"""
+
+
+@pytest.fixture
+def make_program_engine(make_engine: Callable[[str], Engine]) -> Callable[[str, dict[str, Any]], Engine]:
+    """Makes an Engine for a Python program, which can import `components` and read its arguments from args.json."""
+
+    def make(program: str, args: dict[str, Any]) -> Engine:
+        engine = make_engine("dev")
+        shutil.rmtree(engine.project / "stacks")
+        for linked in ("images", "trainer", ".dockerignore"):
+            (engine.project / linked).unlink()
+        (engine.project / "components").symlink_to(REPOSITORY / "components")
+        (engine.project / "Pulumi.yaml").write_text(PYTHON_PROJECT, "utf-8")
+        (engine.project / "__main__.py").write_text(program, "utf-8")
+        (engine.project / "args.json").write_text(json.dumps(args), "utf-8")
+        return engine
 
     return make
 

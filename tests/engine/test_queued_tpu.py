@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -16,10 +15,6 @@ pytestmark = pytest.mark.engine
 REPOSITORY = Path(__file__).resolve().parents[2]
 PARENT = "projects/lab/locations/us-east5-a"
 NAME = f"{PARENT}/queuedResources/gan-tpu"
-PROJECT = """
-name: gangway
-runtime: {name: python, options: {toolchain: pip, virtualenv: .venv}}
-"""
 PROGRAM = """
 import json
 from pathlib import Path
@@ -49,15 +44,8 @@ def standin() -> Iterator[Any]:
 
 
 @pytest.fixture
-def tpu_engine(tmp_path: Path, make_engine: Callable[[str], Any], standin: Any) -> Any:
+def tpu_engine(make_program_engine: Callable[[str, dict[str, Any]], Any], standin: Any) -> Any:
     """An engine whose project is the program above; nothing of the repository but `components` can be imported."""
-    engine = make_engine("dev")
-    shutil.rmtree(engine.project / "stacks")
-    for linked in ("images", "trainer", ".dockerignore"):
-        (engine.project / linked).unlink()
-    (engine.project / "components").symlink_to(REPOSITORY / "components")
-    (engine.project / "Pulumi.yaml").write_text(PROJECT, "utf-8")
-    (engine.project / "__main__.py").write_text(PROGRAM, "utf-8")
     args = {
         "project": "lab",
         "zone": "us-east5-a",
@@ -72,8 +60,7 @@ def tpu_engine(tmp_path: Path, make_engine: Callable[[str], Any], standin: Any) 
         "timeouts": {"accept_sec": 10, "active_sec": 10, "delete_sec": 10, "poll_sec": 0.02},
         "api_url": standin.url,
     }
-    (engine.project / "args.json").write_text(json.dumps(args), "utf-8")
-    return engine
+    return make_program_engine(PROGRAM, args)
 
 
 def change(engine: Any, **changes: Any) -> None:

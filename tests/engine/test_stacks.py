@@ -12,6 +12,17 @@ PASSWORD = "ecr-password-"
 """How the stand-in's passwords begin."""
 
 POOL = {"aws:autoscaling/group:Group", "aws:ec2/launchTemplate:LaunchTemplate"}
+NEEDED_WHILE_LEAVING = (
+    "aws:ec2/instance:Instance::",
+    "aws:ec2/route:Route::",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation::",
+    "aws:ec2/vpcEndpoint:VpcEndpoint::",
+    "aws:fsx/lustreFileSystem:LustreFileSystem::",
+    "aws:s3/bucket:Bucket::",
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule::",
+)
+"""What a node that leaves still uses, as it stands in a URN: the head's store, the way out, where it saves."""
+
 ALWAYS_EXPORTED = {"job", "image", "run_bucket", "group_names", "log_group", "dashboard", "budget_topic_arn"}
 
 
@@ -31,6 +42,7 @@ def preview_creates_nothing(engine: Any) -> None:
     preview = engine.run("preview")
     assert preview.status == 0, preview.text
     assert set(preview.changes) == {"create"}
+    assert "gangway:budget.activate_tag: the budget counts" in preview.text, "findings of severity info are seen too"
     assert engine.resources() == []
 
 
@@ -102,6 +114,20 @@ def what_was_deleted_by_hand_is_made_again(engine: Any) -> None:
 
 
 def destroy_leaves_nothing(engine: Any) -> None:
-    engine.applied("destroy")
+    destroy = engine.applied("destroy")
+    nodes_are_gone_before_what_they_need(destroy)
     assert engine.resources() == []
     assert json.loads(engine.plain("stack", "export"))["deployment"].get("resources", []) == []
+
+
+def nodes_are_gone_before_what_they_need(destroy: Any) -> None:
+    """Or the last checkpoint and `destroy` would race: a group's end is the end of its nodes."""
+    gone = max(place for urn, place in destroy.ended("delete").items() if "$aws:autoscaling/group:Group::" in urn)
+    needed = {
+        urn: place
+        for urn, place in destroy.began("delete").items()
+        if any(kind in urn for kind in NEEDED_WHILE_LEAVING)
+        or ("iam/rolePolicy:RolePolicy::" in urn and urn.endswith("-node"))
+    }
+    assert len(needed) > 5
+    assert not [urn for urn, place in needed.items() if place < gone]

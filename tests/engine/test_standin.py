@@ -223,6 +223,64 @@ def test_a_second_resource_of_one_name_is_refused(plugin: Plugin) -> None:
         plugin.create("aws:iam/role:Role", {"name": "r"}, name="second")
 
 
+INSTANCE, FLEET, SPOT_FLEET = (
+    "aws:ec2/instance:Instance",
+    "aws:ec2/fleet:Fleet",
+    "aws:ec2/spotFleetRequest:SpotFleetRequest",
+)
+
+
+@pytest.mark.parametrize(
+    ("image", "type_token", "inputs", "refused"),
+    [
+        ("resolve:ssm:/x", INSTANCE, {"launchTemplate": {"id": "LT"}}, False),
+        ("resolve:ssm:/x", INSTANCE, {"launchTemplate": {"id": "LT"}, "rootBlockDevice": {"volumeSize": 60}}, True),
+        ("ami-1", INSTANCE, {"launchTemplate": {"id": "LT"}, "rootBlockDevice": {"volumeSize": 60}}, False),
+        ("ami-1", INSTANCE, {"ami": "resolve:ssm:/x", "rootBlockDevice": {"volumeSize": 60}}, True),
+        ("resolve:ssm:/x", FLEET, {"type": "maintain", "launchTemplateId": "LT"}, True),
+        ("resolve:ssm:/x", FLEET, {"type": "instant", "launchTemplateId": "LT"}, False),
+        ("ami-1", FLEET, {"type": "maintain", "launchTemplateId": "LT"}, False),
+        ("resolve:ssm:/x", SPOT_FLEET, {"id": "LT"}, True),
+        ("ami-1", SPOT_FLEET, {"id": "LT"}, False),
+    ],
+)
+def test_a_reference_to_an_ami_is_resolved_only_where_aws_does(
+    plugin: Plugin, image: str, type_token: str, inputs: dict[str, Any], refused: bool
+) -> None:
+    template = plugin.create(TEMPLATE, {"name": "t", "imageId": image}).id
+    known = json.loads(json.dumps(inputs).replace('"LT"', f'"{template}"'))
+    if type_token != INSTANCE:
+        specification = {key: known.pop(key) for key in ("id", "launchTemplateId") if key in known}
+        known["launchTemplateConfigs"] = [{"launchTemplateSpecification": {**specification, "version": "1"}}]
+    if refused:
+        with pytest.raises(grpc.RpcError, match=r"InvalidAMIID\.Malformed"):
+            plugin.create(type_token, known)
+    else:
+        assert plugin.create(type_token, known).id
+
+
+@pytest.mark.parametrize(
+    ("principal", "refused"),
+    [
+        ({"AWS": "arn:aws:iam::123456789012:root"}, False),
+        ({"AWS": "*"}, False),
+        ({"Service": "logs.us-east-2.amazonaws.com"}, False),
+        ({"AWS": "arn:aws:iam::123456789012:role/mine"}, False),
+        ({"AWS": ["arn:aws:iam::123456789012:role/aws-service-role/autoscaling.amazonaws.com/X"]}, True),
+    ],
+)
+def test_a_key_policy_that_names_a_role_which_is_not_there_is_refused(
+    plugin: Plugin, principal: dict[str, Any], refused: bool
+) -> None:
+    plugin.create("aws:iam/role:Role", {"name": "mine"}, name="mine")
+    inputs = {"keyId": "k", "policy": json.dumps({"Statement": [{"Principal": principal}]})}
+    if refused:
+        with pytest.raises(grpc.RpcError, match="invalid principals"):
+            plugin.create("aws:kms/keyPolicy:KeyPolicy", inputs)
+    else:
+        assert plugin.create("aws:kms/keyPolicy:KeyPolicy", inputs).id == "k"
+
+
 def test_a_part_is_named_within_its_whole(plugin: Plugin) -> None:
     """Each group has a hook of the same name."""
     hook = "aws:autoscaling/lifecycleHook:LifecycleHook"
@@ -266,13 +324,40 @@ def image(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_an_image_is_its_dockerfile_and_tags(builder: Plugin) -> None:
-    digests = []
+def test_each_build_has_a_digest_of_its_own(builder: Plugin) -> None:
+    digests = set()
     for number, changes in enumerate([{}, {}, {"tags": ["registry.example/r:2"]}]):
         made = plain(builder.create(IMAGE, image(**changes), name=f"image{number}").properties)
         assert made["ref"] == f"{made['tags'][0]}@{made['digest']}"
-        digests.append(made["digest"])
-    assert digests[0] == digests[1] != digests[2]
+        digests.add(made["digest"])
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    ("mutability", "refused"),
+    [
+        ({"imageTagMutability": "IMMUTABLE"}, True),
+        ({"imageTagMutability": "MUTABLE"}, False),
+        ({"imageTagMutability": "IMMUTABLE_WITH_EXCLUSION", "imageTagMutabilityExclusionFilters": ["x*"]}, True),
+        ({"imageTagMutability": "IMMUTABLE_WITH_EXCLUSION", "imageTagMutabilityExclusionFilters": ["1*"]}, False),
+    ],
+)
+def test_a_tag_is_moved_only_where_the_registry_lets_it(
+    builder: Plugin, mutability: dict[str, Any], refused: bool
+) -> None:
+    filters = [{"filter": text} for text in mutability.get("imageTagMutabilityExclusionFilters", [])]
+    repository = {
+        "type": "aws:ecr/repository:Repository",
+        "inputs": {**mutability, "imageTagMutabilityExclusionFilters": filters},
+        "outputs": {"repositoryUrl": "registry.example/r"},
+    }
+    (builder.cloud / "repository.json").write_text(json.dumps(repository), "utf-8")
+    builder.create(IMAGE, image(), name="first")
+    if not refused:
+        builder.create(IMAGE, image(), name="second")
+        return
+    with pytest.raises(grpc.RpcError, match="it exists already and cannot be overwritten"):
+        builder.create(IMAGE, image(), name="second")
 
 
 def test_a_context_that_is_no_folder_is_refused(builder: Plugin) -> None:

@@ -85,6 +85,50 @@ def test_the_head_node_knows_store_image_and_record(nat: Recording) -> None:
     assert "/etc/systemd/system/gangway-record.timer" in files
 
 
+def settings(files: dict[str, str]) -> dict[str, str]:
+    """What the node's scripts read, by name; quoted where bash needs it."""
+    return dict(line.split("=", 1) for line in files["/etc/gangway/node.env"].splitlines())
+
+
+def test_both_know_the_log_group_and_the_jobs_hours(edited: Edited) -> None:
+    program = run(edited(lambda values: values["gangway:job"].update(max_hours=1.5)))
+    for files in (worker(program), head(program)):
+        assert settings(files)["LOG_GROUP"] == "/gangway/edited"
+        assert settings(files)["MAX_SEC"] == "5400"
+    assert "awslogs-group=/gangway/edited" in head(program)["/etc/systemd/system/gangway-rendezvous.service"]
+
+
+def test_scratch_is_the_jobs_place_for_temporary_files(nat: Recording) -> None:
+    assert "TMPDIR=/scratch" in worker(nat)["/etc/gangway/job.env"]
+
+
+def test_the_trainers_user_gets_the_folder_that_the_job_reads(edited: Edited) -> None:
+    def source(value: str | None) -> Callable[[dict[str, Any]], object]:
+        return lambda values: values["gangway:storage"].update(source=value)
+
+    assert settings(worker(run(edited(source("s3://my-bucket/digits")))))["DATA_DIR"] == "/fsx/data"
+    assert settings(worker(run(edited(source(None)))))["DATA_DIR"] == "''"
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "efa", "told"),
+    [("p5.48xlarge", True, "yes"), ("p5.48xlarge", False, "''"), ("g5.xlarge", True, "''")],
+)
+def test_workers_with_efa_reach_the_file_system_over_it(
+    edited: Edited, machine_type: str, efa: bool, told: str
+) -> None:
+    def over_efa(values: dict[str, Any]) -> None:
+        values["gangway:cluster"].pop("accelerator", None)
+        values["gangway:cluster"].update(machine_type=machine_type)
+        values["gangway:storage"].update(efa=efa, capacity_gib=9600, throughput_mbps_per_tib=500)
+
+    config = edited(over_efa)
+    check_user_data(config, plan(config))
+    program = run(config)
+    assert settings(worker(program))["LUSTRE_EFA"] == told
+    assert settings(head(program))["LUSTRE_EFA"] == "''", "the head node has no EFA"
+
+
 def test_prometheus_comes_from_outside_and_so_needs_nat(nat: Recording, edited: Edited) -> None:
     unit, scraped = "/etc/systemd/system/gangway-prometheus.service", "/etc/gangway/prometheus.yaml"
     assert "docker.io/prom/prometheus:v3.5.0" in head(nat)[unit]

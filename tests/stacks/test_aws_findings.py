@@ -110,6 +110,18 @@ def test_what_costs_without_being_seen_is_told(edited: Edited) -> None:
     assert "budget.tag-not-activated" not in found_in(edited(section("budget", activate_tag=True)))
 
 
+def test_a_stop_that_counts_nothing_yet_is_a_warning(edited: Edited) -> None:
+    found = found_in(edited(section("budget", stop_at_percent=120, activate_tag=False)))
+    warning = found["budget.stop-without-tag"]
+    assert (warning.severity, warning.path) == (Severity.WARNING, "gangway:budget.activate_tag")
+    assert "stop_at_percent: 120 stops nothing" in warning.message
+    assert "set activate_tag: true" in warning.fix
+    assert "budget.tag-not-activated" not in found
+    active = found_in(edited(section("budget", stop_at_percent=120, activate_tag=True)))
+    assert not {code for code in active if code.startswith("budget.")}
+    assert "budget.stop-without-tag" not in found_in(edited(section("budget", activate_tag=False)))
+
+
 def test_money_is_spoken_of_only_with_a_bill(edited: Edited) -> None:
     config = edited(section("budget", monthly_usd=100))
     line = CostComponent("nodes", "hours", 1, 50.0, 50.0, "a list", "2026-09-06", "list-price")
@@ -135,10 +147,3 @@ def test_each_says_where_and_each_error_how_to_mend_it(edited: Edited) -> None:
 def test_what_cannot_be_planned_raises_and_is_no_finding(edited: Edited) -> None:
     with pytest.raises(InputError):
         found_in(edited(section("cluster", zone="us-east-2z")))
-
-
-def test_a_head_node_nobody_knows_is_a_warning(edited: Edited) -> None:
-    found = found_in(edited(lambda values: values.update({"gangway:head": {"machine_type": "t9.tiny"}})))
-    assert found["head.unknown-type"].severity is Severity.WARNING
-    assert "t3.medium" in found["head.unknown-type"].fix
-    assert "head.unknown-type" not in found_in(edited(lambda values: values.pop("gangway:head", None)))

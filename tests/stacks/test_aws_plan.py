@@ -52,6 +52,10 @@ MISTAKES = {
         lambda v: v.update({"gangway:region": "eu-north-2"}), "gangway:region", "eu-north-2",
         "did you mean 'eu-north-1'?",
     ),
+    "head node": (
+        lambda v: v.update({"gangway:head": {"machine_type": "t3.mediun"}}), "gangway:head.machine_type", "t3.mediun",
+        "did you mean 't3.medium'?",
+    ),
     "zone": (
         cluster(zone="us-east-2z"), "gangway:cluster.zone", "us-east-2z", "set zone: us-east-2a, or leave it out",
     ),

@@ -100,6 +100,14 @@ MISTAKES = {
         cluster(image_id="ubuntu"), "gangway:cluster.image_id", "ubuntu", "like ami-0123456789abcdef0",
         "write image_id: ami-0123456789abcdef0",
     ),
+    "a root device that is none": (
+        cluster(image_id="ami-0123456789abcdef0", root_device_name="xvda"), "gangway:cluster.root_device_name", "xvda",
+        "like /dev/xvda", "write root_device_name: /dev/xvda",
+    ),
+    "a root device without its image": (
+        cluster(root_device_name="/dev/xvda"), "gangway:cluster", ..., "only beside the image_id that it belongs to",
+        "remove root_device_name",
+    ),
     "an e-mail that is none": (
         section("budget", emails=["ml-platform"]), "gangway:budget.emails[0]", "ml-platform", "an e-mail address",
         "write it like ml-platform@example.com",

@@ -76,11 +76,14 @@ def test_an_unknown_key_lists_those_of_its_model() -> None:
     assert error.fix == "did you mean 'animals'?"
 
 
-def test_an_unknown_key_in_a_branch_lists_every_branchs_keys() -> None:
+def test_an_unknown_key_in_a_branch_lists_that_branchs_keys() -> None:
     (error,) = explained({"animals": [{"kind": "dog", "trick": ["sit"]}]})
     assert error.place == "zoo.yaml: gangway:animals[0].trick"
-    assert error.allowed == "kind, lives, tricks"
+    assert error.allowed == "kind, tricks"
     assert error.fix == "did you mean 'tricks'?"
+    # Another kind's key is no key of this one.
+    (error,) = explained({"animals": [{"kind": "dog", "lives": 9}]})
+    assert (error.problem, error.allowed) == ("unknown key", "kind, tricks")
 
 
 def test_words_come_with_the_nearest_one() -> None:

@@ -124,3 +124,90 @@ def test_tags_too_long_for_the_nodes_file_are_refused_before_anything_is_declare
 
     with pytest.raises(InputError, match="at most 16384"):
         run_program(edited(change), Untouched())
+
+
+def needed_by(resources: tuple[PlannedResource, ...], resource: PlannedResource) -> set[tuple[str, str]]:
+    """All that a resource rests on, near and far, as (kind, name): what `destroy` leaves standing until it is gone."""
+    by_urn = {r.urn: r for r in resources}
+    found: dict[str, PlannedResource] = {}
+    waiting = list(resource.dependencies)
+    while waiting:
+        urn = waiting.pop()
+        if urn not in found:
+            found[urn] = by_urn[urn]
+            waiting += by_urn[urn].dependencies
+    return {(r.type.rpartition(":")[2], r.name) for r in found.values()}
+
+
+@pytest.mark.parametrize(
+    ("egress", "way_out"),
+    [
+        ("nat", {("Route", "edited-nat-out"), ("Route", "edited-private-out"), ("NatGateway", "edited-nat")}),
+        ("endpoints", {("VpcEndpoint", f"edited-{service}") for service in ("autoscaling", "logs", "ecr.api")}),
+    ],
+)
+def test_destroy_ends_the_nodes_before_anything_they_need_while_leaving(
+    edited: Edited, egress: str, way_out: set[tuple[str, str]]
+) -> None:
+    """The last checkpoint: over the head's store, to Lustre or S3; then the word to the group, by the role's policy."""
+
+    def change(values: dict[str, Any]) -> None:
+        values["gangway:network"] = {"egress": egress}
+        values["gangway:storage"]["export_runs"] = True
+        values["gangway:encryption"] = "customer-key"
+
+    resources = run_program(edited(change), PlaceholderCloud()).resources
+    needed = way_out | {
+        ("RolePolicy", "edited-node"),
+        ("RolePolicyAttachment", "edited-ssm"),
+        ("VpcEndpoint", "edited-s3"),
+        ("RouteTableAssociation", "edited-private-us-east-2a"),
+        ("SecurityGroupEgressRule", "edited-fabric-egress-out"),
+        ("SecurityGroupIngressRule", "edited-fabric-ingress-self"),
+        ("Instance", "edited-head"),
+        ("Record", "edited-head"),
+        ("LustreFileSystem", "edited-lustre"),
+        ("DataRepositoryAssociation", "edited-runs"),
+        ("Bucket", "edited-runs"),
+        ("KeyPolicy", "edited-data"),
+    }
+    groups = of(resources, "Group")
+    assert len(groups) == 2
+    for group in groups:
+        stands = needed_by(resources, group)
+        assert needed <= stands, sorted(needed - stands)
+        assert not [kind for kind, _ in stands if kind in ("MetricAlarm", "Policy", "Schedule")], "these go first"
+
+
+def test_the_head_node_has_a_way_out_and_its_permissions_from_its_first_second(demo_plan: Plan) -> None:
+    (head,) = of(demo_plan.resources, "Instance")
+    assert {
+        ("RolePolicy", "aws-demo-head"), ("Route", "aws-demo-private-out"), ("VpcEndpoint", "aws-demo-s3"),
+        ("SecurityGroupEgressRule", "aws-demo-head-egress-lustre-988"),
+    } <= needed_by(demo_plan.resources, head)  # fmt: skip
+
+
+def test_the_head_reaches_lustre_only_where_there_is_one(edited: Edited) -> None:
+    def lustre_rules(config: StackConfig) -> set[str]:
+        resources = run_program(config, PlaceholderCloud()).resources
+        rules = [*of(resources, "SecurityGroupIngressRule"), *of(resources, "SecurityGroupEgressRule")]
+        return {rule.name for rule in rules if "lustre" in rule.name}
+
+    assert len(lustre_rules(edited(lambda values: None))) == 8, "two ranges of ports, both ways, both sides"
+    assert lustre_rules(edited(lambda values: values.pop("gangway:storage"))) == set()
+
+
+def test_the_stacks_key_encrypts_every_disk(edited: Edited) -> None:
+    def disks(config: StackConfig) -> list[str | None]:
+        templates = of(run_program(config, PlaceholderCloud()).resources, "LaunchTemplate")
+        return [d["ebs"].get("kmsKeyId") for t in templates for d in t.inputs["blockDeviceMappings"]]
+
+    assert disks(edited(lambda values: None)) == [None] * 3, "two rungs and the head node"
+    own = disks(edited(lambda values: values.update({"gangway:encryption": "customer-key"})))
+    assert own == ["${Key.edited-data.arn}"] * 3
+
+
+def test_the_root_device_is_the_one_of_the_users_image(edited: Edited) -> None:
+    image = {"image_id": "ami-0123456789abcdef0", "root_device_name": "/dev/xvda"}
+    templates = workers(run_program(edited(cluster(**image)), PlaceholderCloud()).resources)
+    assert {t.inputs["blockDeviceMappings"][0]["deviceName"] for t in templates} == {"/dev/xvda"}

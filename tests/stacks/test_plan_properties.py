@@ -140,7 +140,7 @@ JOB = some(
 )
 HEAD = some(
     {},
-    machine_type=st.sampled_from(["t3.medium", "m7i.large", "p5.48xlarge", "nonsense"]),
+    machine_type=st.sampled_from(["t3.small", "t3.medium", "t3.large", "nonsense"]),
     prometheus_image=st.sampled_from(
         [
             None,

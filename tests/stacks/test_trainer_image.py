@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import stacks.trainer_image
+from components.image import CONTENT_PREFIX
 from images import DOCKERFILE_FLAVOURS
 from stacks.trainer_image import CONTEXT, content_tag, dockerfile_for
 
@@ -15,7 +16,8 @@ DOCKERFILE = "FROM scratch\n"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A build context in small."""
-    for name in ("trainer/loop.py", "trainer/data/digits.py", "images/locks/trainer.lock", "images/render.py"):
+    names = (".dockerignore", "trainer/loop.py", "trainer/data/digits.py", "images/locks/trainer.lock")
+    for name in (*names, "images/render.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -38,7 +40,8 @@ def test_the_context_is_the_repository_seen_from_the_programs_folder(repo: Path)
 
 def test_equal_content_has_one_tag(root: Path) -> None:
     tag = content_tag(DOCKERFILE, root)
-    assert re.fullmatch("[0-9a-f]{16}", tag)
+    assert re.fullmatch("content-[0-9a-f]{16}", tag)
+    assert tag.startswith(CONTENT_PREFIX), "or the registry would refuse the same content twice"
     (root / "trainer/__pycache__").mkdir()
     (root / "trainer/__pycache__/loop.cpython-311.pyc").write_bytes(b"compiled")
     (root / "images/render.py").write_text("not in the image")
@@ -47,7 +50,9 @@ def test_equal_content_has_one_tag(root: Path) -> None:
     assert content_tag(dockerfile_for("cuda")) == content_tag(dockerfile_for("cuda"))
 
 
-@pytest.mark.parametrize("name", ["trainer/loop.py", "trainer/data/digits.py", "images/locks/trainer.lock"])
+@pytest.mark.parametrize(
+    "name", [".dockerignore", "trainer/loop.py", "trainer/data/digits.py", "images/locks/trainer.lock"]
+)
 def test_whatever_goes_in_changes_the_tag(root: Path, name: str) -> None:
     tag = content_tag(DOCKERFILE, root)
     (root / name).write_text("another content")

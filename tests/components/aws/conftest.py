@@ -1,19 +1,13 @@
-"""Arguments for every component of AWS, and `make`, which declares one of them with changes."""
+"""Arguments for every component of AWS; `make`, which declares one of them with changes; CloudWatch's arithmetic."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Mapping
+from operator import ge, gt, lt
+from statistics import fmean
 from typing import Any
 
 import pulumi
 import pytest
-
-PURCHASE = {
-    "kind": "capacity-block",
-    "purchase": True,
-    "offering_id": "cbo-0123456789abcdef0",
-    "upfront_usd": 16000,
-    "ends_at": "2026-07-01T11:30:00Z",
-}
-
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 
@@ -95,6 +89,7 @@ def example_args(
     network_args: dict[str, Any],
     fleet_args: dict[str, Any],
     identity_args: dict[str, Any],
+    written: Callable[..., dict[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     """Arguments that make each component declare everything it can, by class name."""
     return {
@@ -110,7 +105,7 @@ def example_args(
         },
         "CostTagActivation": {"tag_keys": ["team", "gangway:stack"]},
         "Ec2Fleet": {**fleet_args, "market": "spot", "max_usd_per_hour": 23.125},
-        "EfaNodePool": {**pool_args, "capacity": [PURCHASE, *pool_args["capacity"]]},
+        "EfaNodePool": {**pool_args, "capacity": [written("bought"), *pool_args["capacity"]]},
         "EncryptionKey": {"region": "us-east-2", "tags": tags},
         "HeadIdentity": identity_args,
         "HeadNode": {
@@ -170,3 +165,77 @@ def make(declare: Declare, example_args: dict[str, dict[str, Any]]) -> Callable[
         return declare(program)
 
     return run
+
+
+Minutes = Mapping[str, list[float | None]]
+"""What was reported minute by minute, by the metric's name and, for a group's, ` <group>` behind it; None: nothing."""
+
+_STATISTICS: dict[str, Callable[[list[float]], float]] = {"Sum": sum, "Minimum": min, "Maximum": max, "Average": fmean}
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "LessThanThreshold": lt,
+    "GreaterThanThreshold": gt,
+    "GreaterThanOrEqualToThreshold": ge,
+}
+
+
+class AlarmMaths:
+    """CloudWatch's arithmetic, as far as our alarms go: windows that slide by a minute, M of N, missing points.
+
+    The rules are the user guide's: a window without a point has no value; a sum takes a missing point for 0 as long as
+    any metric in it has one; FILL fills a metric that has reported before, and has nothing to fill in one that never
+    has; a window without a value counts as `treatMissingData` says. Not in it: that CloudWatch looks further back for
+    real points when some are missing.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any]) -> None:
+        self._inputs = inputs
+        self._metrics = {query["id"]: query["metric"] for query in inputs["metricQueries"] if "metric" in query}
+        expressions = [query["expression"] for query in inputs["metricQueries"] if "expression" in query]
+        self._expression = expressions[0] if expressions else next(iter(self._metrics))
+
+    def states(self, reported: Minutes) -> list[bool]:
+        """Whether it is in ALARM after each minute."""
+        count = max(map(len, reported.values()))
+        return [self._rings(reported, minute) for minute in range(1, count + 1)]
+
+    def first(self, reported: Minutes) -> int | None:
+        """The minute after which it is in ALARM for the first time; None if it never is."""
+        return next((minute for minute, rings in enumerate(self.states(reported), start=1) if rings), None)
+
+    def _rings(self, reported: Minutes, now: int) -> bool:
+        (period,) = {int(metric["period"]) // 60 for metric in self._metrics.values()}
+        windows = int(self._inputs["evaluationPeriods"])
+        breaching = sum(self._breaches(reported, now - index * period, period) for index in range(windows))
+        return bool(breaching >= self._inputs.get("datapointsToAlarm", windows))
+
+    def _breaches(self, reported: Minutes, end: int, period: int) -> bool:
+        """Whether the window of `period` minutes that ends after minute `end` breaches."""
+        points: dict[str, float | None] = {}
+        existing = set()
+        for id_, metric in self._metrics.items():
+            series = reported.get(" ".join([metric["metricName"], *metric.get("dimensions", {}).values()]), [])
+            window = [value for value in series[max(end - period, 0) : max(end, 0)] if value is not None]
+            points[id_] = _STATISTICS[metric["stat"]](window) if window else None
+            if any(value is not None for value in series[: max(end, 0)]):
+                existing.add(id_)
+        value = self._value(points, existing)
+        if value is None:
+            return self._inputs.get("treatMissingData") == "breaching"
+        return _COMPARISONS[self._inputs["comparisonOperator"]](value, self._inputs["threshold"])
+
+    def _value(self, points: Mapping[str, float | None], existing: Collection[str]) -> float | None:
+        """The expression: sums and differences, and FILL(one metric, a number)."""
+        fill = re.fullmatch(r"FILL\((\w+), (\d+)\)", self._expression)
+        if fill:
+            point = points[fill[1]]
+            return float(fill[2]) if point is None and fill[1] in existing else point
+        assert set(re.findall(r"[A-Za-z_]\w*", self._expression)) == set(points), "sums and differences only"
+        if all(point is None for point in points.values()):
+            return None
+        return float(eval(self._expression, {"__builtins__": {}}, {id_: point or 0.0 for id_, point in points.items()}))
+
+
+@pytest.fixture
+def alarm_maths() -> type[AlarmMaths]:
+    """Evaluates an alarm as it is declared."""
+    return AlarmMaths

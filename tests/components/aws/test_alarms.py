@@ -1,7 +1,8 @@
-"""Alarms: when they ring, worked out by evaluating their expressions, and what they ask of AWS."""
+"""Alarms: when they ring, worked out minute by minute over whole lives of a stack, and what they ask of AWS."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
+from itertools import chain, cycle, islice
 from typing import Any
 
 import pytest
@@ -9,110 +10,180 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.aws.alarms import (
-    MAX_GROUPS,
     STEPS_ALARM_MINUTES,
-    AlarmPlan,
     check_groups,
     check_steps_alarm,
     plan_alarms,
+    plan_no_steps,
 )
+from components.aws.metric_alarms import MAX_GROUPS, AlarmPlan
+from components.aws.observability import Observability
 from components.findings import InputError
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
+MINUTES = 30
+Series = list[float | None]
+# First minute in which an alarm rings, or None: for what is reported.
+Rings = Callable[..., int | None]
 
 
 def plans() -> dict[str, AlarmPlan]:
-    return {plan.name: plan for plan in plan_alarms("/gangway/demo", 30, 3, expect_gpu=True)}
+    return {plan.name: plan for plan in plan_alarms("/gangway/demo", MINUTES, 3, expect_gpu=True)}
 
 
-def rings(plan: AlarmPlan, groups: int = 2, **values: float | None) -> bool:
-    """Whether one window breaches, by CloudWatch's rules for a missing value (None): 0 in a sum, filled by FILL."""
-    ids = [query.id for query in plan.queries("demo", [f"g{index}" for index in range(groups)]) if query.metric]
-    assert set(ids) == set(values), "a value for each metric"
-    if plan.expression is None:
-        (result,) = values.values()
-    else:
-        text = next(q.expression for q in plan.queries("demo", ["g"] * groups) if q.expression)
-        result = evaluate(str(text), values)
-    if result is None:
-        return False  # treat_missing_data: notBreaching
-    return {
-        "LessThanThreshold": result < plan.threshold,
-        "GreaterThanThreshold": result > plan.threshold,
-        "GreaterThanOrEqualToThreshold": result >= plan.threshold,
-    }[plan.comparison]
+def span(minutes: int, value: float | None) -> Series:
+    return [value] * minutes
 
 
-def evaluate(text: str, values: Mapping[str, float | None]) -> float:
-    """Metric math of ours, as Python: names become numbers, the two functions become functions."""
-    python = text.replace("IF(", "if_(").replace("FILL(", "fill(")
-    assert set(re.findall(r"[A-Za-z_]\w*", python)) <= {"if_", "fill", *values}
-    functions = {"if_": lambda condition, yes, no: yes if condition else no, "fill": lambda value, _: value}
-    numbers = {name: 0.0 if value is None else value for name, value in values.items()}
-    return float(eval(python, {"__builtins__": {}}, {**functions, **numbers}))
+def loop(up: int, down: int, minutes: int, nodes: float = 1) -> Series:
+    """A node that gives itself up and is replaced, again and again."""
+    return list(islice(cycle(span(up, nodes) + span(down, 0)), minutes))
 
 
-@pytest.mark.parametrize(
-    ("steps", "n0", "n1", "expected"),
-    [
-        (None, 0, 0, False),  # nothing runs, and nothing ever did
-        (None, None, None, False),  # the groups' metrics have not come yet
-        (None, 2, 0, True),  # nodes for the whole window, not one line
-        (0, 2, 0, True),  # lines, but none of them statistics
-        (1, 2, 0, False),
-        (None, 0, 2, True),  # the fallback rung counts
-        (None, None, 2, True),
-        (1, None, None, False),
-    ],
-)
-def test_no_steps_rings_only_on_nodes_that_stay(
-    steps: float | None, n0: float | None, n1: float | None, expected: bool
-) -> None:
-    assert rings(plans()["no-steps"], steps=steps, n0=n0, n1=n1) is expected
+def life(*parts: Series) -> Series:
+    return list(chain(*parts))
 
 
-def test_no_steps_looks_at_one_window_as_long_as_asked() -> None:
-    """Nodes by their Minimum: a node that came up within the window, or a change of rungs, keeps it quiet."""
-    plan = plans()["no-steps"]
-    assert (plan.period_sec, plan.periods) == (1800, 1)
-    assert {metric.id: metric.stat for metric in plan.metrics} == {"steps": "Sum", "n": "Minimum"}
+@pytest.fixture
+def states(make: Callable[..., Any], alarm_maths: Any) -> Callable[..., dict[str, list[bool]]]:
+    """Every alarm of a stack by its name: its state after each minute, no-steps put together from its parts."""
+    made = make(Observability, steps_alarm_minutes=MINUTES)
+    declared = {alarm.name.removeprefix("demo-"): alarm.inputs for alarm in made.of("MetricAlarm")}
+
+    def run(wanted: Series, n0: Series, n1: Series | None = None, **trainer: Series) -> dict[str, list[bool]]:
+        reported = {
+            **trainer,
+            "GroupDesiredCapacity test-0-spot": wanted,
+            "GroupInServiceInstances test-0-spot": n0,
+            "GroupInServiceInstances test-1-on-demand": n1 or span(len(n0), 0),
+        }
+        found = {name: alarm_maths(inputs).states(reported) for name, inputs in declared.items()}
+        parts = [found[name] for name in plan_no_steps("x", MINUTES).parts]
+        return {**found, "no-steps": [all(pair) for pair in zip(*parts, strict=True)]}
+
+    return run
 
 
-@pytest.mark.parametrize(
-    ("wanted", "n0", "n1", "expected"),
-    [(2, 2, 0, False), (2, 0, 2, False), (2, 1, 0, True), (4, 0, 2, True), (0, 0, 0, False), (None, None, None, False)],
-)
-def test_nodes_missing_counts_every_rung(
-    wanted: float | None, n0: float | None, n1: float | None, expected: bool
-) -> None:
-    assert rings(plans()["nodes-missing"], wanted=wanted, n0=n0, n1=n1) is expected
+@pytest.fixture
+def first(states: Callable[..., dict[str, list[bool]]]) -> Rings:
+    """The first minute after which an alarm rings."""
+
+    def find(name: str, *groups: Series, **trainer: Series) -> int | None:
+        rings = states(*groups, **trainer)[name]
+        return rings.index(True) + 1 if True in rings else None
+
+    return find
 
 
-def test_nodes_missing_waits_half_an_hour() -> None:
-    plan = plans()["nodes-missing"]
-    assert plan.period_sec * plan.periods == 30 * 60
+def test_a_steady_run_is_quiet(states: Any) -> None:
+    nodes = span(300, 2)
+    steps = life(span(20, None), span(280, 3))
+    rung = {name for name, rings in states(nodes, nodes, Steps=steps).items() if any(rings)}
+    assert rung == {"steps-absent", "nodes-up"}, "the parts, which tell nobody"
 
 
-@pytest.mark.parametrize(("busy", "expected"), [(None, False), (0.0, True), (0.09, True), (0.1, False), (0.9, False)])
-def test_gpu_idle_needs_a_figure(busy: float | None, expected: bool) -> None:
-    plan = plans()["gpu-idle"]
-    assert rings(plan, busy=busy) is expected
-    assert plan.period_sec * plan.periods == 15 * 60
+@pytest.mark.parametrize("boot", [0, 12])
+def test_a_slow_first_start_is_quiet_for_as_long_as_asked_and_then_rings(first: Any, boot: int) -> None:
+    """The metric of steps does not exist yet: FILL has nothing to fill."""
+    n0 = life(span(boot, 0), span(200, 2))
+    wanted = span(200 + boot, 2)
+    assert first("no-steps", wanted, n0, Steps=life(span(boot + 28, None), span(172, 1))) is None
+    never = first("no-steps", wanted, n0, Steps=span(200 + boot, None))
+    assert never is not None
+    assert MINUTES <= never - boot <= 1.5 * MINUTES
+    assert first("nodes-missing", wanted, n0) is None
 
 
-@pytest.mark.parametrize(("count", "expected"), [(None, False), (3, False), (4, True)])
-def test_interruptions_above_the_number_are_told(count: float | None, expected: bool) -> None:
-    plan = plans()["interruptions"]
-    assert rings(plan, interruptions=count) is expected
-    assert plan.period_sec * plan.periods == 3600
-    assert plan.description.startswith("For information")
+def test_lines_without_a_step_are_no_steps(first: Any) -> None:
+    """The filter's default value: zeros as soon as anybody writes into the log group."""
+    rung = first("no-steps", span(200, 1), span(200, 1), Steps=span(200, 0))
+    assert MINUTES <= rung <= 1.5 * MINUTES
+
+
+@pytest.mark.parametrize("silence", [None, 0.0])
+def test_a_run_that_hangs_is_told_after_as_long_as_asked(first: Any, silence: float | None) -> None:
+    steps = life(span(10, None), span(90, 3), span(100, silence))
+    assert first("no-steps", span(200, 2), span(200, 2), Steps=steps) == 100 + MINUTES
+
+
+@pytest.mark.parametrize(("up", "down"), [(5, 3), (8, 4), (10, 3), (6, 6), (15, 3), (4, 10)])
+def test_nodes_that_give_up_again_and_again_are_told_within_an_hour(first: Any, up: int, down: int) -> None:
+    """What a Minimum of the nodes (no-steps) and a Maximum (nodes-missing) never saw."""
+    wanted, n0 = span(240, 1), loop(up, down, 240)
+    assert first("no-steps", wanted, n0, Steps=span(240, None)) <= 60
+    assert first("nodes-missing", wanted, n0) <= 90
+    events: Series = [1.0 if before and not now else 0.0 for before, now in zip([0, *n0], n0, strict=False)]
+    assert first("nodes-given-up", wanted, n0, NodesGivenUp=events) <= 2 * (up + down)
+
+
+def test_one_of_several_nodes_that_gives_up_again_and_again_is_missing_while_the_run_goes_on(first: Any) -> None:
+    n0: Series = [1 + (value or 0) for value in loop(8, 4, 240)]
+    assert first("nodes-missing", span(240, 2), n0) <= 90
+    assert first("no-steps", span(240, 2), n0, Steps=span(240, 3)) is None
+
+
+@pytest.mark.parametrize("leaving", [0, 5, 14])
+def test_a_run_that_is_done_is_quiet(states: Any, leaving: int) -> None:
+    """Its nodes leave some minutes after the last step: evaluation, the last upload, the group's own pace."""
+    nodes = life(span(120 + leaving, 2), span(200, 0))
+    found = states(nodes, nodes, Steps=life(span(10, None), span(110, 3), span(200 + leaving, None)))
+    assert not any(found["no-steps"])
+    assert not any(found["nodes-missing"])
+
+
+def test_nodes_that_stay_when_the_run_is_done_are_told(first: Any) -> None:
+    nodes = span(320, 2)
+    assert first("no-steps", nodes, nodes, Steps=life(span(120, 3), span(200, None))) == 120 + MINUTES
+
+
+def test_before_there_is_a_node_nobody_is_told_of_missing_steps(first: Any) -> None:
+    """No capacity for four hours is what nodes-missing is for."""
+    assert first("no-steps", span(240, 2), span(240, 0), Steps=span(240, None)) is None
+    assert first("no-steps", span(240, None), span(240, None), Steps=span(240, None)) is None
+    assert 25 <= first("nodes-missing", span(240, 2), span(240, 0)) <= 30
+    assert first("nodes-missing", span(240, None), span(240, None)) is None
+
+
+def test_a_rung_that_fills_in_counts(first: Any) -> None:
+    wanted, n0, n1 = span(240, 2), life(span(60, 2), span(180, 0)), life(span(75, 0), span(165, 2))
+    assert first("nodes-missing", wanted, n0, n1) is None
+    assert first("no-steps", wanted, n0, n1, Steps=life(span(80, 3), span(160, None))) == 80 + MINUTES
+
+
+def test_one_interruption_is_no_missing_node(first: Any) -> None:
+    n0 = life(span(60, 2), span(20, 1), span(160, 2))
+    assert first("nodes-missing", span(240, 2), n0) is None
+    assert first("nodes-missing", span(240, 2), life(span(60, 2), span(180, 1))) is not None
+
+
+def test_one_node_that_gives_up_is_no_alarm_and_two_within_an_hour_are(first: Any) -> None:
+    nodes = span(300, 2)
+    assert first("nodes-given-up", nodes, nodes, NodesGivenUp=life([1], span(70, 0), [1], span(228, 0))) is None
+    assert first("nodes-given-up", nodes, nodes, NodesGivenUp=life([1], span(50, None), [1], span(248, 0))) == 52
+
+
+def test_a_job_that_ended_badly_is_told_at_once(first: Any) -> None:
+    nodes = span(60, 2)
+    assert first("job-ended-badly", nodes, nodes, JobsEndedBadly=span(60, 0)) is None
+    assert first("job-ended-badly", nodes, nodes, JobsEndedBadly=life(span(30, 0), [1], span(29, None))) == 31
+
+
+@pytest.mark.parametrize(("busy", "expected"), [(None, None), (0.0, 11), (0.09, 11), (0.1, None), (0.9, None)])
+def test_gpu_idle_needs_a_figure(first: Any, busy: float | None, expected: int | None) -> None:
+    assert first("gpu-idle", span(60, 1), span(60, 1), GpuUtilisation=span(60, busy)) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(None, None), (3, None), (4, 1)])
+def test_interruptions_above_the_number_are_told(first: Any, count: float | None, expected: int | None) -> None:
+    assert first("interruptions", span(60, 1), span(60, 1), Interruptions=[count]) == expected
+    assert plans()["interruptions"].description.startswith("For information")
 
 
 @given(groups=st.integers(1, MAX_GROUPS), minutes=st.sampled_from(STEPS_ALARM_MINUTES), gpu=st.booleans())
 def test_every_alarm_is_one_that_aws_takes(groups: int, minutes: int, gpu: bool) -> None:
     names = [f"demo-{index}" for index in range(groups)]
     made = plan_alarms("/gangway/demo", minutes, 3, expect_gpu=gpu)
-    assert len(made) == 3 + gpu
+    assert len(made) == 6 + gpu
     for plan in made:
         queries = plan.queries("demo", names)
         metrics: list[Any] = [query.metric for query in queries if query.metric is not None]
@@ -123,24 +194,36 @@ def test_every_alarm_is_one_that_aws_takes(groups: int, minutes: int, gpu: bool)
         assert sum(bool(query.return_data) for query in queries) == 1
         assert {metric.period for metric in metrics} == {plan.period_sec}
         assert plan.period_sec % 60 == 0
-        assert plan.period_sec * plan.periods <= 86_400, "the longest window of an alarm"
-        assert plan.period_sec * plan.periods >= 600, "late metrics are a small part of the window"
+        whole = plan.period_sec * plan.periods
+        assert whole <= (86_400 if plan.period_sec < 3600 else 604_800), "the longest an alarm may look back"
+        assert whole >= 600, "late metrics are a small part of the window"
+        assert plan.breaching is None or plan.breaching <= plan.periods
         assert 100 < len(plan.description) <= 1024
+    composite = plan_no_steps("/gangway/demo", minutes)
+    assert set(composite.parts) == {plan.name for plan in made if not plan.tells}
+    assert 100 < len(composite.description) <= 1024
 
 
 def test_every_description_says_what_to_do() -> None:
-    words = {"no-steps": "Read the log group /gangway/demo", "gpu-idle": "Look at", "interruptions": "put another"}
-    for name, word in {**words, "nodes-missing": "activity history"}.items():
+    words = {
+        "gpu-idle": "Look at",
+        "interruptions": "put another",
+        "job-ended-badly": "look for job-ended: exit_status",
+        "nodes-given-up": "the field reason says why",
+        "nodes-missing": "activity history",
+    }
+    assert words.keys() == {name for name, plan in plans().items() if plan.tells}
+    for name, word in words.items():
         assert word in plans()[name].description
+    assert "Read the log group /gangway/demo" in plan_no_steps("/gangway/demo", MINUTES).description
 
 
 def test_metrics_are_asked_where_they_are_published() -> None:
     metrics: list[Any] = [query.metric for plan in plans().values() for query in plan.queries("demo", GROUPS)]
     asked = {(m.namespace, m.metric_name, tuple((m.dimensions or {}).values())) for m in metrics if m is not None}
+    trainer = ("Steps", "GpuUtilisation", "Interruptions", "NodesGivenUp", "JobsEndedBadly")
     assert asked == {
-        ("Gangway/demo", "Steps", ()),
-        ("Gangway/demo", "GpuUtilisation", ()),
-        ("Gangway/demo", "Interruptions", ()),
+        *(("Gangway/demo", name, ()) for name in trainer),
         ("AWS/AutoScaling", "GroupDesiredCapacity", (GROUPS[0],)),
         ("AWS/AutoScaling", "GroupInServiceInstances", (GROUPS[0],)),
         ("AWS/AutoScaling", "GroupInServiceInstances", (GROUPS[1],)),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.budget import MAX_ALARMS, AlarmPlan, Budget, CostTagActivation, plan_alarms
+from components.aws.budget import MAX_ALARMS, Budget, BudgetAlarm, CostTagActivation, plan_budget_alarms
 from components.aws.budget_stop import stop_code, stop_policy
 from components.findings import InputError
 
@@ -19,8 +19,8 @@ percents = st.floats(0.1, 1000)
 
 @given(st.lists(percents, max_size=4), st.none() | percents)
 def test_each_percentage_once_and_the_forecast_last(alerts: list[float], stop: float | None) -> None:
-    *actual, forecast = plan_alarms(alerts, stop)
-    assert forecast == AlarmPlan(100, "FORECASTED")
+    *actual, forecast = plan_budget_alarms(alerts, stop)
+    assert forecast == BudgetAlarm(100, "FORECASTED")
     assert [alarm.threshold for alarm in actual] == sorted({*alerts, *([] if stop is None else [stop])})
     assert {alarm.notification_type for alarm in actual} <= {"ACTUAL"}
     assert [alarm.threshold for alarm in actual if alarm.stops] == ([] if stop is None else [stop])
@@ -29,10 +29,10 @@ def test_each_percentage_once_and_the_forecast_last(alerts: list[float], stop: f
 @given(st.lists(st.integers(1, 1000).map(float), min_size=MAX_ALARMS, unique=True), st.none() | percents)
 def test_too_many_alarms_are_refused_with_as_many_as_aws_takes(alerts: list[float], stop: float | None) -> None:
     with pytest.raises(InputError) as caught:
-        plan_alarms(alerts, stop)
+        plan_budget_alarms(alerts, stop)
     mended = json.loads(caught.value.fix.removeprefix("set alert_percent: "))
     assert set(mended) <= set(alerts)
-    assert len(plan_alarms(mended, stop)) == MAX_ALARMS
+    assert len(plan_budget_alarms(mended, stop)) == MAX_ALARMS
 
 
 def test_the_budget_counts_what_carries_the_stacks_tag_and_tells_everybody(make: Callable[..., Any]) -> None:

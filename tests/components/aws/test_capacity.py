@@ -1,5 +1,6 @@
 """The ladder as EC2 understands it: ids, machine types, zones, and the time a block's nodes stop."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -23,13 +24,8 @@ from components.findings import InputError
 
 OWN = load().machine("p4d.24xlarge")
 SPOT = {"kind": "spot"}
-BOUGHT = {
-    "kind": "capacity-block",
-    "purchase": True,
-    "offering_id": "cbo-0123456789abcdef0",
-    "upfront_usd": 16000,
-    "ends_at": "2026-07-01T11:30:00Z",
-}
+# `owned` or `bought`, and changes -> a capacity block as it is written.
+Written = Callable[..., dict[str, Any]]
 
 
 def test_a_rung_that_is_none_is_refused() -> None:
@@ -42,9 +38,9 @@ def test_a_rung_that_is_none_is_refused() -> None:
     st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z"),
     st.from_regex(r"\Acbo?-[0-9a-f]{8,17}\Z"),
 )
-def test_ids_as_ec2_gives_them_pass(kind: str, id_: str, offering_id: str) -> None:
+def test_ids_as_ec2_gives_them_pass(written: Written, kind: str, id_: str, offering_id: str) -> None:
     check_ladder([rung_from_args({"kind": kind, "id": id_})], OWN)
-    check_ladder([rung_from_args({**BOUGHT, "offering_id": offering_id})], OWN)
+    check_ladder([rung_from_args(written("bought", offering_id=offering_id))], OWN)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +49,13 @@ def test_ids_as_ec2_gives_them_pass(kind: str, id_: str, offering_id: str) -> No
         ({"kind": "reservation", "id": "0123456789abcdef0"}, ".id", "0123456789abcdef0", "cr-0123456789abcdef0"),
         ({"kind": "capacity-block", "id": "cr-XYZ"}, ".id", "cr-XYZ", "cr- and 8 to 17 hexadecimal digits"),
         ({"kind": "capacity-block", "id": "cr-0123456789abcdef0\n"}, ".id", "cr-0123456789abcdef0\n", "cr-"),
-        ({**BOUGHT, "offering_id": "cr-0123456789abcdef0"}, ".offering_id", "cr-0123456789abcdef0", "cbo-"),
+        ({"offering_id": "cr-0123456789abcdef0"}, ".offering_id", "cr-0123456789abcdef0", "cbo-"),
     ],
 )
-def test_an_id_ec2_never_gives_is_refused_by_name(rung: dict[str, Any], path: str, value: str, allowed: str) -> None:
+def test_an_id_ec2_never_gives_is_refused_by_name(
+    written: Written, rung: dict[str, Any], path: str, value: str, allowed: str
+) -> None:
+    rung = rung if "kind" in rung else written("bought", **rung)
     with pytest.raises(InputError) as caught:
         check_ladder([rung_from_args(SPOT), rung_from_args(rung)], OWN)
     assert caught.value.place == f"gangway:cluster.capacity[1]{path}"
@@ -74,13 +73,13 @@ def test_an_unknown_machine_type_names_the_nearest() -> None:
     assert caught.value.fix == "did you mean 'p5.48xlarge'?"
 
 
-def test_a_rungs_machines_begin_with_the_clusters_own() -> None:
-    for written in (["p4de.24xlarge", "p5.48xlarge"], ["p4de.24xlarge", "p4d.24xlarge", "p5.48xlarge"]):
-        rung = rung_from_args({**SPOT, "machine_types": written})
+def test_a_rungs_machines_begin_with_the_clusters_own(written: Written) -> None:
+    for types in (["p4de.24xlarge", "p5.48xlarge"], ["p4de.24xlarge", "p4d.24xlarge", "p5.48xlarge"]):
+        rung = rung_from_args({**SPOT, "machine_types": types})
         for form in (rung, plan_rung(rung)):
             names = [machine.name for machine in rung_machines(form, OWN)]
             assert names == ["p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge"]
-    assert rung_machines(rung_from_args(BOUGHT), OWN) == (OWN,)
+    assert rung_machines(rung_from_args(written("bought")), OWN) == (OWN,)
 
 
 def test_the_ladder_says_in_which_zones_it_needs_subnets() -> None:
@@ -93,20 +92,20 @@ def test_the_ladder_says_in_which_zones_it_needs_subnets() -> None:
     assert ladder_zones([], "us-east-2a") == ("us-east-2a",)
 
 
-def test_reserved_capacity_says_which_zone_the_cluster_must_be_in() -> None:
+def test_reserved_capacity_says_which_zone_the_cluster_must_be_in(written: Written) -> None:
     reservation = rung_from_args({"kind": "reservation", "id": "cr-0123456789abcdef0", "zone": "us-east-2b"})
-    elsewhere = rung_from_args({**BOUGHT, "zone": "us-east-2c"})
+    elsewhere = rung_from_args(written("bought", zone="us-east-2c"))
     spot = rung_from_args({**SPOT, "zones": ["us-east-2a"]})
     zone, why = preferred_zone([spot, reservation, elsewhere]) or ("", "")
     assert (zone, why) == ("us-east-2b", "gangway:cluster.capacity[1], a reservation, is there")
-    assert preferred_zone([spot, rung_from_args(BOUGHT)]) is None
+    assert preferred_zone([spot, rung_from_args(written("bought"))]) is None
 
 
 @pytest.mark.parametrize(
     ("rung", "path"),
     [
         ({**SPOT, "zones": ["us-east-2a", "us-east-2x"]}, "zones[1]"),
-        ({**BOUGHT, "zone": "us-east-2x"}, "zone"),
+        ({"kind": "capacity-block", "id": "cr-0123456789abcdef0", "zone": "us-east-2x"}, "zone"),
         ({"kind": "reservation", "id": "cr-0123456789abcdef0", "zone": "us-east-2x"}, "zone"),
     ],
 )

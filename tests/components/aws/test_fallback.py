@@ -1,9 +1,20 @@
-"""Fill steps: whatever number of nodes is missing above a rung, AWS sets it to at least that many."""
+"""The fallback: when a rung is filled and emptied, worked out minute by minute, and to how many nodes."""
 
+from collections.abc import Callable
+from itertools import chain, cycle, islice
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.fallback import plan_fill_steps
+from components.aws.fallback import EMPTY_MINUTES, FILL_MINUTES, FILL_WITHIN_MINUTES, plan_fill_steps
+from components.aws.node_pool import EfaNodePool
+
+WANTED = 2
+Series = list[float | None]
+# Nodes in service on the first rung, minute by minute -> size the second rung is set to in each; None: left as it is.
+Ladder = Callable[[Series], list[int | None]]
 
 
 def size_after(num_nodes: int, missing: int) -> int:
@@ -23,3 +34,85 @@ def test_the_steps_always_fill_what_is_missing(num_nodes: int, data: st.DataObje
     assert missing <= size <= num_nodes
     if num_nodes <= 20:
         assert size == missing
+
+
+@pytest.fixture
+def second_rung(make: Callable[..., Any], alarm_maths: Any) -> Ladder:
+    """Runs the declared alarms of a ladder of two rungs; an alarm calls its policy in each minute that it lasts."""
+    made = make(
+        EfaNodePool, num_nodes_min=WANTED, num_nodes_max=WANTED, capacity=[{"kind": "spot"}, {"kind": "on-demand"}]
+    )
+    fill, empty = (
+        alarm_maths(next(alarm.inputs for alarm in made.of("MetricAlarm") if alarm.name.endswith(end)))
+        for end in ("-fill", "-empty")
+    )
+
+    def run(in_service: Series) -> list[int | None]:
+        reported = {"GroupInServiceInstances ${Group.demo-0-spot.name}": in_service}
+        sizes: list[int | None] = []
+        for now, fills, empties in zip(in_service, fill.states(reported), empty.states(reported), strict=True):
+            assert not (fills and empties), "the two pull at once"
+            missing = WANTED - int(now or 0)
+            # No step fits while no node is missing: the policy then does nothing.
+            filled = size_after(WANTED, missing) if fills and missing else None
+            sizes.append(0 if empties else filled)
+        return sizes
+
+    return run
+
+
+def life(*parts: tuple[int, float]) -> Series:
+    """(minutes, nodes in service), one after the other."""
+    return list(chain.from_iterable([nodes] * minutes for minutes, nodes in parts))
+
+
+def first(sizes: list[int | None], size: int) -> int | None:
+    """The minute after which the rung is set to `size` for the first time."""
+    return next((minute for minute, set_to in enumerate(sizes, start=1) if set_to == size), None)
+
+
+@pytest.mark.parametrize("boot", [1, 5, 12, 14])
+def test_nodes_that_are_still_coming_up_fill_no_rung(second_rung: Ladder, boot: int) -> None:
+    assert set(second_rung(life((boot, 0), (240, WANTED)))) <= {None, 0}
+
+
+def test_nodes_that_come_up_one_after_the_other_fill_no_rung(second_rung: Ladder) -> None:
+    assert set(second_rung(life((8, 0), (6, 1), (240, WANTED)))) <= {None, 0}
+
+
+def test_no_capacity_fills_the_rung_after_a_quarter_of_an_hour(second_rung: Ladder) -> None:
+    sizes = second_rung(life((240, 0)))
+    assert first(sizes, WANTED) == FILL_MINUTES <= 15
+    assert set(sizes[FILL_MINUTES - 1 :]) == {WANTED}
+
+
+def test_half_of_the_nodes_fill_the_other_half(second_rung: Ladder) -> None:
+    sizes = second_rung(life((60, WANTED), (180, 1)))
+    assert first(sizes, 1) == 60 + FILL_MINUTES
+    assert set(sizes[60 + FILL_MINUTES :]) == {1}
+
+
+def test_a_rung_that_has_recovered_empties_the_next_one_once_it_has_lasted(second_rung: Ladder) -> None:
+    sizes = second_rung(life((60, 0), (120, WANTED)))
+    assert first(sizes[60:], 0) == EMPTY_MINUTES
+    assert set(sizes[60 + EMPTY_MINUTES :]) == {0}
+
+
+@pytest.mark.parametrize(("there", "gone"), [(5, 5), (3, 12), (10, 20), (5, 15), (14, 16)])
+def test_nodes_that_come_and_go_are_made_up_for_and_nothing_flaps(second_rung: Ladder, there: int, gone: int) -> None:
+    """Missing half of the time or more: the next rung is filled once, and not emptied again in between."""
+    pattern = [0.0] * gone + [float(WANTED)] * there
+    sizes = second_rung(list(islice(cycle(pattern), 300)))
+    begin = first(sizes, WANTED)
+    assert begin is not None
+    assert begin <= FILL_WITHIN_MINUTES + gone
+    assert 0 not in sizes
+
+
+def test_a_spot_node_replaced_now_and_then_is_not_made_up_for(second_rung: Ladder) -> None:
+    assert WANTED not in second_rung(list(islice(cycle([2.0] * 50 + [1.0] * 10), 300)))
+    assert 1 not in second_rung(list(islice(cycle([2.0] * 50 + [1.0] * 10), 300)))
+
+
+def test_metrics_that_have_not_come_yet_fill_nothing(second_rung: Ladder) -> None:
+    assert set(second_rung([None] * 60)) == {None}

@@ -126,3 +126,19 @@ def test_what_an_ec2_fleet_cannot_do_is_refused(
     with pytest.raises(InputError) as caught:
         make(Ec2Fleet, **changes)
     assert (caught.value.place, caught.value.fix) == (place, fix)
+
+
+@pytest.mark.parametrize("component", [SpotFleet, Ec2Fleet])
+def test_a_reference_in_place_of_an_ami_is_refused(
+    make: Callable[..., Any], fleet_args: dict[str, Any], component: type[SpotFleet | Ec2Fleet]
+) -> None:
+    """EC2 resolves it for Auto Scaling groups and for fleets of type instant only."""
+
+    def templates(image: str) -> list[dict[str, Any]]:
+        first, second = fleet_args["templates"]
+        return [first, {**second, "image_id": image}]
+
+    with pytest.raises(InputError, match="resolves no SSM reference") as caught:
+        make(component, templates=templates("resolve:ssm:/aws/service/x"))
+    assert (caught.value.place, caught.value.value) == ("templates[1].image_id", "resolve:ssm:/aws/service/x")
+    assert make(component, templates=templates("ami-0123456789abcdef0")).resources

@@ -13,8 +13,6 @@ def test_it_is_closed_and_encrypted(make: Callable[..., Any]) -> None:
     assert inputs["metadataOptions"] == {
         "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2,
     }  # fmt: skip
-    assert inputs["rootBlockDevice"]["encrypted"] is True
-    assert inputs["rootBlockDevice"]["volumeSize"] == 60
     assert inputs["vpcSecurityGroupIds"] == ["sg-head"]
     assert made.one("LaunchTemplate").inputs["iamInstanceProfile"] == {"arn": "arn:aws:iam::1:instance-profile/head"}
     assert "keyName" not in inputs, "people come in through Session Manager"
@@ -34,17 +32,32 @@ def test_it_has_a_name(make: Callable[..., Any]) -> None:
 
 
 def test_its_tags_tell_it_from_the_workers(make: Callable[..., Any]) -> None:
+    inputs = make(HeadNode).one("Instance").inputs
+    assert inputs["tags"]["gangway:role"] == "head"
+    assert inputs["volumeTags"] == inputs["tags"]
+    assert inputs["tags"]["gangway:stack"] == "test"
+
+
+def test_its_disk_stands_in_the_template_for_the_provider_asks_for_the_ami_of_any_other(
+    make: Callable[..., Any],
+) -> None:
     made = make(HeadNode)
-    assert made.one("Instance").inputs["tags"]["gangway:role"] == "head"
-    assert made.one("Instance").inputs["rootBlockDevice"]["tags"]["gangway:stack"] == "test"
+    assert not {"rootBlockDevice", "ebsBlockDevices"} & made.one("Instance").inputs.keys()
+    assert made.one("LaunchTemplate").inputs["blockDeviceMappings"] == [
+        {
+            "deviceName": "/dev/xvda",
+            "ebs": {"volumeSize": 60, "volumeType": "gp3", "encrypted": "true", "deleteOnTermination": "true"},
+        }
+    ]
+    ubuntu = make(HeadNode, root_device_name="/dev/sda1", root_volume_gib=100, kms_key_arn="arn:key")
+    (disk,) = ubuntu.one("LaunchTemplate").inputs["blockDeviceMappings"]
+    assert (disk["deviceName"], disk["ebs"]["volumeSize"], disk["ebs"]["kmsKeyId"]) == ("/dev/sda1", 100, "arn:key")
 
 
 def test_its_ami_is_resolved_by_ec2_unless_given(make: Callable[..., Any]) -> None:
     made = make(HeadNode)
     assert made.one("LaunchTemplate").inputs["imageId"] == HEAD_IMAGE
     assert "ami" not in made.one("Instance").inputs
-    chosen = make(HeadNode, image_id="ami-1", machine_type="m7i.large", root_volume_gib=100, kms_key_arn="arn:key")
+    chosen = make(HeadNode, image_id="ami-1", machine_type="m7i.large")
     assert chosen.one("LaunchTemplate").inputs["imageId"] == "ami-1"
-    inputs = chosen.one("Instance").inputs
-    assert (inputs["instanceType"], inputs["rootBlockDevice"]["volumeSize"]) == ("m7i.large", 100)
-    assert inputs["rootBlockDevice"]["kmsKeyId"] == "arn:key"
+    assert chosen.one("Instance").inputs["instanceType"] == "m7i.large"

@@ -1,8 +1,10 @@
 """TrainingNetwork: address plan, both ways out, and nothing that could be reached from outside."""
 
 import json
+import re
 from collections.abc import Callable
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,9 +87,39 @@ def test_endpoints_reach_the_services_a_node_calls_and_nothing_else(make: Callab
         assert not made.of(kind), f"{kind}: without NAT there is no way to the internet"
 
 
-def test_a_head_node_also_reaches_ec2_to_find_the_workers(make: Callable[..., Any]) -> None:
+def test_a_head_node_needs_no_endpoint_of_its_own(make: Callable[..., Any]) -> None:
+    """Only its Prometheus would ask EC2, and that runs only behind a NAT gateway."""
     services = {e.inputs["serviceName"] for e in make(TrainingNetwork, egress="endpoints").of("VpcEndpoint")}
-    assert services == {f"com.amazonaws.us-east-2.{name}" for name in ("s3", "ec2", *ENDPOINT_SERVICES)}
+    assert services == {f"com.amazonaws.us-east-2.{name}" for name in ("s3", *ENDPOINT_SERVICES)}
+
+
+# Which endpoint a command of the AWS CLI, or of Docker, goes to.
+COMMANDS = {
+    r"\baws autoscaling ": "autoscaling",
+    r"\baws ecr ": "ecr.api",
+    r"\baws logs ": "logs",
+    r"\baws s3 ": "s3",
+    r"\bdocker login ": "ecr.dkr",
+    r"awslogs": "logs",
+}
+# What AWS documents for Session Manager, whose agent is in Amazon's images.
+SESSION_MANAGER = {"ec2messages", "ssm", "ssmmessages"}
+
+
+def test_every_service_that_the_machines_call_has_an_endpoint_and_every_endpoint_a_caller(repo: Path) -> None:
+    sources = [*(repo / "images").rglob("*.py"), *(repo / "images" / "templates").rglob("*.*")]
+    text = "\n".join(file.read_text("utf-8") for file in sources if file.is_file() and file.suffix != ".pyc")
+    calls = {service for pattern, service in COMMANDS.items() if re.search(pattern, text)}
+    assert calls | SESSION_MANAGER == {"s3", *ENDPOINT_SERVICES}
+    words = set(re.findall(r"\baws ([a-z0-9-]+) ", text))
+    known = {match[1] for match in (re.search(r"aws ([a-z0-9-]+)", pattern) for pattern in COMMANDS) if match}
+    assert words <= known, "a new service needs an endpoint, and a line in COMMANDS"
+
+
+def test_the_trainer_calls_no_service_of_aws(repo: Path) -> None:
+    """It runs on the nodes too, and would need an endpoint."""
+    text = "\n".join(file.read_text("utf-8") for file in (repo / "trainer").rglob("*.py"))
+    assert not re.search(r"\b(boto3|botocore|amazonaws)\b", text)
 
 
 def test_nat_gives_the_private_subnets_one_way_out(make: Callable[..., Any]) -> None:

@@ -18,13 +18,6 @@ SPOT = {"kind": "spot", "max_usd_per_hour": 9.5}
 ON_DEMAND = {"kind": "on-demand"}
 EVERY_KIND = [BLOCK, RESERVATION, SPOT, ON_DEMAND]
 LADDER = [SPOT, ON_DEMAND]
-BOUGHT = {
-    "kind": "capacity-block",
-    "purchase": True,
-    "offering_id": "cbo-0123456789abcdef0",
-    "upfront_usd": 16000,
-    "ends_at": "2026-07-01T11:30:00Z",
-}
 
 
 def ref(kind: str, name: str, output: str) -> str:
@@ -142,7 +135,6 @@ def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> N
             assert {m["metric"]["metricName"] for m in metrics} == {"GroupInServiceInstances"}
             assert [q["returnData"] for q in inputs["metricQueries"]] == [False] * len(above) + [True]
             assert (inputs["comparisonOperator"], inputs["threshold"]) == (comparison, 1)
-            assert inputs["evaluationPeriods"] == 3
             assert inputs["alarmActions"] == [ref("Policy", f"{rung}-{what}", "arn")]
 
 
@@ -264,20 +256,51 @@ def test_a_blocks_group_is_emptied_once_before_the_block_ends(
 
 
 def test_every_group_waits_for_a_last_checkpoint(make: Callable[..., Any]) -> None:
-    hooks = {hook.name: hook.inputs for hook in make(EfaNodePool, capacity=EVERY_KIND).of("LifecycleHook")}
-    assert set(hooks) == {"demo-0-capacity-block", "demo-1-reservation", "demo-2-spot", "demo-3-on-demand"}
-    for name, hook in hooks.items():
-        assert hook == {
-            "name": LIFECYCLE_HOOK,
-            "autoscalingGroupName": ref("Group", name, "name"),
-            "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-            "heartbeatTimeout": 300,
-            "defaultResult": "CONTINUE",
-        }
+    """The hook is part of the group: `destroy` would take one of its own away first, and end the nodes at once."""
+    made = make(EfaNodePool, capacity=EVERY_KIND)
+    assert len(made.of("Group")) == len(EVERY_KIND)
+    for group in made.of("Group"):
+        assert group.inputs["initialLifecycleHooks"] == [
+            {
+                "name": LIFECYCLE_HOOK,
+                "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+                "heartbeatTimeout": 300,
+                "defaultResult": "CONTINUE",
+            }
+        ]
+        assert "forceDelete" not in group.inputs, "it would not wait for the nodes"
+    assert not made.of("LifecycleHook")
 
 
-def test_a_bought_block_is_what_the_template_targets(make: Callable[..., Any], tags: dict[str, str]) -> None:
-    made = make(EfaNodePool, capacity=[BOUGHT, ON_DEMAND])
+def test_destroy_waits_for_the_nodes_and_is_kept_waiting_by_nothing_else(
+    declare: Callable[..., Any], pool_args: dict[str, Any]
+) -> None:
+    waits: dict[str, str] = {}
+
+    def look(args: pulumi.ResourceTransformationArgs) -> None:
+        timeouts = args.opts.custom_timeouts
+        if timeouts is not None and timeouts.delete is not None:
+            waits[args.type_] = timeouts.delete
+
+    args: Any = pool_args
+    declare(lambda: EfaNodePool("demo", args, pulumi.ResourceOptions(transformations=[look])))
+    assert waits == {"aws:autoscaling/group:Group": "40m"}
+
+
+def test_the_root_disk_is_the_images_own_under_the_given_key(make: Callable[..., Any]) -> None:
+    for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
+        (disk,) = template.inputs["blockDeviceMappings"]
+        assert disk["deviceName"] == "/dev/sda1", "Ubuntu's, as of the Deep Learning AMI"
+    made = make(EfaNodePool, capacity=LADDER, root_device_name="/dev/xvda", kms_key_arn="arn:key")
+    for template in made.of("LaunchTemplate"):
+        (disk,) = template.inputs["blockDeviceMappings"]
+        assert (disk["deviceName"], disk["ebs"]["kmsKeyId"]) == ("/dev/xvda", "arn:key")
+
+
+def test_a_bought_block_is_what_the_template_targets(
+    make: Callable[..., Any], written: Callable[..., Any], tags: dict[str, str]
+) -> None:
+    made = make(EfaNodePool, capacity=[written("bought"), ON_DEMAND])
     block = made.one("CapacityBlockReservation")
     assert block.inputs == {
         "capacityBlockOfferingId": "cbo-0123456789abcdef0", "instancePlatform": "Linux/UNIX", "tags": tags,
@@ -290,14 +313,16 @@ def test_a_bought_block_is_what_the_template_targets(make: Callable[..., Any], t
     assert not make(EfaNodePool, capacity=EVERY_KIND).of("CapacityBlockReservation"), "nothing is bought unasked"
 
 
-def test_only_the_bought_block_is_protected(declare: Callable[..., Any], pool_args: dict[str, Any]) -> None:
+def test_only_the_bought_block_is_protected(
+    declare: Callable[..., Any], written: Callable[..., Any], pool_args: dict[str, Any]
+) -> None:
     """Destroying it would give no money back; everything else must go with the stack."""
     protected: dict[str, bool] = {}
 
     def look(args: pulumi.ResourceTransformationArgs) -> None:
         protected[args.type_] = bool(args.opts.protect) or protected.get(args.type_, False)
 
-    args: Any = {**pool_args, "capacity": [BOUGHT, SPOT]}
+    args: Any = {**pool_args, "capacity": [written("bought"), SPOT]}
     declare(lambda: EfaNodePool("demo", args, pulumi.ResourceOptions(transformations=[look])))
     assert [kind for kind, is_protected in protected.items() if is_protected] == [
         "aws:ec2/capacityBlockReservation:CapacityBlockReservation"

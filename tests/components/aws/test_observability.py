@@ -35,7 +35,9 @@ def _term(term: str, line: dict[str, Any]) -> bool:
     if match := re.fullmatch(r"\$\.(\w+) >= (\d+)", term):
         value = line.get(match[1])
         return isinstance(value, int | float) and value >= float(match[2])
-    match = re.fullmatch(r'\$\.(\w+) = "(\w+)"', term)
+    if match := re.fullmatch(r"\$\.(\w+) != (\d+)", term):
+        return match[1] in line and line[match[1]] != float(match[2])
+    match = re.fullmatch(r'\$\.(\w+) = "([\w-]+)"', term)
     assert match, f"outside the grammar: {term}"
     return bool(line.get(match[1]) == match[2])
 
@@ -78,10 +80,24 @@ def test_events_are_counted_and_are_no_steps(event: str, metrics: dict[str, floa
     assert published({"event": event, "images": 4096, "step": 64}) == metrics
 
 
+@pytest.mark.parametrize(
+    ("line", "metrics"),
+    [
+        ({"event": "node-given-up", "instance_id": "i-1", "reason": 'no "space" left'}, {"NodesGivenUp": 1.0}),
+        ({"event": "job-ended", "exit_status": 0}, {}),
+        ({"event": "job-ended", "exit_status": 3}, {"JobsEndedBadly": 1.0}),
+        ({"event": "job-ended"}, {}),
+        ({"event": "other", "exit_status": 3}, {}),
+    ],
+)
+def test_what_the_nodes_scripts_send_is_counted(line: dict[str, Any], metrics: dict[str, float]) -> None:
+    assert published(line) == metrics
+
+
 def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..., Any]) -> None:
     """AWS refuses both at once; the stack is told apart by the namespace."""
     filters = make(NodeLogs).of("LogMetricFilter")
-    assert len(filters) == len(plan_filters()) == 5
+    assert len(filters) == len(plan_filters()) == 7
     zeros = {}
     for made in filters:
         metric = made.inputs["metricTransformation"]
@@ -91,7 +107,8 @@ def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..
         assert len(made.inputs["pattern"]) <= 1024
         zeros[metric["name"]] = metric.get("defaultValue")
     assert zeros == {
-        "Checkpoints": "0", "GpuUtilisation": None, "ImagesPerSecond": None, "Interruptions": "0", "Steps": "0",
+        "Checkpoints": "0", "GpuUtilisation": None, "ImagesPerSecond": None, "Interruptions": "0",
+        "JobsEndedBadly": "0", "NodesGivenUp": "0", "Steps": "0",
     }  # fmt: skip
 
 
@@ -102,20 +119,33 @@ def test_the_log_group_ends_and_is_encrypted_where_a_key_is_given(make: Callable
     assert group["kmsKeyId"].startswith("arn:aws:kms:")
 
 
+PARTS = {"demo-nodes-up", "demo-steps-absent"}
+ALARMS = ["demo-gpu-idle", "demo-interruptions", "demo-job-ended-badly", "demo-nodes-given-up", "demo-nodes-missing"]
+
+
 def test_alarms_tell_the_topic_and_stay_quiet_without_data(make: Callable[..., Any]) -> None:
     alarms = make(Observability).of("MetricAlarm")
-    assert [alarm.name for alarm in alarms] == [
-        "demo-gpu-idle", "demo-interruptions", "demo-no-steps", "demo-nodes-missing",
-    ]  # fmt: skip
+    assert [alarm.name for alarm in alarms if alarm.name not in PARTS] == ALARMS
     for alarm in alarms:
-        assert alarm.inputs["alarmActions"] == ["${Topic.demo-alarms.arn}"]
-        assert alarm.inputs["treatMissingData"] == "notBreaching"
+        told = [] if alarm.name in PARTS else ["${Topic.demo-alarms.arn}"]
+        assert alarm.inputs.get("alarmActions", []) == told
+        missing = "breaching" if alarm.name == "demo-steps-absent" else "notBreaching"
+        assert alarm.inputs["treatMissingData"] == missing
         assert sum(query["returnData"] for query in alarm.inputs["metricQueries"]) == 1
 
 
+def test_no_steps_rings_while_both_of_its_parts_do(make: Callable[..., Any]) -> None:
+    composite = make(Observability).one("CompositeAlarm").inputs
+    rule = 'ALARM("${MetricAlarm.demo-steps-absent.arn}") AND ALARM("${MetricAlarm.demo-nodes-up.arn}")'
+    assert composite["alarmRule"] == rule
+    assert composite["alarmName"] == "gangway-test-no-steps"
+    assert composite["alarmActions"] == ["${Topic.demo-alarms.arn}"]
+    assert "raise steps_alarm_minutes" in composite["alarmDescription"]
+
+
 def test_without_gpus_no_alarm_waits_for_them(make: Callable[..., Any]) -> None:
-    names = [alarm.name for alarm in make(Observability, expect_gpu=False).of("MetricAlarm")]
-    assert names == ["demo-interruptions", "demo-no-steps", "demo-nodes-missing"]
+    names = {alarm.name for alarm in make(Observability, expect_gpu=False).of("MetricAlarm")}
+    assert names == {*ALARMS, *PARTS} - {"demo-gpu-idle"}
 
 
 def test_the_dashboard_shows_every_alarm_and_group(make: Callable[..., Any]) -> None:
@@ -124,7 +154,9 @@ def test_the_dashboard_shows_every_alarm_and_group(make: Callable[..., Any]) -> 
     body = json.loads(dashboard["dashboardBody"])
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,255}", dashboard["dashboardName"])
     (shown,) = [widget["properties"]["alarms"] for widget in body["widgets"] if widget["type"] == "alarm"]
-    assert sorted(shown) == [f"${{MetricAlarm.{alarm.name}.arn}}" for alarm in made.of("MetricAlarm")]
+    told = [f"${{MetricAlarm.{name}.arn}}" for name in ALARMS]
+    assert sorted(shown) == ["${CompositeAlarm.demo-no-steps.arn}", *told]
+    assert {"JobsEndedBadly", "NodesGivenUp"} <= set(re.findall(r"\w+", dashboard["dashboardBody"]))
     assert {"test-0-spot", "test-1-on-demand"} <= set(re.findall(r"[\w-]+", dashboard["dashboardBody"]))
 
 

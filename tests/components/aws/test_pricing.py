@@ -38,6 +38,15 @@ def bill(*resources: Resource, region: str = "us-east-1") -> list[CostComponent]
     return price_resources(resources, load(), region)
 
 
+def head_node(machine: str, disk: float) -> tuple[Resource, Resource]:
+    """A head node and its template, which has the disk."""
+    mappings = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": disk}}]
+    return (
+        Resource("aws:ec2/launchTemplate:LaunchTemplate", "head", {"blockDeviceMappings": mappings}, "lt-head"),
+        Resource("aws:ec2/instance:Instance", "head", {"instanceType": machine, "launchTemplate": {"id": "lt-head"}}),
+    )
+
+
 def test_two_p5_on_spot_by_hand() -> None:
     nodes, disks = bill(template("p5.48xlarge", "spot"), group(2.0))
     assert nodes.name == "pool: 2 x p5.48xlarge, spot"
@@ -91,9 +100,7 @@ def test_scratch_metadata_key_and_head_node_by_hand() -> None:
         Resource(kind, "scratch", {"deploymentType": "SCRATCH_2", "storageCapacity": 1200.0}),
         Resource(kind, "data", {**tier, "metadataConfiguration": {"mode": "USER_PROVISIONED", "iops": 6000.0}}),
         Resource("aws:kms/key:Key", "key", {}),
-        Resource(
-            "aws:ec2/instance:Instance", "head", {"instanceType": "t3.medium", "rootBlockDevice": {"volumeSize": 60}}
-        ),
+        *head_node("t3.medium", 60.0),
     )
     assert scratch.hourly == pytest.approx(1200 * 0.14 / 730)
     assert lustre.hourly == pytest.approx(1200 * 0.145 / 730)
@@ -105,10 +112,9 @@ def test_scratch_metadata_key_and_head_node_by_hand() -> None:
 
 
 def test_a_head_node_of_unknown_price_says_so() -> None:
-    head = bill(
-        Resource("aws:ec2/instance:Instance", "h", {"instanceType": "z9", "rootBlockDevice": {"volumeSize": 1}})
-    )[0]
+    head, disk = bill(*head_node("z9", 1.0))
     assert (head.hourly, head.source) == (None, "no price in the catalogue")
+    assert disk.name == "head: root volume, 1 GiB"
 
 
 def test_a_mixed_group_costs_what_its_dearest_type_costs() -> None:

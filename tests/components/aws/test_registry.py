@@ -1,4 +1,4 @@
-"""ImageRegistry: tags that cannot be moved, scans on push, old images dropped."""
+"""ImageRegistry: tags that cannot be moved but for those of `up`, scans on push, old images dropped."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,9 @@ from components.aws.registry import ImageRegistry, lifecycle_policy
 def test_the_repository_is_immutable_scanned_and_goes_with_the_stack(make: Callable[..., Any]) -> None:
     inputs = make(ImageRegistry).one("Repository").inputs
     assert inputs["imageTagMutability"] == "IMMUTABLE_WITH_EXCLUSION"
-    assert inputs["imageTagMutabilityExclusionFilters"] == [{"filter": "buildcache", "filterType": "WILDCARD"}]
+    filters = inputs["imageTagMutabilityExclusionFilters"]
+    assert filters == [{"filter": tags, "filterType": "WILDCARD"} for tags in ("buildcache", "content-*")]
+    assert len(filters) <= 5, "as many as ECR takes"
     assert inputs["imageScanningConfiguration"] == {"scanOnPush": True}
     assert inputs["forceDelete"] is True
     (encryption,) = inputs["encryptionConfigurations"]

@@ -1,19 +1,23 @@
 """The stand-in for Pulumi's AWS plugin: what its answers look like, and what AWS cannot change on a living resource.
 
-Prefixed ids, ARNs, versions that count up, one function. The tables are `standin.aws_facts`.
+Prefixed ids, ARNs, versions that count up, one function; and what AWS refuses although the SDK takes it. The tables are
+`standin.aws_facts`.
 """
 
 import base64
+import json
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from .aws_facts import ARN_PATHS, GLOBAL_SERVICES, ID_INPUTS, ID_PREFIXES, REPLACING_INPUTS
-from .provider import RefusedError, Service
+from .provider import Look, RefusedError, Service
 
 ACCOUNT = "123456789012"
 PASSWORD_PREFIX = "ecr-password-"
 """Every password begins so: a test that searches for it finds those that were never used, too."""
+
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
 class Aws(Service):
@@ -60,6 +64,16 @@ class Aws(Service):
             "zoneId": id_,
         }
 
+    def admit(self, type_token: str, inputs: Mapping[str, Any], look: Look) -> None:
+        """See Service."""
+        match type_token:
+            case "aws:ec2/instance:Instance":
+                _admit_instance(inputs, look)
+            case "aws:ec2/fleet:Fleet" | "aws:ec2/spotFleetRequest:SpotFleetRequest":
+                _admit_fleet(inputs, look)
+            case "aws:kms/keyPolicy:KeyPolicy":
+                _admit_key_policy(inputs, look)
+
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """See Service. A new token each time, as ECR gives; not marked as a secret, for the program has to do that."""
         if function != "aws:ecr/getAuthorizationToken:getAuthorizationToken":
@@ -80,3 +94,34 @@ class Aws(Service):
         place = f"{'' if service in GLOBAL_SERVICES else self._region}:{'' if service == 's3' else ACCOUNT}"
         path = ARN_PATHS.get(type_token, f"{kind}/{{}}").format(id_)
         return f"arn:aws:{'logs' if kind == 'logGroup' else service}:{place}:{path}"
+
+
+def _image(template: Mapping[str, Any], look: Look) -> str:
+    """The AMI of a launch template that is referred to by `{id, ...}` or `{launchTemplateId, ...}`."""
+    id_ = template.get("id") or template.get("launchTemplateId") or ""
+    return str(look(TEMPLATE, id_).get("imageId", ""))
+
+
+def _admit_instance(inputs: Mapping[str, Any], look: Look) -> None:
+    """The provider looks up the root device of the AMI as it is written (hashicorp/terraform-provider-aws#43488)."""
+    image = inputs.get("ami") or _image(inputs.get("launchTemplate", {}), look)
+    if "rootBlockDevice" in inputs and image.startswith("resolve:ssm:"):
+        raise RefusedError(f'collecting instance settings: InvalidAMIID.Malformed: Invalid id: "{image}"')
+
+
+def _admit_fleet(inputs: Mapping[str, Any], look: Look) -> None:
+    """Only an EC2 Fleet of type instant resolves a reference (EC2's CreateFleet, `ImageId`)."""
+    for config in inputs.get("launchTemplateConfigs", ()):
+        image = _image(config["launchTemplateSpecification"], look)
+        if image.startswith("resolve:ssm:") and inputs.get("type") != "instant":
+            raise RefusedError(f'InvalidAMIID.Malformed: Invalid id: "{image}" (expecting "ami-...")')
+
+
+def _admit_key_policy(inputs: Mapping[str, Any], look: Look) -> None:
+    """KMS knows the account itself, services, everybody, and roles that exist; service-linked ones do not at first."""
+    for statement in json.loads(inputs["policy"])["Statement"]:
+        named = statement["Principal"].get("AWS", [])
+        for principal in [named] if isinstance(named, str) else named:
+            _, _, role = principal.partition(":role/")
+            if role and not look("aws:iam/role:Role", role.rpartition("/")[2]):
+                raise RefusedError(f"MalformedPolicyDocumentException: invalid principals: {principal}")

@@ -34,6 +34,7 @@ ID_INPUTS: Mapping[str, tuple[str, ...]] = {
     "aws:autoscaling/lifecycleHook:LifecycleHook": ("autoscalingGroupName", "name"),
     "aws:autoscaling/policy:Policy": ("autoscalingGroupName", "name"),
     "aws:autoscaling/schedule:Schedule": ("autoscalingGroupName", "scheduledActionName"),
+    "aws:cloudwatch/compositeAlarm:CompositeAlarm": ("alarmName",),
     "aws:cloudwatch/dashboard:Dashboard": ("dashboardName",),
     "aws:cloudwatch/logMetricFilter:LogMetricFilter": ("logGroupName", "name"),
     "aws:costexplorer/costAllocationTag:CostAllocationTag": ("tagKey",),
@@ -51,6 +52,7 @@ GLOBAL_SERVICES = frozenset({"iam", "route53", "s3"})
 
 # After `arn:aws:service:region:account:`; `kind/id` where nothing stands here.
 ARN_PATHS: Mapping[str, str] = {
+    "aws:cloudwatch/compositeAlarm:CompositeAlarm": "alarm:{}",
     "aws:cloudwatch/logGroup:LogGroup": "log-group:{}",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "alarm:{}",
     "aws:iam/instanceProfile:InstanceProfile": "instance-profile/{}",
@@ -67,6 +69,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:autoscaling/policy:Policy": frozenset({"name", "autoscalingGroupName"}),
     "aws:autoscaling/schedule:Schedule": frozenset({"scheduledActionName", "autoscalingGroupName"}),
     "aws:budgets/budget:Budget": frozenset({"name", "budgetType"}),
+    "aws:cloudwatch/compositeAlarm:CompositeAlarm": frozenset({"alarmName"}),
     "aws:cloudwatch/dashboard:Dashboard": frozenset({"dashboardName"}),
     "aws:cloudwatch/logGroup:LogGroup": frozenset({"name", "logGroupClass"}),
     "aws:cloudwatch/logMetricFilter:LogMetricFilter": frozenset({"name", "logGroupName"}),

@@ -1,17 +1,19 @@
 """The stand-in for Pulumi's docker-build plugin: an image is its Dockerfile and its tags, and nothing is built.
 
-It refuses what the real one, or BuildKit below it, would: a context that is no folder, a COPY of what is not there, a
-push without a login for that registry.
+It refuses what the real one, BuildKit below it or the registry would: a context that is no folder, a COPY of what is
+not there, a push without a login for that registry, and one that would move an immutable tag.
 """
 
-import hashlib
 import json
+import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from .provider import RefusedError, Service
+from .provider import STATE_VARIABLE, RefusedError, Service
 from .shapes import Fault
 
 _COPY = re.compile(r"^(?:COPY|ADD) (?!--from)(.+) \S+$", re.MULTILINE)
@@ -34,6 +36,10 @@ class DockerBuild(Service):
         logins = [{**login, "password": None} for login in inputs.get("registries", [])]
         return {**inputs, "registries": logins}
 
+    def identify(self, type_token: str, name: str, inputs: Mapping[str, Any]) -> str:
+        """See Service. Building what was built before is nothing that exists already."""
+        return f"{name}-{secrets.token_hex(4)}"
+
     def computed(
         self, type_token: str, id_: str, inputs: Mapping[str, Any], before: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -46,6 +52,20 @@ class DockerBuild(Service):
         for tag in inputs["tags"]:
             if tag.partition("/")[0] not in hosts:
                 raise RefusedError(f"push of {tag}: no basic auth credentials; there are some for {sorted(hosts)}")
-        text = json.dumps([dockerfile, inputs["tags"], inputs.get("buildArgs")])
-        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+            _refuse_to_move(tag)
+        # Of the same inputs two builds have two digests: an image holds the time it was made at.
+        digest = f"sha256:{secrets.token_hex(32)}"
         return {"digest": digest, "ref": f"{inputs['tags'][0]}@{digest}", "contextHash": digest.removeprefix("sha256:")}
+
+
+def _refuse_to_move(tag: str) -> None:
+    """As ECR does: a tag that was pushed is not pushed again, unless the repository lets it be moved."""
+    records = [json.loads(file.read_text("utf-8")) for file in Path(os.environ[STATE_VARIABLE]).glob("*.json")]
+    if not any(tag in record["inputs"].get("tags", ()) for record in records):
+        return
+    url, _, name = tag.rpartition(":")
+    for repository in (record["inputs"] for record in records if record["outputs"].get("repositoryUrl") == url):
+        filters = [item["filter"] for item in repository.get("imageTagMutabilityExclusionFilters", [])]
+        movable = any(fnmatchcase(name, pattern) for pattern in filters)
+        if repository["imageTagMutability"].startswith("IMMUTABLE") and not movable:
+            raise RefusedError(f"push of {tag}: tag invalid: it exists already and cannot be overwritten")

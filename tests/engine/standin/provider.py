@@ -12,7 +12,7 @@ import importlib
 import json
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +30,10 @@ STATE_VARIABLE = "GANGWAY_STANDIN_STATE"
 
 class RefusedError(Exception):
     """What a service does not do; the text is what the user of the engine reads."""
+
+
+Look = Callable[[str, str], Mapping[str, Any]]
+"""Type and id of a resource -> its inputs as the cloud holds them; none where there is no such resource."""
 
 
 class Service:
@@ -56,6 +60,13 @@ class Service:
     def faults(self, type_token: str, inputs: Mapping[str, Any]) -> Iterator[Fault]:
         """What is wrong with inputs that the SDK allows."""
         yield from ()
+
+    def admit(self, type_token: str, inputs: Mapping[str, Any], look: Look) -> None:
+        """Judges a new resource by others that the cloud holds.
+
+        Raises:
+            RefusedError: it does not go together with them.
+        """
 
     def compared(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The part of the inputs whose change is a change of the resource."""
@@ -108,6 +119,12 @@ class Disk:
     def file(self, type_token: str, id_: str) -> Path:
         """Two kinds of resource may share an id, as a bucket and its versioning do."""
         return self._folder / f"{hashlib.sha256(f'{type_token}|{id_}'.encode()).hexdigest()}.json"
+
+    def inputs(self, type_token: str, id_: str) -> Mapping[str, Any]:
+        """See Look."""
+        file = self.file(type_token, id_)
+        held: Mapping[str, Any] = json.loads(file.read_text("utf-8"))["inputs"] if file.exists() else {}
+        return held
 
     def write(self, type_token: str, id_: str, urn: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         record = {"type": type_token, "id": id_, "urn": urn, "inputs": inputs, "outputs": outputs}
@@ -169,6 +186,10 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         if self._disk.file(request.type, id_).exists():
             context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there is a {request.type} {id_} already")
         outputs = self._outputs(request.type, id_, inputs, {}, context)
+        try:
+            self._service.admit(request.type, inputs, self._disk.inputs)
+        except RefusedError as refusal:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
         self._disk.write(request.type, id_, request.urn, inputs, outputs)
         return provider_pb2.CreateResponse(id=id_, properties=_to_struct(outputs))
 

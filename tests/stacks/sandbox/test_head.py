@@ -83,6 +83,15 @@ def test_the_machine_is_held_as_declared(cloud: MotoCloud, built: dict[str, Any]
     assert "PublicIpAddress" not in instance
 
 
+def test_its_disk_is_its_templates(cloud: MotoCloud, built: dict[str, Any]) -> None:
+    (template,) = [row for row in cloud.read_back() if row.type == "aws:ec2/launchTemplate:LaunchTemplate"]
+    assert template.status is Status.READ_BACK_EQUAL
+    disk = "LaunchTemplateData.BlockDeviceMappings[0]"
+    fields = {f"{disk}.DeviceName", f"{disk}.Ebs.Encrypted", f"{disk}.Ebs.VolumeSize"}
+    assert fields < set(template.fields_compared)
+    assert "BlockDeviceMappings" not in rows_of(cloud)[INSTANCE].note, "the machine declares none of its own"
+
+
 def test_its_address_is_what_the_name_leads_to(cloud: MotoCloud, built: dict[str, Any]) -> None:
     row = rows_of(cloud)[RECORD]
     assert (row.status, row.calls, row.note) == (
@@ -138,7 +147,7 @@ def test_a_machine_in_no_subnet_is_refused(cloud: MotoCloud) -> None:
         ec2.Instance(
             "head", ami="ami-12345678", instance_type="t3.medium", subnet_id="subnet-404",
             vpc_security_group_ids=["sg-404"], associate_public_ip_address=False,
-            root_block_device={"volume_size": 60}, opts=pulumi.ResourceOptions(),
+            opts=pulumi.ResourceOptions(),
         )  # fmt: skip
         return {}
 
