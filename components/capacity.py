@@ -5,24 +5,29 @@ templates go wrong (a spot price beside a reservation, a placement group of ours
 of any provider's words: how an id must look and which machine types go together is the provider package's to say.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
-from components.fields import PositiveNumber
+from components.fields import Number, PositiveNumber
+from components.findings import InputError
 
 __all__ = [
     "AnyRung",
     "BlockPurchase",
     "CapacityBlock",
+    "FlexStart",
     "OnDemand",
     "Reservation",
     "Rung",
     "RungPlan",
     "Spot",
     "SpotAllocation",
+    "check_kinds",
     "plan_ladder",
     "plan_rung",
 ]
@@ -103,6 +108,17 @@ class Reservation(_Rung):
     zone: str | None = Field(default=None, min_length=1, examples=["us-east-2a"])
 
 
+class FlexStart(_Rung):
+    """Capacity for a while, all nodes at once, whenever the provider has it: asked for, waited for, then uninterrupted.
+
+    Attributes:
+        max_hours: the nodes are deleted after so long, done or not; the provider takes up to a week.
+    """
+
+    kind: Literal["flex-start"]
+    max_hours: Number = Field(ge=1, le=168, examples=[24])
+
+
 class _Market(_Rung):
     """What spot and on-demand have in common: further machine types beside the cluster's, and further zones."""
 
@@ -129,7 +145,10 @@ class OnDemand(_Market):
     kind: Literal["on-demand"]
 
 
-AnyRung = CapacityBlock | Reservation | Spot | OnDemand
+# What comes nearest where a provider does not have a kind.
+_NEAREST_KIND: Mapping[str, str] = MappingProxyType({"capacity-block": "flex-start", "flex-start": "capacity-block"})
+
+AnyRung = CapacityBlock | Reservation | FlexStart | Spot | OnDemand
 Rung = Annotated[AnyRung, Field(discriminator="kind")]
 
 
@@ -147,7 +166,7 @@ class RungPlan:
 
     Attributes:
         kind: the rung's kind.
-        market_type: `spot`, `capacity-block` or None (on-demand market).
+        market_type: `spot`, `capacity-block`, `flex-start` or None (on-demand market).
         max_usd_per_hour: price cap, spot only.
         reservation_id: the reservation or owned block that is targeted.
         placement_group: whether we may add a cluster placement group of our own. Never on reserved capacity: it has
@@ -159,6 +178,7 @@ class RungPlan:
         allocation: how to choose among spot pools, spot only.
         machine_types: types beside the cluster's.
         zones: the zones to use; empty for the cluster's own.
+        max_hours: how long the nodes live at most, flex-start only.
     """
 
     kind: str
@@ -172,6 +192,7 @@ class RungPlan:
     allocation: SpotAllocation | None = None
     machine_types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
+    max_hours: float | None = None
 
     @property
     def reserved(self) -> bool:
@@ -184,6 +205,9 @@ def plan_rung(rung: AnyRung) -> RungPlan:
     match rung:
         case CapacityBlock() | Reservation():
             return _plan_reserved(rung)
+        case FlexStart():
+            # Nodes that come together are placed together by the provider.
+            return RungPlan(rung.kind, rung.kind, None, None, False, False, max_hours=rung.max_hours)
         case Spot() | OnDemand():
             spot = isinstance(rung, Spot)
             return RungPlan(
@@ -221,3 +245,26 @@ def _plan_reserved(rung: CapacityBlock | Reservation) -> RungPlan:
 def plan_ladder(rungs: tuple[AnyRung, ...]) -> tuple[RungPlan, ...]:
     """Compiles every rung, first choice first."""
     return tuple(plan_rung(rung) for rung in rungs)
+
+
+def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: str, place: str) -> None:
+    """Refuses a rung of a kind that a provider does not have.
+
+    Args:
+        rungs: the ladder, first choice first.
+        offered: the kinds the provider has, in the order to name them.
+        provider: its name, as people write it.
+        place: config path of the ladder.
+
+    Raises:
+        InputError: naming the first such rung.
+    """
+    for index, rung in enumerate(rungs):
+        if rung.kind not in offered:
+            raise InputError(
+                f"{place}[{index}].kind",
+                f"{provider} has no such capacity",
+                value=rung.kind,
+                allowed=", ".join(offered),
+                fix=f"remove rung {index}, or write {_NEAREST_KIND.get(rung.kind, 'on-demand')} in its place",
+            )

@@ -4,15 +4,50 @@ The shape is Infracost's (hourly, monthly of 730 h, components); a price nobody 
 instead of counting as zero. Pure; each provider package turns its own resources into components.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from components.catalog import Fact
+from components.catalog import Fact, ServicePrice
 
-__all__ = ["HOURS_PER_MONTH", "CostComponent", "CostEstimate", "estimate", "from_fact", "paid_once"]
+__all__ = [
+    "HOURS_PER_MONTH",
+    "CostComponent",
+    "CostEstimate",
+    "Declared",
+    "elsewhere",
+    "estimate",
+    "from_fact",
+    "from_service",
+    "paid_once",
+    "unknown_price",
+]
 
 HOURS_PER_MONTH = 730
+
+
+class Declared(Protocol):
+    """A resource of the plan: type token, name, id that others refer to it by, inputs as they go over the wire."""
+
+    @property
+    def type(self) -> str:
+        """Type token."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Logical name."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """What other resources refer to it by."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """Inputs in camelCase."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +107,24 @@ def from_fact(
         confidence=fact.confidence,
         standby=standby,
     )
+
+
+def from_service(
+    name: str, price: ServicePrice, quantity: float, region: str, *, standby: bool = False
+) -> CostComponent:
+    """A component priced as a service of the catalogue."""
+    note = elsewhere(price.region, region)
+    return from_fact(name, price.usd, quantity, unit=price.unit, standby=standby, note=note)
+
+
+def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", standby: bool = False) -> CostComponent:
+    """A component that nobody knows the price of."""
+    return CostComponent(name, f"{unit}s", quantity, None, None, why, "", "unknown", standby)
+
+
+def elsewhere(priced: str, region: str) -> str:
+    """Says so where a price is another region's."""
+    return "" if priced == region else f" (price of {priced})"
 
 
 @dataclass(frozen=True)

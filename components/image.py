@@ -13,10 +13,14 @@ from typing import TypedDict
 import pulumi
 import pulumi_docker_build as docker_build
 
-__all__ = ["CACHE_TAG", "RegistryLogin", "TrainerImage", "TrainerImageArgs"]
+__all__ = ["CACHE_TAG", "CONTENT_PREFIX", "RegistryLogin", "TrainerImage", "TrainerImageArgs"]
 
 CACHE_TAG = "buildcache"
 """The tag that holds the layers of earlier builds, written anew by each: a repository of immutable tags excepts it."""
+
+CONTENT_PREFIX = "content-"
+"""How tags begin that say what was built and not which build it is. Two builds of one content differ in their digests,
+for they hold times; an `up` that was interrupted between push and state builds once more. So these move as well."""
 
 
 class RegistryLogin(TypedDict):
@@ -28,7 +32,10 @@ class RegistryLogin(TypedDict):
 
 
 class TrainerImageArgs(TypedDict):
-    """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for each new content."""
+    """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for each new content.
+
+    The registry must let a tag be pushed twice, as ECR does for CONTENT_PREFIX in an ImageRegistry.
+    """
 
     repository_url: pulumi.Input[str]
     registry: RegistryLogin

@@ -15,6 +15,10 @@ __all__ = ["TagPolicy", "carbon_class"]
 MAX_TAGS = 49
 _AWS_KEY = re.compile(r"(?!aws:)[\w\s.:/=+\-@]{1,128}", re.UNICODE | re.IGNORECASE)
 _AWS_VALUE = re.compile(r"[\w\s.:/=+\-@]{0,256}", re.UNICODE)
+# Google Cloud takes 64 labels a resource, and letters of every script; ours are plain, so that every API takes them.
+MAX_LABELS = 64
+_GCP_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_GCP_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 
 
 def carbon_class(intensity_g_per_kwh: float) -> str:
@@ -46,30 +50,8 @@ class TagPolicy:
 
     def aws(self) -> dict[str, str]:
         """The policy as AWS tags. Raises InputError for a tag AWS refuses and for one that Gangway sets itself."""
-        own = {
-            "team": self.team,
-            "cost_center": self.cost_center,
-            "gangway:stack": self.stack,
-            "gangway:run": self.run,
-            "gangway:energy-class": self.energy_class,
-            "gangway:carbon-class": self.carbon_class,
-        }
-        for key in sorted(own.keys() & self.extra.keys()):
-            raise InputError(
-                f"gangway:tags.{key}",
-                "Gangway sets this tag itself",
-                value=self.extra[key],
-                fix="give the tag another name",
-            )
-        tags = {**self.extra, **own}
-        if len(tags) > MAX_TAGS:
-            raise InputError(
-                "gangway:tags",
-                "too many tags",
-                value=len(self.extra),
-                allowed=f"{MAX_TAGS - len(own)} besides team and cost_center (AWS takes 50 a resource)",
-                fix=f"remove {len(tags) - MAX_TAGS}",
-            )
+        tags = {**self.extra, **self._own(":")}
+        self._check_number(tags, MAX_TAGS, "AWS takes 50 a resource")
         for key, value in tags.items():
             if not _AWS_KEY.fullmatch(key) or not _AWS_VALUE.fullmatch(value):
                 raise InputError(
@@ -80,3 +62,64 @@ class TagPolicy:
                     fix="remove the characters outside that set",
                 )
         return tags
+
+    def gcp(self) -> dict[str, str]:
+        """The policy as Google Cloud labels. What is ours is lowered; a user's label has to be right as it is written.
+
+        Raises:
+            InputError: a label Google Cloud refuses, with one it takes, or one that Gangway sets itself.
+        """
+        ours = {key: _as_label(value) for key, value in self._own("-").items()}
+        # Whose they are is the user's to say: lowered for them, two teams could become one.
+        labels = {**self.extra, **ours, "team": self.team, "cost_center": self.cost_center}
+        self._check_number(labels, MAX_LABELS, f"Google Cloud takes {MAX_LABELS} a resource")
+        for key, value in labels.items():
+            if not _GCP_KEY.fullmatch(key) or not _GCP_VALUE.fullmatch(value):
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    "Google Cloud refuses this label",
+                    value=value,
+                    allowed="a to z, 0 to 9, _ and -; keys of 1 to 63 that begin with a letter, values up to 63",
+                    fix=f"write {_as_key(key)}: {_as_label(value)!r}",
+                )
+        return labels
+
+    def _own(self, separator: str) -> dict[str, str]:
+        """The policy's own part; raises InputError where the user writes one of its keys."""
+        own = {
+            "team": self.team,
+            "cost_center": self.cost_center,
+            f"gangway{separator}stack": self.stack,
+            f"gangway{separator}run": self.run,
+            f"gangway{separator}energy-class": self.energy_class,
+            f"gangway{separator}carbon-class": self.carbon_class,
+        }
+        for key in sorted(own.keys() & self.extra.keys()):
+            raise InputError(
+                f"gangway:tags.{key}",
+                "Gangway sets this tag itself",
+                value=self.extra[key],
+                fix="give the tag another name",
+            )
+        return own
+
+    def _check_number(self, tags: Mapping[str, str], most: int, why: str) -> None:
+        if len(tags) > most:
+            ours = len(tags) - len(self.extra)
+            raise InputError(
+                "gangway:tags",
+                "too many tags",
+                value=len(self.extra),
+                allowed=f"{most - ours} besides team and cost_center ({why})",
+                fix=f"remove {len(tags) - most}",
+            )
+
+
+def _as_label(text: str) -> str:
+    """`text` in the alphabet of a label's value."""
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower())[:63]
+
+
+def _as_key(text: str) -> str:
+    """`text` in the alphabet of a label's key."""
+    return (re.sub(r"^[^a-z]+", "", _as_label(text)) or "label")[:63]

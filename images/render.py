@@ -6,6 +6,7 @@ Pure functions from a spec to text: no clock, no network, no file written. `rend
 
 import base64
 import gzip
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -33,6 +34,8 @@ USER_DATA_LIMIT_BYTES = 16_384
 
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
+# Whole lines of comment, but not the first line's `#!`.
+_COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -56,20 +59,26 @@ def render_cloud_init(spec: NodeInitSpec) -> str:
     Preparation is a systemd unit rather than a list of runcmd steps, so a reboot mounts and checks again.
     """
     steps = _preparation(spec)
-    values = {"steps": steps, "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC}
+    values = {
+        "role": "worker",
+        "steps": steps,
+        "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
+    }
+    units = ["gangway-prepare.service", "gangway-trainer.service", "gangway-watch.service", "gangway-watch.timer"]
+    run = ["run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
     files = [
         NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", node_env_text(spec)),
-        *scripts(spec.cloud, ["common.sh", *steps, "run-trainer.sh", "upload-record.sh", "leave-node.sh"]),
-        *(unit(spec.cloud, f"{name}.service", values) for name in ("gangway-prepare", "gangway-trainer")),
+        *scripts(spec.cloud, ["common.sh", *steps, *run]),
+        *(unit(spec.cloud, name, values) for name in units),
     ]
     return cloud_config(
         spec.cloud,
         files,
         "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
         packages=[],
-        units=["gangway-trainer.service"],
+        units=["gangway-trainer.service", "gangway-watch.timer"],
     )
 
 
@@ -101,8 +110,8 @@ def _preparation(spec: NodeInitSpec) -> list[str]:
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
-    """Shell scripts as they are on disk."""
-    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _source(f"{cloud}/{name}")) for name in names]
+    """Shell scripts without their comments: prose is what gzip packs worst, and EC2's limit leaves no room for it."""
+    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", _source(f"{cloud}/{name}"))) for name in names]
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:

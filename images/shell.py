@@ -18,6 +18,7 @@ __all__ = [
     "head_env_text",
     "job_env_text",
     "job_json_text",
+    "log_argv",
     "node_env_text",
 ]
 
@@ -54,6 +55,10 @@ def docker_argv(spec: NodeInitSpec) -> list[str]:
     if spec.efa_interfaces_planned:
         # NCCL_NET makes NCCL fail when the plugin does not load; without it NCCL would go on over TCP, in silence.
         argv += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
+    if spec.scratch_mount_point is not None:
+        # Fast and of this node alone: for temporary files, torch.compile's cache among them. The job may say otherwise.
+        scratch = spec.scratch_mount_point
+        argv += ["--mount", f"type=bind,source={scratch},target={scratch}", "--env", f"TMPDIR={scratch}"]
     for name, value in sorted(job.env.items()):
         argv += ["--env", f"{name}={value}"]
     for volume in job.volumes:
@@ -62,12 +67,25 @@ def docker_argv(spec: NodeInitSpec) -> list[str]:
         argv += ["--mount", f"type=bind,source={volume.source},target={volume.target}{readonly}"]
     for key, value in sorted(spec.tags.items()):
         argv += ["--label", f"{key}={value}"]
-    if spec.log_group is not None:
-        # non-blocking: lines may be lost when CloudWatch is slow, but training never waits for it.
-        options = {"awslogs-group": spec.log_group, "awslogs-region": spec.region, "mode": "non-blocking"}
-        argv += ["--log-driver", "awslogs"]
-        argv += [word for key, value in options.items() for word in ("--log-opt", f"{key}={value}")]
+    argv += log_argv(spec.log_group, spec.region)
     return [*argv, job.image, "--watch", spec.cloud, *job.torchrun_argv()]
+
+
+def log_argv(log_group: str | None, region: str, stream: str | None = None) -> list[str]:
+    """Arguments of `docker run` that send a container's lines to CloudWatch; none without a group.
+
+    Args:
+        log_group: to write to.
+        region: of the group.
+        stream: in the group; None names it by the container's id.
+    """
+    if log_group is None:
+        return []
+    # non-blocking: lines may be lost when CloudWatch is slow, but no process ever waits for it.
+    options = {"awslogs-group": log_group, "awslogs-region": region, "mode": "non-blocking"}
+    if stream is not None:
+        options["awslogs-stream"] = stream
+    return ["--log-driver", "awslogs", *(word for pair in options.items() for word in ("--log-opt", "=".join(pair)))]
 
 
 def job_env_text(spec: NodeInitSpec) -> str:
@@ -82,24 +100,18 @@ def job_json_text(spec: NodeInitSpec) -> str:
 
 def node_env_text(spec: NodeInitSpec) -> str:
     """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
-    settings: Mapping[str, str] = {
-        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+    settings = {
+        **_common_settings(spec),
         "CONTAINER_NAME": CONTAINER_NAME,
+        "DATA_DIR": spec.data_dir or "",
         "EFA_INTERFACES_PLANNED": str(spec.efa_interfaces_planned),
         "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
         "IMAGE": spec.job.image,
-        "IMAGE_REGISTRY": spec.image_registry,
         "JOB_NAME": spec.job.name,
         "LIFECYCLE_HOOK": spec.lifecycle_hook or "",
-        "LUSTRE_DNS_NAME": spec.lustre_dns_name or "",
-        "LUSTRE_MOUNT_NAME": spec.lustre_mount_name or "",
-        "LUSTRE_MOUNT_POINT": spec.lustre_mount_point,
-        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
-        "REGION": spec.region,
+        "LUSTRE_EFA": "yes" if spec.lustre_efa else "",
         "ROLE": "worker",
-        "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": spec.scratch_mount_point or "",
-        "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if spec.terminate_when_done else "",
         "TRAINER_UID": str(TRAINER_UID),
     }
@@ -107,24 +119,39 @@ def node_env_text(spec: NodeInitSpec) -> str:
 
 
 def head_env_text(spec: HeadInitSpec) -> str:
-    """`/etc/gangway/node.env` of the head node: what the scripts it shares with the workers read."""
-    settings: Mapping[str, str] = {
-        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+    """`/etc/gangway/node.env` of the head node: what the scripts it shares with the workers read.
+
+    It is in no Auto Scaling group, so it has no hook and never leaves; it is no EFA client of the file system either.
+    """
+    settings = {
+        **_common_settings(spec),
         "IMAGE": spec.image,
-        "IMAGE_REGISTRY": spec.image_registry,
         "JOB_NAME": spec.job_name,
-        "LUSTRE_DNS_NAME": spec.lustre_dns_name or "",
-        "LUSTRE_MOUNT_NAME": spec.lustre_mount_name or "",
-        "LUSTRE_MOUNT_POINT": spec.lustre_mount_point,
-        "REGION": spec.region,
+        "LIFECYCLE_HOOK": "",
+        "LUSTRE_EFA": "",
         "ROLE": "head",
-        "RUN_DIR": spec.run_dir,
+        "TERMINATE_WHEN_DONE": "",
     }
     return _assignments(settings)
 
 
+def _common_settings(spec: NodeInitSpec | HeadInitSpec) -> dict[str, str]:
+    return {
+        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        "IMAGE_REGISTRY": spec.image_registry,
+        "LOG_GROUP": spec.log_group or "",
+        "LUSTRE_DNS_NAME": spec.lustre_dns_name or "",
+        "LUSTRE_MOUNT_NAME": spec.lustre_mount_name or "",
+        "LUSTRE_MOUNT_POINT": spec.lustre_mount_point,
+        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "REGION": spec.region,
+        "RUN_DIR": spec.run_dir,
+        "STACK": spec.stack,
+    }
+
+
 def _assignments(settings: Mapping[str, str]) -> str:
-    return _lines(f"{name}={bash_quote(value)}" for name, value in settings.items())
+    return _lines(f"{name}={bash_quote(value)}" for name, value in sorted(settings.items()))
 
 
 def _lines(lines: Iterable[str]) -> str:

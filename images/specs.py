@@ -46,6 +46,11 @@ def _check_lustre(place: str, dns_name: str | None, mount_name: str | None) -> N
         )
 
 
+def _check_hours(place: str, max_hours: float | None) -> None:
+    if max_hours is not None and max_hours <= 0:
+        raise ValueError(f"{place}.max_hours: {max_hours!r}; allowed: above 0, or None; fix: give the job some time")
+
+
 @dataclass(frozen=True)
 class DockerfileSpec:
     """One flavour of the trainer's image.
@@ -77,10 +82,13 @@ class DockerfileSpec:
         _check_pinned("DockerfileSpec.base_image", self.base_image)
 
 
-# CUDA: images/locks/trainer.lock holds nvidia-cuda-runtime 13.2 and NCCL 2.30 as wheels, so the smallest 13.2 base is
-# enough.
-# EFA: installer 1.47.0 brings libfabric 2.x and aws-ofi-nccl 1.18, as the Deep Learning AMI's release notes list it;
-# p5 needs installer >= 1.29 and plugin >= 1.7.2.
+# CUDA: images/locks/trainer.lock holds torch with nvidia-cuda-runtime 13.2 and NCCL 2.30.7 as wheels, so the smallest
+# 13.2 base is enough. The driver is the AMI's: 595 in the Deep Learning AMIs since 2026-04 (their release notes), which
+# is CUDA 13.2's own. CUDA 13 runs with 580 and later (CUDA Toolkit release notes, minor version compatibility), so a
+# pinned AMI must not hold an older one.
+# EFA: aws-ofi-nccl speaks the network interface of NCCL 2.30 (v12) from 1.20.0 on, the first that was tested with it
+# (github.com/aws/aws-ofi-nccl, notes of 1.20.0); 1.18, of installer 1.47.0, was made for older ones. Installer 1.50.0
+# brings 1.21.1, which keeps all NCCLs from 2.17.1 (its notes), and is the Deep Learning AMIs' since 2026-09-16.
 DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
     {
         "cpu": DockerfileSpec(
@@ -102,7 +110,7 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
             python_version="3.12",
             apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
             build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
-            efa_installer_version="1.47.0",
+            efa_installer_version="1.50.0",
         ),
     }
 )
@@ -123,14 +131,19 @@ class NodeInitSpec:
         lustre_dns_name: FSx file system's DNS name; None when the stack has no file system.
         lustre_mount_name: FSx mount name, such as `fsx` or `abcdefgh`.
         lustre_mount_point: where the node mounts it.
-        scratch_mount_point: where instance-store NVMe goes; None leaves it alone.
+        lustre_efa: reach it over EFA; a node that cannot is given up.
+        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
+        scratch_mount_point: where instance-store NVMe goes, on the node and in the container, whose TMPDIR it is; None
+            leaves it alone.
         tags: the stack's tags, put on the container as labels.
         stack: value of the tag gangway:stack on the node's Auto Scaling groups.
-        log_group: CloudWatch log group of the container's output; None leaves it to the node's journal.
+        log_group: CloudWatch log group of the container's output and the node's events; None leaves both to the node's
+            journal.
         lifecycle_hook: name of the groups' hook on termination, completed as soon as the trainer has saved; None
             lets AWS wait for the hook's own timeout.
         max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
-        terminate_when_done: when the job is done or its hours are over, the node takes itself out of its group.
+        terminate_when_done: when the job has ended for good (done, bad input, a fabric too slow, too many failures, its
+            hours over), the node takes itself out of its group; otherwise it stays, with the trainer stopped.
     """
 
     job: JobSpec
@@ -143,6 +156,8 @@ class NodeInitSpec:
     lustre_dns_name: str | None = None
     lustre_mount_name: str | None = None
     lustre_mount_point: str = "/fsx"
+    lustre_efa: bool = False
+    data_dir: str | None = None
     scratch_mount_point: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     stack: str = ""
@@ -155,15 +170,17 @@ class NodeInitSpec:
         """Refuse what a node could only find out after it has begun to cost money."""
         _check_digest("NodeInitSpec.job.image", self.job.image)
         _check_lustre("NodeInitSpec", self.lustre_dns_name, self.lustre_mount_name)
+        if self.lustre_efa and not (self.lustre_dns_name and self.efa_interfaces_planned):
+            raise ValueError(
+                f"NodeInitSpec.lustre_efa: True with {self.efa_interfaces_planned} EFA interfaces and lustre_dns_name "
+                f"{self.lustre_dns_name!r}; allowed: with a file system and EFA interfaces; fix: lustre_efa=False"
+            )
         if not self.stack and (self.terminate_when_done or self.lifecycle_hook):
             raise ValueError(
                 "NodeInitSpec.stack: '' with terminate_when_done or lifecycle_hook; allowed: the value of the tag "
                 "gangway:stack, by which a node finds its groups; fix: pass the stack's name"
             )
-        if self.max_hours is not None and self.max_hours <= 0:
-            raise ValueError(
-                f"NodeInitSpec.max_hours: {self.max_hours!r}; allowed: above 0, or None; fix: give the job some time"
-            )
+        _check_hours("NodeInitSpec", self.max_hours)
         for name, value in self.job.env.items():
             if not name or "=" in name or "\0" in name + value:
                 raise ValueError(
@@ -190,6 +207,9 @@ class HeadInitSpec:
         lustre_mount_name: FSx mount name.
         lustre_mount_point: where the file system goes.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+        log_group: CloudWatch log group of the containers' output and the node's events; None leaves both to the node's
+            journal.
+        max_hours: of the job; with a file system, the node tells the log group when they are over.
     """
 
     image: str
@@ -205,10 +225,13 @@ class HeadInitSpec:
     lustre_mount_name: str | None = None
     lustre_mount_point: str = "/fsx"
     prometheus_image: str | None = None
+    log_group: str | None = None
+    max_hours: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what the node could only find out at boot."""
         _check_digest("HeadInitSpec.image", self.image)
         _check_lustre("HeadInitSpec", self.lustre_dns_name, self.lustre_mount_name)
+        _check_hours("HeadInitSpec", self.max_hours)
         if self.prometheus_image is not None:
             _check_pinned("HeadInitSpec.prometheus_image", self.prometheus_image)

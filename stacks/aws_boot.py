@@ -3,9 +3,8 @@
 The templates and their limits are `images`; here a StackConfig and the names of its resources become their inputs.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import pulumi
 
@@ -29,6 +28,16 @@ from stacks.config import StackConfig
 __all__ = ["Boot", "check_user_data", "head_user_data", "node_user_data"]
 
 
+class _Names(NamedTuple):
+    """What Boot holds, once it is known."""
+
+    job: JobSpec
+    bucket: str
+    log_group: str
+    lustre_dns_name: str | None
+    lustre_mount_name: str | None
+
+
 @dataclass(frozen=True)
 class Boot:
     """Names that only resources have: the job with its image, the run bucket, the log group, the file system."""
@@ -38,15 +47,16 @@ class Boot:
     log_group: pulumi.Output[str]
     lustre: LustreFileSystem | None
 
-    def known(self) -> pulumi.Output[Any]:
+    def known(self) -> pulumi.Output[_Names]:
         """The names, once there are any."""
+        lustre = self.lustre
         return pulumi.Output.all(
-            job=self.job,
-            bucket=self.bucket,
-            log_group=self.log_group,
-            dns_name=self.lustre.dns_name if self.lustre else None,
-            mount_name=self.lustre.mount_name if self.lustre else None,
-        )
+            self.job,
+            self.bucket,
+            self.log_group,
+            lustre.dns_name if lustre else None,
+            lustre.mount_name if lustre else None,
+        ).apply(lambda values: _Names(*values))
 
 
 def node_user_data(config: StackConfig, planned: AwsPlan, boot: Boot) -> pulumi.Output[str]:
@@ -59,22 +69,30 @@ def head_user_data(config: StackConfig, boot: Boot) -> pulumi.Output[str]:
     return boot.known().apply(lambda names: _head(config, names))
 
 
-def _node(config: StackConfig, planned: AwsPlan, names: Mapping[str, Any]) -> str:
-    job: JobSpec = names["job"]
+def _data_dir(job: JobSpec) -> str | None:
+    """The folder that the job is told to read, so that the node cannot prepare another one."""
+    return job.argv[job.argv.index("--data") + 1] if "--data" in job.argv else None
+
+
+def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
+    job, num_efa = names.job, count_efa(planned.machine)
     spec = NodeInitSpec(
         job=job,
         region=config.region,
         image_registry=job.image.partition("/")[0],
-        bucket_uri=f"s3://{names['bucket']}/{config.stack}",
+        bucket_uri=f"s3://{names.bucket}/{config.stack}",
         run_dir=run_dir(config),
-        efa_interfaces_planned=count_efa(planned.machine),
-        lustre_dns_name=names["dns_name"],
-        lustre_mount_name=names["mount_name"],
+        efa_interfaces_planned=num_efa,
+        lustre_dns_name=names.lustre_dns_name,
+        lustre_mount_name=names.lustre_mount_name,
         lustre_mount_point=MOUNT,
+        # A machine without EFA reads such a file system over TCP, and giving it up would help nobody.
+        lustre_efa=config.storage is not None and config.storage.efa and num_efa > 0,
+        data_dir=_data_dir(job),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         tags=planned.tags,
         stack=config.stack,
-        log_group=names["log_group"],
+        log_group=names.log_group,
         lifecycle_hook=LIFECYCLE_HOOK,
         max_hours=config.job.max_hours,
         terminate_when_done=config.job.terminate_when_done,
@@ -82,22 +100,24 @@ def _node(config: StackConfig, planned: AwsPlan, names: Mapping[str, Any]) -> st
     return user_data_base64gzip(render_cloud_init(spec))
 
 
-def _head(config: StackConfig, names: Mapping[str, Any]) -> str:
-    job: JobSpec = names["job"]
+def _head(config: StackConfig, names: _Names) -> str:
+    job = names.job
     spec = HeadInitSpec(
         image=job.image,
         region=config.region,
         image_registry=job.image.partition("/")[0],
         stack=config.stack,
         job_name=job.name,
-        bucket_uri=f"s3://{names['bucket']}/{config.stack}",
+        bucket_uri=f"s3://{names.bucket}/{config.stack}",
         run_dir=run_dir(config),
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
-        lustre_dns_name=names["dns_name"],
-        lustre_mount_name=names["mount_name"],
+        lustre_dns_name=names.lustre_dns_name,
+        lustre_mount_name=names.lustre_mount_name,
         lustre_mount_point=MOUNT,
         prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        log_group=names.log_group,
+        max_hours=config.job.max_hours,
     )
     return user_data_base64gzip(render_head_init(spec))
 
@@ -109,13 +129,13 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         InputError: it does not fit EC2's limit; tags are the only part a user can make long.
     """
     registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
-    names = {
-        "job": job_spec(config, planned, config.image.prebuilt or f"{registry}@sha256:{'0' * 64}"),
-        "bucket": "b" * 63,
-        "log_group": f"/gangway/{config.stack}",
-        "dns_name": "d" * 63 if config.storage else None,
-        "mount_name": "m" * 8 if config.storage else None,
-    }
+    names = _Names(
+        job=job_spec(config, planned, config.image.prebuilt or f"{registry}@sha256:{'0' * 64}"),
+        bucket="b" * 63,
+        log_group=f"/gangway/{config.stack}",
+        lustre_dns_name="d" * 63 if config.storage else None,
+        lustre_mount_name="m" * 8 if config.storage else None,
+    )
     try:
         _node(config, planned, names)
     except ValueError as error:

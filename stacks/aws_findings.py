@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from components.aws.capacity_findings import LadderContext, capacity_findings
 from components.aws.fabric import count_efa
-from components.catalog import MachineType
+from components.catalog import MachineType, load
 from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
@@ -32,6 +32,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_zone(planned),
         *capacity_findings(config.cluster.capacity, context),
         *_storage(config),
+        *_storage_fabric(config, planned.machine),
         *_money(config),
     )
 
@@ -94,13 +95,14 @@ def _zone(planned: AwsPlan) -> Iterable[Finding]:
 def _storage(config: StackConfig) -> Iterable[Finding]:
     if config.storage is None:
         return
-    if config.network.egress is Egress.ENDPOINTS and config.cluster.image_id is None:
+    if config.network.egress is Egress.ENDPOINTS and (config.cluster.image_id is None or config.storage.efa):
+        what = "the set-up of its EFA clients" if config.storage.efa else "the Lustre client"
         yield Finding(
             Severity.WARNING,
             "storage.lustre-client",
             "gangway:network.egress",
-            "nodes fetch the Lustre client from outside AWS, and endpoints do not lead there",
-            "set egress: nat, or pin an image_id that holds the client",
+            f"nodes fetch {what} from outside AWS's endpoints, which do not lead there",
+            "set egress: nat" if config.storage.efa else "set egress: nat, or pin an image_id that holds the client",
         )
     if config.storage.deployment == "scratch" and not config.storage.export_runs:
         yield Finding(
@@ -109,6 +111,26 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
             "gangway:storage.deployment",
             "checkpoints on a scratch file system are lost with one of its servers",
             "set export_runs: true, or deployment: persistent",
+        )
+
+
+def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    """Nodes that cannot reach the file system as they are told to would give themselves up, one after the other."""
+    if config.storage is None or not config.storage.efa:
+        return
+    family, excluded = machine.name.partition(".")[0], load().lustre["aws"].efa_excluded_families
+    why = None
+    if not count_efa(machine):
+        why = "it has no EFA"
+    elif family in excluded.value:
+        why = f"FSx for Lustre takes no {family} as an EFA client ({excluded.confidence})"
+    if why:
+        yield Finding(
+            Severity.ERROR,
+            "storage.efa-unreachable",
+            "gangway:storage.efa",
+            f"{machine.name} cannot mount the file system over EFA: {why}",
+            "set efa: false, and the nodes mount it over TCP",
         )
 
 

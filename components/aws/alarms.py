@@ -155,9 +155,9 @@ def _ended_badly(log_group: str) -> AlarmPlan:
     return AlarmPlan(
         "job-ended-badly",
         "The job ended, and not because it was done: nobody takes it up again. In the log group "
-        f"{log_group}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, others stand in "
-        "the lines before. Mend it and run `pulumi up`, which brings new nodes; if nodes stay up meanwhile, set the "
-        "groups to 0.",
+        f"{log_group}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, 75 that "
+        "max_hours are over; others stand in the lines before. Mend it and run `pulumi up`, which brings new nodes; if "
+        "nodes stay up meanwhile, set the groups to 0.",
         "GreaterThanOrEqualToThreshold",
         1,
         900,

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from components.capacity import AnyRung, CapacityBlock, Reservation, Rung, RungPlan
+from components.capacity import AnyRung, CapacityBlock, Reservation, Rung, RungPlan, check_kinds
 from components.catalog import MachineType, load
 from components.findings import InputError, nearest_hint
 
@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 LADDER = "gangway:cluster.capacity"
+OFFERED = ("capacity-block", "reservation", "spot", "on-demand")
+"""The kinds of capacity that EC2 sells."""
 
 BLOCK_END_NOTICE = timedelta(minutes=30)
 """EC2 begins to end a block's nodes so long before its end (EC2 user guide, "Capacity Blocks for ML")."""
@@ -55,8 +57,9 @@ def check_ladder(rungs: Sequence[AnyRung], machine: MachineType, place: str = LA
         place: config path of the ladder, put before each rung's.
 
     Raises:
-        InputError: an id EC2 never gives, or a machine type nobody knows, with its path.
+        InputError: a kind EC2 does not sell, an id it never gives, or a machine type nobody knows, with its path.
     """
+    check_kinds(rungs, OFFERED, "AWS", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
         if isinstance(rung, CapacityBlock | Reservation) and rung.id is not None:

@@ -8,7 +8,6 @@ team's own landing zone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
@@ -19,7 +18,7 @@ from components.aws.firewall import HeadPortsArgs, declare_groups, plan_flows, p
 from components.aws.flow_logs import declare_flow_logs
 from components.aws.order import after
 from components.choices import Egress
-from components.findings import InputError
+from components.cidr import private_network
 
 __all__ = [
     "ENDPOINT_SERVICES",
@@ -32,8 +31,6 @@ __all__ = [
     "s3_endpoint_policy",
 ]
 
-# RFC 1918. Python's `is_private` also admits loopback, link-local and test ranges, which no VPC can use.
-PRIVATE_RANGES = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
     {
         "autoscaling": "a node's word about itself to its group",
@@ -85,21 +82,7 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
     Raises:
         InputError: when `cidr` is no private IPv4 network between /16 and /20.
     """
-    try:
-        network = IPv4Network(cidr)
-    except ValueError as error:
-        raise InputError(
-            place, str(error), value=cidr, allowed="a private IPv4 network, /16 to /20", fix="use 10.42.0.0/16"
-        ) from None
-    is_private = any(network.subnet_of(private) for private in PRIVATE_RANGES)
-    if not is_private or not 16 <= network.prefixlen <= 20:
-        raise InputError(
-            place,
-            "this address range does not fit a VPC of private subnets",
-            value=cidr,
-            allowed="a private IPv4 network, /16 to /20",
-            fix="use 10.42.0.0/16",
-        )
+    network = private_network(cidr, place)
     *private, last = network.subnets(prefixlen_diff=3)
     return NetworkPlan(tuple(str(subnet) for subnet in private[:num_zones]), str(next(last.subnets(prefixlen_diff=4))))
 

@@ -174,7 +174,8 @@ class ServicePrice(Frozen):
 class LustreOffer(Frozen):
     """Sizes and tiers of a managed Lustre file system; the last four only where the provider has such a thing.
 
-    `efa_step_gib` is the step of an EFA-enabled file system at each tier, `metadata_iops` what may be provisioned.
+    `efa_step_gib` is the step of an EFA-enabled file system at each tier, `efa_excluded_families` whose machines
+    have EFA and cannot reach one by it, `metadata_iops` what may be provisioned.
     """
 
     deployment_type: Fact[str]
@@ -182,6 +183,7 @@ class LustreOffer(Frozen):
     step_gib: Fact[int]
     throughput_mbps_per_tib: Fact[tuple[int, ...]]
     efa_step_gib: Fact[Mapping[int, int]]
+    efa_excluded_families: Fact[tuple[str, ...]]
     metadata_iops: Fact[tuple[int, ...]]
     scratch_deployment_type: Fact[str | None]
     scratch_throughput_mbps_per_tib: Fact[int | None]

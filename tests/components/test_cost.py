@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog import Confidence, Fact
-from components.cost import HOURS_PER_MONTH, CostComponent, estimate, from_fact, paid_once
+from components.catalog import Confidence, Fact, ServicePrice
+from components.cost import (
+    HOURS_PER_MONTH,
+    CostComponent,
+    estimate,
+    from_fact,
+    from_service,
+    paid_once,
+    unknown_price,
+)
 
 PRICES = st.none() | st.floats(min_value=0, max_value=1e3)
 
@@ -38,6 +46,20 @@ def test_9600_gib_of_lustre_cost_a_730th_of_the_month_an_hour() -> None:
     assert line.hourly == pytest.approx(9600 * 0.34 / 730, rel=1e-12)
     assert line.hourly == pytest.approx(4.471232876712329, rel=1e-12)
     assert (line.unit, line.confidence) == ("GiB-months", "recalled")
+
+
+def test_a_service_costs_what_its_region_says_or_another_ones() -> None:
+    price = ServicePrice(provider="x", region="here", service="disk", unit="GiB-month", usd=fact(0.1))
+    line = from_service("disks", price, 730, "here", standby=True)
+    assert line.hourly == pytest.approx(0.1)
+    assert (line.unit, line.source, line.standby) == ("GiB-months", "a list", True)
+    assert from_service("disks", price, 730, "there").source == "a list (price of here)"
+
+
+def test_a_price_nobody_knows_is_a_line_without_one() -> None:
+    line = unknown_price("nodes", 2, "no price in the catalogue", unit="chip-hour")
+    assert (line.price, line.hourly, line.unit, line.confidence) == (None, None, "chip-hours", "unknown")
+    assert estimate([line], 1).unknown == ("nodes",)
 
 
 def test_a_bill_adds_up_by_hand() -> None:

@@ -80,3 +80,69 @@ def test_aws_takes_fifty_tags_and_components_add_a_name() -> None:
     with pytest.raises(InputError, match="too many tags") as caught:
         policy(extra={**extra, "more": "v"}).aws()
     assert (caught.value.value, caught.value.fix) == (44, "remove 1")
+
+
+def test_the_whole_policy_as_labels() -> None:
+    assert policy(extra={"project": "gan-zoo"}).gcp() == {
+        "project": "gan-zoo",
+        "team": "ml",
+        "cost_center": "4711",
+        "gangway-stack": "demo",
+        "gangway-run": "shared",
+        "gangway-energy-class": "h100x8",
+        "gangway-carbon-class": "medium",
+    }
+
+
+def test_what_is_ours_is_lowered_and_shortened() -> None:
+    labels = policy(energy_class="A100-80G.x8", run="R" * 70).gcp()
+    assert labels["gangway-energy-class"] == "a100-80g-x8"
+    assert labels["gangway-run"] == "r" * 63
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "fix"),
+    [
+        ({"team": "ML Platform"}, "team", "write team: 'ml-platform'"),
+        ({"cost_center": "4711/a"}, "cost_center", "write cost_center: '4711-a'"),
+        ({"extra": {"Owner": "ann"}}, "Owner", "write owner: 'ann'"),
+        ({"extra": {"owner": "Ann.Lee@example.com"}}, "owner", "write owner: 'ann-lee-example-com'"),
+        ({"extra": {"owner": "x" * 64}}, "owner", f"write owner: '{'x' * 63}'"),
+        ({"extra": {"4th": "x"}}, "4th", "write th: 'x'"),
+        ({"extra": {"ärger": "x"}}, "ärger", "write rger: 'x'"),
+        ({"extra": {"1": "x"}}, "1", "write label: 'x'"),
+    ],
+)
+def test_a_label_google_refuses_comes_with_one_it_takes(changes: dict[str, object], place: str, fix: str) -> None:
+    with pytest.raises(InputError, match="Google Cloud refuses this label") as caught:
+        policy(**changes).gcp()
+    assert (caught.value.place, caught.value.fix) == (f"gangway:tags.{place}", fix)
+
+
+@pytest.mark.parametrize("key", ["gangway-stack", "gangway-run", "gangway-energy-class", "cost_center"])
+def test_a_label_of_our_own_is_not_silently_overwritten(key: str) -> None:
+    with pytest.raises(InputError, match="Gangway sets this tag itself"):
+        policy(extra={key: "mine"}).gcp()
+
+
+def test_google_takes_sixty_four_labels() -> None:
+    extra = {f"k{n}": "v" for n in range(58)}
+    assert len(policy(extra=extra).gcp()) == 64
+    with pytest.raises(InputError, match="too many tags") as caught:
+        policy(extra={**extra, "more": "v"}).gcp()
+    assert (caught.value.value, caught.value.fix) == (59, "remove 1")
+    assert caught.value.allowed.startswith("58 besides team and cost_center")
+
+
+@given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=80))
+def test_the_corrected_label_is_taken(key: str, value: str, ours: str) -> None:
+    """Whatever is wrong, following the fix once is enough."""
+    try:
+        policy(extra={key: value}, energy_class=ours).gcp()
+    except InputError as error:
+        if "itself" in str(error):
+            return
+        new_key, _, new_value = error.fix.removeprefix("write ").partition(": ")
+        if new_key in policy().gcp():
+            return
+        assert policy(extra={new_key: new_value.strip("'")}).gcp()[new_key] == new_value.strip("'")

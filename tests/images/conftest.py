@@ -5,12 +5,15 @@ Golden files are compared byte for byte; after a wanted change write them anew, 
     GANGWAY_UPDATE_GOLDEN=1 pytest tests/images
 """
 
+import json
 import os
+import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -100,13 +103,15 @@ def head(job: JobSpec) -> HeadInitSpec:
         lustre_dns_name="fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
         lustre_mount_name="abcdefgh",
         prometheus_image="prom/prometheus:v3.7.3",
+        log_group="/gangway/demo",
+        max_hours=8,
     )
 
 
 @pytest.fixture(scope="session")
 def plain_head(head: HeadInitSpec) -> HeadInitSpec:
     """A head node that only keeps the rendezvous."""
-    return replace(head, lustre_dns_name=None, lustre_mount_name=None, prometheus_image=None)
+    return replace(head, lustre_dns_name=None, lustre_mount_name=None, prometheus_image=None, log_group=None)
 
 
 @dataclass
@@ -116,6 +121,28 @@ class Machine:
     root: Path
     spec: NodeInitSpec
     env: dict[str, str] = field(default_factory=dict)
+
+    UNHEALTHY: ClassVar = [
+        *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
+        *("--health-status", "Unhealthy", "--no-should-respect-grace-period"),
+    ]
+    """What a node says of itself when it gives up."""
+
+    OWN_GROUP: ClassVar = "[ $2 != describe-auto-scaling-groups ] || echo demo-0-spot"
+    """What the fake `aws` does where the node asks for its group."""
+
+    COMPLETED: ClassVar = [
+        *("complete-lifecycle-action", "--region", "us-east-2", "--auto-scaling-group-name", "demo-0-spot"),
+        *("--lifecycle-hook-name", "gangway-leave", "--instance-id", "i-0123456789abcdef0"),
+        *("--lifecycle-action-result", "CONTINUE"),
+    ]
+    """What it tells that group's hook then."""
+
+    LEFT: ClassVar = [
+        *("terminate-instance-in-auto-scaling-group", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
+        "--should-decrement-desired-capacity",
+    ]
+    """What it tells its group when it leaves."""
 
     def fake(self, name: str, body: str = "exit 0") -> None:
         """A command that records its arguments, then runs `body` (bash)."""
@@ -128,25 +155,70 @@ class Machine:
 
     def calls(self, name: str) -> list[list[str]]:
         """The argument lists with which the fake command `name` was called."""
+        return [words[1:] for words in self.every_call() if words[0] == name]
+
+    def every_call(self) -> list[list[str]]:
+        """The calls of all fake commands, in their order, each with the command's name."""
         log = self.root / "calls"
-        records = log.read_text().split("\x1e")[:-1] if log.exists() else []
-        calls = [record.split("\x1f")[:-1] for record in records]
-        return [words[1:] for words in calls if words[0] == name]
+        records = log.read_text(errors="surrogateescape").split("\x1e")[:-1] if log.exists() else []
+        return [record.split("\x1f")[:-1] for record in records]
+
+    def asked(self, service: str) -> list[list[str]]:
+        """The calls of AWS's command line for one service."""
+        return [call for call in self.calls("aws") if call[0] == service]
+
+    def said_to_group(self) -> list[list[str]]:
+        """What was asked of Auto Scaling, without its name."""
+        return [call[1:] for call in self.asked("autoscaling")]
+
+    def left(self) -> bool:
+        """Whether the node has left its group."""
+        return self.LEFT in self.said_to_group()
+
+    def start_job(self, seconds_ago: float) -> None:
+        """As the first node does it, in the past."""
+        (self.root / "run").mkdir()
+        (self.root / "run" / "started-at").write_text(f"{int(time.time() - seconds_ago)}\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines that were sent to the log group."""
+        sent = [json.loads(call[-1]) for call in self.asked("logs") if call[1] == "put-log-events"]
+        return [json.loads(entry["message"]) for entries in sent for entry in entries]
+
+    def state(self, name: str) -> Path:
+        """A file in which the scripts keep what they know from one call to the next."""
+        (self.root / "state").mkdir(exist_ok=True)
+        return self.root / "state" / name
 
     def run(self, script: str, head: HeadInitSpec | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
         """Runs a node script as it is shipped; `settings` are its GANGWAY_... overrides. `head`: on that head node."""
+        return self._bash(["bash", str(SCRIPTS / script)], head, settings)
+
+    def give_up(self, reason: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Calls the function of that name, as any of the scripts would."""
+        line = f'. {shlex.quote(str(SCRIPTS / "common.sh"))}; give_up "$1"'
+        return self._bash(["bash", "-euo", "pipefail", "-c", line, "bash", reason], None, settings)
+
+    def _bash(
+        self, command: list[str], head: HeadInitSpec | None, settings: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         (self.root / "node.env").write_text(node_env_text(self.spec) if head is None else head_env_text(head))
         (self.root / "job.env").write_text(job_env_text(self.spec))
         env = {
             "PATH": f"{self.root}/fake:{os.environ['PATH']}",
             "GANGWAY_NODE_ENV": f"{self.root}/node.env",
             "GANGWAY_JOB_ENV": f"{self.root}/job.env",
+            "GANGWAY_STATE_DIR": f"{self.root}/state",
             "GANGWAY_POLL_SEC": "0.05",
+            # One look each; the tests that wait set their own.
+            "GANGWAY_LET_GO_SEC": "0",
+            "GANGWAY_COMPLETE_SEC": "0",
             **self.env,
             **{f"GANGWAY_{name}": value for name, value in settings.items()},
         }
-        command = ["bash", str(SCRIPTS / script)]
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, errors="surrogateescape", timeout=30, check=False
+        )
 
     def plan(self, **changes: Any) -> None:
         """Changes the spec that the scripts are told."""
@@ -159,3 +231,12 @@ def machine(tmp_path: Path, node: NodeInitSpec, imds: Any) -> Machine:
     made = Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url})
     made.fake("aws")
     return made
+
+
+@pytest.fixture
+def job_node(machine: Any, tmp_path: Path) -> Any:
+    """A node on which the trainer may be started."""
+    machine.plan(run_dir=f"{tmp_path}/run")
+    machine.fake("docker")
+    machine.fake("install", 'mkdir -p "${@: -1}"')
+    return machine

@@ -81,7 +81,7 @@ def test_hadolint_finds_nothing(flavour: Flavour) -> None:
 def test_efa_only_where_it_is_asked_for() -> None:
     efa = render_dockerfile(DOCKERFILE_FLAVOURS["cuda-efa"])
     assert "efa_installer.sh -y -g -d --skip-kmod --skip-limit-conf --no-verify" in efa
-    assert "aws-efa-installer-1.47.0.tar.gz" in efa
+    assert "aws-efa-installer-1.50.0.tar.gz" in efa
     assert re.findall(r"\bFI_[A-Z_]+", efa.replace("FI_* ", "")) == ["FI_EFA_USE_HUGE_PAGE"]
     assert "efa" not in render_dockerfile(DOCKERFILE_FLAVOURS["cpu"]).lower()
 
@@ -155,16 +155,33 @@ def write_files(document: str, folder: Path) -> list[Path]:
 def test_every_script_passes_bash(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     files = write_files(document_of(name, request), tmp_path)
     bash = [path for path in files if path.suffix in (".sh", ".env")]
-    assert len(bash) == {"node": 11, "plain_node": 7, "head": 5, "plain_head": 3}[name]
+    assert len(bash) == {"node": 12, "plain_node": 8, "head": 6, "plain_head": 3}[name]
     for path in bash:
         subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+@pytest.mark.parametrize("name", ["node", "head"])
+def test_scripts_lose_their_comments_and_nothing_else(name: str, request: pytest.FixtureRequest) -> None:
+    """Bash prints a function without comments, so both texts must become the same function."""
+
+    def printed(script: str) -> str:
+        command = ["bash", "-c", f"whole() {{\n{script}\n}}; declare -f whole"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    files = yaml.safe_load(document_of(name, request))["write_files"]
+    shipped = {Path(file["path"]).name: file["content"] for file in files if file["path"].endswith(".sh")}
+    for script, text in shipped.items():
+        source = (Path(images.__file__).parent / "templates" / "aws" / script).read_text()
+        assert not re.search(r"^\s*#(?!!)", text, re.MULTILINE), script
+        assert len(text) < len(source)
+        assert printed(text) == printed(source), script
 
 
 def test_every_script_passes_shellcheck(tmp_path: Path) -> None:
     if not (shellcheck := shutil.which("shellcheck")):
         pytest.skip("no shellcheck on this machine")
     scripts = sorted((Path(images.__file__).parent / "templates" / "aws").glob("*.sh"))
-    assert len(scripts) == 9
+    assert len(scripts) == 10
     command = [shellcheck, "-x", "-P", "SCRIPTDIR", *map(str, scripts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
@@ -186,82 +203,6 @@ def test_systemd_accepts_every_unit(name: str, request: pytest.FixtureRequest, t
     )
     complaints = [line for line in done.stderr.splitlines() if "gangway" in line]
     assert (done.returncode, complaints) == (0, []), done.stderr
-
-
-def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
-    """A systemd unit; unlike configparser it keeps every value of a repeated key, in order."""
-    unit: dict[str, dict[str, list[str]]] = {}
-    section = ""
-    for line in text.splitlines():
-        if match := re.fullmatch(r"\[(\w+)\]", line):
-            section = match[1]
-            unit[section] = {}
-        elif line and not line.startswith("#"):
-            key, equals, value = line.partition("=")
-            assert equals, f"neither a section, a comment nor key=value: {line!r}"
-            unit[section].setdefault(key, []).append(value)
-    return unit
-
-
-def units_of(spec: NodeInitSpec | HeadInitSpec) -> dict[str, dict[str, dict[str, list[str]]]]:
-    text = render_head_init(spec) if isinstance(spec, HeadInitSpec) else render_cloud_init(spec)
-    files = yaml.safe_load(text)["write_files"]
-    return {Path(f["path"]).name: parse_unit(f["content"]) for f in files if f["path"].endswith((".service", ".timer"))}
-
-
-def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: NodeInitSpec) -> None:
-    unit = units_of(node)["gangway-trainer.service"]
-    service = unit["Service"]
-    assert service["RestartForceExitStatus"] == ["75"]
-    assert service["RestartPreventExitStatus"] == ["2 3"]
-    assert service["KillSignal"] == ["SIGTERM"]
-    assert int(service["TimeoutStopSec"][0]) > node.job.shutdown_timeout_sec
-    # The record is put before the node may go.
-    scripts = [f"-/opt/gangway/bin/{name}" for name in ("upload-record.sh", "leave-node.sh")]
-    assert service["ExecStopPost"][-2:] == scripts
-    assert "gangway-prepare.service" in unit["Unit"]["Requires"][0].split()
-    assert "gangway-prepare.service" in unit["Unit"]["After"][0].split()
-
-
-def test_preparation_has_the_planned_steps_in_order(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
-    def steps(spec: NodeInitSpec) -> list[str]:
-        return [Path(step).name for step in units_of(spec)["gangway-prepare.service"]["Service"]["ExecStart"]]
-
-    assert steps(node) == ["check-gpu.sh", "check-efa.sh", "mount-scratch.sh", "mount-lustre.sh", "pull-image.sh"]
-    assert steps(plain_node) == ["pull-image.sh"]
-
-
-@every_node
-def test_units_start_only_what_is_on_the_node(name: str, request: pytest.FixtureRequest) -> None:
-    spec = request.getfixturevalue(name)
-    document = yaml.safe_load(document_of(name, request))
-    written = {file["path"]: file["permissions"] for file in document["write_files"]}
-    started = [
-        value.removeprefix("-").split()[0]
-        for unit in units_of(spec).values()
-        for key, values in unit.get("Service", {}).items()
-        if key.startswith("Exec")
-        for value in values
-    ]
-    ours = [path for path in started if path.startswith("/opt/gangway/")]
-    assert ours
-    assert all(written[path] == "0755" for path in ours)
-
-
-def test_the_head_node_serves_and_starts_again_for_ever(head: HeadInitSpec) -> None:
-    units = units_of(head)
-    store = units["gangway-rendezvous.service"]
-    (start,) = store["Service"]["ExecStart"]
-    assert f'--entrypoint python "{head.image}" -m trainer.rendezvous --port 29400' in start
-    assert (store["Service"]["Restart"], store["Unit"]["StartLimitIntervalSec"]) == (["always"], ["0"])
-    assert units["gangway-prepare.service"]["Service"]["Restart"] == ["on-failure"], "the image may not be pushed yet"
-    assert units["gangway-record.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]
-    (prometheus,) = units["gangway-prometheus.service"]["Service"]["ExecStart"]
-    assert '"prom/prometheus:v3.7.3"' in prometheus
-
-
-def test_a_plain_head_node_is_only_the_rendezvous(plain_head: HeadInitSpec) -> None:
-    assert sorted(units_of(plain_head)) == ["gangway-prepare.service", "gangway-rendezvous.service"]
 
 
 def test_prometheus_finds_the_workers_of_its_stack_alone(head: HeadInitSpec) -> None:

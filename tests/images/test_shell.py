@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.job import JobSpec
 from images import NodeInitSpec, render_cloud_init
-from images.shell import bash_quote, docker_argv
+from images.shell import bash_quote, docker_argv, log_argv, node_env_text
 
 # Everything but NUL, which no argument can hold, and surrogates, which are no text.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
@@ -83,6 +83,24 @@ def test_lines_go_to_the_log_group_without_ever_blocking(node: NodeInitSpec, pla
     options = ("awslogs-group=/gangway/demo", "awslogs-region=us-east-2", "mode=non-blocking")
     assert " ".join(["--log-driver awslogs", *(f"--log-opt {option}" for option in options)]) in line
     assert "--log-" not in " ".join(docker_argv(plain_node))
+
+
+def test_lines_may_go_to_a_stream_of_a_known_name() -> None:
+    assert "awslogs-stream=head/rendezvous" in log_argv("/gangway/demo", "us-east-2", "head/rendezvous")
+    assert log_argv(None, "us-east-2", "head/rendezvous") == []
+
+
+def test_scratch_is_the_containers_place_for_temporary_files(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+    line = " ".join(docker_argv(node))
+    assert " --mount type=bind,source=/scratch,target=/scratch --env TMPDIR=/scratch " in line
+    assert "TMPDIR" not in " ".join(docker_argv(plain_node))
+    own = docker_argv(replace(node, job=node.job.model_copy(update={"env": {"TMPDIR": "/fsx/tmp"}})))
+    assert own.index("TMPDIR=/fsx/tmp") > own.index("TMPDIR=/scratch"), "docker takes the last of two values"
+
+
+def test_lustre_over_efa_is_asked_for_by_name(node: NodeInitSpec) -> None:
+    assert "LUSTRE_EFA=''" in node_env_text(node)
+    assert "LUSTRE_EFA=yes" in node_env_text(replace(node, lustre_efa=True))
 
 
 def test_job_may_override_the_nodes_nccl_net(node: NodeInitSpec, job: JobSpec) -> None:

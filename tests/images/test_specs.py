@@ -38,6 +38,14 @@ def test_half_a_file_system_is_refused(node: NodeInitSpec) -> None:
         replace(node, lustre_dns_name=None)
 
 
+@pytest.mark.parametrize(
+    "change", [{"efa_interfaces_planned": 0}, {"lustre_dns_name": None, "lustre_mount_name": None}]
+)
+def test_lustre_over_efa_needs_both(node: NodeInitSpec, change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"lustre_efa: True with .*fix: lustre_efa=False"):
+        replace(node, lustre_efa=True, **change)
+
+
 @pytest.mark.parametrize("change", [{"lifecycle_hook": None}, {"terminate_when_done": False}])
 def test_a_node_that_speaks_to_its_groups_must_know_their_tag(node: NodeInitSpec, change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"stack: '' with terminate_when_done or lifecycle_hook.*gangway:stack"):
@@ -54,6 +62,7 @@ def test_a_job_needs_some_time(node: NodeInitSpec) -> None:
     [
         ({"image": "example/gangway:v1"}, r"HeadInitSpec.image: 'example/gangway:v1' can change"),
         ({"lustre_mount_name": None}, r"HeadInitSpec.lustre_dns_name: .*both or neither"),
+        ({"max_hours": 0}, r"HeadInitSpec.max_hours: 0; allowed: above 0"),
         ({"prometheus_image": "prom/prometheus"}, r"prometheus_image: 'prom/prometheus' does not name one version"),
     ],
 )

@@ -14,6 +14,7 @@ from stacks.config import StackConfig
 
 Edit = Callable[[dict[str, Any]], object]
 Edited = Callable[[Edit], StackConfig]
+LUSTRE = {"kind": "lustre", "capacity_gib": 38400, "throughput_mbps_per_tib": 125}
 AWS_MACHINES = sorted(name for name, row in load().machines.items() if row.provider == "aws")
 
 
@@ -54,7 +55,7 @@ def test_a_fabric_and_its_check_are_told(edited: Edited) -> None:
     found = found_in(edited(on("p4d.24xlarge")))
     assert "4 EFA interfaces a node, 400 Gbit/s" in found["fabric.efa"].message
     assert found["fabric.check"].path == "gangway:cluster.fabric_check"
-    assert "has to reach 200 Gbit/s, 0.5 of the fabric's" in found["fabric.check"].message
+    assert "has to reach 100 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
     without = found_in(edited(section("cluster", fabric_check={"enabled": False})))
     assert "fabric.check" not in without
@@ -77,14 +78,20 @@ def test_the_zone_is_told_when_it_was_chosen_for_the_user(edited: Edited) -> Non
 
 
 @pytest.mark.parametrize(
-    ("egress", "image_id", "expected"),
-    [("endpoints", None, True), ("endpoints", "ami-0123456789abcdef0", False), ("nat", None, False)],
+    ("egress", "image_id", "efa", "expected"),
+    [
+        ("endpoints", None, False, True),
+        ("endpoints", "ami-0123456789abcdef0", False, False),
+        ("endpoints", "ami-0123456789abcdef0", True, True),
+        ("nat", None, True, False),
+    ],
 )
 def test_the_lustre_client_has_to_come_from_somewhere(
-    edited: Edited, egress: str, image_id: str | None, expected: bool
+    edited: Edited, egress: str, image_id: str | None, efa: bool, expected: bool
 ) -> None:
     def edit(values: dict[str, Any]) -> None:
         values["gangway:network"] = {"egress": egress}
+        values["gangway:storage"] = {**LUSTRE, "efa": efa}
         values["gangway:cluster"]["image_id"] = image_id
 
     assert ("storage.lustre-client" in found_in(edited(edit))) is expected
@@ -99,6 +106,26 @@ def test_checkpoints_on_scratch_are_a_warning_unless_they_are_exported(edited: E
         edited(lambda values: values.update({"gangway:storage": kept}))
     )
     assert "storage.scratch-checkpoints" not in found_in(edited(section("storage", export_runs=False)))
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "why"),
+    [("g5.xlarge", "it has no EFA"), ("p4d.24xlarge", "takes no p4d as an EFA client"), ("p5.48xlarge", None)],
+)
+def test_nodes_that_cannot_mount_over_efa_are_an_error(edited: Edited, machine_type: str, why: str | None) -> None:
+    def edit(values: dict[str, Any]) -> None:
+        on(machine_type)(values)
+        values["gangway:storage"] = {**LUSTRE, "efa": True}
+
+    found = found_in(edited(edit))
+    if why is None:
+        assert "storage.efa-unreachable" not in found
+    else:
+        error = found["storage.efa-unreachable"]
+        assert (error.severity, error.path) == (Severity.ERROR, "gangway:storage.efa")
+        assert why in error.message
+    over_tcp = found_in(edited(on(machine_type)))
+    assert "storage.efa-unreachable" not in over_tcp
 
 
 def test_what_costs_without_being_seen_is_told(edited: Edited) -> None:

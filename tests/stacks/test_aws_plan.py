@@ -95,7 +95,7 @@ def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackCon
     assert (job.rendezvous.host, job.rendezvous.port) == ("head.aws-demo.gangway.internal", 29400)
     argv = dict(zip(job.argv[1::2], job.argv[2::2], strict=True))
     assert argv["--log-format"] == "json", "metrics are read out of the lines"
-    assert argv["--fabric-min-gbps"] == "1600", "half of 3200"
+    assert argv["--fabric-min-gbps"] == "800", "a quarter of 3200"
     assert argv["--preset"] == "dcgan-digits"
     assert argv["--kimg"] == "150"
     assert argv["--run-dir"].startswith("/fsx/")

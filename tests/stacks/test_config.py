@@ -193,7 +193,7 @@ MISTAKES = {
     ),
     "a word for a rung": (
         cluster(capacity=["spto"]), "gangway:cluster.capacity[0]", "spto",
-        "a mapping with kind: capacity-block, reservation, spot, on-demand", "write {kind: spot}",
+        "a mapping with kind: capacity-block, reservation, flex-start, spot, on-demand", "write {kind: spot}",
     ),
     "a rung without a kind": (
         cluster(capacity=[{"max_usd_per_hour": 3}]), "gangway:cluster.capacity[0].kind", None, "one of capacity-block",

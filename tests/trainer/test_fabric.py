@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -45,6 +45,65 @@ def test_what_cannot_be_measured_is_skipped_with_the_reason(
     assert reason in found.reason
     assert found.bus_bandwidth == Figure.absent("Gbit/s", found.reason)
     assert (found.expected, found.threshold.value, found.points) == (expected, min_gbps, ())
+
+
+MIB = 1 << 20
+
+
+class Gpu:
+    """A world of 16 workers on GPUs whose all-reduces reach `bus_gbps` and whose buffers need no memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, free_gib: float, bus_gbps: float) -> None:
+        self.rank, self.world_size, self.device, self.backend = 0, 16, torch.device("cuda:0"), "nccl"
+        self.now = 0.0
+        self.freed: list[str] = []
+
+        def all_reduce(buffer: torch.Tensor) -> None:
+            self.now += buffer.numel() * 4 * 8e-9 / bus_gbps * 2 * 15 / 16
+
+        def zeros(count: int, device: torch.device) -> torch.Tensor:
+            assert device == self.device
+            return torch.empty(count, device="meta")
+
+        monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (int(free_gib * 1024) * MIB, 0))
+        monkeypatch.setattr("torch.cuda.synchronize", lambda device: None)
+        monkeypatch.setattr("torch.cuda.empty_cache", lambda: self.freed.append("cache"))
+        monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda device: self.freed.append("peak"))
+        monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
+        monkeypatch.setattr("torch.zeros", zeros)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def clock(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> Path:
+    (tmp_path / "rdma" / "efa_0").mkdir(parents=True)
+    return tmp_path / "rdma"
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "bus_gbps", "largest_mib"),
+    [
+        (75, 2000, 2048),  # an H100 behind 32 EFA interfaces
+        (75, 100, 2048),
+        (7, 2000, 1024),  # a quarter of the free memory
+        (3.9, 2000, 256),
+        (0.001, 2000, 1),
+        (75, 5, 256),  # so slow that 1 GiB would take too long
+    ],
+)
+def test_the_largest_size_is_what_memory_and_time_allow(
+    monkeypatch: pytest.MonkeyPatch, devices: Path, free_gib: float, bus_gbps: float, largest_mib: int
+) -> None:
+    gpu = Gpu(monkeypatch, free_gib, bus_gbps)
+    found = check_fabric(cast("World", gpu), 1.0, None, clock=gpu.clock, devices=devices)
+    assert found.points[-1].size_bytes == largest_mib * MIB
+    assert found.bus_bandwidth.value == pytest.approx(bus_gbps)
+    assert gpu.freed == ["cache", "peak"], "the job gets all the memory, and its record shows its own"
 
 
 TWO_WORKERS = """

@@ -1,41 +1,55 @@
 #!/usr/bin/env bash
-# What is left to do when the trainer has stopped: tell the group that waits for it, or leave when the job is done.
-# systemd gives SERVICE_RESULT and EXIT_STATUS.
+# What the trainer's end means for this node: its group need not wait, the job has ended, or systemd starts it again.
+# systemd gives SERVICE_RESULT, EXIT_CODE and EXIT_STATUS.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
+FAILURES_ALLOWED=${GANGWAY_FAILURES_ALLOWED:-5}
+FAILURES_SEC=${GANGWAY_FAILURES_SEC:-21600}
 
-# groups_of_stack QUERY: a JMESPath over the stack's Auto Scaling groups, as words.
-groups_of_stack() {
-    aws autoscaling describe-auto-scaling-groups --region "$REGION" --output text \
-        --filters "Name=tag:gangway:stack,Values=$STACK" --query "$1"
-}
-
-complete_lifecycle() {
-    local group
-    group=$(groups_of_stack "AutoScalingGroups[?Instances[?InstanceId=='$1']].AutoScalingGroupName")
-    aws autoscaling complete-lifecycle-action --region "$REGION" --auto-scaling-group-name "$group" \
-        --lifecycle-hook-name "$LIFECYCLE_HOOK" --instance-id "$1" --lifecycle-action-result CONTINUE
-    log "$group need not wait for $1"
-}
-
-# The alarms that fill a fallback rung would bring new nodes for those that leave, so their word is no longer taken.
-finish() {
-    local group
-    for group in $(groups_of_stack 'AutoScalingGroups[].AutoScalingGroupName'); do
-        aws autoscaling suspend-processes --region "$REGION" --auto-scaling-group-name "$group" \
-            --scaling-processes AlarmNotification
-    done
-    log "the job is done: $1 leaves its group"
-    aws autoscaling terminate-instance-in-auto-scaling-group --region "$REGION" --instance-id "$1" \
-        --should-decrement-desired-capacity
-}
-
-instance=$(imds instance-id)
-if leaving; then
-    if [ -n "$LIFECYCLE_HOOK" ] && lifecycle_ends; then
-        complete_lifecycle "$instance"
+# exit_status: of the trainer as a number; a signal is 128 and its number, as in a shell.
+exit_status() {
+    if [ "${EXIT_CODE:-exited}" = exited ]; then
+        echo "$EXIT_STATUS"
+    else
+        echo $((128 + $(kill -l "$EXIT_STATUS")))
     fi
-elif [ -n "$TERMINATE_WHEN_DONE" ] && [ "${SERVICE_RESULT:-}" = success ] && [ "${EXIT_STATUS:-}" = 0 ]; then
-    finish "$instance"
+}
+
+# too_many_failures: with this one. systemd's own limit cannot do it: it counts starts, those after an interruption
+# among them, and one cycle (rendezvous, checkpoint, torchrun's own restarts) is longer than any short window.
+too_many_failures() {
+    local now
+    now=$(date +%s)
+    mkdir -p "$STATE_DIR"
+    echo "$now" >>"$STATE_DIR/failures"
+    [ "$(awk -v since=$((now - FAILURES_SEC)) '$1 > since' "$STATE_DIR/failures" | wc -l)" -ge "$FAILURES_ALLOWED" ]
+}
+
+if leaving; then
+    if lifecycle_ends; then
+        complete_lifecycle "$(imds instance-id)"
+    fi
+    exit 0
+fi
+if [ -e "$STATE_DIR/ended" ] || [ -z "${EXIT_STATUS:-}" ]; then
+    exit 0
+fi
+status=$(exit_status)
+
+# container_said STATUS: the job's own exit code. Where no container was started, a 0 says that nothing was to be
+# started, and any other code is a failure of the node.
+container_said() { [ -e "$STATE_DIR/ran" ] && [ "$status" = "$1" ]; }
+
+if container_said 0; then
+    end_job 0 "done"
+elif container_said 2; then
+    end_job 2 bad-input
+elif container_said 3; then
+    end_job 3 fabric-too-slow
+elif container_said 75; then
+    log "interrupted with a checkpoint on disk: the trainer is started again"
+elif [ "${SERVICE_RESULT:-}" != success ] && too_many_failures; then
+    # SERVICE_RESULT: a stop that somebody asked for is no failure, whatever it ended with.
+    end_job "$status" too-many-failures
 fi

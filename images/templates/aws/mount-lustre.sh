@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # Mounts the FSx for Lustre file system, with retries until a deadline: its DNS name may not resolve yet at first boot.
+# With LUSTRE_EFA it is reached over EFA, or not at all.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-600}
 ROOT=${GANGWAY_ROOT:-}
+# The same with EFA: the first contact is made over TCP, the data then go where LNet prefers.
 SOURCE=$LUSTRE_DNS_NAME@tcp:/$LUSTRE_MOUNT_NAME
+EFA_SETUP=configure-efa-fsx-lustre-client
+EFA_SETUP_URL=https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/$EFA_SETUP.zip
+
+# seconds_left: of the deadline, which counts from the start of this script, as SECONDS does.
+seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
 
 # FSx for Lustre user guide, "Installing the Lustre client": Amazon Linux 2023 has it, Ubuntu needs FSx's packages.
 install_client() {
@@ -29,14 +36,40 @@ install_client_on_ubuntu() {
         modprobe lustre
 }
 
+client_is_there() { modprobe lustre || install_client; }
+
+count_efa() { lnetctl net show --net efa 2>/dev/null | grep -c 'status: up'; }
+
+# FSx for Lustre user guide, "Configuring EFA clients": AWS's own script sets up LNet's interfaces and makes a service
+# that does so after a reboot. It needs a Nitro v4 machine with EFA, and on Ubuntu 22.04 kernel 6.8 (the AMI has it).
+configure_efa() {
+    local folder
+    if count_efa >/dev/null; then
+        return
+    fi
+    # Its module options count only for modules that it loads itself; else LNet takes two interfaces at most.
+    lnetctl lnet unconfigure || true
+    lustre_rmmod || log "the Lustre modules stay loaded: LNet may take fewer EFA interfaces"
+    # Python's unzip, which every AMI has, keeps no modes.
+    folder=$(mktemp -d) && curl -fsS -o "$folder/setup.zip" "$EFA_SETUP_URL" &&
+        python3 -m zipfile -e "$folder/setup.zip" "$folder" && chmod -R u+x "$folder/$EFA_SETUP" &&
+        (cd "$folder/$EFA_SETUP" && timeout "$(seconds_left)" ./setup.sh) && count_efa >/dev/null
+}
+
 mount_once() {
-    mountpoint -q "$LUSTRE_MOUNT_POINT" && return
-    modprobe lustre || install_client || return 1
-    # A mount that hangs must not outlive the deadline. SECONDS counts from the start of this script.
-    timeout --kill-after=5 "$((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1))" \
-        mount -t lustre -o relatime,flock "$SOURCE" "$LUSTRE_MOUNT_POINT"
+    # A mount that hangs must not outlive the deadline.
+    timeout --kill-after=5 "$(seconds_left)" mount -t lustre -o relatime,flock "$SOURCE" "$LUSTRE_MOUNT_POINT"
 }
 
 mkdir -p "$LUSTRE_MOUNT_POINT"
-retry "$DEADLINE_SEC" mount_once || give_up "cannot mount $SOURCE at $LUSTRE_MOUNT_POINT within $DEADLINE_SEC s"
+if mountpoint -q "$LUSTRE_MOUNT_POINT"; then
+    exit 0
+fi
+retry "$(seconds_left)" client_is_there || give_up "cannot install the Lustre client within $DEADLINE_SEC s"
+if [ -n "$LUSTRE_EFA" ]; then
+    retry "$(seconds_left)" configure_efa ||
+        give_up "LNet has no EFA interface up after $DEADLINE_SEC s, and $SOURCE is not mounted over TCP in its place"
+    log "lustre: $(count_efa) EFA interfaces"
+fi
+retry "$(seconds_left)" mount_once || give_up "cannot mount $SOURCE at $LUSTRE_MOUNT_POINT within $DEADLINE_SEC s"
 log "lustre: $SOURCE is at $LUSTRE_MOUNT_POINT"

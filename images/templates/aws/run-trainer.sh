@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the job's container in the foreground; systemd sees its exit code and its signals reach it.
-# Ends with 0 at once where there is nothing to run any more: the node is about to go, or the job's hours are over.
+# Ends with 0 at once where there is nothing to run any more: the node is about to go, or the job has ended.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -8,27 +8,39 @@ DOCKER_ARGV=()
 # shellcheck source=/dev/null
 . "${GANGWAY_JOB_ENV:-/etc/gangway/job.env}"
 
-# When the job's hours are over, seconds since 1970. They count from the job's first start, which the first node writes
-# beside the run; ln makes the file appear whole, and only once.
-stop_at() {
+# When the job began, seconds since 1970. The first node to start it writes this beside the run; ln makes the file
+# appear whole, and only once.
+job_began() {
     local mine=$RUN_DIR/.started-at.$HOSTNAME.$$
     date +%s >"$mine"
     ln "$mine" "$RUN_DIR/started-at" 2>/dev/null || true
     rm -f "$mine"
-    echo $(($(cat "$RUN_DIR/started-at") + MAX_SEC))
+    cat "$RUN_DIR/started-at"
 }
 
+mkdir -p "$STATE_DIR"
+rm -f "$STATE_DIR/ran"
 if leaving; then
     log "this node is about to go: the trainer is not started again"
     exit 0
 fi
-install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR"
+if [ -e "$STATE_DIR/ended" ]; then
+    log "the job has ended here ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    exit 0
+fi
+# The container's user must be able to write both, and root owns what FSx makes. Every node does this, at any time:
+# install takes a folder that is already there.
+for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
+    install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$folder"
+done
 if [ -n "$MAX_SEC" ]; then
-    stop=$(stop_at)
-    if [ "$(date +%s)" -ge "$stop" ]; then
+    stop=$(($(job_began) + MAX_SEC))
+    if hours_over 0; then
         log "the job's $MAX_SEC s are over (since $RUN_DIR/started-at): raise max_hours to go on"
+        end_job 75 max-hours
         exit 0
     fi
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_STOP_AT=$stop" "${DOCKER_ARGV[@]:1}")
 fi
+touch "$STATE_DIR/ran"
 exec docker "${DOCKER_ARGV[@]}"

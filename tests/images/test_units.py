@@ -1,0 +1,123 @@
+"""The systemd units: what starts what, after what, and what is started again."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from images import HeadInitSpec, NodeInitSpec, render_cloud_init, render_head_init
+
+
+def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
+    """A systemd unit; unlike configparser it keeps every value of a repeated key, in order."""
+    unit: dict[str, dict[str, list[str]]] = {}
+    section = ""
+    for line in text.splitlines():
+        if match := re.fullmatch(r"\[(\w+)\]", line):
+            section = match[1]
+            unit[section] = {}
+        elif line and not line.startswith("#"):
+            key, equals, value = line.partition("=")
+            assert equals, f"neither a section, a comment nor key=value: {line!r}"
+            unit[section].setdefault(key, []).append(value)
+    return unit
+
+
+def document_of(spec: NodeInitSpec | HeadInitSpec) -> str:
+    return render_head_init(spec) if isinstance(spec, HeadInitSpec) else render_cloud_init(spec)
+
+
+def units_of(spec: NodeInitSpec | HeadInitSpec) -> dict[str, dict[str, dict[str, list[str]]]]:
+    files = yaml.safe_load(document_of(spec))["write_files"]
+    return {Path(f["path"]).name: parse_unit(f["content"]) for f in files if f["path"].endswith((".service", ".timer"))}
+
+
+def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: NodeInitSpec) -> None:
+    unit = units_of(node)["gangway-trainer.service"]
+    service = unit["Service"]
+    assert service["RestartForceExitStatus"] == ["75"]
+    assert service["RestartPreventExitStatus"] == ["2 3"]
+    # systemd would count interruptions as well; leave-node.sh counts failures.
+    assert unit["Unit"]["StartLimitIntervalSec"] == ["0"]
+    assert "StartLimitBurst" not in unit["Unit"]
+    assert service["KillSignal"] == ["SIGTERM"]
+    assert int(service["TimeoutStopSec"][0]) > node.job.shutdown_timeout_sec
+    # The record is put before the node may go.
+    scripts = [f"-/opt/gangway/bin/{name}" for name in ("upload-record.sh", "leave-node.sh")]
+    assert service["ExecStopPost"][-2:] == scripts
+    assert "gangway-prepare.service" in unit["Unit"]["Requires"][0].split()
+    assert "gangway-prepare.service" in unit["Unit"]["After"][0].split()
+
+
+def test_preparation_has_the_planned_steps_in_order(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+    def steps(spec: NodeInitSpec) -> list[str]:
+        return [Path(step).name for step in units_of(spec)["gangway-prepare.service"]["Service"]["ExecStart"]]
+
+    assert steps(node) == ["check-gpu.sh", "check-efa.sh", "mount-scratch.sh", "mount-lustre.sh", "pull-image.sh"]
+    assert steps(plain_node) == ["pull-image.sh"]
+
+
+@pytest.mark.parametrize("name", ["node", "plain_node", "head", "plain_head"])
+def test_units_start_only_what_is_on_the_node(name: str, request: pytest.FixtureRequest) -> None:
+    spec = request.getfixturevalue(name)
+    document = yaml.safe_load(document_of(spec))
+    written = {file["path"]: file["permissions"] for file in document["write_files"]}
+    started = [
+        value.removeprefix("-").split()[0]
+        for unit in units_of(spec).values()
+        for key, values in unit.get("Service", {}).items()
+        if key.startswith("Exec")
+        for value in values
+    ]
+    ours = [path for path in started if path.startswith("/opt/gangway/")]
+    assert ours
+    assert all(written[path] == "0755" for path in ours)
+
+
+def test_the_head_node_serves_and_starts_again_for_ever(head: HeadInitSpec) -> None:
+    units = units_of(head)
+    store = units["gangway-rendezvous.service"]
+    (start,) = store["Service"]["ExecStart"]
+    assert f'--entrypoint python "{head.image}" -m trainer.rendezvous --port 29400' in start
+    assert (store["Service"]["Restart"], store["Unit"]["StartLimitIntervalSec"]) == (["always"], ["0"])
+    assert units["gangway-prepare.service"]["Service"]["Restart"] == ["on-failure"], "the image may not be pushed yet"
+    assert units["gangway-record.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]
+    (prometheus,) = units["gangway-prometheus.service"]["Service"]["ExecStart"]
+    assert '"prom/prometheus:v3.7.3"' in prometheus
+
+
+def test_every_worker_looks_each_minute_whether_it_is_needed(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+    for spec in (node, plain_node):
+        units = units_of(spec)
+        assert units["gangway-watch.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]
+        assert units["gangway-watch.service"]["Service"]["ExecStart"] == ["/opt/gangway/bin/watch-node.sh"]
+        _, enabled, _ = yaml.safe_load(render_cloud_init(spec))["runcmd"]
+        assert "gangway-watch.timer" in enabled
+
+
+def test_a_head_node_without_hours_or_files_watches_nothing(head: HeadInitSpec, plain_head: HeadInitSpec) -> None:
+    assert "gangway-watch.timer" in units_of(head)
+    assert "gangway-watch.timer" not in units_of(replace(head, max_hours=None))
+    assert "gangway-watch.timer" not in units_of(plain_head)
+
+
+def test_a_head_nodes_containers_write_to_the_log_group(head: HeadInitSpec, plain_head: HeadInitSpec) -> None:
+    for name in ("rendezvous", "prometheus"):
+        (start,) = units_of(head)[f"gangway-{name}.service"]["Service"]["ExecStart"]
+        assert " --log-driver awslogs --log-opt awslogs-group=/gangway/demo " in start
+        assert f" --log-opt awslogs-stream=head/{name} " in start
+    (start,) = units_of(plain_head)["gangway-rendezvous.service"]["Service"]["ExecStart"]
+    assert "--log-" not in start
+
+
+@pytest.mark.parametrize(("name", "tries_again"), [("head", True), ("node", False)])
+def test_only_a_head_node_prepares_again(name: str, tries_again: bool, request: pytest.FixtureRequest) -> None:
+    """A worker that cannot be prepared is given up."""
+    service = units_of(request.getfixturevalue(name))["gangway-prepare.service"]["Service"]
+    assert ("Restart" in service) == tries_again
+
+
+def test_a_plain_head_node_is_only_the_rendezvous(plain_head: HeadInitSpec) -> None:
+    assert sorted(units_of(plain_head)) == ["gangway-prepare.service", "gangway-rendezvous.service"]
