@@ -26,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Sets what has to stand before torch and a cloud's SDK are imported."""
     # The SDK warns of its own deprecated resources when it is imported, whichever of them are used.
     config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_aws\..*")
+    config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_gcp\..*")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 

@@ -21,11 +21,13 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from components.catalog.gcp_schema import (
+    FilestoreTier,
     GcpMachineType,
     GpuDirectFabric,
     GpuFabric,
     LustreTier,
     RoceFabric,
+    SizeRange,
     TpuCatalog,
     TpuGeneration,
     TpuPrice,
@@ -57,6 +59,7 @@ __all__ = [
     "EfaFabric",
     "Fabric",
     "Fact",
+    "FilestoreTier",
     "GcpMachineType",
     "GpuDirectFabric",
     "GpuFabric",
@@ -67,10 +70,12 @@ __all__ = [
     "Region",
     "RoceFabric",
     "ServicePrice",
+    "SizeRange",
     "TpuCatalog",
     "TpuGeneration",
     "TpuPrice",
     "load",
+    "load_filestore_tiers",
     "load_lustre_tiers",
     "load_provider",
     "load_tpus",
@@ -211,3 +216,11 @@ def load_lustre_tiers() -> Mapping[int, LustreTier]:
     tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
     tiers = [LustreTier.model_validate(with_facts(LustreTier, row, sources)) for row in tables["lustre_tiers"]]
     return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+
+
+@cache
+def load_filestore_tiers() -> Mapping[str, FilestoreTier]:
+    """The zonal tiers of Filestore by our names for them, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
+    tiers = [FilestoreTier.model_validate(with_facts(FilestoreTier, row, sources)) for row in tables["filestore_tiers"]]
+    return {tier.tier: tier for tier in tiers}

@@ -13,11 +13,13 @@ from components.catalog.schema import Fact, Frozen, MachineType
 
 __all__ = [
     "CapacityKind",
+    "FilestoreTier",
     "GcpMachineType",
     "GpuDirectFabric",
     "GpuFabric",
     "LustreTier",
     "RoceFabric",
+    "SizeRange",
     "TpuCatalog",
     "TpuGeneration",
     "TpuPrice",
@@ -77,19 +79,31 @@ class GcpMachineType(MachineType):
     zones: Fact[tuple[str, ...]]
 
 
-class LustreTier(Frozen):
-    """Sizes of one performance tier of Google Cloud Managed Lustre: multiples of a step that grows once.
+class SizeRange(Frozen):
+    """Sizes of a managed file system: multiples of a step that grows once.
 
     Attributes:
         step_gib: the step up to and including `step_until_gib`; `large_step_gib` beyond it.
     """
 
-    throughput_mbps_per_tib: int
     smallest_gib: Fact[int]
     step_gib: Fact[int]
     step_until_gib: Fact[int]
     large_step_gib: Fact[int]
     largest_gib: Fact[int]
+
+
+class LustreTier(SizeRange):
+    """Sizes of one performance tier of Google Cloud Managed Lustre."""
+
+    throughput_mbps_per_tib: int
+
+
+class FilestoreTier(SizeRange):
+    """Sizes of one service tier of Filestore; `api_tier` is the API's word for it."""
+
+    tier: str
+    api_tier: Literal["BASIC_HDD", "BASIC_SSD", "ZONAL"]
 
 
 class TpuGeneration(Frozen):

@@ -1,12 +1,106 @@
 """The stand-in of the TPU API, running, and arguments that fit it."""
 
+import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib.resources import files
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from stacks import recording
+
+# What Google's resources tell, and no input; what its functions answer. A plan names them instead of knowing them.
+GOOGLE_OUTPUTS = ("address", "email", "member", "mountPoint", "registryUri", "selfLink", "selfLinkUnique", "uniqueId")
+GOOGLE_ANSWERS = {
+    "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": ("emailAddress", "member"),
+    "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),
+    "gcp:organizations/getClientConfig:getClientConfig": ("accessToken",),
+}
+
+
+@pytest.fixture(autouse=True)
+def google_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the recording answer for Google's resources and functions too."""
+    monkeypatch.setattr(recording, "_COMPUTED", (*recording._COMPUTED, *GOOGLE_OUTPUTS))
+    monkeypatch.setattr(recording, "_ANSWERS", {**recording._ANSWERS, **GOOGLE_ANSWERS})
+
+
+@pytest.fixture
+def make(declare: Callable[..., Any]) -> Callable[..., Any]:
+    """Declares one component, called demo, with these arguments."""
+
+    def run(component: Callable[..., object], args: dict[str, Any]) -> Any:
+        return declare(lambda: component("demo", args))
+
+    return run
+
+
+@pytest.fixture
+def labels() -> dict[str, str]:
+    return {"team": "ml", "gangway-stack": "demo"}
+
+
+TYPES: dict[str, Any] = {
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "string": str,
+    "array": list,
+    "object": dict,
+}
+FORMATS = {"google-duration": r"\d+(\.\d+)?s", "int64": r"-?\d+"}
+
+
+def _mistakes(schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if "$ref" in schema:
+        schema = schemas[schema["$ref"]]
+    kind = schema["type"]
+    if kind == "any":
+        return
+    if isinstance(value, float) and value.is_integer():
+        # The engine's wire knows one kind of number; the API's own, of 64 bits, are strings.
+        value = str(int(value)) if schema.get("format") == "int64" else int(value)
+    if not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
+        yield f"{at}: {value!r} is no {kind}"
+    elif kind == "object":
+        for key, inner in value.items():
+            known = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+            if known is None:
+                yield f"{at}.{key}: unknown"
+            else:
+                yield from _mistakes(schemas, known, inner, f"{at}.{key}")
+    elif kind == "array":
+        for index, inner in enumerate(value):
+            yield from _mistakes(schemas, schema["items"], inner, f"{at}[{index}]")
+    elif "enum" in schema and value not in schema["enum"]:
+        yield f"{at}: {value!r} is none of {schema['enum']}"
+    elif schema.get("format") in FORMATS and not re.fullmatch(FORMATS[schema["format"]], value):
+        yield f"{at}: {value!r} is no {schema['format']}"
+
+
+@pytest.fixture(scope="session")
+def api_document() -> Callable[[str], dict[str, Any]]:
+    """The discovery document of an API, such as `compute.v1`: google-api-python-client ships them."""
+
+    def load(api: str) -> dict[str, Any]:
+        text = (files("googleapiclient.discovery_cache") / "documents" / f"{api}.json").read_text("utf-8")
+        return dict(json.loads(text))
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def api_mistakes(api_document: Callable[[str], dict[str, Any]]) -> Callable[[str, str, Any], list[str]]:
+    """What is wrong with a value by a schema of an API; what is wrong by no schema is an empty list."""
+
+    def find(api: str, schema: str, value: Any) -> list[str]:
+        return list(_mistakes(api_document(api)["schemas"], {"$ref": schema}, value, schema))
+
+    return find
 
 
 def _load_standin() -> Any:

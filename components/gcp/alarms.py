@@ -1,0 +1,232 @@
+"""What wakes a person: no training steps, idle GPUs, many interruptions, missing or given-up nodes, a failed job.
+
+Plans only, no resources and no SDK. Each alarm is a PromQL expression over metrics of Cloud Monitoring; what it tells
+people is what is the matter and what to do. PromQL, because a condition in the older form cannot see a metric that
+never had a point, and a job that never makes a step is the first thing to be told of.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.findings import InputError
+
+__all__ = [
+    "METRICS",
+    "STEPS_ALARM_MINUTES",
+    "AlarmPlan",
+    "MetricPlan",
+    "check_steps_alarm",
+    "metric_name",
+    "plan_alarms",
+]
+
+# Below, late metrics would look like a trainer that stands still; above, the query's window ends (a day).
+STEPS_ALARM_MINUTES = range(10, 1441)
+GPU_IDLE_BELOW = 0.10
+# What the nodes' log agent says its entries are of; a query has to name it where several might be meant.
+MONITORED_RESOURCE = "gce_instance"
+
+
+@dataclass(frozen=True)
+class MetricPlan:
+    """One metric out of log lines.
+
+    Attributes:
+        name: its last word.
+        filter: which lines count, in the language of Cloud Logging, besides the log's name.
+        field: whose values are collected as a distribution; None counts the lines.
+        unit: in UCUM; `1` is a plain number.
+    """
+
+    name: str
+    filter: str
+    field: str | None = None
+    unit: str = "1"
+
+
+@dataclass(frozen=True)
+class AlarmPlan:
+    """One alarm.
+
+    Attributes:
+        name: ends the resource's name.
+        description: what is the matter and what to do; the message that people get.
+        query: PromQL; whatever it returns rings.
+        severity: CRITICAL, ERROR or WARNING.
+    """
+
+    name: str
+    description: str
+    query: str
+    severity: str
+
+
+def _statistics(key: str) -> str:
+    """Statistics lines have no event; a comparison with a number stands for "is there, and no null"."""
+    return f"NOT jsonPayload.event:* AND jsonPayload.{key}>=0"
+
+
+METRICS = (
+    MetricPlan("ImagesPerSecond", _statistics("images_per_sec"), "images_per_sec", "1/s"),
+    MetricPlan("Steps", _statistics("step")),
+    MetricPlan("GpuUtilisation", _statistics("gpu_utilisation"), "gpu_utilisation"),
+    MetricPlan("Interruptions", 'jsonPayload.event="interrupt"'),
+    MetricPlan("Checkpoints", 'jsonPayload.event="checkpoint"'),
+    MetricPlan("NodesGivenUp", 'jsonPayload.event="node-given-up"'),
+    MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
+)
+"""The metrics that are read out of the lines of the trainer and of the nodes' scripts."""
+
+
+def metric_name(stack: str, metric: str) -> str:
+    """A log-based metric's name: the stack's is part of it, so that no label has to be read out of each line.
+
+    >>> metric_name("demo", "Steps")
+    'gangway/demo/Steps'
+    """
+    return f"gangway/{stack}/{metric}"
+
+
+def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
+    """Refuses a window in which late metrics look like a standstill, or one longer than a day.
+
+    Raises:
+        InputError: it is outside STEPS_ALARM_MINUTES.
+    """
+    allowed = STEPS_ALARM_MINUTES
+    if minutes not in allowed:
+        nearest = min(max(minutes, allowed.start), allowed.stop - 1)
+        raise InputError(
+            place,
+            "not a window in which missing steps can be told",
+            value=minutes,
+            allowed=f"{allowed.start} to {allowed.stop - 1} minutes",
+            fix=f"{place.rpartition('.')[2]}: {nearest}",
+        )
+
+
+def plan_alarms(
+    stack: str,
+    groups: Sequence[str],
+    num_nodes: int,
+    steps_alarm_minutes: int,
+    interruptions_per_hour: int,
+    *,
+    expect_gpu: bool,
+) -> list[AlarmPlan]:
+    """Every alarm of a stack. Without `groups` (TPUs, which belong to none) nobody counts nodes.
+
+    Raises:
+        InputError: see `check_steps_alarm`.
+    """
+    check_steps_alarm(steps_alarm_minutes)
+    return [
+        _no_steps(stack, groups, steps_alarm_minutes),
+        *([_gpu_idle(stack)] if expect_gpu else []),
+        _interruptions(stack, interruptions_per_hour),
+        *([_nodes_missing(groups, num_nodes)] if groups else []),
+        _node_given_up(stack),
+        _job_ended_badly(stack),
+    ]
+
+
+def _series(stack: str, metric: str, suffix: str = "") -> str:
+    """A log-based metric as PromQL spells it: the first slash is a colon, all else that is no letter an underscore.
+
+    https://docs.cloud.google.com/monitoring/promql/promql-mapping
+    """
+    spelled = re.sub(r"[^a-zA-Z0-9]", "_", f"user/{metric_name(stack, metric)}")
+    return f'logging_googleapis_com:{spelled}{suffix}{{monitored_resource="{MONITORED_RESOURCE}"}}'
+
+
+def _lines(stack: str, metric: str, window: str) -> str:
+    """How many lines counted in a window; nothing at all where there was none."""
+    return f"sum(increase({_series(stack, metric)}[{window}]))"
+
+
+def _nodes(groups: Sequence[str], window: str | None = None) -> str:
+    """Instances of all groups together; with `window`, as few as there were at any time in it."""
+    # A group's name has no character that means anything in a pattern.
+    named = f'instance_group_name=~"{"|".join(groups)}"'
+    series = f'compute_googleapis_com:instance_group_size{{monitored_resource="instance_group",{named}}}'
+    return f"sum({series})" if window is None else f"sum(min_over_time({series}[{window}]))"
+
+
+def _no_steps(stack: str, groups: Sequence[str], minutes: int) -> AlarmPlan:
+    """Rings when there were nodes for the whole window and no statistics line came in it.
+
+    TPUs are in no group: there, lines within the day and none in the window; a job that ended well stopped by itself.
+    """
+    window = f"{minutes}m"
+    steps = f"({_lines(stack, 'Steps', window)} > 0)"
+    running = f"({_nodes(groups, window)} > 0)" if groups else f"({_lines(stack, 'Steps', '1d')} > 0)"
+    return AlarmPlan(
+        "no-steps",
+        f"No training step for {minutes} minutes, though there are nodes. Read the stack's log from its end: nodes "
+        "that are still preparing, a job that waits for others (the head's rendezvous), or a trainer that hangs. A job "
+        "that is done and whose nodes stay looks the same: destroy the stack, or set job.terminate_when_done.",
+        f"{running} unless {steps}",
+        "CRITICAL",
+    )
+
+
+def _gpu_idle(stack: str) -> AlarmPlan:
+    total, number = (f"sum(increase({_series(stack, 'GpuUtilisation', end)}[15m]))" for end in ("_sum", "_count"))
+    return AlarmPlan(
+        "gpu-idle",
+        f"Steps are made, but the GPUs were busy for less than {GPU_IDLE_BELOW:.0%} of 15 minutes. Look at images per "
+        "second on the dashboard: a data loader or a file system that cannot keep up is the usual cause, then a batch "
+        "that is too small for the machine type.",
+        f"({total} / {number}) < {GPU_IDLE_BELOW}",
+        "WARNING",
+    )
+
+
+def _interruptions(stack: str, per_hour: int) -> AlarmPlan:
+    return AlarmPlan(
+        "interruptions",
+        f"For information: training was interrupted more than {per_hour} times in an hour. Nothing is lost but the "
+        "work since each checkpoint. If it goes on, choose another zone or machine type, or put a rung of reserved or "
+        "on-demand capacity above the spot rung.",
+        f"{_lines(stack, 'Interruptions', '1h')} > {per_hour}",
+        "WARNING",
+    )
+
+
+def _nodes_missing(groups: Sequence[str], num_nodes: int) -> AlarmPlan:
+    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes.
+
+    Nodes that are replaced again and again are there most of the time: no window of one piece would see one missing. A
+    first start or one replacement takes less.
+    """
+    # Groups of no instance at all may have no point.
+    missing = f"(({_nodes(groups)} or vector(0)) < bool {num_nodes})"
+    return AlarmPlan(
+        "nodes-missing",
+        "In 30 of the last 90 minutes there were fewer nodes than wanted, over all rungs. Training goes on with those "
+        "that are there, if they are the job's minimum. The groups' errors (Compute Engine, instance groups) say why: "
+        "no capacity, a quota, or nodes that give themselves up as unhealthy.",
+        f"avg_over_time({missing}[90m:5m]) >= 0.333",
+        "ERROR",
+    )
+
+
+def _node_given_up(stack: str) -> AlarmPlan:
+    return AlarmPlan(
+        "node-given-up",
+        "A node found itself unfit (GPU, fabric, file system, image) and gave itself up. Its group makes another. If "
+        "it goes on, read the lines before `node-given-up` in the stack's log: they say what was found.",
+        f"{_lines(stack, 'NodesGivenUp', '10m')} > 0",
+        "ERROR",
+    )
+
+
+def _job_ended_badly(stack: str) -> AlarmPlan:
+    return AlarmPlan(
+        "job-failed",
+        "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
+        "stack's log: status 2 is bad input, 3 a fabric too slow.",
+        f"{_lines(stack, 'JobsEndedBadly', '10m')} > 0",
+        "CRITICAL",
+    )

@@ -1,0 +1,169 @@
+"""Budget: a monthly limit on what carries the stack's label, with alarms to e-mail and a topic, and a stop if wanted.
+
+A budget belongs to a billing account, not to a project: whoever runs `up` needs to be its Costs Manager
+(`roles/billing.costsManager`). Labels count from the hour they are on a resource; nothing has to be activated. What the
+stop can and cannot do is in `components.gcp.budget_stop`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_gcp import billing, pubsub
+
+from components.findings import InputError
+from components.gcp.budget_stop import StopPlan, declare_stop
+from components.gcp.channels import check_budget_emails, declare_channels
+
+__all__ = ["Budget", "BudgetAlarm", "BudgetArgs", "check_billing_account", "plan_budget_alarms", "units_and_nanos"]
+
+_BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
+
+
+@dataclass(frozen=True)
+class BudgetAlarm:
+    """One alarm: percent of the budget, on money spent (CURRENT_SPEND) or expected by its end (FORECASTED_SPEND)."""
+
+    threshold: float
+    spend_basis: str
+
+
+class BudgetArgs(TypedDict):
+    """Inputs of Budget.
+
+    `project_number` is the number of `project`. The billing account must be kept in dollars. `tag_key` and `tag_value`
+    select what counts; `tag_value` is the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs
+    of `queued_resource_names` deleted and the instances of `head_ids` stopped: all full names (`projects/...`).
+    """
+
+    project: pulumi.Input[str]
+    project_number: pulumi.Input[str]
+    billing_account: str
+    region: str
+    monthly_usd: float
+    emails: list[str]
+    alert_percent: list[float]
+    stop_at_percent: NotRequired[float | None]
+    group_ids: NotRequired[pulumi.Input[list[str]]]
+    queued_resource_names: NotRequired[pulumi.Input[list[str]]]
+    head_ids: NotRequired[pulumi.Input[list[str]]]
+    tag_key: str
+    tag_value: str
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def plan_budget_alarms(alert_percent: Sequence[float], stop_at_percent: float | None = None) -> list[BudgetAlarm]:
+    """An alarm on money spent at each percentage, the stop among them, and one when the forecast reaches the whole."""
+    percents = sorted({*alert_percent, *([stop_at_percent] if stop_at_percent is not None else [])})
+    return [*(BudgetAlarm(percent, "CURRENT_SPEND") for percent in percents), BudgetAlarm(100, "FORECASTED_SPEND")]
+
+
+def check_billing_account(billing_account: str, place: str = "gangway:budget.billing_account") -> None:
+    """Refuses what cannot be the id of a billing account.
+
+    Raises:
+        InputError: it does not look like one.
+    """
+    if not _BILLING_ACCOUNT.fullmatch(billing_account):
+        raise InputError(
+            place,
+            "not the id of a billing account",
+            value=billing_account,
+            allowed="three groups of six digits and letters A to F, such as 012345-6789AB-CDEF01",
+            fix="copy it from `gcloud billing accounts list`",
+        )
+
+
+def units_and_nanos(usd: float) -> tuple[str, int]:
+    """Dollars as the API writes money: whole ones, and billionths; cents are exact.
+
+    >>> units_and_nanos(1500.25)
+    ('1500', 250000000)
+    """
+    cents = round(usd * 100)
+    return str(cents // 100), cents % 100 * 10_000_000
+
+
+class Budget(pulumi.ComponentResource):
+    """A monthly cost budget for one label."""
+
+    budget_name: pulumi.Output[str]
+    topic_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:Budget", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        check_billing_account(args["billing_account"])
+        check_budget_emails(args["emails"])
+        topic = self._topic()
+        stop_at_percent = args.get("stop_at_percent")
+        if stop_at_percent is not None:
+            self._stop(topic, stop_at_percent)
+        budget = self._budget(plan_budget_alarms(args["alert_percent"], stop_at_percent), topic.id)
+        self.budget_name = budget.name
+        self.topic_id = topic.id
+        self.register_outputs({"budget_name": self.budget_name, "topic_id": self.topic_id})
+
+    def _topic(self) -> pubsub.Topic:
+        """The topic. Making the budget lets Google write to it, and takes the right to say so (topics.setIamPolicy)."""
+        return pubsub.Topic(
+            f"{self._name}-budget",
+            project=self._args["project"],
+            kms_key_name=self._args.get("kms_key_name"),
+            labels=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _stop(self, topic: pubsub.Topic, percent: float) -> None:
+        args = self._args
+        plan = StopPlan(
+            percent=percent,
+            groups=args.get("group_ids", []),
+            heads=args.get("head_ids", []),
+            queued_resources=args.get("queued_resource_names", []),
+        )
+        declare_stop(
+            self._name,
+            plan,
+            topic,
+            args["tag_value"],
+            args["project"],
+            args["region"],
+            args.get("kms_key_name"),
+            args["tags"],
+            self._child,
+            tpus=args.get("queued_resource_names", []) != [],
+        )
+
+    def _budget(self, alarms: Sequence[BudgetAlarm], topic_id: pulumi.Output[str]) -> billing.Budget:
+        args = self._args
+        channels = declare_channels(f"{self._name}-budget", args["emails"], args["project"], args["tags"], self._child)
+        units, nanos = units_and_nanos(args["monthly_usd"])
+        money = billing.BudgetAmountSpecifiedAmountArgs(currency_code="USD", units=units, nanos=nanos)
+        return billing.Budget(
+            f"{self._name}-budget",
+            billing_account=args["billing_account"],
+            display_name=f"gangway-{args['tag_value']}",
+            amount=billing.BudgetAmountArgs(specified_amount=money),
+            budget_filter=billing.BudgetBudgetFilterArgs(
+                calendar_period="MONTH",
+                projects=[pulumi.Output.concat("projects/", args["project_number"])],
+                labels={args["tag_key"]: args["tag_value"]},
+            ),
+            threshold_rules=[
+                billing.BudgetThresholdRuleArgs(threshold_percent=alarm.threshold / 100, spend_basis=alarm.spend_basis)
+                for alarm in alarms
+            ],
+            all_updates_rule=billing.BudgetAllUpdatesRuleArgs(
+                pubsub_topic=topic_id,
+                schema_version="1.0",
+                monitoring_notification_channels=[channel.id for channel in channels],
+                # Only those whom the stack file names: others have their own budgets.
+                disable_default_iam_recipients=True,
+            ),
+            opts=self._child,
+        )

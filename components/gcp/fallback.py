@@ -1,0 +1,110 @@
+"""The ladder's order, kept by the head node: which groups to fill with what the groups above them lack.
+
+No service of Google's fills a second group for a first one that finds no capacity, so a timer on the head node does.
+Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration) and decide (`plan_fill`); the script
+that asks and tells Compute Engine is the head's. Not a scheduler, and not a way to more nodes than the job's minimum.
+
+What the script does each `period_sec`: it counts each group's instances that are RUNNING (instanceGroupManagers
+.listManagedInstances: capacity is there as soon as one runs, however long its boot takes), keeps the last `window`
+counts, and sets the groups below the first to `plan_fill`. A group that is filled by `resize` gets that size; one
+filled by `resize-request` gets a request for the nodes it lacks, and is made smaller by cancelling requests, then by
+resize. After each change it forgets its counts; with fewer than `window`, as after a restart, it does nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from components.capacity import RungPlan
+
+__all__ = ["HEAD_PERMISSIONS", "FallbackConfig", "FallbackGroup", "plan_fallback", "plan_fill"]
+
+HEAD_PERMISSIONS = (
+    "compute.instanceGroupManagers.get",
+    "compute.instanceGroupManagers.list",
+    "compute.instanceGroupManagers.update",
+)
+"""What the head's service account needs for it; new instances are made by Google's own service agent."""
+
+CONTRACT_VERSION = 1
+PERIOD_SEC = 60
+# Ten minutes: a group that had no capacity then has none for now. Spot nodes that one minute takes away are mostly
+# back by then, and a node that boots counts from its start.
+WINDOW = 10
+
+
+@dataclass(frozen=True)
+class FallbackGroup:
+    """One managed instance group.
+
+    Attributes:
+        name: of the group.
+        zone: where it is.
+        kind: the rung's kind, for messages.
+        fill: how it gets nodes.
+        run_duration_sec: of a resize request; None elsewhere.
+    """
+
+    name: str
+    zone: str
+    kind: str
+    fill: Literal["resize", "resize-request"]
+    run_duration_sec: int | None
+
+
+@dataclass(frozen=True)
+class FallbackConfig:
+    """Everything the head needs, with the groups in the ladder's order."""
+
+    project: str
+    num_nodes_min: int
+    groups: tuple[FallbackGroup, ...]
+    period_sec: int = PERIOD_SEC
+    window: int = WINDOW
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data, with the version of this contract."""
+        return {"version": CONTRACT_VERSION, **asdict(self), "groups": [asdict(group) for group in self.groups]}
+
+
+def plan_fallback(
+    project: str, zone: str, num_nodes_min: int, rungs: Sequence[RungPlan], names: Sequence[str]
+) -> FallbackConfig:
+    """The configuration of a pool's groups, `names` in the order of `rungs`."""
+    groups = (
+        FallbackGroup(
+            name=name,
+            zone=rung.zones[0] if rung.zones else zone,
+            kind=rung.kind,
+            fill="resize" if rung.max_hours is None else "resize-request",
+            run_duration_sec=None if rung.max_hours is None else round(rung.max_hours * 3600),
+        )
+        for rung, name in zip(rungs, names, strict=True)
+    )
+    return FallbackConfig(project, num_nodes_min, tuple(groups))
+
+
+def plan_fill(num_nodes_min: int, history: Sequence[Sequence[int]], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The size of each group: what it has now, unless it lacked or had too many during the whole history.
+
+    A group needs what the groups above it lack of the minimum. It grows to what it needed in every count of the
+    history, shrinks to the most it needed in any: a group above that comes and goes moves nothing. One group grows at
+    a time, so that the next one waits until this one has had its chance. The first group's size is not ours. Free of
+    imports, so that its source can run on the head as it is.
+
+    Args:
+        num_nodes_min: the number of nodes that the ladder keeps up.
+        history: counts of running nodes, each in the ladder's order.
+        sizes: what each group is set to, in the same order.
+
+    >>> plan_fill(4, [[1, 0, 0], [2, 0, 0]], [4, 0, 0])
+    (4, 2, 0)
+    """
+    planned, grown = list(sizes[:1]), False
+    for group in range(1, len(sizes)):
+        needed = [max(0, num_nodes_min - sum(count[:group])) for count in history]
+        size = min(max(sizes[group], min(needed)), max(needed))
+        if size > sizes[group]:
+            size, grown = (sizes[group] if grown else size), True
+        planned.append(size)
+    return tuple(planned)

@@ -1,0 +1,264 @@
+"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder.
+
+The first rung asks for every node. Each further rung starts empty; the head node fills it when the rungs above it hold
+fewer nodes than the job's minimum (`components.gcp.fallback`), so `up` leaves its size alone. A flex-start rung gets
+its nodes by a resize request, all at once; one that is over is asked for again by replacing it (`pulumi up --replace`).
+Not a scheduler: what runs on the nodes is the JobSpec in their user data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict, cast
+
+import pulumi
+from pulumi_gcp import compute
+
+from components.capacity import RungPlan, plan_ladder
+from components.catalog import GcpMachineType, load_provider
+from components.findings import InputError, nearest_hint
+from components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
+from components.gcp.fabric import InterfacePlan, plan_interfaces
+from components.gcp.fallback import plan_fallback
+from components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template, secure_boot_allowed
+
+__all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
+
+DISTANCES = ("CLUSTER", "BLOCK", "SUBBLOCK")
+# A node leaves only when it has shut down, and a destroy waits for all of them.
+DELETE_TIMEOUT = "40m"
+
+
+class CapacityRungArgs(TypedDict):
+    """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as `components.capacity` says.
+
+    `id` is the name of a reservation, or `projects/PROJECT/reservations/NAME` of one that another project shares.
+    """
+
+    kind: str
+    id: NotRequired[str]
+    zone: NotRequired[str]
+    max_hours: NotRequired[float]
+    max_usd_per_hour: NotRequired[float]
+    zones: NotRequired[list[str]]
+
+
+class GpuNodePoolArgs(TypedDict):
+    """Inputs of GpuNodePool. `user_data` is base64, `security_group_ids` are network tags.
+
+    `subnet_ids` begins with the main subnet, `fabric_subnet_ids` has those of the further NICs in the machine's order.
+    `image_id` is an image or a family (`projects/P/global/images/family/F`); left out, Canonical's with NVIDIA's
+    driver. `secure_boot` is off only where the machine's NCCL plug-in needs unsigned code; false turns it off for
+    other unsigned modules, such as a Lustre client. `max_topology_distance` (CLUSTER, BLOCK or SUBBLOCK) is the
+    farthest that nodes may be apart: without it Compute Engine places them as closely as it can; it cannot be changed
+    while a group has nodes. `tags` are labels.
+    """
+
+    project: str
+    region: str
+    zone: str
+    machine_type: str
+    num_nodes_min: int
+    num_nodes_max: int
+    capacity: list[CapacityRungArgs]
+    subnet_ids: pulumi.Input[list[str]]
+    fabric_subnet_ids: NotRequired[pulumi.Input[list[str]]]
+    security_group_ids: list[pulumi.Input[str]]
+    image_id: NotRequired[str | None]
+    service_account_email: pulumi.Input[str]
+    user_data: pulumi.Input[str]
+    root_volume_gib: int
+    secure_boot: NotRequired[bool]
+    max_topology_distance: NotRequired[str | None]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class NodePoolPlan:
+    """What the pool will declare, before any resource exists; `provisioning` and `zones` are by rung."""
+
+    machine: GcpMachineType
+    interfaces: tuple[InterfacePlan, ...]
+    rungs: tuple[RungPlan, ...]
+    provisioning: tuple[Provisioning, ...]
+    zones: tuple[str, ...]
+    secure_boot: bool
+
+    @property
+    def placed(self) -> tuple[bool, ...]:
+        """By rung, whether a policy of ours places its nodes together: only machines with GPU NICs take one.
+
+        Nodes of a reservation and of a resize request stand together anyway (AI Hypercomputer documentation, "Compact
+        placement policy and workload policy overview").
+        """
+        return tuple(rung.placement_group and self.machine.gpu_fabric is not None for rung in self.rungs)
+
+
+def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
+    """Compiles the arguments into interfaces and fields of instance templates.
+
+    Raises:
+        InputError: an unknown machine type or distance, a rung that Compute Engine does not have, or no subnets for
+            the machine's GPU NICs.
+    """
+    machine = cast("GcpMachineType", load_provider("gcp").machine(args["machine_type"], "machine_type"))
+    rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
+    check_ladder(rungs, "capacity")
+    distance = args.get("max_topology_distance")
+    if distance is not None and distance not in DISTANCES:
+        raise InputError(
+            "max_topology_distance",
+            "no such distance",
+            value=distance,
+            allowed=", ".join(DISTANCES),
+            fix=nearest_hint(distance, DISTANCES),
+        )
+    interfaces = plan_interfaces(machine)
+    if len(interfaces) > 1 and "fabric_subnet_ids" not in args:
+        raise InputError(
+            "fabric_subnet_ids",
+            f"missing: {machine.name} has {len(interfaces)} network interfaces",
+            allowed=f"{len(interfaces) - 1} subnets beside the main one",
+            fix="pass TrainingNetwork's fabric_subnet_ids, and give it this machine_type",
+        )
+    plans = plan_ladder(rungs)
+    own_image = args.get("image_id") is not None
+    return NodePoolPlan(
+        machine,
+        interfaces,
+        plans,
+        tuple(plan_provisioning(plan, machine) for plan in plans),
+        tuple(rung_zone(rung, args["zone"]) for rung in rungs),
+        args.get("secure_boot", True) and secure_boot_allowed(machine, own_image=own_image),
+    )
+
+
+class GpuNodePool(pulumi.ComponentResource):
+    """GPU nodes wired for their fabric, filled from the capacity ladder in its order.
+
+    `fallback_config` is JSON for the head node: see `components.gcp.fallback.FallbackConfig`.
+    """
+
+    group_names: pulumi.Output[list[str]]
+    launch_template_ids: pulumi.Output[list[str]]
+    interfaces_per_node: pulumi.Output[int]
+    fallback_config: pulumi.Output[str]
+
+    def __init__(self, name: str, args: GpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:GpuNodePool", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._plan = plan = plan_node_pool(args)
+        placement = self._placement_policy() if any(plan.placed) else None
+        launch = self._launch()
+        templates: list[compute.InstanceTemplate] = []
+        groups: list[compute.InstanceGroupManager] = []
+        for position, (rung, provisioning) in enumerate(zip(plan.rungs, plan.provisioning, strict=True)):
+            suffix = f"{position}-{rung.kind}"
+            template = instance_template(f"{name}-{suffix}", launch, plan.machine, provisioning, self._child)
+            templates.append(template)
+            groups.append(self._group(suffix, position, template, placement if plan.placed[position] else None))
+        names = pulumi.Output.all(*[group.name for group in groups])
+        self.group_names = names.apply(list)
+        self.launch_template_ids = pulumi.Output.all(*[template.id for template in templates]).apply(list)
+        self.interfaces_per_node = pulumi.Output.from_input(len(plan.interfaces))
+        self.fallback_config = pulumi.Output.json_dumps(names.apply(self._fallback))
+        self.register_outputs(
+            {
+                "group_names": self.group_names,
+                "launch_template_ids": self.launch_template_ids,
+                "interfaces_per_node": self.interfaces_per_node,
+                "fallback_config": self.fallback_config,
+            }
+        )
+
+    def _fallback(self, names: Sequence[str]) -> dict[str, object]:
+        args = self._args
+        return plan_fallback(args["project"], args["zone"], args["num_nodes_min"], self._plan.rungs, names).to_json()
+
+    def _placement_policy(self) -> compute.ResourcePolicy:
+        """A workload policy: what groups take in place of a compact placement policy, which is for single instances."""
+        return compute.ResourcePolicy(
+            f"{self._name}-cluster",
+            project=self._args["project"],
+            region=self._args["region"],
+            description="Nodes as close together as there is room",
+            workload_policy=compute.ResourcePolicyWorkloadPolicyArgs(
+                type="HIGH_THROUGHPUT", max_topology_distance=self._args.get("max_topology_distance")
+            ),
+            opts=self._child,
+        )
+
+    def _launch(self) -> NodeLaunch:
+        args = self._args
+        subnets = pulumi.Output.all(main=args["subnet_ids"], fabric=args.get("fabric_subnet_ids", []))
+        return NodeLaunch(
+            project=args["project"],
+            region=args["region"],
+            image=args.get("image_id") or GPU_IMAGE,
+            service_account_email=args["service_account_email"],
+            subnet_ids=subnets.apply(lambda known: [known["main"][0], *known["fabric"]]),
+            network_tags=args["security_group_ids"],
+            user_data=args["user_data"],
+            root_volume_gib=args["root_volume_gib"],
+            secure_boot=self._plan.secure_boot,
+            kms_key_name=args.get("kms_key_name"),
+            labels=args["tags"],
+        )
+
+    def _group(
+        self,
+        suffix: str,
+        position: int,
+        template: compute.InstanceTemplate,
+        placement: compute.ResourcePolicy | None,
+    ) -> compute.InstanceGroupManager:
+        """The first rung holds all nodes; the others wait at zero for the head, which then owns their size."""
+        duration = self._plan.provisioning[position].run_duration_sec
+        holds_all = position == 0 and duration is None
+        group = compute.InstanceGroupManager(
+            f"{self._name}-{suffix}",
+            project=self._args["project"],
+            zone=self._plan.zones[position],
+            base_instance_name=f"{self._name}-{position}",
+            versions=[compute.InstanceGroupManagerVersionArgs(instance_template=template.id)],
+            target_size=self._args["num_nodes_max"] if holds_all else 0,
+            # Capacity may take hours to come: `up` declares it and does not wait.
+            wait_for_instances=False,
+            # `up` never touches a worker that runs: a new template is for new instances.
+            update_policy=compute.InstanceGroupManagerUpdatePolicyArgs(
+                type="OPPORTUNISTIC",
+                minimal_action="REPLACE",
+                max_surge_fixed=0,
+                max_unavailable_fixed=max(self._args["num_nodes_max"], 1),
+            ),
+            # A node that is taken away is replaced, as spot needs it. Flex-start groups may not, nor have a size of
+            # their own or a placement policy (AI Hypercomputer documentation, "Create a MIG with A4 or A3 Ultra").
+            instance_lifecycle_policy=compute.InstanceGroupManagerInstanceLifecyclePolicyArgs(
+                default_action_on_failure="REPAIR" if duration is None else "DO_NOTHING",
+                force_update_on_repair="YES",
+            ),
+            resource_policies=None
+            if placement is None
+            else compute.InstanceGroupManagerResourcePoliciesArgs(workload_policy=placement.id),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                ignore_changes=None if holds_all else ["target_size"],
+                custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT),
+            ),
+        )
+        if position == 0 and duration is not None:
+            self._resize_request(suffix, group, duration)
+        return group
+
+    def _resize_request(self, suffix: str, group: compute.InstanceGroupManager, duration_sec: int) -> None:
+        """Asks for all nodes of the first rung at once. The head asks for those of further rungs."""
+        compute.ResizeRequest(
+            f"{self._name}-{suffix}",
+            project=self._args["project"],
+            zone=self._plan.zones[0],
+            instance_group_manager=group.name,
+            resize_by=self._args["num_nodes_max"],
+            requested_run_duration=compute.ResizeRequestRequestedRunDurationArgs(seconds=str(duration_sec)),
+            opts=self._child,
+        )

@@ -1,0 +1,150 @@
+"""What the declared Google Cloud resources cost: from resource inputs to cost components.
+
+Works on the resource graph, so it prices what would be created and not what the stack file seems to say. Usage that no
+declaration fixes (requests, data processed, egress, log lines, key versions after the first) is not in it, nor are
+discounts and commitments.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from components.catalog import Catalog, Fact, load_filestore_tiers, load_tpus
+from components.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
+from components.gcp.slices import SlicePlan, plan_slice
+
+__all__ = ["price_resources"]
+
+TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
+GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
+RESIZE_REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
+# A dynamic resource: the engine puts its language before it.
+QUEUED_TPU = ":QueuedTpuRequest"
+MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
+
+
+def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
+    """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("gcp")`."""
+    tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
+    return [
+        *_nodes(resources, catalog, region),
+        *(_tpu(tpu.name, tpu.inputs, region) for tpu in tpus),
+        *_surroundings(resources, catalog, region),
+    ]
+
+
+def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    templates = {r.id: r for r in resources if r.type == TEMPLATE}
+    sizes = _sizes(resources)
+    for group in resources:
+        if group.type != GROUP:
+            continue
+        (version,) = group.inputs["versions"]
+        template = templates[version["instanceTemplate"]].inputs
+        # A group without nodes is a lower rung, which may come to hold as many as the one that has them. What is
+        # reserved is paid for in the meantime, too.
+        standby = not sizes[group.name] and _market(template) != "reservation"
+        num_nodes = sizes[group.name] or max(sizes.values())
+        yield _node_price(group.name, template, num_nodes, catalog, region, standby)
+        (disk,) = template["disks"]
+        label = f"{group.name}: boot disks, {disk['diskSizeGb']:g} GiB a node"
+        yield _disk(label, disk["diskType"], num_nodes * disk["diskSizeGb"], catalog, region, standby)
+
+
+def _sizes(resources: Sequence[Declared]) -> dict[str, int]:
+    """Nodes of each group by its name: its own size, and what a resize request of the same name asks for."""
+    sizes = {r.name: int(r.inputs.get("targetSize") or 0) for r in resources if r.type == GROUP}
+    for request in resources:
+        if request.type == RESIZE_REQUEST:
+            sizes[request.name] += int(request.inputs["resizeBy"])
+    return sizes
+
+
+def _market(template: Mapping[str, Any]) -> str:
+    """How the machines of a template are had."""
+    affinity = (template.get("reservationAffinity") or {}).get("type")
+    model = (template.get("scheduling") or {}).get("provisioningModel")
+    return "reservation" if affinity == "SPECIFIC_RESERVATION" else MARKETS.get(str(model), "on-demand")
+
+
+def _node_price(
+    name: str, template: Mapping[str, Any], num_nodes: int, catalog: Catalog, region: str, standby: bool
+) -> CostComponent:
+    market, machine_type = _market(template), template["machineType"]
+    label = f"{name}: {num_nodes} x {machine_type}, {market}"
+    price = catalog.price(machine_type, region)
+    fact = None
+    if price is not None and market != "flex-start":
+        fact = price.spot_high if market == "spot" else price.on_demand
+    if price is None or fact is None or fact.value is None:
+        return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
+    note = ", paid whether used or not" if market == "reservation" else ""
+    return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(price.region, region)}")
+
+
+def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
+    """All slices of a queued resource, by the chip."""
+    plan, slices = _slice(inputs), int(inputs.get("num_slices") or 1)
+    spot, chips = inputs["tier"] == "spot", plan.chips * slices
+    market = "spot" if spot else "reservation" if inputs.get("reservation_name") else "on-demand"
+    label = f"{name}: {slices} x {plan.accelerator_type}, {chips} chips, {market}"
+    price = load_tpus().price(plan.generation, region)
+    fact: Fact[float | None] | None = None if price is None else price.spot if spot else price.on_demand
+    if price is None or fact is None or fact.value is None:
+        return unknown_price(label, chips, f"no {market} price in the catalogue", unit="chip-hour")
+    return from_fact(label, fact, chips, unit="chip-hour", note=elsewhere(price.region, region))
+
+
+def _slice(inputs: Mapping[str, Any]) -> SlicePlan:
+    """The slice that a request asks for, by its type or by its shape."""
+    if inputs.get("accelerator_type"):
+        return plan_slice(accelerator_type=inputs["accelerator_type"])
+    shape = inputs["accelerator_config"]
+    generations = load_tpus().generations
+    generation = next(name for name, tpu in generations.items() if tpu.api_type.value == shape["type"])
+    return plan_slice(generation, topology=shape["topology"])
+
+
+def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    for resource in resources:
+        name, inputs = resource.name, resource.inputs
+        match resource.type:
+            case "gcp:lustre/instance:Instance":
+                size, tier = int(inputs["capacityGib"]), inputs["perUnitStorageThroughput"]
+                label, service = f"{name}: {size} GiB at {tier} MB/s/TiB", f"managed-lustre-{tier}"
+                yield from_service(label, catalog.service_price("gcp", region, service), size, region)
+            case "gcp:filestore/instance:Instance":
+                yield _filestore(resource, catalog, region)
+            case "gcp:compute/instance:Instance":
+                yield from _instance(resource, catalog, region)
+            case "gcp:kms/cryptoKey:CryptoKey":
+                yield from_service(f"{name}: key version", catalog.service_price("gcp", region, "kms-key"), 1, region)
+            case "gcp:compute/routerNat:RouterNat":
+                price = catalog.service_price("gcp", region, "cloud-nat")
+                yield from_service(f"{name}: Cloud NAT, at most", price, 1, region)
+
+
+def _filestore(resource: Declared, catalog: Catalog, region: str) -> CostComponent:
+    ours = {tier.api_tier: name for name, tier in load_filestore_tiers().items()}
+    tier, size = ours[resource.inputs["tier"]], resource.inputs["fileShares"]["capacityGb"]
+    price = catalog.service_price("gcp", region, f"filestore-{tier}")
+    return from_service(f"{resource.name}: {size:g} GiB, {tier}", price, size, region)
+
+
+def _instance(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """A machine without accelerators, on demand, and its disk."""
+    name, machine_type = resource.name, resource.inputs["machineType"]
+    label, service = f"{name}: {machine_type}, on-demand", f"instance-{machine_type}"
+    if service in catalog.services_of("gcp"):
+        yield from_service(label, catalog.service_price("gcp", region, service), 1, region)
+    else:
+        yield unknown_price(label, 1, "no price in the catalogue")
+    disk = resource.inputs["bootDisk"]["initializeParams"]
+    yield _disk(f"{name}: boot disk, {disk['size']:g} GiB", disk["type"], disk["size"], catalog, region, False)
+
+
+def _disk(label: str, disk_type: str, size: float, catalog: Catalog, region: str, standby: bool) -> CostComponent:
+    if disk_type not in catalog.services_of("gcp"):
+        return unknown_price(
+            label, size, f"no price of {disk_type} in the catalogue", unit="GiB-month", standby=standby
+        )
+    return from_service(label, catalog.service_price("gcp", region, disk_type), size, region, standby=standby)

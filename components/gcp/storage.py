@@ -1,0 +1,266 @@
+"""LustreFileSystem (Managed Lustre), Filestore (NFS, the cheap choice) and RunBucket (where records outlive the nodes).
+
+Which names, sizes and tiers there are is `components.gcp.lustre`. Filling a file system from a bucket is a call of the
+API and no resource: these components let the service agent read the bucket, and the head or a node makes the call
+(`components.gcp.lustre.import_request`). Not a backup: what must last is in the bucket, which outlives the nodes.
+"""
+
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_gcp import filestore, lustre, projects, storage
+
+from components.choices import LustreDeployment
+from components.gcp.lustre import FilestorePlan, LustrePlan, plan_filestore, plan_lustre
+from components.gcp.policies import DATA_READER, bucket_of
+from components.order import after
+
+__all__ = [
+    "Filestore",
+    "FilestoreArgs",
+    "FilestorePlan",
+    "LustreFileSystem",
+    "LustreFileSystemArgs",
+    "LustrePlan",
+    "RunBucket",
+    "RunBucketArgs",
+    "plan_filestore",
+    "plan_lustre",
+]
+
+NONCURRENT_DAYS = 30
+ABORT_UPLOAD_DAYS = 7
+# Versions keep what is overwritten; this keeps, for as long again as a week, what somebody deletes for good.
+SOFT_DELETE_SEC = 7 * 24 * 3600
+SHARE = "gangway"
+
+
+class LustreFileSystemArgs(TypedDict):
+    """Inputs of LustreFileSystem.
+
+    `network` is `projects/P/global/networks/N`, peered for private services beforehand. `source` is the
+    `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent may read that bucket from then
+    on, so whoever runs `up` must be allowed to say so. `deployment`, `efa`, `metadata_iops` and `runs` are FSx's: here
+    only to be refused. `kms_key_name` is a key in the region.
+    """
+
+    project: pulumi.Input[str]
+    zone: str
+    stack: str
+    capacity_gib: int
+    throughput_mbps_per_tib: NotRequired[int | None]
+    deployment: NotRequired[LustreDeployment]
+    efa: NotRequired[bool]
+    metadata_iops: NotRequired[int | None]
+    runs: NotRequired[str | None]
+    network: pulumi.Input[str]
+    source: NotRequired[str | None]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class LustreFileSystem(pulumi.ComponentResource):
+    """A Managed Lustre file system in the nodes' zone.
+
+    Attributes:
+        file_system_id: `projects/P/locations/Z/instances/I`, which an import names.
+        mount_point: what clients mount: `IP@tcp:/NAME`.
+        dns_name: the IP address in it; there is no DNS name.
+        mount_name: NAME.
+    """
+
+    file_system_id: pulumi.Output[str]
+    mount_point: pulumi.Output[str]
+    dns_name: pulumi.Output[str]
+    mount_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: LustreFileSystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:LustreFileSystem", name, None, opts)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        plan = plan_lustre(
+            args["capacity_gib"],
+            args.get("throughput_mbps_per_tib"),
+            stack=args["stack"],
+            deployment=args.get("deployment", LustreDeployment.PERSISTENT),
+            efa=args.get("efa", False),
+            metadata_iops=args.get("metadata_iops"),
+            export_runs=args.get("runs") is not None,
+        )
+        file_system = self._file_system(plan)
+        readers = [self._let_import(source)] if (source := args.get("source")) else []
+        self.file_system_id = after(file_system.id, *readers)
+        self.mount_point = file_system.mount_point
+        self.dns_name = file_system.mount_point.apply(lambda point: point.partition("@")[0])
+        self.mount_name = pulumi.Output.from_input(plan.filesystem)
+        self.register_outputs(
+            {
+                "file_system_id": self.file_system_id,
+                "mount_point": self.mount_point,
+                "dns_name": self.dns_name,
+                "mount_name": self.mount_name,
+            }
+        )
+
+    def _file_system(self, plan: LustrePlan) -> lustre.Instance:
+        args = self._args
+        return lustre.Instance(
+            f"{self._name}-lustre",
+            project=args["project"],
+            location=args["zone"],
+            # Pulumi makes up no name for this one.
+            instance_id=f"{self._name}-lustre",
+            filesystem=plan.filesystem,
+            # The API's numbers are strings: they are 64 bits wide.
+            capacity_gib=str(plan.capacity_gib),
+            per_unit_storage_throughput=str(plan.throughput_mbps_per_tib),
+            network=args["network"],
+            gke_support_enabled=False,
+            kms_key=args.get("kms_key_name"),
+            description=f"{args['stack']}: data and runs",
+            labels=args["tags"],
+            # Mounted by name and with the name of an existing one refused: the old one has to go first.
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(delete_before_replace=True)),
+        )
+
+    def _let_import(self, source: str) -> storage.BucketIAMMember:
+        """Has the service agent of Managed Lustre read the bucket of `source`.
+
+        The role is what Google's guide names for transfers from a bucket:
+        https://docs.cloud.google.com/managed-lustre/docs/transfer-data
+        """
+        agent = projects.ServiceIdentity(
+            f"{self._name}-lustre", project=self._args["project"], service="lustre.googleapis.com", opts=self._child
+        )
+        return storage.BucketIAMMember(
+            f"{self._name}-lustre-import",
+            bucket=bucket_of(source),
+            role=DATA_READER,
+            member=agent.member,
+            opts=self._child,
+        )
+
+
+class FilestoreArgs(TypedDict):
+    """Inputs of Filestore. `tier` is basic-hdd, basic-ssd (default) or zonal.
+
+    `network` is the name or path of the VPC network, `client_cidr` the range of addresses that may mount the share.
+    """
+
+    project: pulumi.Input[str]
+    zone: str
+    capacity_gib: int
+    tier: NotRequired[str]
+    network: pulumi.Input[str]
+    client_cidr: pulumi.Input[str]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class Filestore(pulumi.ComponentResource):
+    """An NFS share in the nodes' zone: for small clusters, where Lustre would be mostly empty.
+
+    Attributes:
+        file_system_id: the instance's id.
+        mount_point: what clients mount: `IP:/gangway`.
+        dns_name: the IP address in it; there is no DNS name.
+        mount_name: `gangway`.
+    """
+
+    file_system_id: pulumi.Output[str]
+    mount_point: pulumi.Output[str]
+    dns_name: pulumi.Output[str]
+    mount_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: FilestoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:Filestore", name, None, opts)
+        plan = plan_filestore(args["capacity_gib"], args.get("tier", "basic-ssd"))
+        network = filestore.InstanceNetworkArgs(
+            network=args["network"], modes=["MODE_IPV4"], connect_mode="DIRECT_PEERING"
+        )
+        instance = filestore.Instance(
+            f"{name}-filestore",
+            project=args["project"],
+            location=args["zone"],
+            tier=plan.tier,
+            file_shares=_share(plan, args["client_cidr"]),
+            networks=[network],
+            kms_key_name=args.get("kms_key_name"),
+            labels=args["tags"],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.file_system_id = instance.id
+        # Nothing is mounted in a plan, where no address is known.
+        self.dns_name = instance.networks.apply(lambda networks: (networks[0].ip_addresses or [""])[0])
+        self.mount_name = pulumi.Output.from_input(SHARE)
+        self.mount_point = pulumi.Output.concat(self.dns_name, ":/", SHARE)
+        self.register_outputs(
+            {
+                "file_system_id": self.file_system_id,
+                "mount_point": self.mount_point,
+                "dns_name": self.dns_name,
+                "mount_name": self.mount_name,
+            }
+        )
+
+
+def _share(plan: FilestorePlan, client_cidr: pulumi.Input[str]) -> filestore.InstanceFileSharesArgs:
+    export = filestore.InstanceFileSharesNfsExportOptionArgs(
+        ip_ranges=[client_cidr],
+        access_mode="READ_WRITE",
+        # Docker and the preparation scripts work as root, and the range lets nobody else in.
+        squash_mode="NO_ROOT_SQUASH",
+    )
+    return filestore.InstanceFileSharesArgs(name=SHARE, capacity_gb=plan.capacity_gib, nfs_export_options=[export])
+
+
+class RunBucketArgs(TypedDict):
+    """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys."""
+
+    project: pulumi.Input[str]
+    region: str
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class RunBucket(pulumi.ComponentResource):
+    """A private, encrypted, versioned bucket for run records and exported checkpoints. Nothing current ever expires.
+
+    TLS needs no policy: the API answers nothing without it.
+    """
+
+    bucket_name: pulumi.Output[str]
+    bucket_url: pulumi.Output[str]
+
+    def __init__(self, name: str, args: RunBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:RunBucket", name, None, opts)
+        key = args.get("kms_key_name")
+        bucket = storage.Bucket(
+            f"{name}-runs",
+            project=args["project"],
+            location=args["region"],
+            storage_class="STANDARD",
+            # IAM alone decides, which conditions on prefixes need; and nobody can open it to the world.
+            uniform_bucket_level_access=True,
+            public_access_prevention="enforced",
+            versioning=storage.BucketVersioningArgs(enabled=True),
+            lifecycle_rules=_lifecycle(),
+            soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=SOFT_DELETE_SEC),
+            encryption=None if key is None else storage.BucketEncryptionArgs(default_kms_key_name=key),
+            labels=args["tags"],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.bucket_name = bucket.name
+        self.bucket_url = pulumi.Output.concat("gs://", bucket.name)
+        self.register_outputs({"bucket_name": self.bucket_name, "bucket_url": self.bucket_url})
+
+
+def _lifecycle() -> list[storage.BucketLifecycleRuleArgs]:
+    """Every version is kept; only what has been overwritten or was never finished goes away in time."""
+    overwritten = storage.BucketLifecycleRuleConditionArgs(
+        days_since_noncurrent_time=NONCURRENT_DAYS, with_state="ARCHIVED"
+    )
+    unfinished = storage.BucketLifecycleRuleConditionArgs(age=ABORT_UPLOAD_DAYS)
+    return [
+        storage.BucketLifecycleRuleArgs(action=storage.BucketLifecycleRuleActionArgs(type=action), condition=condition)
+        for action, condition in (("Delete", overwritten), ("AbortIncompleteMultipartUpload", unfinished))
+    ]

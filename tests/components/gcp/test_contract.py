@@ -1,0 +1,159 @@
+"""What every component of a stack's services keeps to: names, arguments, outputs, parents, labels, other languages."""
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.provider.experimental.analyzer import Analyzer, is_output
+
+from components.gcp.budget import Budget
+from components.gcp.encryption import EncryptionKey
+from components.gcp.identity import HeadIdentity, NodeIdentity
+from components.gcp.observability import NodeLogs, Observability
+from components.gcp.registry import ImageRegistry
+from components.gcp.services import ProjectServices
+from components.gcp.storage import Filestore, LustreFileSystem, RunBucket
+
+COMPONENTS: list[type[pulumi.ComponentResource]] = [
+    Budget,
+    EncryptionKey,
+    Filestore,
+    HeadIdentity,
+    ImageRegistry,
+    LustreFileSystem,
+    NodeIdentity,
+    NodeLogs,
+    Observability,
+    ProjectServices,
+    RunBucket,
+]
+every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
+# Accounts, roles, logs and APIs: Google gives them no labels.
+UNLABELLED = {"HeadIdentity", "NodeIdentity", "NodeLogs", "ProjectServices"}
+LABELS = ("labels", "user_labels")
+Example = Callable[[type[pulumi.ComponentResource]], dict[str, Any]]
+
+
+@pytest.fixture
+def example(labels: dict[str, str]) -> Example:
+    """Arguments that make each component declare everything it can."""
+    everything: dict[str, Any] = {
+        "project": "lab",
+        "project_number": "123456789012",
+        "billing_account": "012345-6789AB-CDEF01",
+        "region": "us-east5",
+        "zone": "us-east5-a",
+        "stack": "demo",
+        "services": ["lustre", "tpu"],
+        "capacity_gib": 18000,
+        "throughput_mbps_per_tib": 500,
+        "network": "projects/lab/global/networks/demo",
+        "client_cidr": "10.0.0.0/8",
+        "source": "gs://data/celeba",
+        "data_source": "gs://data/celeba",
+        "run_bucket_name": "runs",
+        "repository_id": "projects/lab/locations/us-east5/repositories/demo-trainer",
+        "self_termination": True,
+        "fills_groups": True,
+        "imports": True,
+        "retention_days": 30,
+        "log_name": "projects/lab/logs/gangway-demo",
+        "group_names": ["demo-0-spot"],
+        "num_nodes": 2,
+        "emails": ["a@example.com"],
+        "steps_alarm_minutes": 30,
+        "expect_gpu": True,
+        "monthly_usd": 100.0,
+        "alert_percent": [50.0],
+        "stop_at_percent": 120.0,
+        "queued_resource_names": ["projects/lab/locations/us-east5-a/queuedResources/gan"],
+        "tag_key": "gangway-stack",
+        "tag_value": "demo",
+        "kms_key_name": "projects/lab/locations/us-east5/keyRings/r/cryptoKeys/k",
+        "tags": labels,
+    }
+
+    def of(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
+        args = typing.get_type_hints(component.__init__)["args"]
+        taken = args.__required_keys__ | args.__optional_keys__
+        return {key: value for key, value in everything.items() if key in taken}
+
+    return of
+
+
+@every_component
+def test_the_signature_is_name_args_opts(component: type[pulumi.ComponentResource]) -> None:
+    assert list(inspect.signature(component.__init__).parameters) == ["self", "name", "args", "opts"]
+    args = typing.get_type_hints(component.__init__)["args"]
+    assert args.__name__ == f"{component.__name__}Args"
+    assert args.__doc__
+    module = inspect.getmodule(component)
+    assert module is not None
+    assert {component.__name__, args.__name__} <= set(module.__all__)
+
+
+@every_component
+def test_what_it_declares_is_its_own(
+    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+) -> None:
+    made = make(component, example(component))
+    (own,) = [r for r in made.resources if r.type == f"gangway:gcp:{component.__name__}"]
+    children = [r for r in made.resources if r is not own]
+    assert children
+    assert {child.parent for child in children} == {own.urn}
+    assert all(child.name.startswith("demo") for child in children)
+    annotated = inspect.get_annotations(component, eval_str=True)
+    assert all(is_output(annotation) for annotation in annotated.values())
+    assert made.outputs[own.urn] == set(annotated)
+
+
+@every_component
+def test_other_languages_can_use_it(component: type[pulumi.ComponentResource]) -> None:
+    definition = Analyzer("gangway").analyze_component(component)
+    args = typing.get_type_hints(component.__init__)["args"]
+    assert set(definition.inputs_mapping.values()) == args.__required_keys__ | args.__optional_keys__
+    assert set(definition.outputs_mapping.values()) == set(inspect.get_annotations(component))
+
+
+@every_component
+def test_everything_is_in_the_stacks_project(
+    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+) -> None:
+    """A provider may have another project, or none: what takes a project is told."""
+    for resource in make(component, example(component)).resources:
+        if resource.type.startswith("gcp:") and "project" in _arguments(resource.type):
+            # A repository's full id names its project already.
+            assert resource.inputs.get("project", "lab") == "lab"
+            assert "project" in resource.inputs or resource.type.endswith(":RepositoryIamMember"), resource.name
+
+
+@every_component
+def test_whatever_can_carry_a_label_carries_them_all(
+    component: type[pulumi.ComponentResource],
+    make: Callable[..., Any],
+    example: Example,
+    labels: dict[str, str],
+) -> None:
+    checked = 0
+    for resource in make(component, example(component)).resources:
+        if not resource.type.startswith("gcp:"):
+            continue
+        taken = [word for word in LABELS if word in _arguments(resource.type)]
+        if not taken:
+            continue
+        # A channel's `labels` say what it is; ours are the user's.
+        word = "userLabels" if "user_labels" in taken else "labels"
+        assert resource.inputs[word] == labels, resource.name
+        checked += 1
+    assert bool(checked) is (component.__name__ not in UNLABELLED), "no label at all: the test would prove nothing"
+
+
+def _arguments(type_token: str) -> set[str]:
+    """The arguments of the pulumi_gcp class of `gcp:module/x:Class`."""
+    _, path, class_name = type_token.split(":")
+    resource = getattr(importlib.import_module(f"pulumi_gcp.{path.partition('/')[0].lower()}"), class_name)
+    return set(inspect.signature(resource._internal_init).parameters)

@@ -1,0 +1,150 @@
+"""What machines may do: each grant where it belongs, nothing wider than its reason."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.gcp.identity import HeadIdentity, NodeIdentity, head_permissions, node_permissions
+from components.gcp.policies import PROJECT_WIDE, below, bucket_of, prefix_of
+
+REPOSITORY = "projects/lab/locations/us-east5/repositories/demo-trainer"
+
+
+@pytest.fixture
+def args() -> dict[str, Any]:
+    return {"project": "lab", "stack": "demo", "run_bucket_name": "runs", "repository_id": REPOSITORY}
+
+
+@pytest.fixture
+def node(make: Callable[..., Any], args: dict[str, Any]) -> Any:
+    """A node with everything a node may have."""
+    full: Any = {**args, "data_source": "gs://data/celeba/", "self_termination": True}
+    return make(NodeIdentity, full)
+
+
+@pytest.fixture
+def head(make: Callable[..., Any], args: dict[str, Any]) -> Any:
+    full: Any = {**args, "fills_groups": True, "imports": True}
+    return make(HeadIdentity, full)
+
+
+def test_each_machine_has_an_account_without_a_key(node: Any, head: Any) -> None:
+    assert node.one("Account").inputs["accountId"] == "demo-node"
+    assert head.one("Account").inputs["accountId"] == "demo-head"
+    assert not [r for made in (node, head) for r in made.resources if "Key" in r.type]
+
+
+def test_a_node_reads_data_and_writes_its_own_runs(node: Any) -> None:
+    data, runs = node.of("BucketIAMMember")
+    account = "${Account.demo-node.member}"
+    assert (data.inputs["bucket"], data.inputs["role"], data.inputs["member"]) == (
+        "data",
+        "roles/storage.objectViewer",
+        account,
+    )
+    assert data.inputs["condition"] == {
+        "title": "below celeba",
+        "expression": 'resource.name.startsWith("projects/_/buckets/data/objects/celeba/") || '
+        'api.getAttribute("storage.googleapis.com/objectListPrefix", "").startsWith("celeba/")',
+    }
+    assert (runs.inputs["bucket"], runs.inputs["role"]) == ("runs", "roles/storage.objectUser")
+    assert runs.inputs["condition"]["expression"] == below("runs", "demo").expression
+
+
+def test_a_whole_bucket_of_data_needs_no_condition(make: Callable[..., Any], args: Any) -> None:
+    made = make(NodeIdentity, {**args, "data_source": "gs://data"})
+    data, _ = made.of("BucketIAMMember")
+    assert data.name == "demo-node-data"
+    assert "condition" not in data.inputs
+
+
+def test_a_node_that_only_trains_has_no_role_of_ours(make: Callable[..., Any], args: Any) -> None:
+    made = make(NodeIdentity, args)
+    assert not made.of("IAMCustomRole")
+    assert [member.name for member in made.of("BucketIAMMember")] == ["demo-node-runs"]
+
+
+def test_the_image_is_read_from_its_one_repository(node: Any, head: Any) -> None:
+    for made in (node, head):
+        member = made.one("RepositoryIamMember").inputs
+        assert (member["repository"], member["role"]) == (REPOSITORY, "roles/artifactregistry.reader")
+
+
+def test_whatever_is_of_the_whole_project_has_its_reason(node: Any, head: Any) -> None:
+    granted = set()
+    for made in (node, head):
+        (role,) = made.of("IAMCustomRole")
+        granted |= set(role.inputs["permissions"])
+        for member in made.of("IAMMember"):
+            assert member.inputs["project"] == "lab"
+            if member.inputs["role"].startswith("roles/"):
+                granted.add(member.inputs["role"])
+            else:
+                assert member.inputs["role"] == f"${{IAMCustomRole.{role.name}.name}}"
+    assert granted <= PROJECT_WIDE.keys()
+    assert not {"roles/owner", "roles/editor", "roles/viewer"} & PROJECT_WIDE.keys()
+    assert "compute.instances.stop" not in granted
+
+
+def test_what_each_may_do() -> None:
+    assert node_permissions(self_termination=False) == ()
+    assert node_permissions(self_termination=True) == (
+        "compute.instanceGroupManagers.get",
+        "compute.instanceGroupManagers.update",
+    )
+    plain = head_permissions(fills_groups=False, imports=False)
+    assert not [permission for permission in plain if permission.endswith((".update", ".importData"))]
+    filling = set(head_permissions(fills_groups=True, imports=False)) - set(plain)
+    assert filling == {"compute.instanceGroupManagers.update", "compute.zoneOperations.get"}
+    importing = set(head_permissions(fills_groups=False, imports=True)) - set(plain)
+    assert importing == {"lustre.instances.get", "lustre.instances.importData", "lustre.operations.get"}
+
+
+def test_groups_have_no_policy_of_their_own(api_document: Callable[[str], dict[str, Any]]) -> None:
+    """The reason PROJECT_WIDE gives, from the API itself: were it gone, the grants could be narrower."""
+    resources = api_document("compute.v1")["resources"]
+    assert "setIamPolicy" not in resources["instanceGroupManagers"]["methods"]
+    assert "setIamPolicy" in resources["instances"]["methods"], "the question is asked in the right place"
+    workflows = api_document("workflows.v1")["resources"]["projects"]["resources"]["locations"]["resources"]
+    assert "setIamPolicy" not in workflows["workflows"]["methods"]
+    logs = api_document("logging.v2")["resources"]["projects"]["resources"]["logs"]["methods"]
+    assert "setIamPolicy" not in logs
+
+
+def test_a_role_is_a_new_one_for_every_new_account(node: Any) -> None:
+    role_id = node.one("IAMCustomRole").inputs["roleId"]
+    assert role_id.startswith("demo_node_")
+    assert role_id.endswith("niqueId}"), "of the account's number"
+
+
+def test_the_address_is_known_when_all_grants_are(declare: Callable[..., Any], args: Any) -> None:
+    seen: list[str] = []
+
+    def program() -> None:
+        NodeIdentity("demo", args).service_account_email.apply(seen.append)
+        HeadIdentity("demo", args).service_account_email.apply(seen.append)
+
+    made = declare(program)
+    assert sorted(seen) == ["${Account.demo-head.email}", "${Account.demo-node.email}"]
+    for kind in ("NodeIdentity", "HeadIdentity"):
+        (own,) = [r for r in made.resources if r.type == f"gangway:gcp:{kind}"]
+        assert made.outputs[own.urn] == {"service_account_email", "service_account_member"}
+
+
+@pytest.mark.parametrize(
+    ("url", "bucket", "prefix"),
+    [("gs://b", "b", ""), ("gs://b/", "b", ""), ("gs://b/a/c/", "b", "a/c"), ("gs://b/a", "b", "a")],
+)
+def test_a_url_taken_apart(url: str, bucket: str, prefix: str) -> None:
+    assert (bucket_of(url), prefix_of(url)) == (bucket, prefix)
+
+
+def test_a_prefix_cannot_end_the_string_it_stands_in() -> None:
+    assert below("b", 'a") || true || ("').expression.count('\\"') == 4
+
+
+def test_a_condition_asks_for_whole_folders() -> None:
+    expression = below("runs", "demo").expression
+    assert re.findall(r'startsWith\("([^"]*)"\)', expression) == ["projects/_/buckets/runs/objects/demo/", "demo/"]

@@ -1,0 +1,234 @@
+"""The bill of declared Google Cloud resources, worked out by hand line by line, and that of what is really declared."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from components.catalog import load_provider, load_tpus
+from components.cost import CostComponent, estimate
+from components.gcp.pricing import GROUP, RESIZE_REQUEST, TEMPLATE, price_resources
+
+TPU = "pulumi-python:dynamic/gangway:QueuedTpuRequest"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource as pricing sees it."""
+
+    type: str
+    name: str
+    inputs: dict[str, Any]
+    id: str = ""
+
+
+def template(machine: str, model: str = "STANDARD", disk: str = "pd-balanced", **changes: Any) -> Resource:
+    inputs: dict[str, Any] = {
+        "machineType": machine,
+        "disks": [{"boot": True, "diskSizeGb": 200.0, "diskType": disk}],
+        "scheduling": {"provisioningModel": model},
+        "reservationAffinity": {"type": "NO_RESERVATION"},
+        **changes,
+    }
+    return Resource(TEMPLATE, f"{machine}-{model}", inputs, f"id-{machine}-{model}")
+
+
+def group(of: Resource, size: float, name: str = "pool") -> Resource:
+    return Resource(GROUP, name, {"versions": [{"instanceTemplate": of.id}], "targetSize": size})
+
+
+def bill(*resources: Resource, region: str = "us-central1") -> list[CostComponent]:
+    return price_resources(resources, load_provider("gcp"), region)
+
+
+def test_two_a3_mega_on_spot_by_hand() -> None:
+    offer = template("a3-megagpu-8g", "SPOT")
+    nodes, disks = bill(offer, group(offer, 2), region="us-east4")
+    assert nodes.name == "pool: 2 x a3-megagpu-8g, spot"
+    assert nodes.hourly == pytest.approx(43.47034)
+    assert nodes.source == "SkyPilot catalogue v9, GCP (undated copy): machine and GPUs added up"
+    assert disks.name == "pool: boot disks, 200 GiB a node"
+    assert disks.hourly == pytest.approx(400 * 0.10 / 730)
+    assert disks.source.endswith("(price of us-central1)")
+    assert not nodes.standby
+
+
+def test_a_lower_rung_stands_by_at_the_size_of_the_first() -> None:
+    spot, list_price = template("a3-megagpu-8g", "SPOT"), template("a3-megagpu-8g")
+    lines = bill(spot, list_price, group(spot, 3, "first"), group(list_price, 0, "second"))
+    assert [(line.name, line.standby) for line in lines] == [
+        ("first: 3 x a3-megagpu-8g, spot", False),
+        ("first: boot disks, 200 GiB a node", False),
+        ("second: 3 x a3-megagpu-8g, on-demand", True),
+        ("second: boot disks, 200 GiB a node", True),
+    ]
+    assert lines[2].hourly == pytest.approx(3 * 92.21427)
+    assert estimate(lines, 1).hourly == pytest.approx(3 * 50.19552 + 600 * 0.10 / 730)
+
+
+def test_nodes_that_are_asked_for_together_count_where_they_go() -> None:
+    flex, spot = template("a3-ultragpu-8g", "FLEX_START", "hyperdisk-balanced"), template("a3-ultragpu-8g", "SPOT")
+    request = Resource(RESIZE_REQUEST, "flex", {"resizeBy": 4.0})
+    nodes, disks, below, _ = bill(flex, spot, group(flex, 0, "flex"), group(spot, 0, "below"), request)
+    assert (nodes.name, nodes.standby) == ("flex: 4 x a3-ultragpu-8g, flex-start", False)
+    assert (nodes.hourly, nodes.source) == (None, "no flex-start price in the catalogue")
+    assert disks.hourly == pytest.approx(800 * 0.08 / 730)
+    assert (below.name, below.standby) == ("below: 4 x a3-ultragpu-8g, spot", True)
+
+
+def test_a_reservation_is_paid_whether_used_or_not() -> None:
+    affinity = {"type": "SPECIFIC_RESERVATION"}
+    for model in ("STANDARD", "RESERVATION_BOUND"):
+        offer = template("a3-megagpu-8g", model, reservationAffinity=affinity)
+        nodes, _ = bill(offer, group(offer, 1))
+        assert nodes.name == "pool: 1 x a3-megagpu-8g, reservation"
+        assert nodes.source.endswith(", paid whether used or not")
+        assert nodes.hourly == pytest.approx(92.21427)
+
+
+@pytest.mark.parametrize(
+    ("machine", "model", "market"),
+    [("a4-highgpu-8g", "STANDARD", "on-demand"), ("x9-huge", "SPOT", "spot"), ("g2-standard-4", "SPOT", "spot")],
+)
+def test_a_price_nobody_knows_stays_unknown(machine: str, model: str, market: str) -> None:
+    offer = template(machine, model, "pd-extreme")
+    nodes, disks = bill(offer, group(offer, 1))
+    assert (nodes.price, nodes.hourly, nodes.source) == (None, None, f"no {market} price in the catalogue")
+    assert (disks.hourly, disks.source) == (None, "no price of pd-extreme in the catalogue")
+    assert disks.unit == "GiB-months"
+
+
+def test_slices_cost_by_the_chip() -> None:
+    queued = {"tier": "spot", "accelerator_type": "v5p-256", "num_slices": 2.0}
+    (line,) = bill(Resource(TPU, "tpu", queued), region="us-east5")
+    assert line.name == "tpu: 2 x v5p-256, 256 chips, spot"
+    assert (line.unit, line.quantity) == ("chip-hours", 256)
+    assert line.hourly == pytest.approx(256 * 1.299952)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "name", "price"),
+    [
+        ({"tier": "on-demand", "accelerator_type": "v5litepod-16"}, "v5litepod-16, 16 chips, on-demand", 1.2),
+        ({"tier": "guaranteed", "accelerator_type": "v6e-8"}, "v6e-8, 8 chips, on-demand", 2.7),
+        (
+            {"tier": "guaranteed", "accelerator_type": "v6e-8", "reservation_name": "r"},
+            "v6e-8, 8 chips, reservation",
+            2.7,
+        ),
+        (
+            {"tier": "spot", "accelerator_config": {"type": "V5P", "topology": "4x4x8"}},
+            "v5p-256, 128 chips, spot",
+            0.78049,
+        ),
+        ({"tier": "spot", "accelerator_type": "tpu7x-8"}, "tpu7x-8, 4 chips, spot", None),
+    ],
+)
+def test_every_way_to_ask_for_a_slice(inputs: dict[str, Any], name: str, price: float | None) -> None:
+    (line,) = bill(Resource(TPU, "tpu", inputs))
+    assert line.name == f"tpu: 1 x {name}"
+    assert line.price == price
+
+
+def test_a_price_of_another_region_says_so() -> None:
+    (line,) = bill(Resource(TPU, "tpu", {"tier": "spot", "accelerator_type": "v4-8"}), region="us-east1")
+    price = load_tpus().price("v4", "us-east1")
+    assert price is not None
+    assert price.region == "us-central2"
+    assert line.source.endswith(" (price of us-central2)")
+
+
+def test_the_rest_by_hand() -> None:
+    share = {"tier": "BASIC_SSD", "fileShares": {"capacityGb": 2560.0}}
+    boot = {"initializeParams": {"size": 60.0, "type": "pd-balanced"}}
+    lustre, files, head, disk, key, nat = bill(
+        Resource("gcp:lustre/instance:Instance", "data", {"capacityGib": "18000", "perUnitStorageThroughput": "500"}),
+        Resource("gcp:filestore/instance:Instance", "files", share),
+        Resource("gcp:compute/instance:Instance", "head", {"machineType": "e2-medium", "bootDisk": boot}),
+        Resource("gcp:kms/cryptoKey:CryptoKey", "key", {}),
+        Resource("gcp:compute/routerNat:RouterNat", "nat", {}),
+        Resource("gcp:compute/network:Network", "net", {}),
+    )
+    assert (lustre.name, lustre.quantity, lustre.hourly) == ("data: 18000 GiB at 500 MB/s/TiB", 18000, None)
+    assert files.name == "files: 2560 GiB, basic-ssd"
+    assert files.hourly == pytest.approx(2560 * 0.30 / 730)
+    assert (head.name, head.hourly) == ("head: e2-medium, on-demand", 0.033506)
+    assert disk.hourly == pytest.approx(60 * 0.10 / 730)
+    assert key.hourly == pytest.approx(0.06 / 730)
+    assert (nat.name, nat.hourly) == ("nat: Cloud NAT, at most", 0.044)
+
+
+def test_a_head_node_of_unknown_price_says_so() -> None:
+    boot = {"initializeParams": {"size": 60.0, "type": "pd-balanced"}}
+    head, _ = bill(Resource("gcp:compute/instance:Instance", "h", {"machineType": "z9", "bootDisk": boot}))
+    assert (head.hourly, head.source) == (None, "no price in the catalogue")
+
+
+def test_every_tier_of_a_file_system_has_a_row() -> None:
+    """A price nobody knows is a row with null; a tier without a row would stop the plan."""
+    from components.catalog import load_filestore_tiers, load_lustre_tiers
+
+    services = load_provider("gcp").services_of("gcp")
+    assert {f"managed-lustre-{tier}" for tier in load_lustre_tiers()} <= services
+    assert {f"filestore-{tier}" for tier in load_filestore_tiers()} <= services
+
+
+def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args: Any, labels: dict[str, str]) -> None:
+    """Type tokens and field names are the components' own, so that no line is silently left out."""
+    from components.gcp.encryption import EncryptionKey
+    from components.gcp.queued_tpu import QueuedTpu
+    from components.gcp.storage import Filestore, LustreFileSystem
+
+    place: Any = {"project": "lab", "zone": "us-east5-a", "network": "n", "tags": labels}
+    lustre: Any = {**place, "stack": "demo", "capacity_gib": 18000, "throughput_mbps_per_tib": 500}
+    files: Any = {**place, "capacity_gib": 2560, "client_cidr": "10.0.0.0/8"}
+    key: Any = {"project": "lab", "project_number": "1", "region": "us-east5", "services": [], "tags": labels}
+
+    def program() -> None:
+        QueuedTpu("tpu", tpu_args)
+        LustreFileSystem("lustre", lustre)
+        Filestore("files", files)
+        EncryptionKey("key", key)
+
+    lines = price_resources(declare(program).resources, load_provider("gcp"), "us-east5")
+    assert sorted(line.name for line in lines) == [
+        "files-filestore: 2560 GiB, basic-ssd",
+        "key-data: key version",
+        "lustre-lustre: 18000 GiB at 500 MB/s/TiB",
+        "tpu-request: 1 x v5p-256, 128 chips, spot",
+    ]
+
+
+def test_a_pool_and_a_head_that_are_really_declared(declare: Callable[..., Any], labels: dict[str, str]) -> None:
+    """Between the node pool's words and ours there is nothing but their spelling."""
+    from components.gcp.head_node import HeadNode
+    from components.gcp.node_pool import GpuNodePool
+
+    place: Any = {"project": "lab", "region": "us-east4", "zone": "us-east4-c", "tags": labels}
+    machine: Any = {**place, "service_account_email": "x@lab", "user_data": "IyE=", "security_group_ids": ["node"]}
+    rungs = [{"kind": "flex-start", "max_hours": 24}, {"kind": "spot"}, {"kind": "reservation", "id": "ours"}]
+    pool: Any = {
+        **machine,
+        "machine_type": "a3-megagpu-8g",
+        "num_nodes_min": 2,
+        "num_nodes_max": 4,
+        "capacity": rungs,
+        "subnet_ids": ["main"],
+        "fabric_subnet_ids": [f"gpu-{n}" for n in range(8)],
+        "root_volume_gib": 200,
+    }
+    head: Any = {**machine, "subnet_id": "main", "host_name": "head.demo.gangway.internal", "zone_id": "z"}
+
+    def program() -> None:
+        GpuNodePool("pool", pool)
+        HeadNode("demo", head)
+
+    lines = price_resources(declare(program).resources, load_provider("gcp"), "us-east4")
+    nodes = [(line.name, line.standby, line.price) for line in lines if "a3-megagpu-8g" in line.name]
+    assert sorted(nodes) == [
+        ("pool-0-flex-start: 4 x a3-megagpu-8g, flex-start", False, None),
+        ("pool-1-spot: 4 x a3-megagpu-8g, spot", True, 21.73517),
+        ("pool-2-reservation: 4 x a3-megagpu-8g, reservation", False, 92.2143),
+    ]
+    assert "demo-head: e2-medium, on-demand" in [line.name for line in lines]

@@ -1,0 +1,114 @@
+"""The stand-in for Pulumi's GCP plugin: what its answers look like, and what Google cannot change on a living resource.
+
+It also refuses names and labels that Google would refuse. Not for TPU queues: those have a stand-in over HTTP of their
+own (`tests/components/gcp/tpu_standin.py`). The tables are `standin.gcp_facts`.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .gcp_facts import ID_INPUTS, REPLACING_INPUTS, WHOLE_NAMES
+from .provider import RefusedError, Service
+from .shapes import Fault
+
+PROJECT_NUMBER = "123456789012"
+TOKEN_PREFIX = "ya29.access-token-"
+"""Every access token begins so: a test that searches for it finds those that were never used, too."""
+
+# RFC 1035, as Compute Engine wants it.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_MAX_LABELS = 64
+
+
+class Gcp(Service):
+    """One project."""
+
+    sdk = "pulumi_gcp"
+    replacing = REPLACING_INPUTS
+
+    def __init__(self) -> None:
+        self._config: Mapping[str, Any] = {}
+
+    def configure(self, args: Mapping[str, Any]) -> None:
+        """See Service."""
+        self._config = args
+
+    @property
+    def _project(self) -> str:
+        return str(self._config.get("project", "lab"))
+
+    def faults(self, type_token: str, inputs: Mapping[str, Any]) -> Iterator[Fault]:
+        """See Service."""
+        name = inputs.get("name")
+        if type_token.startswith("gcp:compute/") and isinstance(name, str) and not _NAME.fullmatch(name):
+            yield "name", f"{name!r} doesn't match regexp {_NAME.pattern}"
+        labels = inputs.get("labels") or inputs.get("userLabels") or {}
+        if len(labels) > _MAX_LABELS:
+            yield "labels", f"{len(labels)} labels, {_MAX_LABELS} at most"
+        for key, value in labels.items():
+            if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+                yield f"labels.{key}", f"{value!r}: neither key nor value of a label may look like this"
+
+    def identify(self, type_token: str, name: str, inputs: Mapping[str, Any]) -> str:
+        """See Service. A part of another resource is named after that; the rest after the project and its place."""
+        if keys := ID_INPUTS.get(type_token):
+            return "/".join(str(inputs[key]) for key in keys if key in inputs)
+        chosen = str(inputs.get("name") or inputs.get("accountId") or f"{name}-{secrets.token_hex(4)}")
+        if chosen.startswith("projects/") or type_token in WHOLE_NAMES:
+            return chosen
+        place = next((f"{key}s/{inputs[key]}" for key in ("zone", "region", "location") if key in inputs), "global")
+        kind = type_token.split(":")[1].partition("/")[2]
+        return f"projects/{inputs.get('project', self._project)}/{place}/{kind}s/{chosen}"
+
+    def computed(
+        self, type_token: str, id_: str, inputs: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """See Service."""
+        labels = inputs.get("labels", {})
+        if before:
+            return {**before, "effectiveLabels": labels, "pulumiLabels": labels}
+        project, name = inputs.get("project", self._project), id_.rpartition("/")[2]
+        email = f"{name}@{project}.iam.gserviceaccount.com"
+        address = f"10.42.0.{4 + secrets.randbelow(200)}"
+        return {
+            "address": address,
+            "effectiveLabels": labels,
+            "email": email,
+            "instanceGroup": f"{self._link(id_)}-instances",
+            "member": f"serviceAccount:{email}",
+            "mountPoint": f"{address}@tcp:/{inputs.get('filesystem', 'lustre')}",
+            "name": name,
+            "networkIp": address,
+            "number": PROJECT_NUMBER,
+            "project": project,
+            "pulumiLabels": labels,
+            "selfLink": self._link(id_),
+            "selfLinkUnique": f"{self._link(id_)}?uniqueId={secrets.randbelow(10**18)}",
+            "uniqueId": str(secrets.randbelow(10**18)),
+            "url": f"gs://{name}",
+            "writerIdentity": f"serviceAccount:service-{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com",
+        }
+
+    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """See Service. A new token each time, as Google gives."""
+        if function == "gcp:organizations/getClientConfig:getClientConfig":
+            return {
+                "accessToken": f"{TOKEN_PREFIX}{secrets.token_hex(16)}",
+                "defaultLabels": {},
+                "id": f"projects/{self._project}",
+                "project": self._project,
+                "region": self._config.get("region", ""),
+                "zone": self._config.get("zone", ""),
+            }
+        if function == "gcp:organizations/getProject:getProject":
+            project = args.get("projectId", self._project)
+            return {"id": f"projects/{project}", "projectId": project, "number": PROJECT_NUMBER, "name": project}
+        raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
+
+    @staticmethod
+    def _link(id_: str) -> str:
+        return f"https://www.googleapis.com/compute/v1/{id_}"

@@ -1,0 +1,57 @@
+"""Facts about Google Cloud that its SDK does not say: what ids are made of, and what a living resource cannot change.
+
+Kept by hand, for the types that the components declare; from the provider's documentation ("Changing this forces a new
+resource to be created").
+"""
+
+from collections.abc import Mapping
+
+# What is a part of another resource: its id is made of these inputs.
+ID_INPUTS: Mapping[str, tuple[str, ...]] = {
+    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": ("repository", "role", "member"),
+    "gcp:dns/recordSet:RecordSet": ("managedZone", "name", "type"),
+    "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": ("cryptoKeyId", "role", "member"),
+    "gcp:projects/iAMMember:IAMMember": ("project", "role", "member"),
+    "gcp:projects/service:Service": ("project", "service"),
+    "gcp:serviceaccount/iAMMember:IAMMember": ("serviceAccountId", "role", "member"),
+    "gcp:servicenetworking/connection:Connection": ("network", "service"),
+    "gcp:storage/bucketIAMMember:BucketIAMMember": ("bucket", "role", "member"),
+}
+
+# Whose id is the bare name.
+WHOLE_NAMES = frozenset({"gcp:storage/bucket:Bucket"})
+
+_PLACE = frozenset({"name", "project", "region", "zone", "location"})
+
+REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
+    "gcp:artifactregistry/repository:Repository": _PLACE | {"repositoryId", "format", "kmsKeyName"},
+    "gcp:compute/firewall:Firewall": _PLACE | {"network", "direction"},
+    "gcp:compute/globalAddress:GlobalAddress": _PLACE | {"network", "prefixLength", "purpose", "addressType"},
+    "gcp:compute/instance:Instance": _PLACE | {"bootDisk"},
+    "gcp:compute/instanceGroupManager:InstanceGroupManager": _PLACE | {"baseInstanceName"},
+    "gcp:compute/instanceTemplate:InstanceTemplate": _PLACE
+    | {
+        "canIpForward",
+        "description",
+        "disks",
+        "labels",
+        "machineType",
+        "metadata",
+        "networkInterfaces",
+        "reservationAffinity",
+        "resourcePolicies",
+        "scheduling",
+        "serviceAccount",
+        "shieldedInstanceConfig",
+        "tags",
+    },
+    "gcp:compute/network:Network": _PLACE | {"autoCreateSubnetworks", "networkProfile"},
+    "gcp:compute/resourcePolicy:ResourcePolicy": _PLACE | {"groupPlacementPolicy"},
+    "gcp:compute/router:Router": _PLACE | {"network"},
+    "gcp:compute/subnetwork:Subnetwork": _PLACE | {"network", "purpose"},
+    "gcp:filestore/instance:Instance": _PLACE | {"networks", "tier"},
+    "gcp:lustre/instance:Instance": _PLACE
+    | {"instanceId", "filesystem", "network", "perUnitStorageThroughput", "kmsKey"},
+    "gcp:serviceaccount/account:Account": frozenset({"accountId", "project"}),
+    "gcp:storage/bucket:Bucket": _PLACE,
+}
