@@ -2,9 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+XLA := .venv-xla/bin
+XLA_READY := .venv-xla/.ready
+XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
     --custom-compile-command "make lock" --quiet
 PACKAGES := components images stacks trainer tests
+# What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
+QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addprefix test_,$(addsuffix .py,augment checkpoint \
+    distributed draws loop losses metrics ranks samples state)))
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -15,6 +21,12 @@ demo: $(READY)  ## plan, apply to an in-process cloud, train, report: the whole 
 test: lint  ## lint, types and all tests with coverage
 	@echo "==> pytest (2 workers)"
 	@$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
+
+test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its own
+	@echo "==> pytest on PyTorch/XLA's CPU"
+	@PYTHONPATH=. PJRT_DEVICE=CPU $(XLA)/pytest tests/trainer/xla
+	@echo "==> pytest, quick tests of the trainer with this torch"
+	@PYTHONPATH=. $(XLA)/pytest $(QUICK_TRAINER_TESTS)
 
 lint: $(READY)  ## ruff and mypy --strict
 	@echo "==> ruff"
@@ -29,9 +41,11 @@ lock:  ## resolve requirements.lock and the image's locks anew (needs uv)
 	@$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
 	@$(COMPILE) --group trainer --constraint requirements.lock --output-file images/locks/trainer.lock
 	@$(COMPILE) --group sbom --output-file images/locks/sbom.lock
+	@$(COMPILE) --group xla --output-file images/locks/xla.lock
+	@$(COMPILE) --group xla-test --constraint images/locks/xla.lock --output-file tests/trainer/xla/tools.lock
 
 clean:  ## remove .venv, caches and runs
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
+	@rm -rf .venv .venv-xla .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gangway needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 ...")'
@@ -42,5 +56,14 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help demo test lint format lock clean
+$(XLA_READY): $(XLA_LOCKS)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "torch_xla 2.9 needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 test-xla")'
+	@echo "==> setting up .venv-xla (once; torch 2.9 beside the other: some minutes, 7 GB of disk)"
+	@$(PYTHON) -m venv .venv-xla
+	@if command -v uv > /dev/null; then INSTALL="uv pip install --python $(XLA)/python"; \
+	    else INSTALL="$(XLA)/python -m pip install --disable-pip-version-check"; fi; \
+	    $$INSTALL --quiet --require-hashes $(XLA_LOCKS:%=--requirement %)
+	@touch $@
+
+.PHONY: help demo test test-xla lint format lock clean
 .DEFAULT_GOAL := help

@@ -1,12 +1,13 @@
 """The trainer's command line.
 
     torchrun --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --kimg 20
+    python -m trainer train --preset dcgan-digits --backend xla
     python -m trainer evaluate --run-dir runs/dcgan-digits
     python -m trainer record --run-dir runs/dcgan-digits
 
 Exit codes: 0 done, 1 failed with a traceback, 2 bad input, 3 the fabric is too slow to begin, 75 interrupted (start the
 same command again). Heavy imports wait until a command needs them. Under torchrun every worker runs this file; local
-rank 0 alone reports a user's mistake.
+rank 0 alone reports a user's mistake. On a TPU host `train` starts torchrun itself, with a process for each chip.
 """
 
 import argparse
@@ -35,7 +36,7 @@ _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
 def main(argv: Sequence[str]) -> int:
     """Runs one command and returns its exit code."""
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser().parse_args(argv, argparse.Namespace(argv=argv))
         code: int = arguments.run(arguments)
     except (TrainerError, WorkerFailedError) as error:
         if Ranks.from_environment().local_rank == 0:
@@ -113,6 +114,10 @@ def _train(arguments: argparse.Namespace) -> int:
         config = base.replace(given)
         run_dir: Path = arguments.run_dir or Path("runs") / config.preset
         context = _context(arguments.context)
+        if config.backend == "xla" and (launcher := _xla_launcher()):
+            from trainer import launch
+
+            return launch.main([*launcher, "-m", "trainer", *arguments.argv])
         if arguments.metrics_port is not None:
             check_port(arguments.metrics_port)
 
@@ -129,6 +134,18 @@ def _train(arguments: argparse.Namespace) -> int:
             fabric_min_gbps=arguments.fabric_min_gbps,
             log_json=arguments.log_format == "json",
         )
+
+
+def _xla_launcher() -> list[str]:
+    """Arguments of the launcher that starts this command once for each chip; empty where this process is enough."""
+    if Ranks.under_torchrun():
+        return []
+    from trainer.distributed import require_xla
+
+    require_xla()
+    from trainer import xla
+
+    return xla.launcher_argv()
 
 
 @contextlib.contextmanager

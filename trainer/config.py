@@ -50,7 +50,7 @@ class TrainConfig(BaseModel):
         stats_kimg: thousands of images from one line of stats.jsonl to the next.
         sample_kimg: thousands of images from one sample grid to the next.
         channels_last: NHWC memory layout: 1.3 times faster here on a CPU, needed for tensor cores on a GPU.
-        backend: collectives; auto takes nccl where CUDA is present, else gloo.
+        backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
         metrics_samples: fakes drawn for the quality metric.
     """
 
@@ -79,7 +79,7 @@ class TrainConfig(BaseModel):
     stats_kimg: Positive = 1.0
     sample_kimg: Positive = 20.0
     channels_last: bool = True
-    backend: Literal["auto", "gloo", "nccl"] = "auto"
+    backend: Literal["auto", "gloo", "nccl", "xla"] = "auto"
     metrics_samples: int = Field(default=1797, ge=2)
 
     @field_validator("augment")
@@ -99,13 +99,17 @@ class TrainConfig(BaseModel):
         """Images after which the run is done: whole batches that cover kimg."""
         return -(-round(self.kimg * 1000) // self.batch_size) * self.batch_size
 
-    def check_workers(self, world_size: int) -> None:
+    def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
         """Refuses more workers than a step has images: one of them would have none.
 
         Any number up to that will do: `World.slice` shares a batch that does not divide evenly.
 
+        Args:
+            world_size: number of workers.
+            equal_shares: refuse a batch that does not divide evenly too; XLA's workers must run the same program.
+
         Raises:
-            TrainerError: batch_size is below world_size.
+            TrainerError: batch_size is below world_size, or not a multiple of it.
         """
         if self.batch_size < world_size:
             raise TrainerError(
@@ -114,6 +118,14 @@ class TrainConfig(BaseModel):
                 value=self.batch_size,
                 allowed=f"at least {world_size} with {world_size} workers; a run that has begun keeps its batch size",
                 fix=f"start at most {self.batch_size} processes, or a new run with --batch-size {world_size}",
+            )
+        if equal_shares and self.batch_size % world_size:
+            raise TrainerError(
+                place="TrainConfig.batch_size",
+                problem=f"does not divide by the {world_size} workers, and XLA's workers all have the same share",
+                value=self.batch_size,
+                allowed=f"a multiple of {world_size}; a run that has begun keeps its batch size",
+                fix=f"a new run with --batch-size {-(-self.batch_size // world_size) * world_size}",
             )
 
     def to_json(self) -> str:

@@ -55,6 +55,10 @@ def gpu_of(world: World) -> Gpu | None:
 
 
 def device_name(world: World) -> str:
-    """For the record: the GPU, or the CPU with its threads."""
+    """For the record: the GPU, XLA's device, or the CPU with its threads."""
+    if world.on_xla:
+        from trainer import xla
+
+        return xla.device_name()
     gpu = gpu_of(world)
     return f"cpu, {torch.get_num_threads()} thread(s) a worker" if gpu is None else gpu.name

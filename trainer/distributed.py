@@ -1,11 +1,13 @@
 """Who am I among the workers, and what all of them agree on.
 
 Without torchrun the process is a world of its own: no process group, and modules are used as they are. Not a
-launcher: torchrun starts the processes, and trainer.ranks reads what it says.
+launcher: torchrun starts the processes, and trainer.ranks reads what it says. What PyTorch/XLA does its own way is in
+trainer.xla, which is loaded for that backend alone.
 """
 
 import contextlib
 import datetime
+import importlib.util
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer.errors import TrainerError, WorkerFailedError
 from trainer.ranks import Ranks
 
-__all__ = ["World", "start"]
+__all__ = ["World", "require_xla", "start"]
 
 T = TypeVar("T")
 _TIMEOUT = datetime.timedelta(minutes=10)
@@ -38,7 +40,7 @@ class World:
         node_rank: 0.. of this node.
         num_nodes: number of nodes.
         device: what this worker computes on.
-        backend: gloo, nccl, or none for a single process.
+        backend: gloo, nccl, xla, or none for a single process on any device.
         backend_reason: why that one.
         control: CPU group for flags and messages, so that agreeing never waits for the GPU.
     """
@@ -81,14 +83,41 @@ class World:
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module with its gradients averaged plainly over all workers after every backward (see `weight`).
 
-        `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently.
+        `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
+        module stays as it is, and `step` averages.
         """
-        if self.control is None:
+        if self.control is None or self.on_xla:
             return module
         on_gpu = self.device.type == "cuda"
         return DistributedDataParallel(
             module, device_ids=[self.device] if on_gpu else None, gradient_as_bucket_view=True
         )
+
+    @property
+    def on_xla(self) -> bool:
+        """Whether operations are recorded, to be compiled and run as one program, instead of run at once."""
+        return self.device.type == "xla"
+
+    @property
+    def own_device(self) -> torch.device:
+        """Where one worker may compute what the others do not. XLA's workers must all run the same programs."""
+        return torch.device("cpu") if self.on_xla else self.device
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """One step of the optimiser, after a backward through `wrap`; equal on every worker."""
+        if self.on_xla:
+            from trainer import xla
+
+            xla.step(optimizer)
+        else:
+            optimizer.step()
+
+    def flush(self) -> None:
+        """Starts what has been recorded up to here; where nothing is recorded, nothing happens."""
+        if self.on_xla:
+            from trainer import xla
+
+            xla.flush()
 
     def agree(self, flag: bool) -> bool:
         """True on every worker as soon as it is true on any."""
@@ -174,17 +203,50 @@ def _bit_sum(gradient: Tensor) -> Tensor:
     return gradient.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)
 
 
+def require_xla() -> None:
+    """Refuses the backend where PyTorch/XLA is not installed.
+
+    Raises:
+        TrainerError: naming the lock that has it.
+    """
+    if importlib.util.find_spec("torch_xla") is None:
+        raise TrainerError(
+            place="TrainConfig.backend",
+            problem="xla needs torch_xla, which this environment does not have",
+            value="xla",
+            allowed="auto, gloo or nccl here",
+            fix="--backend auto, or an environment made from images/locks/xla.lock",
+        )
+
+
+def _place(chosen: str) -> tuple[Ranks, torch.device]:
+    """Which worker this process is, and the device that it computes on."""
+    if chosen == "xla":
+        from trainer import xla
+
+        return xla.join()
+    ranks = Ranks.from_environment()
+    if chosen != "nccl":
+        return ranks, torch.device("cpu")
+    device = torch.device("cuda", ranks.local_rank)
+    torch.cuda.set_device(device)
+    return ranks, device
+
+
 @contextlib.contextmanager
 def start(backend: str) -> Iterator[World]:
     """Joins the process group torchrun has described, and leaves it at the end of the block.
 
     Args:
-        backend: auto, gloo or nccl.
+        backend: auto, gloo, nccl or xla.
 
     Raises:
-        TrainerError: nccl was asked for on a machine without CUDA.
+        TrainerError: nccl was asked for on a machine without CUDA, or xla without torch_xla or with processes that
+            it does not join.
     """
     cuda = torch.cuda.is_available()
+    if backend == "xla":
+        require_xla()
     if backend == "nccl" and not cuda:
         raise TrainerError(
             place="TrainConfig.backend",
@@ -195,14 +257,18 @@ def start(backend: str) -> Iterator[World]:
         )
     chosen = backend if backend != "auto" else ("nccl" if cuda else "gloo")
     reason = "asked for" if backend != "auto" else ("CUDA is present" if cuda else "no CUDA here")
-    ranks = Ranks.from_environment()
-    device = torch.device("cuda", ranks.local_rank) if chosen == "nccl" else torch.device("cpu")
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    ranks, device = _place(chosen)
     if ranks.world_size == 1:
         yield World(*ranks, device, "none", f"one process; else {chosen}: {reason}")
         return
-    dist.init_process_group(chosen, timeout=_TIMEOUT, device_id=device if device.type == "cuda" else None)
+    # XLA has collectives of its own, which are part of its programs; the group is then for `control` alone.
+    dist.init_process_group(
+        "gloo" if chosen == "xla" else chosen,
+        timeout=_TIMEOUT,
+        rank=ranks.rank,
+        world_size=ranks.world_size,
+        device_id=device if device.type == "cuda" else None,
+    )
     control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
     try:
@@ -211,7 +277,7 @@ def start(backend: str) -> Iterator[World]:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         shared = isinstance(error, TrainerError | WorkerFailedError) or _TOLD in getattr(error, "__notes__", ())
-        if shared or chosen == "gloo":
+        if shared or chosen != "nccl":
             dist.destroy_process_group()
         raise
     dist.destroy_process_group()

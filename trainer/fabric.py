@@ -128,6 +128,8 @@ def _why_not(world: "World", min_gbps: float | None, devices: Path) -> str:
         return "not asked for: no --fabric-min-gbps"
     if world.world_size == 1:
         return "one process: nothing to measure"
+    if world.on_xla:
+        return "PyTorch/XLA runs its all-reduces inside its programs: nothing to time alone"
     # An answer of one worker would not do: nodes may differ, and all must go the same way.
     here = devices.is_dir() and any(devices.iterdir())
     if world.backend == "nccl" and not any(world.gather(here)):

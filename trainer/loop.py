@@ -64,7 +64,7 @@ def train(
     """
     with distributed.start(config.backend) as world, serving(world, metrics_port) as endpoint:
         # Set-up: data, networks, the newest valid checkpoint, outputs.
-        config.check_workers(world.world_size)
+        config.check_workers(world.world_size, equal_shares=world.on_xla)
         world.first(lambda: check_run_dir(run_dir, data_dir))
         allocator = keep_freed_memory()
         world.first(lambda: prepare_if_missing(config, data_dir))
@@ -105,7 +105,7 @@ def _run(
     d_loss = world.wrap(DLoss(state.discriminator, config.augment, config.r1_gamma / 2 * config.r1_interval))
     g_loss = world.wrap(GLoss(state.generator, state.discriminator, config.augment))
     batch = Batch(config, world, data)
-    sums = torch.zeros(4, device=world.device)
+    sums = torch.zeros(4).to(world.device)
     while state.images < config.total_images:
         # Discriminator step; every r1_interval steps its loss carries the R1 penalty.
         with_r1 = config.r1_gamma > 0 and state.step % config.r1_interval == 0
@@ -120,33 +120,36 @@ def _run(
         )
         state.opt_d.zero_grad()
         (batch.weight * terms.total).backward()
-        state.opt_d.step()
+        world.step(state.opt_d)
 
         # Generator step; the discriminator judges without collecting gradients of its own.
         state.discriminator.requires_grad_(False)
         loss_g = g_loss(batch.latents(state.images, Purpose.G_LATENTS), batch.uniforms(state.images, Purpose.G_AUGMENT))
         state.opt_g.zero_grad()
         (batch.weight * loss_g).backward()
-        state.opt_g.step()
+        world.step(state.opt_g)
         state.discriminator.requires_grad_(True)
 
         # Averaged generator.
         state.images += config.batch_size
         state.update_ema()
 
+        # Statistics, weighted like the losses: shares of the global batch may differ by an image.
+        means = torch.stack([loss_g.detach(), terms.logistic, terms.penalty, loss_g.new_tensor(float(with_r1))])
+        sums += batch.weight * means
+        world.flush()
+
         # Every worker must have the same gradients, or they train different networks.
         if state.step % _CHECK_GRADIENTS_EVERY_STEPS == 0:
             for network in networks:
                 world.check_gradients(network.named_parameters())
 
-        # Statistics, weighted like the losses: shares of the global batch may differ by an image.
-        means = torch.stack([loss_g.detach(), terms.logistic, terms.penalty, loss_g.new_tensor(float(with_r1))])
-        sums += batch.weight * means
+        # A line of statistics, when it is time or the run stops.
         request = world.highest(interruption.request())
         interrupted = request == Request.STOP
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
             reporter.tick(state, sums, networks)
-            sums.zero_()
+            sums = torch.zeros(4).to(world.device)  # not zero_(): on XLA that would be one more program
 
         # Samples and checkpoint.
         if state.passed(config.sample_kimg):

@@ -39,6 +39,11 @@ class Ranks(NamedTuple):
             num_nodes=max(1, world_size // _number("LOCAL_WORLD_SIZE", world_size)),
         )
 
+    @staticmethod
+    def under_torchrun() -> bool:
+        """Whether torchrun has started this process, if only as a single worker."""
+        return "WORLD_SIZE" in os.environ
+
 
 def _number(name: str, default: int) -> int:
     return int(os.environ.get(name, default))

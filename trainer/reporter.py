@@ -243,7 +243,8 @@ class Reporter:
         return self._identity
 
     def _write_samples(self, state: TrainState, path: Path) -> None:
-        write_grid(path, sample_grid(state.ema, self._config, self._world.device))
+        device = self._world.own_device
+        write_grid(path, sample_grid(state.ema_on(device), self._config, device))
 
     def _sample_path(self, images: int) -> Path:
         return self._dir / "samples" / f"{images // 1000:06d}kimg.png"

@@ -28,20 +28,23 @@ class TrainState:
         images: real images shown so far.
     """
 
-    def __init__(self, config: TrainConfig, generator: Generator, discriminator: Discriminator) -> None:
+    def __init__(
+        self, config: TrainConfig, generator: Generator, discriminator: Discriminator, device: torch.device
+    ) -> None:
         self._config = config
-        self.generator, self.discriminator = generator, discriminator
-        self.ema = copy.deepcopy(generator).eval().requires_grad_(False)
+        # Copied before it is moved: on XLA the copy would share memory that the first step overwrites.
+        self.ema = copy.deepcopy(generator).eval().requires_grad_(False).to(device)
+        self.generator, self.discriminator = generator.to(device), discriminator.to(device)
         betas = (config.beta1, config.beta2)
-        self.opt_g = torch.optim.Adam(generator.parameters(), config.lr_g, betas, fused=True)
-        self.opt_d = torch.optim.Adam(discriminator.parameters(), config.lr_d, betas, fused=True)
+        self.opt_g = _adam(self.generator, config.lr_g, betas)
+        self.opt_d = _adam(self.discriminator, config.lr_d, betas)
         self.images = 0
 
     @classmethod
     def create(cls, config: TrainConfig, device: torch.device) -> Self:
         """The state before the first step, equal on every worker and every device."""
         generator, discriminator = build(config)
-        return cls(config, generator.to(device), discriminator.to(device))
+        return cls(config, generator, discriminator, device)
 
     @property
     def step(self) -> int:
@@ -65,15 +68,26 @@ class TrainState:
             averaged.lerp_(present, 1 - keep)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, for a checkpoint."""
+        """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on."""
         parts: dict[str, nn.Module | torch.optim.Optimizer] = self._parts()
-        return {"images": self.images, **{name: part.state_dict() for name, part in parts.items()}}
+        return {"images": self.images, **{name: _on_cpu(part.state_dict()) for name, part in parts.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The opposite of `state_dict`."""
+        """The opposite of `state_dict`, on any device."""
         self.images = state["images"]
         for name, part in self._parts().items():
-            part.load_state_dict(state[name])
+            if isinstance(part, torch.optim.Optimizer):
+                _load_optimiser(part, state[name])
+            else:
+                part.load_state_dict(state[name])
+
+    def ema_on(self, device: torch.device) -> nn.Module:
+        """The averaged generator there: itself where it is there already, else a copy."""
+        if next(self.ema.parameters()).device == device:
+            return self.ema
+        copied, _ = build(self._config)
+        copied.load_state_dict(_on_cpu(self.ema.state_dict()))
+        return copied.to(device).eval().requires_grad_(False)
 
     def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
         return {
@@ -83,3 +97,39 @@ class TrainState:
             "opt_g": self.opt_g,
             "opt_d": self.opt_d,
         }
+
+
+def _adam(network: nn.Module, lr: float, betas: tuple[float, float]) -> torch.optim.Adam:
+    """Adam in the form that is fast on the network's device."""
+    # Without fused kernels the number of steps must be a tensor (capturable): as a Python number it would be a new
+    # constant, and on XLA a new program, in every step.
+    on_xla = next(network.parameters()).device.type == "xla"
+    return torch.optim.Adam(network.parameters(), lr, betas, fused=not on_xla, capturable=on_xla)
+
+
+def _load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Loads the moments and counts of steps; all else is of the configuration and of this device.
+
+    The moments take the memory layout of their parameters. A checkpoint from XLA has none but the usual one, and the
+    fused kernels pair numbers by their place in memory: with another layout they mix them up without a word.
+    """
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    state = {
+        number: {name: _laid_out_like(parameters[number], value) for name, value in entry.items()}
+        for number, entry in saved["state"].items()
+    }
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _laid_out_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    same_shape = value.shape == parameter.shape
+    return torch.empty_like(parameter, device=value.device).copy_(value) if same_shape else value
+
+
+def _on_cpu(value: Any) -> Any:
+    """The same nested dicts and lists, their tensors on the CPU; those that are there already are not copied."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu()
+    if isinstance(value, dict):
+        return {key: _on_cpu(item) for key, item in value.items()}
+    return [_on_cpu(item) for item in value] if isinstance(value, list) else value

@@ -48,6 +48,14 @@ def test_a_batch_is_refused_only_by_more_workers_than_it_has_images(batch_size: 
     DIGITS.replace({"batch_size": int(e.value.fix.split()[-1])}).check_workers(world_size)
 
 
+def test_equal_shares_are_demanded_where_all_workers_run_one_program() -> None:
+    DIGITS.check_workers(3)
+    DIGITS.check_workers(4, equal_shares=True)
+    with pytest.raises(TrainerError, match="does not divide by the 3 workers") as e:
+        DIGITS.check_workers(3, equal_shares=True)
+    assert e.value.fix.endswith("--batch-size 66")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -1,5 +1,6 @@
 """What workers agree on, with two real gloo processes; and a lone process, which agrees with itself."""
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,16 @@ def test_a_lone_process_agrees_with_itself() -> None:
 def test_nccl_without_cuda_is_a_user_error() -> None:
     with pytest.raises(TrainerError, match=r"nccl needs CUDA[\s\S]*--backend gloo"), distributed.start("nccl"):
         pass
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is not None, reason="xla works here")
+def test_xla_without_torch_xla_is_a_user_error() -> None:
+    with pytest.raises(TrainerError, match=r"xla needs torch_xla[\s\S]*images/locks/xla\.lock"):
+        distributed.start("xla").__enter__()
+
+
+def test_what_one_xla_worker_computes_alone_it_computes_on_the_cpu() -> None:
+    """All XLA workers must run the same programs; every other device is each worker's own."""
+    for device, on_xla, own in (("cpu", False, "cpu"), ("cuda:1", False, "cuda:1"), ("xla:0", True, "cpu")):
+        world = World(0, 0, 2, 0, 1, torch.device(device), "a test's", "")
+        assert (world.on_xla, world.own_device) == (on_xla, torch.device(own))

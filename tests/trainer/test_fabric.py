@@ -32,6 +32,11 @@ def test_the_bus_bandwidth_lies_between_once_and_twice_the_algorithms(workers: i
     ("world", "min_gbps", "reason"),
     [
         (World(0, 0, 2, 0, 2, CPU, "nccl", ""), None, "not asked for: no --fabric-min-gbps"),
+        (
+            World(0, 0, 2, 0, 2, torch.device("xla"), "xla", ""),
+            100.0,
+            "PyTorch/XLA runs its all-reduces inside its programs: nothing to time alone",
+        ),
         (World(0, 0, 1, 0, 1, CPU, "none", ""), 100.0, "one process: nothing to measure"),
         (World(0, 0, 2, 0, 2, CPU, "nccl", ""), 100.0, "no RDMA device on any node"),
     ],
@@ -55,6 +60,7 @@ class Gpu:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free_gib: float, bus_gbps: float) -> None:
         self.rank, self.world_size, self.device, self.backend = 0, 16, torch.device("cuda:0"), "nccl"
+        self.on_xla = False
         self.now = 0.0
         self.freed: list[str] = []
 

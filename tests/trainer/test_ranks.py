@@ -21,3 +21,4 @@ def test_ranks(values: tuple[int, ...], expected: Ranks, monkeypatch: pytest.Mon
     for name, value in zip(NAMES, values, strict=False):
         monkeypatch.setenv(name, str(value))
     assert Ranks.from_environment() == expected
+    assert Ranks.under_torchrun() == (len(values) > 0)

@@ -1,5 +1,7 @@
 """The run's state: saving and loading is exact, the average follows, multiples of kimg are counted once."""
 
+import copy
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,44 @@ def test_a_loaded_state_is_the_saved_one(tiny_config: TrainConfig) -> None:
     assert after == state_digests(state.state_dict())
     assert all(after[part] != before[part] for part in ("images", "g", "d", "ema", "opt_g", "opt_d"))
     assert other.step == 1
+
+
+def test_moments_of_another_memory_layout_are_loaded_into_the_parameters_own(tiny_config: TrainConfig) -> None:
+    """Adam's fused kernel takes numbers as they lie in memory; XLA's checkpoints know no channels_last."""
+    state, usual, plain = (TrainState.create(tiny_config, CPU) for _ in range(3))
+    for parameter in state.generator.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    state.opt_g.step()
+    saved = copy.deepcopy(state.state_dict())
+    usual.load_state_dict(copy.deepcopy(saved))
+    for entry in saved["opt_g"]["state"].values():
+        for name, moment in entry.items():
+            entry[name] = moment.contiguous()
+    plain.load_state_dict(saved)
+    for loaded in (usual, plain):
+        for parameter, source in zip(loaded.generator.parameters(), state.generator.parameters(), strict=True):
+            parameter.grad = source.grad
+        loaded.opt_g.step()
+    assert any(not parameter.is_contiguous() for parameter in usual.generator.parameters()), "or this shows nothing"
+    assert state_digests(plain.state_dict()) == state_digests(usual.state_dict())
+
+
+def test_a_device_keeps_its_own_kernels(tiny_config: TrainConfig) -> None:
+    state = TrainState.create(tiny_config, CPU)
+    _step(state)
+    saved = state.state_dict()
+    for name in ("opt_g", "opt_d"):
+        saved[name]["param_groups"][0].update(fused=False, capturable=True)  # as on XLA
+    other = TrainState.create(tiny_config, CPU)
+    other.load_state_dict(saved)
+    assert other.opt_g.param_groups[0]["fused"]
+    assert not other.opt_g.param_groups[0]["capturable"]
+
+
+def test_the_average_is_copied_only_to_another_device(tiny_config: TrainConfig) -> None:
+    state = TrainState.create(tiny_config, CPU)
+    assert state.ema_on(CPU) is state.ema
+    assert {parameter.device.type for parameter in state.ema_on(torch.device("meta")).parameters()} == {"meta"}
 
 
 def test_the_average_has_the_configured_half_life(tiny_config: TrainConfig) -> None:
