@@ -72,6 +72,7 @@ class CapacityBlock(_Rung):
         purchase: buy `offering_id`. Destroying the stack gives no money back.
         offering_id: what the provider offers; offerings are valid for minutes, so look one up just before `up`.
         upfront_usd: what that offering costs, in US dollars, so that it stands in the plan.
+        starts_at: the block's start. Nodes are asked for then; without it at once, and in vain before it.
         ends_at: the block's end. Nodes are told to stop before it; without it they cannot be.
         zone: where the block is; the cluster's own zone when left out.
     """
@@ -81,6 +82,7 @@ class CapacityBlock(_Rung):
     purchase: StrictBool = False
     offering_id: str | None = Field(default=None, min_length=1, examples=["cbo-0123456789abcdef0"])
     upfront_usd: PositiveNumber | None = Field(default=None, examples=[16000])
+    starts_at: Moment | None = Field(default=None, examples=["2026-06-30T11:30:00Z"])
     ends_at: Moment | None = Field(default=None, examples=["2026-07-01T11:30:00Z"])
     zone: str | None = Field(default=None, min_length=1, examples=["us-east-2a"])
 
@@ -95,8 +97,17 @@ class CapacityBlock(_Rung):
             return self
         if self.id is not None:
             raise ValueError("either id (an owned block) or purchase: true (a new one); remove one of them")
-        if missing := [name for name, value in {**buying, "ends_at": self.ends_at}.items() if value is None]:
-            raise ValueError(f"offering_id, upfront_usd and ends_at beside purchase: true; add {' and '.join(missing)}")
+        needed = {**buying, "starts_at": self.starts_at, "ends_at": self.ends_at}
+        if missing := [name for name, value in needed.items() if value is None]:
+            raise ValueError(
+                f"offering_id, upfront_usd, starts_at and ends_at beside purchase: true; add {' and '.join(missing)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _starts_before_it_ends(self) -> Self:
+        if self.starts_at is not None and self.ends_at is not None and self.starts_at >= self.ends_at:
+            raise ValueError("starts_at before ends_at; set both to what the provider shows for the block")
         return self
 
 
@@ -174,6 +185,7 @@ class RungPlan:
             group lies in one.
         interruptible: whether the provider may take nodes back.
         purchase: the block to buy, whose id is then targeted.
+        starts_at: when the capacity begins; None where it is there already, or nobody has said.
         ends_at: when the capacity ends for good.
         allocation: how to choose among spot pools, spot only.
         machine_types: types beside the cluster's.
@@ -188,6 +200,7 @@ class RungPlan:
     placement_group: bool
     interruptible: bool
     purchase: BlockPurchase | None = None
+    starts_at: datetime | None = None
     ends_at: datetime | None = None
     allocation: SpotAllocation | None = None
     machine_types: tuple[str, ...] = ()
@@ -224,9 +237,9 @@ def plan_rung(rung: AnyRung) -> RungPlan:
 
 
 def _plan_reserved(rung: CapacityBlock | Reservation) -> RungPlan:
-    purchase, ends_at = None, None
+    purchase, starts_at, ends_at = None, None, None
     if isinstance(rung, CapacityBlock):
-        ends_at = rung.ends_at
+        starts_at, ends_at = rung.starts_at, rung.ends_at
         if rung.offering_id is not None and rung.upfront_usd is not None:
             purchase = BlockPurchase(rung.offering_id, rung.upfront_usd)
     return RungPlan(
@@ -237,6 +250,7 @@ def _plan_reserved(rung: CapacityBlock | Reservation) -> RungPlan:
         placement_group=False,
         interruptible=False,
         purchase=purchase,
+        starts_at=starts_at,
         ends_at=ends_at,
         zones=() if rung.zone is None else (rung.zone,),
     )
@@ -261,10 +275,11 @@ def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: st
     """
     for index, rung in enumerate(rungs):
         if rung.kind not in offered:
+            nearest = _NEAREST_KIND.get(rung.kind, "on-demand")
             raise InputError(
                 f"{place}[{index}].kind",
                 f"{provider} has no such capacity",
                 value=rung.kind,
                 allowed=", ".join(offered),
-                fix=f"remove rung {index}, or write {_NEAREST_KIND.get(rung.kind, 'on-demand')} in its place",
+                fix=f"remove rung {index}, or write {nearest if nearest in offered else 'on-demand'} in its place",
             )

@@ -30,13 +30,16 @@ ERROR_BAND = 0.35
 
 @dataclass(frozen=True)
 class EnergyEstimate:
-    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`), with the error band."""
+    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`), with the error band.
 
-    kwh: float
-    it_kwh: float
+    All four are None where nobody publishes what the accelerators draw; `source` then says so.
+    """
+
+    kwh: float | None
+    it_kwh: float | None
     pue: float
-    kwh_low: float
-    kwh_high: float
+    kwh_low: float | None
+    kwh_high: float | None
     hours: float
     source: str
     pue_source: str
@@ -50,9 +53,9 @@ class EnergyEstimate:
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based."""
+    """Emissions of a run in gCO2e, location-based; None where its energy is not known."""
 
-    gco2e: float
+    gco2e: float | None
     intensity_g_per_kwh: float
     method: str
     source: str
@@ -65,17 +68,20 @@ class CarbonEstimate:
 
 def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: Region) -> EnergyEstimate:
     """The energy `num_nodes` machines use in `hours`, in `region`'s data centre."""
-    watts = machine.num_accelerators.value * machine.accelerator_watts.value * UTILISATION + machine.host_watts.value
-    it_kwh = num_nodes * watts * hours / 1000
-    kwh = it_kwh * region.pue.value
+    board = machine.accelerator_watts
+    it_kwh = kwh = None
+    if board.value is not None:
+        watts = machine.num_accelerators.value * board.value * UTILISATION + machine.host_watts.value
+        it_kwh = num_nodes * watts * hours / 1000
+        kwh = it_kwh * region.pue.value
     return EnergyEstimate(
         kwh=kwh,
         it_kwh=it_kwh,
         pue=region.pue.value,
-        kwh_low=kwh * (1 - ERROR_BAND),
-        kwh_high=kwh * (1 + ERROR_BAND),
+        kwh_low=None if kwh is None else kwh * (1 - ERROR_BAND),
+        kwh_high=None if kwh is None else kwh * (1 + ERROR_BAND),
         hours=hours,
-        source=f"estimated: {_watts(machine)}",
+        source=f"absent: {board.source}" if kwh is None else f"estimated: {_watts(machine)}",
         pue_source=region.pue.source,
         pue_as_of=region.pue.as_of.isoformat(),
         pue_confidence=region.pue.confidence,
@@ -95,7 +101,7 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
     """Facility energy times the grid's mean intensity."""
     intensity = region.intensity_g_per_kwh
     return CarbonEstimate(
-        gco2e=energy.kwh * intensity.value,
+        gco2e=None if energy.kwh is None else energy.kwh * intensity.value,
         intensity_g_per_kwh=intensity.value,
         method="location-based annual mean; IT energy x PUE x intensity; embodied emissions not included",
         source=intensity.source,

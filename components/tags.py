@@ -19,6 +19,11 @@ _AWS_VALUE = re.compile(r"[\w\s.:/=+\-@]{0,256}", re.UNICODE)
 MAX_LABELS = 64
 _GCP_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _GCP_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+# Azure takes 50 tags a resource and nearly any name; DNS zones take no space and no digit first, storage accounts 128
+# characters, and names in other scripts break the metadata service. Every resource takes ours.
+MAX_AZURE_TAGS = 50
+_AZURE_KEY = re.compile(r"(?!azure|microsoft|windows)[a-z_][a-z0-9_.+=@-]{0,127}", re.IGNORECASE | re.ASCII)
+_AZURE_VALUE = re.compile(r"[ -~]{0,256}")
 
 
 def carbon_class(intensity_g_per_kwh: float) -> str:
@@ -50,6 +55,13 @@ class TagPolicy:
 
     def aws(self) -> dict[str, str]:
         """The policy as AWS tags. Raises InputError for a tag AWS refuses and for one that Gangway sets itself."""
+        if "Name" in self.extra:
+            raise InputError(
+                "gangway:tags.Name",
+                "Gangway names each resource by this tag itself",
+                value=self.extra["Name"],
+                fix="give the tag another name",
+            )
         tags = {**self.extra, **self._own(":")}
         self._check_number(tags, MAX_TAGS, "AWS takes 50 a resource")
         for key, value in tags.items():
@@ -83,6 +95,36 @@ class TagPolicy:
                     fix=f"write {_as_key(key)}: {_as_label(value)!r}",
                 )
         return labels
+
+    def azure(self) -> dict[str, str]:
+        """The policy as Azure tags, whose names differ by more than case.
+
+        Raises:
+            InputError: a tag that not every resource of Azure takes, or one that Gangway sets itself.
+        """
+        own = self._own("-")
+        tags = {**self.extra, **own}
+        self._check_number(tags, MAX_AZURE_TAGS, f"Azure takes {MAX_AZURE_TAGS} a resource")
+        for key, value in tags.items():
+            if not _AZURE_KEY.fullmatch(key) or not _AZURE_VALUE.fullmatch(value):
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    "not every resource of Azure takes this tag",
+                    value=value,
+                    allowed="names of 1 to 128 letters, digits and _ . + = @ - that begin with a letter and not with "
+                    "azure, microsoft or windows; values up to 256, plain ASCII",
+                    fix="remove the characters outside that set, or give the tag another name",
+                )
+            same = [other for other in tags if other != key and other.lower() == key.lower()]
+            if key in self.extra and same:
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    f"to Azure this is the same tag as {same[0]!r}",
+                    value=value,
+                    allowed="names that differ by more than case",
+                    fix="give the tag another name",
+                )
+        return tags
 
     def _own(self, separator: str) -> dict[str, str]:
         """The policy's own part; raises InputError where the user writes one of its keys."""

@@ -1,22 +1,34 @@
-"""What a node runs, as text: the trainer's Dockerfile and the cloud-init of its nodes, rendered from Jinja2 templates.
+"""What a node runs, as text: the trainer's Dockerfile and the cloud-init of its nodes, from Jinja2 templates.
 
 Nothing here builds an image, calls a cloud or starts a process: every function is pure, so the same call serves the
 offline plan and `Output.apply`. Specs are in `images.specs`, bash quoting and `docker run` in `images.shell`.
 """
 
+from images.gcp import render_gcp_head, render_gcp_node, render_tpu_startup
+from images.gcp_specs import DataSource, FileSystem, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
 from images.head import render_head_init
 from images.render import USER_DATA_LIMIT_BYTES, render_cloud_init, render_dockerfile, user_data_base64gzip
-from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, HeadInitSpec, NodeInitSpec
+from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, HeadInitSpec, NodeInitSpec, job_key
 
 __all__ = [
     "DOCKERFILE_FLAVOURS",
     "USER_DATA_LIMIT_BYTES",
+    "DataSource",
     "DockerfileSpec",
+    "FileSystem",
     "Flavour",
+    "GcpHeadSpec",
+    "GcpNodeSpec",
     "HeadInitSpec",
+    "NcclSetup",
     "NodeInitSpec",
+    "TpuHostSpec",
+    "job_key",
     "render_cloud_init",
     "render_dockerfile",
+    "render_gcp_head",
+    "render_gcp_node",
     "render_head_init",
+    "render_tpu_startup",
     "user_data_base64gzip",
 ]

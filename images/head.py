@@ -26,16 +26,24 @@ def render_head_init(spec: HeadInitSpec) -> str:
         *(["mount-lustre.sh", "upload-record.sh"] if with_files else []),
         *(["watch-node.sh"] if with_watch else []),
     ]
-    values = {"role": "head", "spec": spec, "steps": steps, "log_options": lambda stream: _log_options(spec, stream)}
+    values = {
+        "image_has_docker": True,
+        "log_options": lambda stream: _log_options(spec, stream),
+        "mount": "mount-lustre.sh",
+        "role": "head",
+        "spec": spec,
+        "steps": steps,
+        "tries_again": True,
+    }
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", head_env_text(spec)),
-        *scripts("aws", ["common.sh", *steps, *helpers]),
+        *scripts("aws", ["common.sh", "cloud.sh", *steps, *helpers]),
         *(unit("aws", name, values) for name in units),
     ]
     if with_prometheus:
         text = render_prometheus(spec.stack, spec.region, port=spec.metrics_port)
         files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
-    return cloud_config("aws", files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
+    return cloud_config(files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
 
 
 def _log_options(spec: HeadInitSpec, stream: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from images.render import template_environment
 
-__all__ = ["COLUMNS", "PREFIX", "Panel", "grafana_dashboard", "render_prometheus"]
+__all__ = ["COLUMNS", "PREFIX", "Panel", "grafana_dashboard", "render_prometheus", "render_prometheus_gce"]
 
 PREFIX = "gangway_trainer_"
 # The classic model as Grafana 10.4 and 11.0 write it; later versions migrate it when they load it.
@@ -68,6 +68,24 @@ def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec
     """
     template = template_environment().get_template("prometheus.yml.j2")
     return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
+
+
+def render_prometheus_gce(
+    stack: str, project: str, zones: Sequence[str], *, port: int, scrape_interval_sec: int = 15
+) -> str:
+    """prometheus.yml for the head node on Google Cloud, which has to be allowed to list instances.
+
+    Args:
+        stack: value of the workers' label of the stack.
+        project: of the workers.
+        zones: in which there may be workers.
+        port: as of `render_prometheus`.
+        scrape_interval_sec: seconds between two scrapes.
+    """
+    template = template_environment().get_template("prometheus-gce.yml.j2")
+    return template.render(
+        stack=stack, project=project, zones=zones, port=port, scrape_interval_sec=scrape_interval_sec
+    )
 
 
 def grafana_dashboard() -> str:

@@ -9,15 +9,18 @@ import gzip
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from images.shell import CONTAINER_NAME, job_env_text, job_json_text, node_env_text
+from images.shell import CONTAINER_NAME, RESULTS_SEC, job_env_text, job_json_text, node_env_text
 from images.specs import TRAINER_UID, DockerfileSpec, NodeInitSpec
 
 __all__ = [
+    "BIN_DIR",
     "ETC_DIR",
+    "STOP_MARGIN_SEC",
     "USER_DATA_LIMIT_BYTES",
     "NodeFile",
     "cloud_config",
@@ -32,6 +35,7 @@ __all__ = [
 # EC2 counts the bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384
 
+TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
 # Whole lines of comment, but not the first line's `#!`.
@@ -60,24 +64,25 @@ def render_cloud_init(spec: NodeInitSpec) -> str:
     """
     steps = _preparation(spec)
     values = {
+        "image_has_docker": True,
         "role": "worker",
         "steps": steps,
+        "tries_again": False,
+        "results_sec": 0 if spec.lustre_dns_name else RESULTS_SEC,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
     }
     units = ["gangway-prepare.service", "gangway-trainer.service", "gangway-watch.service", "gangway-watch.timer"]
     run = ["run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
     files = [
-        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec)),
+        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", node_env_text(spec)),
-        *scripts(spec.cloud, ["common.sh", *steps, *run]),
+        *scripts(spec.cloud, ["common.sh", "cloud.sh", *steps, *run]),
         *(unit(spec.cloud, name, values) for name in units),
     ]
     return cloud_config(
-        spec.cloud,
         files,
         "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
-        packages=[],
         units=["gangway-trainer.service", "gangway-watch.timer"],
     )
 
@@ -110,22 +115,25 @@ def _preparation(spec: NodeInitSpec) -> list[str]:
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
-    """Shell scripts without their comments: prose is what gzip packs worst, and EC2's limit leaves no room for it."""
-    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", _source(f"{cloud}/{name}"))) for name in names]
+    """Shell scripts, of the cloud or of all, without their comments: prose is what gzip packs worst.
+
+    EC2's limit leaves no room for it.
+    """
+    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", _source(cloud, name))) for name in names]
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     """A systemd unit, rendered from the template of its name."""
-    template = template_environment().get_template(f"{cloud}/{name}.j2")
-    text = template.render(values, bin_dir=BIN_DIR, etc_dir=ETC_DIR, container=CONTAINER_NAME)
+    template = template_environment().get_template(_template_of(cloud, f"{name}.j2"))
+    text = template.render(values, cloud=cloud, bin_dir=BIN_DIR, etc_dir=ETC_DIR, container=CONTAINER_NAME)
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
 
 def cloud_config(
-    cloud: str, files: Sequence[NodeFile], what: str, *, packages: Sequence[str], units: Sequence[str]
+    files: Sequence[NodeFile], what: str, *, packages: Sequence[str] = (), units: Sequence[str] = ()
 ) -> str:
     """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting."""
-    template = template_environment().get_template(f"cloud-init-{cloud}.yaml.j2")
+    template = template_environment().get_template("cloud-init.yaml.j2")
     return template.render(files=files, what=what, packages=packages, units=units)
 
 
@@ -144,8 +152,11 @@ def template_environment() -> Environment:
     )
 
 
-def _source(name: str) -> str:
+def _source(cloud: str, name: str) -> str:
     """A script as it is on disk: bash's `${#array[@]}` would open a comment in Jinja."""
-    environment = template_environment()
-    assert environment.loader is not None, "set by template_environment"
-    return environment.loader.get_source(environment, name)[0]
+    return (TEMPLATES / _template_of(cloud, name)).read_text("utf-8")
+
+
+def _template_of(cloud: str, name: str) -> str:
+    """The cloud's own template of that name, or what nodes of all clouds share."""
+    return f"{cloud}/{name}" if (TEMPLATES / cloud / name).is_file() else f"node/{name}"

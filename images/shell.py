@@ -7,13 +7,18 @@ the scripts themselves: those are static files under `templates/`, so that they 
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from images.specs import TRAINER_UID, HeadInitSpec, NodeInitSpec
+from components.job import JobSpec
+from images.specs import TRAINER_UID, HeadInitSpec, NodeInitSpec, job_key
 
 __all__ = [
     "CONTAINER_NAME",
+    "RESULTS_SEC",
+    "bash_array",
+    "bash_assignments",
     "bash_quote",
+    "container_argv",
     "docker_argv",
     "head_env_text",
     "job_env_text",
@@ -23,6 +28,8 @@ __all__ = [
 ]
 
 CONTAINER_NAME = "gangway-trainer"
+# For putting a run's results where its folder goes with the node's disk: gigabytes at 100 MB a second.
+RESULTS_SEC = 300
 
 
 def bash_quote(text: str) -> str:
@@ -41,23 +48,38 @@ def _ansi_c(byte: int) -> str:
 
 
 def docker_argv(spec: NodeInitSpec) -> list[str]:
-    """Arguments of `docker` that run the job: the container is as near to the host as a fabric needs it.
+    """Arguments of `docker` that run the job on AWS."""
+    fabric = ["--gpus", "all"] if spec.job.backend == "nccl" else []
+    if spec.efa_interfaces_planned:
+        # NCCL_NET makes NCCL fail when the plugin does not load; without it NCCL would go on over TCP, in silence.
+        fabric += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
+    return [
+        *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.tags),
+        *log_argv(spec.log_group, spec.region),
+        *(spec.job.image, "--watch", spec.cloud, *spec.job.torchrun_argv()),
+    ]
+
+
+def container_argv(
+    job: JobSpec, accelerators: Sequence[str], scratch: str | None, labels: Mapping[str, str]
+) -> list[str]:
+    """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it.
 
     Variables travel as `--env NAME=VALUE` arguments: `--env-file` has no way to write a newline, and `--env NAME`
     would put the job's variables into the docker client's own environment.
+
+    Args:
+        job: what runs in it.
+        accelerators: arguments that give it GPUs or TPUs, and what moves data between them.
+        scratch: a folder of the node's own disks; None for none.
+        labels: of the container.
     """
-    job = spec.job
     argv = ["run", "--rm", "--init", "--name", CONTAINER_NAME]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
     argv += ["--network", "host", "--ipc", "host", "--ulimit", "memlock=-1"]
-    if job.backend == "nccl":
-        argv += ["--gpus", "all"]
-    if spec.efa_interfaces_planned:
-        # NCCL_NET makes NCCL fail when the plugin does not load; without it NCCL would go on over TCP, in silence.
-        argv += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
-    if spec.scratch_mount_point is not None:
+    argv += accelerators
+    if scratch is not None:
         # Fast and of this node alone: for temporary files, torch.compile's cache among them. The job may say otherwise.
-        scratch = spec.scratch_mount_point
         argv += ["--mount", f"type=bind,source={scratch},target={scratch}", "--env", f"TMPDIR={scratch}"]
     for name, value in sorted(job.env.items()):
         argv += ["--env", f"{name}={value}"]
@@ -65,10 +87,9 @@ def docker_argv(spec: NodeInitSpec) -> list[str]:
         # --mount, unlike --volume, refuses a source that does not exist.
         readonly = ",readonly" if volume.read_only else ""
         argv += ["--mount", f"type=bind,source={volume.source},target={volume.target}{readonly}"]
-    for key, value in sorted(spec.tags.items()):
+    for key, value in sorted(labels.items()):
         argv += ["--label", f"{key}={value}"]
-    argv += log_argv(spec.log_group, spec.region)
-    return [*argv, job.image, "--watch", spec.cloud, *job.torchrun_argv()]
+    return argv
 
 
 def log_argv(log_group: str | None, region: str, stream: str | None = None) -> list[str]:
@@ -90,12 +111,17 @@ def log_argv(log_group: str | None, region: str, stream: str | None = None) -> l
 
 def job_env_text(spec: NodeInitSpec) -> str:
     """`/etc/gangway/job.env`: one bash array, DOCKER_ARGV."""
-    return "DOCKER_ARGV=(\n" + _lines(f"    {bash_quote(word)}" for word in docker_argv(spec)) + ")\n"
+    return bash_array("DOCKER_ARGV", docker_argv(spec))
 
 
-def job_json_text(spec: NodeInitSpec) -> str:
+def bash_array(name: str, words: Iterable[str]) -> str:
+    """A bash array, one word a line."""
+    return f"{name}=(\n" + _lines(f"    {bash_quote(word)}" for word in words) + ")\n"
+
+
+def job_json_text(job: JobSpec) -> str:
     """`/etc/gangway/job.json`: the JobSpec, for people and for the record."""
-    return json.dumps(spec.job.model_dump(mode="json"), indent=1) + "\n"
+    return json.dumps(job.model_dump(mode="json"), indent=1) + "\n"
 
 
 def node_env_text(spec: NodeInitSpec) -> str:
@@ -107,15 +133,17 @@ def node_env_text(spec: NodeInitSpec) -> str:
         "EFA_INTERFACES_PLANNED": str(spec.efa_interfaces_planned),
         "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
         "IMAGE": spec.job.image,
+        "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LIFECYCLE_HOOK": spec.lifecycle_hook or "",
-        "LUSTRE_EFA": "yes" if spec.lustre_efa else "",
+        "LUSTRE_EFA": str(spec.lustre_efa_interfaces) if spec.lustre_efa else "",
+        "RESULTS_SEC": "" if spec.lustre_dns_name else str(RESULTS_SEC),
         "ROLE": "worker",
         "SCRATCH_MOUNT_POINT": spec.scratch_mount_point or "",
         "TERMINATE_WHEN_DONE": "yes" if spec.terminate_when_done else "",
         "TRAINER_UID": str(TRAINER_UID),
     }
-    return _assignments(settings)
+    return bash_assignments(settings)
 
 
 def head_env_text(spec: HeadInitSpec) -> str:
@@ -126,13 +154,15 @@ def head_env_text(spec: HeadInitSpec) -> str:
     settings = {
         **_common_settings(spec),
         "IMAGE": spec.image,
+        "JOB_KEY": spec.job_key,
         "JOB_NAME": spec.job_name,
         "LIFECYCLE_HOOK": "",
         "LUSTRE_EFA": "",
+        "RESULTS_SEC": "",
         "ROLE": "head",
         "TERMINATE_WHEN_DONE": "",
     }
-    return _assignments(settings)
+    return bash_assignments(settings)
 
 
 def _common_settings(spec: NodeInitSpec | HeadInitSpec) -> dict[str, str]:
@@ -150,7 +180,8 @@ def _common_settings(spec: NodeInitSpec | HeadInitSpec) -> dict[str, str]:
     }
 
 
-def _assignments(settings: Mapping[str, str]) -> str:
+def bash_assignments(settings: Mapping[str, str]) -> str:
+    """Variables of bash, one a line, sorted."""
     return _lines(f"{name}={bash_quote(value)}" for name, value in sorted(settings.items()))
 
 

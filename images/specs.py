@@ -4,6 +4,8 @@ Frozen dataclasses of plain values: `NodeInitSpec` is made inside `Output.apply`
 reader of files: what a person writes is `stacks.config`, and has been checked there.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,16 +13,37 @@ from typing import Literal
 
 from components.job import JobSpec
 
-__all__ = ["DOCKERFILE_FLAVOURS", "TRAINER_UID", "DockerfileSpec", "Flavour", "HeadInitSpec", "NodeInitSpec"]
+__all__ = [
+    "DOCKERFILE_FLAVOURS",
+    "TRAINER_UID",
+    "DockerfileSpec",
+    "Flavour",
+    "HeadInitSpec",
+    "NodeInitSpec",
+    "check_digest",
+    "check_env",
+    "check_hours",
+    "check_pinned",
+    "job_key",
+]
 
-Flavour = Literal["cpu", "cuda", "cuda-efa"]
+Flavour = Literal["cpu", "cuda", "cuda-efa", "xla"]
 
 # Above the ids that base images hand out (ubuntu:24.04 already has a user 1000). The node gives this user the run
 # directory, so the Dockerfile and the node must agree on the number.
 TRAINER_UID = 10001
 
 
-def _check_digest(place: str, image: str) -> None:
+def job_key(job: JobSpec) -> str:
+    """What tells this job from a stack's next one: of what runs, however many nodes it runs on.
+
+    Its clock and its end are kept by this. How many hours it may take is no part of it: more of them let it go on.
+    """
+    return hashlib.sha256(json.dumps([job.image, job.argv]).encode()).hexdigest()[:12]
+
+
+def check_digest(place: str, image: str) -> None:
+    """Refuses an image that is not named by its digest. Raises ValueError."""
     # A plan has a reference in place of the digest that only a build knows.
     if "@" not in image:
         raise ValueError(
@@ -29,7 +52,8 @@ def _check_digest(place: str, image: str) -> None:
         )
 
 
-def _check_pinned(place: str, image: str) -> None:
+def check_pinned(place: str, image: str) -> None:
+    """Refuses an image whose tag moves. Raises ValueError."""
     tag = image.rpartition("/")[2].partition(":")[2]
     if not tag or tag == "latest":
         raise ValueError(
@@ -46,9 +70,20 @@ def _check_lustre(place: str, dns_name: str | None, mount_name: str | None) -> N
         )
 
 
-def _check_hours(place: str, max_hours: float | None) -> None:
+def check_hours(place: str, max_hours: float | None) -> None:
+    """Refuses a job without any time. Raises ValueError."""
     if max_hours is not None and max_hours <= 0:
         raise ValueError(f"{place}.max_hours: {max_hours!r}; allowed: above 0, or None; fix: give the job some time")
+
+
+def check_env(place: str, env: Mapping[str, str]) -> None:
+    """Refuses what no process can have in its environment. Raises ValueError."""
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(
+                f"{place}.job.env: {name!r}={value!r} cannot be an environment variable; "
+                "allowed: a name without '=', no NUL in either; fix: rename it or encode the value"
+            )
 
 
 @dataclass(frozen=True)
@@ -56,11 +91,14 @@ class DockerfileSpec:
     """One flavour of the trainer's image.
 
     Attributes:
-        flavour: `cpu` (gloo), `cuda` (NCCL over TCP) or `cuda-efa` (NCCL over AWS's fabric).
+        flavour: `cpu` (gloo), `cuda` (NCCL over TCP, or over what a node mounts into it), `cuda-efa` (NCCL over AWS's
+            fabric) or `xla` (PyTorch/XLA, for TPUs).
         base_image: image with a fixed tag or a digest, never `latest`.
         python_version: major.minor; the interpreter is `python<version>`.
+        lock: under images/locks, of the virtual environment.
         apt_packages: what the final image installs; a C++ compiler among them, for torch.compile.
         build_apt_packages: what only the stage that builds the virtual environment installs.
+        shared_libraries: that the final image must be able to load, or its build fails.
         efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None leaves EFA out.
         efa_installer_sha256: checksum of that archive; None trusts TLS alone.
         entrypoint: what `docker run IMAGE <torchrun arguments>` starts.
@@ -70,8 +108,10 @@ class DockerfileSpec:
     flavour: Flavour
     base_image: str
     python_version: str
+    lock: str = "trainer.lock"
     apt_packages: tuple[str, ...] = ()
     build_apt_packages: tuple[str, ...] = ()
+    shared_libraries: tuple[str, ...] = ()
     efa_installer_version: str | None = None
     efa_installer_sha256: str | None = None
     entrypoint: tuple[str, ...] = ("python", "-m", "trainer.launch")
@@ -79,7 +119,7 @@ class DockerfileSpec:
 
     def __post_init__(self) -> None:
         """Refuse a base image that would change under the same Dockerfile."""
-        _check_pinned("DockerfileSpec.base_image", self.base_image)
+        check_pinned("DockerfileSpec.base_image", self.base_image)
 
 
 # CUDA: images/locks/trainer.lock holds torch with nvidia-cuda-runtime 13.2 and NCCL 2.30.7 as wheels, so the smallest
@@ -88,7 +128,13 @@ class DockerfileSpec:
 # pinned AMI must not hold an older one.
 # EFA: aws-ofi-nccl speaks the network interface of NCCL 2.30 (v12) from 1.20.0 on, the first that was tested with it
 # (github.com/aws/aws-ofi-nccl, notes of 1.20.0); 1.18, of installer 1.47.0, was made for older ones. Installer 1.50.0
-# brings 1.21.1, which keeps all NCCLs from 2.17.1 (its notes), and is the Deep Learning AMIs' since 2026-09-16.
+# brings 1.21.1, which keeps all NCCLs from 2.17.1 (its notes), and is the Deep Learning AMIs' since 2026-09-16. Its
+# checksum is what public Dockerfiles hold (seven files on GitHub, all the same, 2026-11): AWS's own list (EC2 user
+# guide, "Verify the EFA installer using a checksum") could not be seen. A wrong one stops the build.
+# RDMA: on Google Cloud NCCL's plug-in for RoCE comes from the node, and looks for the verbs' libraries here; the base
+# has none of them (github.com/NVIDIA/nvidia-container-toolkit, issue 1877).
+# XLA: images/locks/xla.lock holds libtpu, the version that torch_xla's metadata names for TPUs; it drives the chips, so
+# the base needs nothing of Google's. CUDA's libraries come with it unused: PyPI's torch does not load without them.
 DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
     {
         "cpu": DockerfileSpec(
@@ -101,8 +147,9 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
             flavour="cuda",
             base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
             python_version="3.12",
-            apt_packages=("g++", "python3.12", "python3.12-dev"),
+            apt_packages=("g++", "ibverbs-providers", "libibverbs1", "librdmacm1", "python3.12", "python3.12-dev"),
             build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
+            shared_libraries=("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
         ),
         "cuda-efa": DockerfileSpec(
             flavour="cuda-efa",
@@ -111,6 +158,14 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
             apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
             build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
             efa_installer_version="1.50.0",
+            efa_installer_sha256="fa6dff8593d866866c13cb4640d9059835cd4efa427971f100ab40c97bef2841",
+        ),
+        "xla": DockerfileSpec(
+            flavour="xla",
+            base_image="python:3.12.12-slim-bookworm",
+            python_version="3.12",
+            lock="xla.lock",
+            apt_packages=("g++",),
         ),
     }
 )
@@ -118,11 +173,11 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
 
 @dataclass(frozen=True)
 class NodeInitSpec:
-    """What one worker node does at boot, all values known.
+    """What one worker node on AWS does at boot, all values known.
 
     Attributes:
         job: what the node runs; its image must be named by digest.
-        cloud: only `aws` so far.
+        cloud: whose notices the trainer looks out for.
         region: of the node, its registry and its Auto Scaling group.
         image_registry: host to log in to, such as `123456789012.dkr.ecr.us-east-2.amazonaws.com`.
         bucket_uri: `s3://...` prefix under which `<job>/run.json` is put when the trainer stops.
@@ -132,6 +187,7 @@ class NodeInitSpec:
         lustre_mount_name: FSx mount name, such as `fsx` or `abcdefgh`.
         lustre_mount_point: where the node mounts it.
         lustre_efa: reach it over EFA; a node that cannot is given up.
+        lustre_efa_interfaces: how many of them LNet must have up for that.
         data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
         scratch_mount_point: where instance-store NVMe goes, on the node and in the container, whose TMPDIR it is; None
             leaves it alone.
@@ -157,6 +213,7 @@ class NodeInitSpec:
     lustre_mount_name: str | None = None
     lustre_mount_point: str = "/fsx"
     lustre_efa: bool = False
+    lustre_efa_interfaces: int = 1
     data_dir: str | None = None
     scratch_mount_point: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -168,7 +225,7 @@ class NodeInitSpec:
 
     def __post_init__(self) -> None:
         """Refuse what a node could only find out after it has begun to cost money."""
-        _check_digest("NodeInitSpec.job.image", self.job.image)
+        check_digest("NodeInitSpec.job.image", self.job.image)
         _check_lustre("NodeInitSpec", self.lustre_dns_name, self.lustre_mount_name)
         if self.lustre_efa and not (self.lustre_dns_name and self.efa_interfaces_planned):
             raise ValueError(
@@ -180,18 +237,13 @@ class NodeInitSpec:
                 "NodeInitSpec.stack: '' with terminate_when_done or lifecycle_hook; allowed: the value of the tag "
                 "gangway:stack, by which a node finds its groups; fix: pass the stack's name"
             )
-        _check_hours("NodeInitSpec", self.max_hours)
-        for name, value in self.job.env.items():
-            if not name or "=" in name or "\0" in name + value:
-                raise ValueError(
-                    f"NodeInitSpec.job.env: {name!r}={value!r} cannot be an environment variable; "
-                    "allowed: a name without '=', no NUL in either; fix: rename it or encode the value"
-                )
+        check_hours("NodeInitSpec", self.max_hours)
+        check_env("NodeInitSpec", self.job.env)
 
 
 @dataclass(frozen=True)
 class HeadInitSpec:
-    """What the head node does at boot, all values known.
+    """What the head node on AWS does at boot, all values known.
 
     Attributes:
         image: the trainer's, by digest; it holds the rendezvous store too.
@@ -199,6 +251,7 @@ class HeadInitSpec:
         image_registry: host to log in to.
         stack: value of the tag gangway:stack, by which Prometheus finds the workers.
         job_name: under which the record is put.
+        job_key: `job_key` of the job that the workers run, whose clock it reads.
         bucket_uri: `s3://...` prefix under which `<job>/run.json` is put every minute when it has changed.
         run_dir: the run directory on the parallel file system.
         port: of the rendezvous store.
@@ -217,6 +270,7 @@ class HeadInitSpec:
     image_registry: str
     stack: str
     job_name: str
+    job_key: str
     bucket_uri: str
     run_dir: str
     port: int = 29400
@@ -230,8 +284,8 @@ class HeadInitSpec:
 
     def __post_init__(self) -> None:
         """Refuse what the node could only find out at boot."""
-        _check_digest("HeadInitSpec.image", self.image)
+        check_digest("HeadInitSpec.image", self.image)
         _check_lustre("HeadInitSpec", self.lustre_dns_name, self.lustre_mount_name)
-        _check_hours("HeadInitSpec", self.max_hours)
+        check_hours("HeadInitSpec", self.max_hours)
         if self.prometheus_image is not None:
-            _check_pinned("HeadInitSpec.prometheus_image", self.prometheus_image)
+            check_pinned("HeadInitSpec.prometheus_image", self.prometheus_image)

@@ -7,6 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pulumi
+from pulumi.runtime.settings import get_monitor
 
 from components.findings import InputError, Severity
 from stacks.config import StackConfig
@@ -25,10 +26,29 @@ def _say_findings(config: StackConfig) -> None:
         raise pulumi.RunError("findings of severity error, above; `gangway plan` lists them all")
 
 
+def _check_environment(config: StackConfig) -> None:
+    """Pulumi starts a dynamic provider, as TPUs have one, in this folder, and looks for its virtual environment here.
+
+    Without it the engine would end with pages about virtual environments, after half of the stack stands.
+    """
+    tpu = config.provider == "gcp" and provider_module("gcp").plan(config).tpu is not None
+    if tpu and not Path(__file__).with_name(".venv").exists():
+        raise pulumi.RunError("TPUs need stacks/.venv: run `ln -s ../.venv stacks/.venv` in the repository")
+
+
+def _check_engine() -> None:
+    """`python -m stacks` is nobody's way to a stack: only the engine knows which one, and what it is set to."""
+    if get_monitor() is None:
+        print("stacks is Pulumi's program: run `gangway plan STACK`, or `pulumi up --stack STACK`", file=sys.stderr)
+        sys.exit(2)
+
+
 def main() -> None:
     """Builds the selected stack. A user's mistake becomes one message of the engine, without a traceback."""
+    _check_engine()
     try:
         config = from_pulumi()
+        _check_environment(config)
         _say_findings(config)
         for name, value in build(config).items():
             pulumi.export(name, value)

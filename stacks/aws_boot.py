@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pulumi
 
-from components.aws.fabric import count_efa
+from components.aws.fabric import count_efa, count_lustre_efa
 from components.aws.node_pool import LIFECYCLE_HOOK
 from components.aws.storage import LustreFileSystem
 from components.choices import Egress
@@ -18,6 +18,7 @@ from images import (
     USER_DATA_LIMIT_BYTES,
     HeadInitSpec,
     NodeInitSpec,
+    job_key,
     render_cloud_init,
     render_head_init,
     user_data_base64gzip,
@@ -88,6 +89,8 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         lustre_mount_point=MOUNT,
         # A machine without EFA reads such a file system over TCP, and giving it up would help nobody.
         lustre_efa=config.storage is not None and config.storage.efa and num_efa > 0,
+        # Fewer than AWS's script sets up means one that failed, and a file system at a fraction of its speed.
+        lustre_efa_interfaces=count_lustre_efa(planned.machine),
         data_dir=_data_dir(job),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         tags=planned.tags,
@@ -108,6 +111,7 @@ def _head(config: StackConfig, names: _Names) -> str:
         image_registry=job.image.partition("/")[0],
         stack=config.stack,
         job_name=job.name,
+        job_key=job_key(job),
         bucket_uri=f"s3://{names.bucket}/{config.stack}",
         run_dir=run_dir(config),
         port=RENDEZVOUS_PORT,

@@ -6,8 +6,10 @@ What all providers share is `stacks.checks`; what cannot be planned at all raise
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from components.aws.capacity import preferred_zone
 from components.aws.capacity_findings import LadderContext, capacity_findings
 from components.aws.fabric import count_efa
+from components.capacity import Spot
 from components.catalog import MachineType, load
 from components.choices import Egress
 from components.cost import CostEstimate
@@ -23,7 +25,13 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
     """All findings of a stack; `cost` as in `common_findings`."""
     nodes = config.cluster.nodes
     context = LadderContext(
-        planned.machine, planned.zone, nodes.min, nodes.max, config.job.max_hours, datetime.now(UTC)
+        machine=planned.machine,
+        zone=planned.zone,
+        zone_assumed=config.cluster.zone is None and preferred_zone(config.cluster.capacity) is None,
+        num_nodes_min=nodes.min,
+        num_nodes_max=nodes.max,
+        max_hours=config.job.max_hours,
+        now=datetime.now(UTC),
     )
     return (
         *common_findings(config, planned.machine, cost),
@@ -33,6 +41,8 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *capacity_findings(config.cluster.capacity, context),
         *_storage(config),
         *_storage_fabric(config, planned.machine),
+        *_metrics(config, planned),
+        *_spot_caps(config, planned.machine),
         *_money(config),
     )
 
@@ -95,14 +105,26 @@ def _zone(planned: AwsPlan) -> Iterable[Finding]:
 def _storage(config: StackConfig) -> Iterable[Finding]:
     if config.storage is None:
         return
-    if config.network.egress is Egress.ENDPOINTS and (config.cluster.image_id is None or config.storage.efa):
-        what = "the set-up of its EFA clients" if config.storage.efa else "the Lustre client"
+    floating = config.cluster.image_id is None
+    if config.network.egress is Egress.ENDPOINTS and (floating or config.storage.efa):
+        what = "the Lustre client" if floating else "the set-up of its EFA clients"
         yield Finding(
-            Severity.WARNING,
+            # An image may bring LNet's interfaces up by itself; the newest one of AWS's never does.
+            Severity.ERROR if floating else Severity.WARNING,
             "storage.lustre-client",
             "gangway:network.egress",
-            f"nodes fetch {what} from outside AWS's endpoints, which do not lead there",
-            "set egress: nat" if config.storage.efa else "set egress: nat, or pin an image_id that holds the client",
+            f"nodes fetch {what} from outside AWS's endpoints, which do not lead there: one after the other would "
+            "give itself up",
+            "set egress: nat, or pin an image_id that holds it",
+        )
+    if floating:
+        yield Finding(
+            Severity.INFO,
+            "storage.floating-image",
+            "gangway:cluster.image_id",
+            "each node starts from AWS's newest image, and FSx's repository may have no Lustre client for its kernel "
+            "yet: then no node that starts from that day on can mount, also in the middle of a run",
+            "once a run has worked, set image_id: to the AMI that its nodes show in the EC2 console",
         )
     if config.storage.deployment == "scratch" and not config.storage.export_runs:
         yield Finding(
@@ -111,6 +133,19 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
             "gangway:storage.deployment",
             "checkpoints on a scratch file system are lost with one of its servers",
             "set export_runs: true, or deployment: persistent",
+        )
+
+
+def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
+    """Prometheus comes from outside AWS."""
+    if planned.head and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
+        yield Finding(
+            Severity.INFO,
+            "head.no-prometheus",
+            "gangway:head.prometheus_image",
+            f"{config.head.prometheus_image} is left out: the head node cannot pull it over AWS's endpoints, and "
+            "nobody scrapes the trainer's metrics; CloudWatch has those of the log",
+            "set egress: nat, or prometheus_image: null to say so",
         )
 
 
@@ -132,6 +167,21 @@ def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Findi
             f"{machine.name} cannot mount the file system over EFA: {why}",
             "set efa: false, and the nodes mount it over TCP",
         )
+
+
+def _spot_caps(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    price = load().price(machine.name, config.region)
+    low = None if price is None else price.spot_low.value
+    for position, rung in enumerate(config.cluster.capacity):
+        cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
+        if price is not None and low is not None and cap is not None and cap < low:
+            yield Finding(
+                Severity.WARNING,
+                "capacity.spot-cap-low",
+                f"gangway:cluster.capacity[{position}].max_usd_per_hour",
+                f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD",
+                f"set max_usd_per_hour: {price.spot_high.value:g}",
+            )
 
 
 def _money(config: StackConfig) -> Iterable[Finding]:

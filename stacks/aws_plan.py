@@ -28,6 +28,7 @@ __all__ = [
     "AwsPlan",
     "fabric_min_gbps",
     "head_host",
+    "head_type",
     "job_spec",
     "plan",
     "purchases",
@@ -74,7 +75,7 @@ def plan(config: StackConfig) -> AwsPlan:
     cluster = config.cluster
     region = load().region(config.region, "aws", "gangway:region")
     machine = _machine(config)
-    _check_head(config.head.machine_type)
+    _check_head(head_type(config))
     check_ladder(cluster.capacity, machine)
     check_zones(cluster.capacity, _zones_of(region))
     zone, reason = _zone(config, region)
@@ -108,6 +109,11 @@ def _machine(config: StackConfig) -> MachineType:
         return load().machine(cluster.machine_type, "gangway:cluster.machine_type")
     assert cluster.accelerator is not None, "StackConfig holds one of the two"
     return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator")
+
+
+def head_type(config: StackConfig) -> str:
+    """The head node's machine type."""
+    return config.head.machine_type or "t3.medium"
 
 
 def _check_head(machine_type: str) -> None:

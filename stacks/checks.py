@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from math import ceil
 
 from components.capacity import Spot
-from components.catalog import MachineType, load
+from components.catalog import MachineType
 from components.cost import HOURS_PER_MONTH, CostEstimate
 from components.findings import Finding, InputError, Severity
 from stacks.config import StackConfig
@@ -19,15 +19,18 @@ _TOLD_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
 
 
-def common_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> list[Finding]:
-    """Findings about batch, state, capacity, prices and budget.
+def common_findings(
+    config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
+) -> list[Finding]:
+    """Findings about batch, state, prices and budget.
 
     Args:
         config: the stack.
         machine: its nodes.
         cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
+        shared: whether the nodes see one run directory also where the stack has no file system.
     """
-    unpriced = [*_batch(config, machine), *_state(config), *_spot_caps(config, machine)]
+    unpriced = [*_batch(config, machine), *([] if shared else _state(config))]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
 
@@ -55,7 +58,7 @@ def _basis(config: StackConfig) -> str:
     """Whose price the totals are made of, such as `the spot price of capacity[0]`."""
     kind = config.cluster.capacity[0].kind
     # Reserved nodes are billed at the on-demand price; a block is paid for in advance.
-    market = {"spot": "spot", "capacity-block": "capacity-block"}.get(kind, "on-demand")
+    market = kind if kind in ("spot", "capacity-block", "flex-start") else "on-demand"
     return f"the {market} price of capacity[0]"
 
 
@@ -77,13 +80,21 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node)]
     even = [str(num) for num in sizes if batch_size % (num * per_node) == 0]
     if uneven:
+        fix = f"set min and max to one of {', '.join(even)}" if even else ""
+        told = f"batch_size {batch_size} of {config.job.preset} does not divide evenly"
+        if machine.backend == "xla":
+            why = "on XLA every worker has the same share, and the trainer refuses to begin"
+            yield Finding(
+                Severity.ERROR,
+                "batch.uneven",
+                "gangway:cluster.nodes",
+                f"{told} by {uneven[0] * per_node} workers: {why}",
+                fix or "choose an accelerator with fewer chips",
+            )
+            return
+        waiting = _waiting(batch_size, per_node, uneven)
         yield Finding(
-            Severity.INFO,
-            "batch.uneven",
-            "gangway:cluster.nodes",
-            f"batch_size {batch_size} of {config.job.preset} does not divide evenly (idle is estimated): "
-            + _waiting(batch_size, per_node, uneven),
-            f"set min and max to one of {', '.join(even)}" if even else "",
+            Severity.INFO, "batch.uneven", "gangway:cluster.nodes", f"{told} (idle is estimated): {waiting}", fix
         )
 
 
@@ -126,21 +137,6 @@ def _state(config: StackConfig) -> Iterable[Finding]:
             "checkpoints stay on the node's own volume, which a spot interruption takes away",
             "add storage",
         )
-
-
-def _spot_caps(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    price = load().price(machine.name, config.region)
-    low = None if price is None else price.spot_low.value
-    for position, rung in enumerate(config.cluster.capacity):
-        cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
-        if price is not None and low is not None and cap is not None and cap < low:
-            yield Finding(
-                Severity.WARNING,
-                "capacity.spot-cap-low",
-                f"gangway:cluster.capacity[{position}].max_usd_per_hour",
-                f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD",
-                f"set max_usd_per_hour: {price.spot_high.value:g}",
-            )
 
 
 def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from stacks.sections import (
     BudgetConfig,
     ClusterConfig,
+    GcpConfig,
     HeadConfig,
     ImageConfig,
     JobConfig,
@@ -18,6 +19,7 @@ from stacks.sections import (
     ObserveConfig,
     Section,
     StorageConfig,
+    on_gcp,
 )
 
 __all__ = ["StackConfig"]
@@ -26,20 +28,25 @@ _STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class StackConfig(Section):
-    """One environment, as its stack file declares it.
+    """One environment, as its stack file declares it. What only one provider has is in `stacks.by_provider`.
 
     Attributes:
         encryption: whose key data at rest is under: the provider's own, at no cost, or one of the stack.
     """
 
     stack: str
-    provider: Literal["aws"] = "aws"
-    region: str = Field(examples=["us-east-2"])
+    provider: Literal["aws", "gcp"] = "aws"
+    region: str = Field(examples=["us-east-2"], json_schema_extra=on_gcp("us-central1"))
     cluster: ClusterConfig = Field(
-        examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}]
+        examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}],
+        json_schema_extra=on_gcp(
+            {"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]}
+        ),
     )
     storage: StorageConfig | None = Field(
-        default=None, examples=[{"kind": "lustre", "capacity_gib": 9600, "throughput_mbps_per_tib": 500}]
+        default=None,
+        examples=[{"kind": "lustre", "capacity_gib": 9600, "throughput_mbps_per_tib": 500}],
+        json_schema_extra=on_gcp({"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500}),
     )
     budget: BudgetConfig = Field(
         examples=[{"monthly_usd": 50000, "emails": ["ml-platform@example.com"], "alert_percent": [50, 80, 100]}]
@@ -50,6 +57,9 @@ class StackConfig(Section):
     head: HeadConfig = HeadConfig()
     observe: ObserveConfig = ObserveConfig()
     encryption: Literal["provider-key", "customer-key"] = "provider-key"
+    gcp: GcpConfig | None = Field(
+        default=None, examples=[{"project": "my-project", "billing_account": "012345-6789AB-CDEF01"}]
+    )
     tags: dict[str, str] = Field(examples=[{"team": "ml-platform", "cost_center": "4711"}])
 
     @field_validator("stack")
@@ -62,7 +72,7 @@ class StackConfig(Section):
             )
         return stack
 
-    @field_validator("storage", mode="before")
+    @field_validator("storage", "gcp", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         return value or None

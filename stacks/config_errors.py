@@ -6,6 +6,7 @@ messages, which speak of Python. Pure translation: the rules themselves stand on
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
 from components.findings import InputError, nearest, nearest_hint
+from stacks.sections import EXAMPLES_OF
 
 __all__ = ["explain"]
 
@@ -31,15 +33,16 @@ class _AsWritten(GenerateJsonSchema):
         return value
 
 
-def explain(error: ValidationError, root: type[BaseModel], place: str) -> list[InputError]:
+def explain(error: ValidationError, root: type[BaseModel], place: str, provider: str = "aws") -> list[InputError]:
     """One InputError for each of pydantic's findings.
 
     Args:
         error: what `root.model_validate` raised.
         root: the model at the top, whose fields are keys of the `gangway:` namespace.
         place: file or stack, put before each config path.
+        provider: whose examples are shown, where a setting has such.
     """
-    schema = root.model_json_schema(schema_generator=_AsWritten)
+    schema = _with_examples_of(provider, root.model_json_schema(schema_generator=_AsWritten))
     details = error.errors(include_url=False)
     broken = {detail["loc"] for detail in details}
     # A list whose items are all wrong is also reported as too short, which would only confuse.
@@ -50,6 +53,17 @@ def explain(error: ValidationError, root: type[BaseModel], place: str) -> list[I
     ]
 
 
+def _with_examples_of(provider: str, schema: Any) -> Any:
+    """`schema` with the examples of one provider in place of the common ones: see `stacks.sections.EXAMPLES_OF`."""
+    if isinstance(schema, list):
+        return [_with_examples_of(provider, item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    own = schema.get(EXAMPLES_OF, {}).get(provider)
+    inner = {key: _with_examples_of(provider, value) for key, value in schema.items() if key != EXAMPLES_OF}
+    return inner if own is None else {**inner, "examples": own}
+
+
 def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
     loc = _without_tags(detail["loc"], schema)
     where = f"{place}: gangway:{_spell(loc)}"
@@ -57,8 +71,16 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
     value, context = _shown(detail["input"]), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            names = sorted(_setting_at(schema, loc[:-1]).of_kind(detail["loc"][-2:-1]).keys())
-            fix = nearest_hint(str(loc[-1]), names)
+            around = _setting_at(schema, loc[:-1])
+            names = sorted(around.of_kind(detail["loc"][-2:-1]).keys())
+            owners = [
+                kind for schema in around.schemas if loc[-1] in schema.get("properties", {}) and (kind := _kind(schema))
+            ]
+            fix = (
+                f"leave it out: only kind: {' or '.join(owners)} has it"
+                if owners
+                else nearest_hint(str(loc[-1]), names)
+            )
             return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
             fix = f"add {_written(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
@@ -216,11 +238,23 @@ def _fix(loc: Sequence[int | str], value: Any, setting: _Setting) -> str:
         return f"put it in quotes: {_written(loc, json.dumps(value))}"
     if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
         return f"keep at most {schema['maxItems']}"
+    if isinstance(value, str) and (own := _own_address(value, setting)):
+        return f"write {_written(loc, own)}"
     if isinstance(value, str) and (kind := nearest(value, setting.kinds())):
         return f"write {_written(loc, {'kind': kind})}"
     if (number := _nearest_number(value, schema)) is not None:
         return f"write {_written(loc, number)}"
     return f"write {_written(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
+
+
+def _own_address(value: str, setting: _Setting) -> str | None:
+    """The user's own address of an object store: with the scheme it lacks, or up to the last folder it may name."""
+    scheme, is_address, _ = str(setting.example).partition("://")
+    if not is_address or "pattern" not in setting.schema:
+        return None
+    whole = value if "://" in value else f"{scheme}://{value}"
+    folders = [whole, *(whole[: place + 1] for place in range(len(whole) - 1, -1, -1) if whole[place] == "/")]
+    return next((folder for folder in folders if re.search(setting.schema["pattern"], folder)), None)
 
 
 def _nearest_number(value: Any, schema: _Schema) -> int | float | None:

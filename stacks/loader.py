@@ -13,12 +13,18 @@ from pulumi.runtime.config import get_config_env
 from pydantic import ValidationError
 
 from components.findings import InputError, nearest
+from stacks.by_provider import provider_mistakes
 from stacks.config import StackConfig
 from stacks.config_errors import explain
 from stacks.stack_file import read_settings
 
 __all__ = ["from_file", "from_pulumi"]
 
+# By namespace: the provider's name, and where people say instead whose account it is.
+_ACCOUNT_BY = {
+    "aws": ("AWS", "choose the account by the environment, such as AWS_PROFILE"),
+    "gcp": ("Google Cloud", "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS"),
+}
 # 2035-07-02 11:30:00 +0000 UTC
 _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(\d\d) \S+")
 
@@ -70,8 +76,8 @@ def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
     """
     for key, value in settings.items():
         namespace, colon, name = key.partition(":")
-        if namespace == "aws":
-            _check_aws_setting(key, value, settings.get("gangway:region"), place)
+        if namespace in _ACCOUNT_BY:
+            _check_provider_setting(key, value, settings.get("gangway:region"), place)
         elif not colon or namespace not in ("gangway", "pulumi"):
             misspelled = not colon or nearest(namespace, ["gangway"])
             raise InputError(
@@ -83,18 +89,20 @@ def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {key.removeprefix("gangway:"): value for key, value in settings.items() if key.startswith("gangway:")}
 
 
-def _check_aws_setting(key: str, value: object, region: object, place: str) -> None:
-    """The program makes its own AWS provider from gangway:region, and Pulumi hands `aws:` settings to no such one.
+def _check_provider_setting(key: str, value: object, region: object, place: str) -> None:
+    """The program makes its own provider from our settings, and Pulumi hands `aws:` and `gcp:` settings to no such one.
 
-    Ignored, `aws:profile` or `aws:assumeRole` would leave the resources in another account than the file says:
-    hence an error and no warning. The value may be a secret and is not repeated.
+    Ignored, `aws:profile` or `gcp:project` would leave the resources in another account than the file says: hence an
+    error and no warning. The value may be a secret and is not repeated.
     """
-    if key != "aws:region":
+    namespace = key.partition(":")[0]
+    if key != f"{namespace}:region":
+        name, instead = _ACCOUNT_BY[namespace]
         raise InputError(
             f"{place}: {key}",
-            "settings of the AWS provider would be ignored",
-            allowed="aws:region, with the value of gangway:region",
-            fix="leave it out; choose the account by the environment, such as AWS_PROFILE",
+            f"settings of the {name} provider would be ignored",
+            allowed=f"{namespace}:region, with the value of gangway:region",
+            fix=f"leave it out; {instead}",
         )
     if value != region:
         raise InputError(
@@ -115,6 +123,10 @@ def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
             fix="leave it out, or rename the file",
         )
     try:
-        return StackConfig.model_validate({**values, "stack": stack})
+        config = StackConfig.model_validate({**values, "stack": stack})
     except ValidationError as error:
-        raise ExceptionGroup(f"{place} is not valid", explain(error, StackConfig, place)) from None
+        mistakes = explain(error, StackConfig, place, str(values.get("provider", "aws")))
+        raise ExceptionGroup(f"{place} is not valid", mistakes) from None
+    if mistakes := provider_mistakes(config, place):
+        raise ExceptionGroup(f"{place} is not valid", mistakes)
+    return config

@@ -41,7 +41,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""
-        packages = ("gangway", "pulumi", "pulumi-aws")
+        packages = ("gangway", "pulumi", f"pulumi-{self.config.provider}")
         return {
             "stack": self.config.stack,
             "provider": self.config.provider,

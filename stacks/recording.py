@@ -14,9 +14,18 @@ from pulumi.runtime import mocks, rpc, settings
 __all__ = ["Cloud", "PlaceholderCloud", "PlannedResource", "Recording", "record"]
 
 # Outputs that other resources or the exports read; a plan names them instead of knowing them.
-_COMPUTED = ("arn", "name", "bucket", "dnsName", "mountName", "repositoryUrl", "latestVersion", "privateIp", "digest")
+_COMPUTED = (
+    *("address", "arn", "bucket", "digest", "dnsName", "email", "latestVersion", "member", "mountName", "mountPoint"),
+    *("name", "privateIp", "registryUri", "repositoryUrl", "selfLink", "selfLinkUnique", "uniqueId"),
+)
 # The functions a program may ask, with the fields it may read. Others would need a cloud, which a plan has not.
-_ANSWERS = {"aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName")}
+_ANSWERS = {
+    "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
+    "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),
+    "gcp:organizations/getClientConfig:getClientConfig": ("accessToken",),
+    "gcp:organizations/getProject:getProject": ("number",),
+    "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": ("emailAddress", "member"),
+}
 
 
 class Cloud(Protocol):

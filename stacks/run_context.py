@@ -15,9 +15,23 @@ __all__ = ["cloud_context", "local_context"]
 
 
 def cloud_context(
-    config: StackConfig, machine: MachineType, region: Region, price: MachinePrice | None, image_digest: str
+    config: StackConfig,
+    machine: MachineType,
+    region: Region,
+    price: MachinePrice | None,
+    image_digest: str,
+    num_nodes: int | None = None,
 ) -> RunContext:
-    """The context of a run in the cloud. Dollars are of the first rung: what fallback nodes cost, the bill will say."""
+    """The context of a run in the cloud. Dollars are of the first rung: what fallback nodes cost, the bill will say.
+
+    Args:
+        config: the stack.
+        machine: one node, as the trainer counts nodes: what runs one launcher.
+        region: where it is.
+        price: of such a node.
+        image_digest: of the trainer's image.
+        num_nodes: how many of them; the stack's own number when left out.
+    """
     kinds = tuple(rung.kind for rung in config.cluster.capacity)
     return RunContext(
         stack=config.stack,
@@ -25,7 +39,7 @@ def cloud_context(
         region=region.name,
         machine_type=machine.name,
         capacity=kinds,
-        num_nodes=config.cluster.nodes.max,
+        num_nodes=config.cluster.nodes.max if num_nodes is None else num_nodes,
         image_digest=image_digest,
         usd_per_hour=_price(kinds[0], price),
         accelerator_watts=_figure(machine.accelerator_watts, "W"),
@@ -65,6 +79,8 @@ def _price(kind: str, price: MachinePrice | None) -> Figure:
 
 
 def _figure(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Figure:
+    if fact.value is None:
+        return Figure.absent(unit, fact.source)
     provenance = "list-price" if fact.confidence == "list-price" else "assumed"
     return Figure(
         value=fact.value,

@@ -24,9 +24,11 @@ from components.findings import nearest_hint
 from trainer.config import PRESETS
 
 __all__ = [
+    "EXAMPLES_OF",
     "BudgetConfig",
     "ClusterConfig",
     "FabricCheckConfig",
+    "GcpConfig",
     "HeadConfig",
     "ImageConfig",
     "JobConfig",
@@ -35,9 +37,19 @@ __all__ = [
     "ObserveConfig",
     "Section",
     "StorageConfig",
+    "on_gcp",
 ]
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
+
+
+EXAMPLES_OF = "examples_of"
+"""In the JSON schema of a setting: provider -> examples that stand there in place of the common ones, AWS's."""
+
+
+def on_gcp(example: Any) -> dict[str, Any]:
+    """For `Field(json_schema_extra=...)`: what people on Google Cloud are shown as an example."""
+    return {EXAMPLES_OF: {"gcp": [example]}}
 
 
 def _email(value: str) -> str:
@@ -86,13 +98,19 @@ class FabricCheckConfig(Section):
 
 
 class ClusterConfig(Section):
-    """The accelerators: what, how many, where from. `image_id` pins the AMI; else the newest Deep Learning AMI.
+    """The accelerators: what, how many, where from.
 
-    `root_device_name` has to be the AMI's own: Ubuntu's, as of the Deep Learning AMI, or /dev/xvda for Amazon Linux.
+    Attributes:
+        accelerator: model and number, such as H100x8, or a TPU's accelerator type, such as v5p-64; then a node is a
+            slice of that type, as the TPU API counts.
+        topology: of a TPU slice, where not the one most like a cube.
+        image_id: pins the nodes' image; else the newest of the provider's with NVIDIA's driver.
+        root_device_name: AWS's alone; has to be the image's own: Ubuntu's, or /dev/xvda for Amazon Linux.
     """
 
-    accelerator: str | None = Field(default=None, examples=["H100x8"])
-    machine_type: str | None = Field(default=None, examples=["p5.48xlarge"])
+    accelerator: str | None = Field(default=None, examples=["H100x8"], json_schema_extra=on_gcp("v5p-64"))
+    topology: str | None = Field(default=None, pattern=r"^[0-9]+(x[0-9]+){1,2}$", examples=["4x4x8"])
+    machine_type: str | None = Field(default=None, examples=["p5.48xlarge"], json_schema_extra=on_gcp("a3-megagpu-8g"))
     nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
     capacity: tuple[Rung, ...] = Field(
         min_length=1,
@@ -103,9 +121,15 @@ class ClusterConfig(Section):
             [{"kind": "spot", "max_usd_per_hour": 25}, {"kind": "on-demand"}],
             [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}],
         ],
+        json_schema_extra=on_gcp([{"kind": "spot"}, {"kind": "on-demand"}]),
     )
-    zone: str | None = Field(default=None, examples=["us-east-2a"])
-    image_id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]{8,17}$", examples=["ami-0123456789abcdef0"])
+    zone: str | None = Field(default=None, examples=["us-east-2a"], json_schema_extra=on_gcp("us-central1-a"))
+    image_id: str | None = Field(
+        default=None,
+        pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?)$",
+        examples=["ami-0123456789abcdef0"],
+        json_schema_extra=on_gcp("projects/my-project/global/images/my-image"),
+    )
     root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
     root_device_name: str = Field(
         default="/dev/sda1", pattern=r"^/dev/(sd|xvd)[a-z][0-9]{0,2}$", examples=["/dev/xvda"]
@@ -115,9 +139,8 @@ class ClusterConfig(Section):
     @model_validator(mode="after")
     def _one_name(self) -> Self:
         if (self.accelerator is None) == (self.machine_type is None):
-            raise ValueError(
-                "exactly one of accelerator and machine_type; write accelerator: H100x8 or machine_type: p5.48xlarge"
-            )
+            fix = "leave one of them out" if self.accelerator else "add one; `gangway catalog list` names both"
+            raise ValueError(f"exactly one of accelerator and machine_type; {fix}")
         return self
 
     @model_validator(mode="after")
@@ -131,15 +154,17 @@ class StorageConfig(Section):
     """A parallel file system, filled on first read from an object store. Its provider's planner checks the size.
 
     Attributes:
+        kind: lustre, or on Google Cloud the cheaper filestore (NFS).
         deployment: scratch is cheaper, of one throughput, and lost with a server.
         throughput_mbps_per_tib: the tier of a persistent file system.
         efa: reached over the nodes' fabric; settled at creation.
         metadata_iops: more than what comes with the size.
-        source: whose objects appear under /data.
+        source: whose objects appear under /data: a bucket, or a folder in it. No pattern: it is one name.
         export_runs: keeps what is written under /runs in the run bucket too.
+        tier: of a filestore.
     """
 
-    kind: Literal["lustre"]
+    kind: Literal["lustre", "filestore"]
     deployment: LustreDeployment = LustreDeployment.PERSISTENT
     capacity_gib: Whole = Field(gt=0)
     throughput_mbps_per_tib: PositiveWhole | None = None
@@ -147,8 +172,13 @@ class StorageConfig(Section):
     metadata_iops: PositiveWhole | None = None
     export_runs: StrictBool = False
     source: str | None = Field(
-        default=None, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$", examples=["s3://my-bucket/celeba"]
+        default=None,
+        pattern=r"^(s3|gs)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^*?\s]*)?$",
+        description="without * ? and blanks",
+        examples=["s3://my-bucket/celeba"],
+        json_schema_extra=on_gcp("gs://my-bucket/celeba"),
     )
+    tier: Literal["basic-hdd", "basic-ssd", "zonal"] | None = None
 
 
 class BudgetConfig(Section):
@@ -172,8 +202,10 @@ class ImageConfig(Section):
 
     prebuilt: str | None = Field(
         default=None,
-        pattern=r"^[a-z0-9][a-z0-9.:/_-]*@sha256:[0-9a-f]{64}$",
+        # Its form is the provider's to check, who can name the stack's own region.
+        min_length=1,
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
+        json_schema_extra=on_gcp(f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}"),
     )
 
 
@@ -200,7 +232,7 @@ class JobConfig(Section):
 
 
 class NetworkConfig(Section):
-    """Address range of the VPC and how nodes reach AWS services."""
+    """Address range of the VPC and how nodes reach the provider's services."""
 
     cidr: str = Field(default="10.42.0.0/16", examples=["10.42.0.0/16"])
     egress: Egress = Egress.ENDPOINTS
@@ -210,10 +242,14 @@ class NetworkConfig(Section):
 class HeadConfig(Section):
     """The small node that holds the rendezvous store of a job on several nodes, and scrapes their metrics.
 
-    `prometheus_image` null leaves the scraping out. It comes from outside AWS: without a NAT gateway nobody scrapes.
+    Attributes:
+        machine_type: the provider's t3.medium or e2-medium when left out.
+        prometheus_image: null leaves the scraping out. It comes from outside: without a NAT gateway nobody scrapes.
     """
 
-    machine_type: str = Field(default="t3.medium", min_length=1, examples=["t3.medium"])
+    machine_type: str | None = Field(
+        default=None, min_length=1, examples=["t3.medium"], json_schema_extra=on_gcp("e2-medium")
+    )
     prometheus_image: str | None = Field(
         default="docker.io/prom/prometheus:v3.5.0",
         pattern=r"^[a-z0-9][a-z0-9.:/_-]*(:[a-zA-Z0-9._-]+|@sha256:[0-9a-f]{64})$",
@@ -226,6 +262,22 @@ class HeadConfig(Section):
         if image is not None and image.endswith(":latest"):
             raise ValueError(f"an image of one version; write {image.removesuffix('latest')}v3.5.0")
         return image
+
+
+class GcpConfig(Section):
+    """What a stack on Google Cloud says besides.
+
+    Attributes:
+        project: id of the project that everything is made in.
+        billing_account: whose budget counts; whoever runs `up` is its Costs Manager.
+        tpu_api_url: where the TPU API answers, such as a Private Service Connect endpoint; Google's own when left out.
+    """
+
+    project: str = Field(pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$", examples=["my-project"])
+    billing_account: str = Field(pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", examples=["012345-6789AB-CDEF01"])
+    tpu_api_url: str | None = Field(
+        default=None, pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?/?$", examples=["https://tpu-lab.p.googleapis.com"]
+    )
 
 
 class ObserveConfig(Section):

@@ -40,7 +40,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     console.print(resource_tree(plan.config.stack, plan.resources))
     console.print(findings_table(plan.findings))
     console.print(cost_table(plan.cost))
-    energy, carbon, cost = plan.energy, plan.carbon, plan.cost
+    cost = plan.cost
     upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
     fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
     console.print(
@@ -48,13 +48,23 @@ def show_plan(plan: Plan, console: Console) -> None:
             f"[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
             f"[bold]{usd(cost.run)}[/] for a run of {cost.run_hours:g} h"
             f"{upfront}{fallback if cost.standby_hourly else ''}"
-            f"\n[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
-            f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
-            f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:g} g/kWh"
-            f"\n[dim]{escape(energy.source)}; {escape(carbon.source)}[/]",
+            f"\n{_energy(plan)}"
+            f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}[/]",
             title="envelope (estimated)",
             title_align="left",
         )
+    )
+
+
+def _energy(plan: Plan) -> str:
+    """Energy and emissions of a run; or that nobody can tell."""
+    energy, carbon = plan.energy, plan.carbon
+    if energy.kwh is None or carbon.gco2e is None:
+        return f"[bold]unknown[/] kWh a run, PUE {energy.pue:g}; grid at {carbon.intensity_g_per_kwh:g} g/kWh"
+    return (
+        f"[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
+        f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
+        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:g} g/kWh"
     )
 
 

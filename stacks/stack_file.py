@@ -102,7 +102,20 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
     config = data.get("config") if isinstance(data, dict) else None
     if not isinstance(config, dict):
-        raise InputError(str(path), "holds no `config:` mapping", fix="begin the file with `config:`")
+        got = (
+            "an empty file"
+            if data is None
+            else f"the keys {', '.join(map(str, data))}"
+            if isinstance(data, dict)
+            else data
+        )
+        raise InputError(
+            str(path),
+            "holds no `config:` mapping",
+            value=got,
+            allowed="`config:` with settings such as gangway:region below it, indented",
+            fix="begin the file with `config:`",
+        )
     if strangers := [str(key) for key in data if key not in _PULUMIS_KEYS]:
         raise InputError(
             f"{path}: {strangers[0]}",
@@ -135,6 +148,8 @@ def _not_yaml(error: yaml.YAMLError, path: Path, text: str) -> InputError:
     return InputError(
         f"{path}, line {mark.line + 1}" if mark else str(path),
         f"not readable as YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}",
+        value=line.strip() or None,
+        allowed="YAML, as in the stack files that come with Gangway",
         fix="indent with spaces instead of tabs" if "\t" in line else "mend the YAML there",
     )
 

@@ -6,9 +6,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -132,6 +134,35 @@ def imds() -> Iterator[Imds]:
     stand_in = Imds()
     thread = threading.Thread(target=stand_in.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
+    yield stand_in
+    stand_in.server.shutdown()
+    thread.join()
+    stand_in.server.server_close()
+
+
+def _load(path: Path) -> ModuleType:
+    """A module of tests by its file: with importlib's import mode they cannot import each other."""
+    name = f"gangway_tests_{path.stem}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def load_module() -> Callable[[Path], ModuleType]:
+    """Loads what several test modules share, by its file."""
+    return _load
+
+
+@pytest.fixture
+def gce() -> Iterator[Any]:
+    """Google's metadata server and APIs in small; see tests/gce_standin.py."""
+    stand_in, thread = _load(Path(__file__).with_name("gce_standin.py")).started()
     yield stand_in
     stand_in.server.shutdown()
     thread.join()

@@ -2,9 +2,9 @@
 train --preset dcgan-digits`.
 
 torchrun itself ends with 1 whatever its workers said. Here a worker's own code comes through, so that a service manager
-can tell bad input (2: do not try again) from an interruption (75: start the same command again). `--watch aws`, before
-torchrun's own arguments, makes it look out for the cloud's notices; $GANGWAY_STOP_AT (seconds since 1970) is the job's
-deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own.
+can tell bad input (2: do not try again) from an interruption (75: start the same command again). `--watch aws`
+or `--watch gcp`, before torchrun's own arguments, makes it look out for the cloud's notices; $GANGWAY_STOP_AT (seconds
+since 1970) is the job's deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own.
 """
 
 import os
@@ -18,7 +18,7 @@ from types import FrameType
 from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, TrainerError, nearest
 from trainer.membership import BACKEND, Membership, wait_for_store
 from trainer.notices import NOTICES_VARIABLE
-from trainer.watch import CLOUDS, POLL_SEC, Watcher
+from trainer.watch import CLOUDS, Watcher, poll_sec_of
 
 __all__ = ["STOP_AT_VARIABLE", "main"]
 
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gangway-") as folder:
         notices = Path(folder, "notices.jsonl")
         os.environ[NOTICES_VARIABLE] = str(notices)
-        poll_sec = float(os.environ.get("GANGWAY_POLL_SEC", POLL_SEC))
+        poll_sec = float(os.environ.get("GANGWAY_POLL_SEC", poll_sec_of(cloud)))
         poll = CLOUDS[cloud]() if cloud else None
         watcher = Watcher(notices, poll, stop_at, poll_sec) if cloud or stop_at else None
         try:
@@ -105,7 +105,7 @@ def _own_arguments(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
             problem="no cloud whose notices can be watched",
             value=value,
             allowed=", ".join(CLOUDS),
-            fix=f"did you mean {near!r}?" if near else f"{_WATCH} aws on AWS, nothing elsewhere",
+            fix=f"did you mean {near!r}?" if near else f"{_WATCH} and this machine's cloud, nothing elsewhere",
         )
     return value, rest
 

@@ -15,7 +15,7 @@ __all__ = ["NOTICES_VARIABLE", "Kind", "Notice", "notices_file", "read_notices",
 
 NOTICES_VARIABLE = "GANGWAY_NOTICES"
 
-Kind = Literal["spot-interruption", "lifecycle-terminate", "max-hours", "rebalance"]
+Kind = Literal["spot-interruption", "lifecycle-terminate", "max-hours", "rebalance", "host-maintenance"]
 
 
 class Notice(NamedTuple):
@@ -23,7 +23,8 @@ class Notice(NamedTuple):
 
     Attributes:
         kind: spot-interruption, lifecycle-terminate (its Auto Scaling group wants the node to go), max-hours (the job's
-            time is over), or rebalance (an interruption has become likely: save, and go on).
+            time is over), rebalance (an interruption has become likely: save, and go on), or host-maintenance (the
+            machine's host will be taken away, up to an hour from now: save, and go on until the machine is shut down).
         seen_at: when it was noticed, seconds since 1970.
         deadline: when the node goes, ISO 8601 as the cloud wrote it; empty where it does not say.
     """
@@ -35,7 +36,7 @@ class Notice(NamedTuple):
     @property
     def stops(self) -> bool:
         """Whether the run must leave this node."""
-        return self.kind != "rebalance"
+        return self.kind not in ("rebalance", "host-maintenance")
 
 
 def notices_file() -> Path | None:

@@ -1,11 +1,12 @@
 """A thread of the launcher that asks the cloud, every few seconds, whether this node is about to go.
 
 An interruption or a termination by the Auto Scaling group becomes a notice in the node's file and a SIGTERM to the
-launcher itself: torchrun hands that on, the workers agree, save and leave with 75. A rebalance recommendation becomes
-a notice only; the workers see it and save once (`trainer.interruption`). The same thread keeps the job's deadline.
+launcher itself: torchrun hands that on, the workers agree, save and leave with 75. A rebalance recommendation, or a
+host's maintenance to come, becomes a notice only; the workers see it and save once (`trainer.interruption`). The same
+thread keeps the job's deadline.
 
-One function per cloud: AWS is here. Google's `instance/preempted` and Azure's scheduled events are another `Poll` of
-the same shape in CLOUDS. Not here: what needs root or AWS's command line, such as completing the lifecycle action.
+One `Poll` per cloud: AWS and Google Cloud are here, Azure's scheduled events would be another of the same shape. Not
+here: what needs root or a cloud's command line, such as completing a lifecycle action.
 """
 
 import http.client
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit
 
 from trainer.notices import Kind, Notice, write_notice
 
-__all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "Poll", "Watcher"]
+__all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "GceMetadata", "Poll", "Watcher", "poll_sec_of"]
 
 Poll = Callable[[], Iterable[tuple[Kind, str]]]
 """Asks once: the kind and the deadline (ISO 8601, or empty) of every notice that holds now."""
@@ -30,6 +31,9 @@ Poll = Callable[[], Iterable[tuple[Kind, str]]]
 POLL_SEC = 5.0
 _TIMEOUT_SEC = 2.0
 _TOKEN_TTL_SEC = 21600
+# Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
+_GCE_POLL_SEC = 0.5
+_GCE_WAIT_SEC = 4
 
 
 class AwsMetadata:
@@ -93,12 +97,77 @@ class AwsMetadata:
         return text.strip()
 
 
+class GceMetadata:
+    """Compute Engine's metadata server, on virtual machines and on hosts of TPU slices.
+
+    Args:
+        url: of the server.
+        wait_sec: for how long it may hold back its answer until there is a preemption.
+    """
+
+    def __init__(self, url: str = "http://169.254.169.254", wait_sec: int = _GCE_WAIT_SEC) -> None:
+        parts = urlsplit(url)
+        self._address = (parts.hostname or "", parts.port or 80)
+        self._wait_sec = wait_sec
+        self._etag = ""
+
+    def poll(self) -> Iterable[tuple[Kind, str]]:
+        """The notices that hold now, after a wait for a preemption. Neither has a time in it.
+
+        Raises:
+            OSError: nobody answers.
+        """
+        # MIGRATE_ON_HOST_MAINTENANCE needs nothing, and machines with GPUs or TPUs never migrate.
+        if self._get("instance/maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
+            yield "host-maintenance", ""
+        if self._get("instance/preempted", wait=True) == "TRUE":
+            yield "spot-interruption", ""
+
+    def _get(self, item: str, *, wait: bool = False) -> str:
+        """One item of metadata; empty where there is no such item, as on a machine that is no spot one.
+
+        With `wait` the server answers when the item is another than at the last such call, or after `wait_sec`.
+
+        Raises:
+            OSError: nobody answers, or with anything but the item and 404.
+        """
+        query = ""
+        if wait and self._etag:
+            query = f"?wait_for_change=true&timeout_sec={self._wait_sec}&last_etag={self._etag}"
+        # http.client, not urllib: no proxy of the environment stands between a machine and its metadata.
+        connection = http.client.HTTPConnection(*self._address, timeout=_TIMEOUT_SEC + self._wait_sec)
+        try:
+            connection.request("GET", f"/computeMetadata/v1/{item}{query}", headers={"Metadata-Flavor": "Google"})
+            response = connection.getresponse()
+            text = response.read().decode()
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"the metadata server answers no HTTP: {error!r}") from None
+        finally:
+            connection.close()
+        if response.status == http.HTTPStatus.NOT_FOUND:
+            return ""
+        if response.status != http.HTTPStatus.OK:
+            raise ConnectionError(f"the metadata server answers {response.status} for {item}")
+        if wait:
+            self._etag = response.getheader("ETag", "")
+        return text.strip()
+
+
 def _aws() -> Poll:
     return AwsMetadata(os.environ.get("GANGWAY_IMDS_URL", "http://169.254.169.254")).poll
 
 
-CLOUDS: Mapping[str, Callable[[], Poll]] = MappingProxyType({"aws": _aws})
+def _gcp() -> Poll:
+    return GceMetadata(os.environ.get("GANGWAY_METADATA_URL", "http://169.254.169.254")).poll
+
+
+CLOUDS: Mapping[str, Callable[[], Poll]] = MappingProxyType({"aws": _aws, "gcp": _gcp})
 """What `--watch` accepts, and what makes its poll."""
+
+
+def poll_sec_of(cloud: str) -> float:
+    """Seconds between two polls of a cloud."""
+    return _GCE_POLL_SEC if cloud == "gcp" else POLL_SEC
 
 
 class Watcher(threading.Thread):
@@ -134,9 +203,9 @@ class Watcher(threading.Thread):
             self._ended.wait(self._wait_sec())
 
     def close(self) -> None:
-        """Ends the thread; the launcher is done."""
+        """Ends the thread, which may still wait for an answer that nobody needs; the launcher is done."""
         self._ended.set()
-        self.join()
+        self.join(_TIMEOUT_SEC)
 
     def _ask(self) -> list[tuple[Kind, str]]:
         """What holds now. A cloud that does not answer is told once, not every few seconds, and asked again."""

@@ -74,6 +74,7 @@ def plan_alarms(
         _nodes_up(steps_alarm_minutes),
         _given_up(log_group),
         _ended_badly(log_group),
+        _record_at_risk(log_group),
         *idle,
         _interruptions(interruptions_per_hour),
         _nodes_missing(),
@@ -142,7 +143,7 @@ def _given_up(log_group: str) -> AlarmPlan:
         f"{GIVEN_UP_PER_HOUR} or more nodes gave themselves up within an hour. Each is replaced, and its successor "
         f"costs money until it gives up too. In the log group {log_group}, look for node-given-up: the field reason "
         "says why. Always the same reason is no broken machine: mend what it names (image, file system, a setting) "
-        "and run `pulumi up`; until then set the groups to 0 nodes.",
+        "and run `pulumi up --refresh`; until then set the groups to 0 nodes.",
         "GreaterThanOrEqualToThreshold",
         GIVEN_UP_PER_HOUR,
         3600,
@@ -156,13 +157,29 @@ def _ended_badly(log_group: str) -> AlarmPlan:
         "job-ended-badly",
         "The job ended, and not because it was done: nobody takes it up again. In the log group "
         f"{log_group}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, 75 that "
-        "max_hours are over; others stand in the lines before. Mend it and run `pulumi up`, which brings new nodes; if "
-        "nodes stay up meanwhile, set the groups to 0.",
+        "max_hours are over; others stand in the lines before. Mend it and run `pulumi up --refresh`, which sees "
+        "that the groups are empty and brings new nodes; if nodes stay up meanwhile, set the groups to 0.",
         "GreaterThanOrEqualToThreshold",
         1,
         900,
         1,
         (MetricPlan("ended", "JobsEndedBadly", "Sum"),),
+    )
+
+
+def _record_at_risk(log_group: str) -> AlarmPlan:
+    """The head node tries again by itself for ever, so nobody would hear of it otherwise."""
+    return AlarmPlan(
+        "record-at-risk",
+        "The head node is not ready, or the run record could not be put where it outlives the cluster. Both are tried "
+        f"again; the log group {log_group} says why in the field reason of head-not-ready (file system, image) or "
+        "record-not-put (bucket, key, permission). Without a head several nodes do not find each other. Mend what it "
+        "names; before `pulumi destroy`, see that the record is in the run bucket.",
+        "GreaterThanOrEqualToThreshold",
+        1,
+        900,
+        1,
+        (MetricPlan("at_risk", "RecordsAtRisk", "Sum"),),
     )
 
 
@@ -205,7 +222,9 @@ def _nodes_missing() -> AlarmPlan:
         "In 30 of the last 90 minutes fewer nodes than wanted were in service, over all rungs. Training goes on with "
         "those that are there, if they are the job's minimum. The groups' activity history (EC2 console, Auto Scaling "
         "groups) says why: no capacity, a quota, a price above max_usd_per_hour, or nodes that give themselves up as "
-        "unhealthy.",
+        "unhealthy. After a day without one launch Auto Scaling suspends a group by itself (administrative "
+        "suspension): its Launch process shows as suspended, and nothing comes until you run `aws autoscaling "
+        "resume-processes --auto-scaling-group-name GROUP --scaling-processes Launch`.",
         "GreaterThanOrEqualToThreshold",
         1,
         300,

@@ -1,4 +1,4 @@
-"""The capacity ladder as EC2 understands it: how ids look, which machines a rung launches, when a block's nodes stop.
+"""The capacity ladder as EC2 understands it: how ids look, which machines a rung launches, when nodes start and stop.
 
 Pure, without the AWS SDK, so that a stack file is checked in no time. What is wrong by itself raises InputError here;
 what only disagrees with the rest of the stack is a finding of `components.aws.capacity_findings`.
@@ -16,6 +16,7 @@ from components.catalog import MachineType, load
 from components.findings import InputError, nearest_hint
 
 __all__ = [
+    "BEHIND_BLOCK_DELAY",
     "BLOCK_END_NOTICE",
     "BLOCK_STOP_LEAD",
     "LADDER",
@@ -23,6 +24,7 @@ __all__ = [
     "check_ladder",
     "check_zones",
     "ladder_zones",
+    "opening_times",
     "preferred_zone",
     "rung_from_args",
     "rung_machines",
@@ -37,6 +39,9 @@ BLOCK_END_NOTICE = timedelta(minutes=30)
 """EC2 begins to end a block's nodes so long before its end (EC2 user guide, "Capacity Blocks for ML")."""
 BLOCK_STOP_LEAD = timedelta(minutes=10)
 """How much earlier we empty the group: the hook's five minutes for a last checkpoint, and as much again to be late."""
+
+BEHIND_BLOCK_DELAY = timedelta(hours=1)
+"""How long a rung leaves a block that begins to come up: large machines boot, and the fill alarm looks back as long."""
 
 _RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}")
 _OFFERING = re.compile(r"cbo?-[0-9a-f]{8,17}")
@@ -136,3 +141,18 @@ def check_zones(rungs: Sequence[AnyRung | RungPlan], zones: Sequence[str], place
 def block_stop_time(ends_at: datetime, lead: timedelta = BLOCK_STOP_LEAD) -> datetime:
     """When a block's group is set to zero, in UTC: `lead` before EC2 begins to end the nodes itself."""
     return ends_at.astimezone(UTC) - BLOCK_END_NOTICE - lead
+
+
+def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
+    """When each rung may ask for nodes, in UTC; None for at any time.
+
+    A block has to begin. A rung behind the first one makes up for those above, so one of them has to have had its
+    chance.
+    """
+    times: list[datetime | None] = []
+    for rung in rungs:
+        above = [time + BEHIND_BLOCK_DELAY for time in times if time is not None]
+        waits = [min(above)] if times and len(above) == len(times) else []
+        starts = [] if rung.starts_at is None else [rung.starts_at.astimezone(UTC)]
+        times.append(max([*waits, *starts], default=None))
+    return tuple(times)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from components.aws.capacity import LADDER, block_stop_time, rung_machines, zones_of
+from components.aws.capacity import LADDER, block_stop_time, opening_times, rung_machines, zones_of
 from components.aws.fabric import count_efa
-from components.capacity import AnyRung, CapacityBlock, Reservation, Spot, plan_rung
+from components.capacity import AnyRung, CapacityBlock, Reservation, Spot, plan_ladder, plan_rung
 from components.catalog import MachineType
 from components.findings import Finding, Severity
 
@@ -25,6 +25,7 @@ class LadderContext:
     Attributes:
         machine: the cluster's own machine type.
         zone: the cluster's zone, where the file system is.
+        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
         num_nodes_min: the job goes on with so many nodes.
         num_nodes_max: and asks for so many.
         max_hours: the longest the job may run.
@@ -33,6 +34,7 @@ class LadderContext:
 
     machine: MachineType
     zone: str
+    zone_assumed: bool
     num_nodes_min: int
     num_nodes_max: int
     max_hours: float
@@ -42,6 +44,7 @@ class LadderContext:
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
     found = list(_same_reservation(rungs))
+    opens = opening_times(plan_ladder(tuple(rungs)))
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
         found += _placement(rung, path, context)
@@ -49,8 +52,10 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         found += _machines(rung, path, context)
         if isinstance(rung, CapacityBlock):
             found += _block_size(rungs[:index], path, context)
+            found += _block_start(rung, path, context.now)
             found += _block_end(rung, path, last=index == len(rungs) - 1, context=context)
             found += _block_purchase(rung, path)
+            found += _behind_block(list(zip(rungs, opens, strict=True))[index + 1 :], path)
     return found
 
 
@@ -81,6 +86,8 @@ def _placement(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Fin
 
 def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
     zones = zones_of(rung)
+    if isinstance(rung, CapacityBlock | Reservation) and not zones and context.zone_assumed:
+        yield _zone_unnamed(rung, path, context.zone)
     if all(zone == context.zone for zone in zones):
         return
     if isinstance(rung, CapacityBlock | Reservation):
@@ -109,6 +116,37 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
             "which is slower and billed",
             f"set zones: [{context.zone}] where speed matters more than finding capacity",
         )
+
+
+def _zone_unnamed(rung: CapacityBlock | Reservation, path: str, assumed: str) -> Finding:
+    """Subnet, file system and reserved machines have to be in one zone, and only the owner of these knows which."""
+    bought = isinstance(rung, CapacityBlock) and rung.purchase
+    return Finding(
+        Severity.ERROR if bought else Severity.WARNING,
+        "capacity.zone-unnamed",
+        f"{path}.zone",
+        f"nobody has named the zone of this {rung.kind}: {assumed} is assumed, and anywhere else no node would start"
+        + (" on what has been paid" if bought else ""),
+        "set zone: to where EC2 says it is",
+    )
+
+
+def _behind_block(below: Sequence[tuple[AnyRung, datetime | None]], path: str) -> Iterable[Finding]:
+    """Who pays when the block has no nodes. `below` has each rung with the time from which it may be filled."""
+    unreserved = [(rung.kind, opens) for rung, opens in below if not plan_rung(rung).reserved]
+    if not unreserved:
+        return
+    kind, opens = unreserved[0]
+    begin = "before and after" if opens is None else f"from {opens.isoformat()} on and after its end"
+    close = ["set starts_at, or run `up` once the block has started"] if opens is None else []
+    yield Finding(
+        Severity.INFO,
+        "capacity.behind-block",
+        path,
+        f"a block has nodes between its start and its end; {begin}, the next rung ({kind}) makes up for those that are "
+        "missing, and is paid",
+        "; or ".join([*close, "remove the rungs behind it, and the job waits for the next block"]),
+    )
 
 
 def _machines(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
@@ -148,7 +186,7 @@ def _block_size(above: Sequence[AnyRung], path: str, context: LadderContext) -> 
     fewest, most = context.num_nodes_min, context.num_nodes_max
     if fewest != most:
         yield Finding(
-            Severity.WARNING,
+            Severity.ERROR,
             "capacity.block-size",
             "gangway:cluster.nodes",
             f"{path} is a block of a fixed number of nodes, all of them paid, and the job takes {fewest} to {most}",
@@ -164,6 +202,26 @@ def _block_size(above: Sequence[AnyRung], path: str, context: LadderContext) -> 
         )
 
 
+def _block_start(rung: CapacityBlock, path: str, now: datetime) -> Iterable[Finding]:
+    if rung.starts_at is None:
+        yield Finding(
+            Severity.INFO,
+            "capacity.block-start",
+            f"{path}.starts_at",
+            f"{rung.id}: nodes are asked for at once, and before the block's start in vain; after a day of that Auto "
+            "Scaling suspends the group",
+            "set starts_at: to the start that EC2 shows for the block, unless it has begun",
+        )
+    elif rung.starts_at > now:
+        yield Finding(
+            Severity.INFO,
+            "capacity.block-start",
+            f"{path}.starts_at",
+            f"no node before {rung.starts_at.isoformat()}: a scheduled action asks for them then, also where nobody "
+            "runs `up`",
+        )
+
+
 def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderContext) -> Iterable[Finding]:
     if rung.ends_at is None:
         yield Finding(
@@ -175,22 +233,24 @@ def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderCon
         )
         return
     stop = block_stop_time(rung.ends_at)
-    if stop <= context.now:
+    begin = context.now if rung.starts_at is None else max(context.now, rung.starts_at)
+    if stop <= begin:
         yield Finding(
             Severity.ERROR,
             "capacity.block-ended",
             f"{path}.ends_at",
-            f"{rung.ends_at.isoformat()} leaves no time: its nodes would have stopped at {stop.isoformat()}",
+            f"{rung.ends_at.isoformat()} leaves no time: its nodes stop at {stop.isoformat()}",
             "remove this rung, or name a later block",
         )
-    elif stop < context.now + timedelta(hours=context.max_hours):
-        hours = math.floor((stop - context.now) / timedelta(hours=0.1)) / 10
+    elif stop < begin + timedelta(hours=context.max_hours):
+        hours = math.floor((stop - begin) / timedelta(hours=0.1)) / 10
+        since = "now" if begin == context.now else "its start"
         then = "ends with its last checkpoint" if last else "goes on with the next rung"
         yield Finding(
             Severity.WARNING,
             "capacity.block-too-short",
             f"{path}.ends_at",
-            f"the nodes stop at {stop.isoformat()}, {hours:.1f} h from now, and the job may run "
+            f"the nodes stop at {stop.isoformat()}, {hours:.1f} h from {since}, and the job may run "
             f"{context.max_hours:g} h: it {then}",
             f"set gangway:job.max_hours: {hours:.1f}, or name a longer block" if hours else "name a longer block",
         )
@@ -203,7 +263,7 @@ def _block_purchase(rung: CapacityBlock, path: str) -> Iterable[Finding]:
             Severity.WARNING,
             "capacity.block-purchase",
             path,
-            f"`up` buys {plan.offering_id} for {plan.upfront_usd:,.2f} USD at once; `destroy` gives nothing back, "
-            "and the block is protected from it",
+            f"`up` buys {plan.offering_id} for {plan.upfront_usd:,.2f} USD at once; `destroy` gives nothing back and "
+            "leaves the block to its end, and another offering_id here buys another block",
             "look the offering and its price up again just before `up`",
         )

@@ -15,6 +15,8 @@ COLUMNS = 24
 PERIOD_SEC = 60
 BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"
 
+_COUNTED = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly", "RecordsAtRisk")
+
 Widget = dict[str, Any]
 # Width, height and what the widget is, before it has a place.
 Sized = tuple[int, int, Widget]
@@ -42,7 +44,7 @@ def plan_dashboard(
         _graph(
             "Interruptions, checkpoints, nodes given up",
             region,
-            [[trainer, name] for name in ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")],
+            [[trainer, name] for name in _COUNTED],
             stat="Sum",
             period_sec=300,
         ),

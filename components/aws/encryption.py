@@ -11,7 +11,7 @@ import pulumi
 from pulumi_aws import kms
 
 from components.aws.names import account_of
-from components.aws.order import after
+from components.order import after
 
 __all__ = ["EncryptionKey", "EncryptionKeyArgs", "key_policy"]
 

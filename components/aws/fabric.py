@@ -8,9 +8,9 @@ name, because layouts differ: card 0 of p6-b300 takes no EFA, p6e-gb200 leaves c
 from dataclasses import dataclass
 from typing import Literal
 
-from components.catalog import CardRun, Device, EfaFabric, MachineType
+from components.catalog import CardRun, Device, EfaFabric, MachineType, load
 
-__all__ = ["InterfacePlan", "count_efa", "plan_interfaces"]
+__all__ = ["InterfacePlan", "count_efa", "count_lustre_efa", "plan_interfaces"]
 
 InterfaceType = Literal["interface", "efa-only"]
 
@@ -34,6 +34,15 @@ def plan_interfaces(machine: MachineType) -> tuple[InterfacePlan, ...]:
 def count_efa(machine: MachineType) -> int:
     """The EFA interfaces among those planned."""
     return sum(interface.interface_type == "efa-only" for interface in plan_interfaces(machine))
+
+
+def count_lustre_efa(machine: MachineType) -> int:
+    """How many of them AWS's script gives to an FSx for Lustre client, and so has to bring up; 0 without EFA."""
+    if not isinstance(machine.fabric, EfaFabric):
+        return 0
+    listed = load().lustre["aws"].efa_client_interfaces.value
+    usual = 2 if machine.fabric.num_cards.value > 1 else 1
+    return min(listed.get(machine.name, usual), count_efa(machine))
 
 
 def _on_cards(run: CardRun) -> tuple[InterfacePlan, ...]:

@@ -16,7 +16,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ec2, vpc
 
-from components.aws.order import after
+from components.order import after
 
 __all__ = ["GROUPS", "Flow", "HeadPortsArgs", "RulePlan", "declare_groups", "plan_flows", "plan_rules"]
 

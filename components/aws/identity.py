@@ -1,8 +1,8 @@
 """NodeIdentity and HeadIdentity: the roles machines run as, each with no more than its own part of the job.
 
-A node pulls its image, reads data, writes its own runs and speaks for itself to its own Auto Scaling group. The head
-node never touches data or groups: it keeps the rendezvous, finds the workers and puts the run record. People get in
-through Session Manager (AWS's managed core policy); there is no SSH key anywhere.
+A node pulls its image, writes its own runs and speaks for itself to its own Auto Scaling group; the data set it reads
+off the file system, and FSx alone asks S3 for it. The head node never touches groups: it keeps the rendezvous, finds
+the workers and puts the run record. People get in through Session Manager; there is no SSH key anywhere.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -10,8 +10,8 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import iam
 
-from components.aws.order import after
-from components.aws.policies import Statement, allow, document, on_groups_of, trust
+from components.aws.policies import SESSION_ACTIONS, Statement, allow, document, on_groups_of, trust
+from components.order import after
 
 __all__ = [
     "HeadIdentity",
@@ -22,20 +22,17 @@ __all__ = [
     "node_policy",
 ]
 
-SSM_CORE_POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
-
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity.
 
-    `data_source` is the `s3://bucket/prefix` nodes may read, `log_group_arn` the one group they may write to,
-    `kms_key_arn` the one key they may use. `self_termination` lets a node end itself and shrink its group.
+    `log_group_arn` is the one log group they may write to, `kms_key_arn` the one key they may use. `self_termination`
+    lets a node end itself and shrink its group.
     """
 
     run_bucket_arn: pulumi.Input[str]
     repository_arn: pulumi.Input[str]
     stack: str
-    data_source: NotRequired[str | None]
     log_group_arn: NotRequired[pulumi.Input[str] | None]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     self_termination: NotRequired[bool]
@@ -57,7 +54,6 @@ def node_policy(
     run_bucket_arn: str,
     repository_arn: str,
     stack: str,
-    data_source: str | None,
     *,
     log_group_arn: str | None = None,
     kms_key_arn: str | None = None,
@@ -67,11 +63,11 @@ def node_policy(
     return document(
         [
             *_own_runs(run_bucket_arn, stack),
-            *(_data(data_source) if data_source else []),
             *_pull(repository_arn),
             # By this a node finds the group it is in.
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             _own_groups(stack, self_termination),
+            _session(),
             *_optional(log_group_arn, kms_key_arn),
         ]
     )
@@ -91,37 +87,32 @@ def head_policy(
             *_own_runs(run_bucket_arn, stack),
             *_pull(repository_arn),
             allow("FindWorkers", ["ec2:DescribeInstances"], "*"),
+            _session(),
             *_optional(log_group_arn, kms_key_arn),
         ]
     )
 
 
-def _list_below(sid: str, bucket_arn: str, prefix: str) -> Statement:
-    """Names below `prefix` only: without ListBucket a missing object reads as forbidden, with it all names show."""
-    condition = {"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}} if prefix else None
-    return allow(sid, ["s3:ListBucket"], bucket_arn, condition)
-
-
 def _own_runs(run_bucket_arn: str, stack: str) -> list[Statement]:
-    """Nothing is deleted: the bucket keeps every version, and a node cannot take one away."""
+    """Nothing is deleted: the bucket keeps every version, and a node cannot take one away.
+
+    Without ListBucket a missing object reads as forbidden; with it on the whole bucket all names would show.
+    """
+    own_names = {"StringLike": {"s3:prefix": [stack, f"{stack}/*"]}}
     return [
         allow("OwnRuns", ["s3:GetObject", "s3:PutObject"], f"{run_bucket_arn}/{stack}/*"),
-        _list_below("NamesOfOwnRuns", run_bucket_arn, stack),
-    ]
-
-
-def _data(data_source: str) -> list[Statement]:
-    bucket, _, prefix = data_source.removeprefix("s3://").rstrip("/").partition("/")
-    arn = f"arn:aws:s3:::{bucket}"
-    return [
-        allow("ReadData", ["s3:GetObject"], f"{arn}/{prefix}/*" if prefix else f"{arn}/*"),
-        _list_below("NamesOfData", arn, prefix),
+        allow("NamesOfOwnRuns", ["s3:ListBucket"], run_bucket_arn, own_names),
     ]
 
 
 def _pull(repository_arn: str) -> list[Statement]:
     pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
     return [allow("PullImage", pull, repository_arn), allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*")]
+
+
+def _session() -> Statement:
+    """Session Manager, by which people get in."""
+    return allow("SessionManager", list(SESSION_ACTIONS), "*")
 
 
 def _own_groups(stack: str, self_termination: bool) -> Statement:
@@ -152,7 +143,7 @@ def _profile(
     tags: dict[str, str],
     child: pulumi.ResourceOptions,
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-    """A role that only EC2 instances may take, with `policy` and Session Manager.
+    """A role that only EC2 instances may take, with `policy`.
 
     Returns:
         The role's name, and the profile's ARN, which waits for the permissions: a machine that takes it has them from
@@ -165,10 +156,8 @@ def _profile(
         opts=child,
     )
     own = iam.RolePolicy(f"{name}-{suffix}", role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
-    attachment = f"{name}-ssm" if suffix == "node" else f"{name}-{suffix}-ssm"
-    ssm = iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=SSM_CORE_POLICY, opts=child)
     profile = iam.InstanceProfile(f"{name}-{suffix}", role=role.name, tags=tags, opts=child)
-    return role.name, after(profile.arn, own, ssm)
+    return role.name, after(profile.arn, own)
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -186,7 +175,6 @@ class NodeIdentity(pulumi.ComponentResource):
                 arns[0],
                 arns[1],
                 args["stack"],
-                args.get("data_source"),
                 log_group_arn=arns[2],
                 kms_key_arn=arns[3],
                 self_termination=args.get("self_termination", False),

@@ -16,9 +16,9 @@ from pulumi_aws import ec2, route53
 
 from components.aws.firewall import HeadPortsArgs, declare_groups, plan_flows, plan_rules
 from components.aws.flow_logs import declare_flow_logs
-from components.aws.order import after
 from components.choices import Egress
 from components.cidr import private_network
+from components.order import after
 
 __all__ = [
     "ENDPOINT_SERVICES",
@@ -53,8 +53,8 @@ class TrainingNetworkArgs(TypedDict):
     """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags.
 
     `head` makes a security group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns`
-    closes the way to every other bucket (but for ECR's layers); left out, any bucket can be reached. Flow logs are
-    kept unless `flow_logs` is false.
+    closes the way to every other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be
+    reached. Flow logs are kept unless `flow_logs` is false.
     """
 
     cidr: str
@@ -90,15 +90,18 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
 def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
     """Opens the S3 gateway for the given buckets, whose own policies and the roles' decide the rest.
 
-    ECR keeps image layers in a bucket of its own, from which Docker reads by presigned links.
+    ECR keeps image layers in a bucket of its own, from which Docker reads by presigned links; Amazon Linux 2023 its
+    packages, among them the Lustre client of a node that was made of it.
     """
     layers = f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"
+    packages = f"arn:aws:s3:::al2023-repos-{region}-de612dc2/*"
     ours = [part for arn in bucket_arns for part in (arn, f"{arn}/*")]
     return {
         "Version": "2012-10-17",
         "Statement": [
             {"Sid": "OurBuckets", "Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": ours},
             {"Sid": "ImageLayers", "Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": layers},
+            {"Sid": "Packages", "Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": packages},
         ],
     }
 

@@ -7,7 +7,7 @@ the nodes is the JobSpec in their user data.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NotRequired, TypedDict
 
 import pulumi
@@ -23,6 +23,7 @@ from components.aws.capacity import (
 )
 from components.aws.fabric import InterfacePlan, plan_interfaces
 from components.aws.fallback import Fallback, plan_fill_steps
+from components.aws.group_hours import GroupSize, declare_hours, plan_sizes
 from components.aws.launch import NodeLaunch, launch_market, launch_template, mixed_instances
 from components.capacity import RungPlan, plan_ladder
 from components.catalog import MachineType, load
@@ -53,7 +54,7 @@ ROOT_DEVICE = "/dev/sda1"
 class CapacityRungArgs(TypedDict):
     """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as `components.capacity` says.
 
-    `ends_at` is ISO 8601 with its zone, such as 2026-07-01T11:30:00Z.
+    `starts_at` and `ends_at` are ISO 8601 with their zone, such as 2026-07-01T11:30:00Z.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class CapacityRungArgs(TypedDict):
     purchase: NotRequired[bool]
     offering_id: NotRequired[str]
     upfront_usd: NotRequired[float]
+    starts_at: NotRequired[str]
     ends_at: NotRequired[str]
     zone: NotRequired[str]
     max_usd_per_hour: NotRequired[float]
@@ -97,14 +99,13 @@ class EfaNodePoolArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NodePoolPlan:
-    """What the pool will declare, before any resource exists. `machines` has the types of each rung."""
+    """What the pool will declare, before any resource exists. Each rung has its `machines` and its group's `sizes`."""
 
     machine: MachineType
     interfaces: tuple[InterfacePlan, ...]
     rungs: tuple[RungPlan, ...]
     machines: tuple[tuple[MachineType, ...], ...]
-    num_nodes_min: int
-    num_nodes_max: int
+    sizes: tuple[GroupSize, ...]
 
     @property
     def placement_group(self) -> bool:
@@ -112,8 +113,8 @@ class NodePoolPlan:
         return self.machine.fabric is not None and any(rung.placement_group for rung in self.rungs)
 
 
-def plan_node_pool(args: EfaNodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments into interfaces and launch fields.
+def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
+    """Compiles the arguments into interfaces, launch fields and sizes. `now` tells which blocks have begun.
 
     Raises:
         InputError: an unknown machine type, an id that EC2 never gives, or a zone the pool has no subnet in.
@@ -122,13 +123,13 @@ def plan_node_pool(args: EfaNodePoolArgs) -> NodePoolPlan:
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, machine, "capacity")
     check_zones(rungs, args.get("zones", []), "capacity")
+    ladder = plan_ladder(rungs)
     return NodePoolPlan(
         machine,
         plan_interfaces(machine),
-        plan_ladder(rungs),
+        ladder,
         tuple(rung_machines(rung, machine, "capacity") for rung in rungs),
-        args["num_nodes_min"],
-        args["num_nodes_max"],
+        plan_sizes(ladder, args["num_nodes_min"], args["num_nodes_max"], now),
     )
 
 
@@ -151,7 +152,7 @@ class EfaNodePool(pulumi.ComponentResource):
     """GPU nodes wired for EFA, filled from the capacity ladder in its order.
 
     `destroy` waits for the nodes' last checkpoints. What they need for that has to stand until then: give values that
-    wait for it (`components.aws.order`), as NodeIdentity and TrainingNetwork do.
+    wait for it (`components.order`), as NodeIdentity and TrainingNetwork do.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -162,16 +163,17 @@ class EfaNodePool(pulumi.ComponentResource):
         super().__init__("gangway:aws:EfaNodePool", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
-        self._plan = plan_node_pool(args)
+        self._plan = plan_node_pool(args, datetime.now(UTC))
         self._placement = self._placement_group() if self._plan.placement_group else None
         fallback = Fallback(name, args["num_nodes_min"], args["tags"], self._child)
         templates: list[ec2.LaunchTemplate] = []
         groups: list[autoscaling.Group] = []
-        for position, (rung, machines) in enumerate(zip(self._plan.rungs, self._plan.machines, strict=True)):
+        parts = zip(self._plan.rungs, self._plan.machines, self._plan.sizes, strict=True)
+        for position, (rung, machines, size) in enumerate(parts):
             suffix = f"{position}-{rung.kind}"
             mine = self._launch_templates(suffix, rung, machines)
-            group = self._group(suffix, position, rung, mine)
-            self._empty_before_the_end(suffix, rung, group)
+            group = self._group(suffix, size, rung, mine)
+            declare_hours(f"{name}-{suffix}", group, size, self._stops_at(rung), self._child)
             if position:
                 fallback.fill_behind(suffix, group, above=list(groups))
             templates += mine.values()
@@ -208,7 +210,7 @@ class EfaNodePool(pulumi.ComponentResource):
         )
         mixed = len(machines) > 1
         # A mixed group names the market itself; EC2 refuses templates that name one too.
-        market = (None, None) if mixed else launch_market(rung, self._purchase(suffix, rung))
+        market = (None, None) if mixed else launch_market(rung, self._purchase(rung))
         placement = self._placement if rung.placement_group else None
         return {
             machine.name: launch_template(
@@ -222,31 +224,31 @@ class EfaNodePool(pulumi.ComponentResource):
             for machine in machines
         }
 
-    def _purchase(self, suffix: str, rung: RungPlan) -> pulumi.Output[str] | None:
-        """Buys the rung's block. Protected: neither destroy nor a changed offering can give the money back."""
+    def _purchase(self, rung: RungPlan) -> pulumi.Output[str] | None:
+        """Buys the rung's block, which stays when the stack goes: nothing gives the money back.
+
+        Named by its offering: a ladder in another order must not buy again what is there.
+        """
         if rung.purchase is None:
             return None
         block = ec2.CapacityBlockReservation(
-            f"{self._name}-{suffix}",
+            f"{self._name}-{rung.purchase.offering_id}",
             capacity_block_offering_id=rung.purchase.offering_id,
             instance_platform="Linux/UNIX",
             tags=self._args["tags"],
-            opts=pulumi.ResourceOptions(parent=self, protect=True),
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
         return block.id
 
     def _group(
-        self, suffix: str, position: int, rung: RungPlan, templates: dict[str, ec2.LaunchTemplate]
+        self, suffix: str, size: GroupSize, rung: RungPlan, templates: dict[str, ec2.LaunchTemplate]
     ) -> autoscaling.Group:
-        """The first rung holds all nodes; the others wait at zero and may grow to the job's minimum."""
-        first = position == 0
         only = None if len(templates) > 1 else next(iter(templates.values()))
         return autoscaling.Group(
             f"{self._name}-{suffix}",
             min_size=0,
-            max_size=self._args["num_nodes_max"] if first else self._args["num_nodes_min"],
-            # Below the first rung the scaling policy owns the number: a declared one would empty the rung on each `up`.
-            desired_capacity=self._args["num_nodes_max"] if first else None,
+            max_size=size.most_now,
+            desired_capacity=size.wanted_now,
             vpc_zone_identifiers=self._subnets(rung),
             launch_template=None
             if only is None
@@ -277,20 +279,9 @@ class EfaNodePool(pulumi.ComponentResource):
         places = [zones.index(zone) for zone in rung.zones or zones[:1]]
         return pulumi.Output.from_input(self._args["subnet_ids"]).apply(lambda ids: [ids[place] for place in places])
 
-    def _empty_before_the_end(self, suffix: str, rung: RungPlan, group: autoscaling.Group) -> None:
-        """Empties a block's group before EC2 ends its nodes."""
+    def _stops_at(self, rung: RungPlan) -> datetime | None:
+        """When a block's group is emptied: before EC2 ends its nodes."""
         if rung.ends_at is None:
-            return
+            return None
         minutes = self._args.get("block_stop_lead_minutes")
-        lead = BLOCK_STOP_LEAD if minutes is None else timedelta(minutes=minutes)
-        autoscaling.Schedule(
-            f"{self._name}-{suffix}",
-            scheduled_action_name=f"{self._name}-{suffix}-stop",
-            autoscaling_group_name=group.name,
-            start_time=block_stop_time(rung.ends_at, lead).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            # All three, so that nothing asks for nodes of a block that is over. Without a recurrence it runs once.
-            min_size=0,
-            max_size=0,
-            desired_capacity=0,
-            opts=self._child,
-        )
+        return block_stop_time(rung.ends_at, BLOCK_STOP_LEAD if minutes is None else timedelta(minutes=minutes))

@@ -108,6 +108,9 @@ def plan_filters() -> list[FilterPlan]:
         FilterPlan("Interruptions", '{ $.event = "interrupt" }', "1", "Count", "0"),
         FilterPlan("Checkpoints", '{ $.event = "checkpoint" }', "1", "Count", "0"),
         FilterPlan("NodesGivenUp", '{ $.event = "node-given-up" }', "1", "Count", "0"),
+        FilterPlan(
+            "RecordsAtRisk", '{ ($.event = "head-not-ready") || ($.event = "record-not-put") }', "1", "Count", "0"
+        ),
         FilterPlan("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }', "1", "Count", "0"),
     ]
 

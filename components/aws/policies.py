@@ -7,15 +7,36 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["OPEN_RESOURCES", "Statement", "allow", "document", "on_groups_of", "trust"]
+__all__ = ["OPEN_RESOURCES", "SESSION_ACTIONS", "Statement", "allow", "document", "on_groups_of", "trust"]
 
 Statement = dict[str, Any]
+
+SESSION_ACTIONS = (
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+    "ec2messages:AcknowledgeMessage",
+    "ec2messages:DeleteMessage",
+    "ec2messages:FailMessage",
+    "ec2messages:GetEndpoint",
+    "ec2messages:GetMessages",
+    "ec2messages:SendReply",
+)
+"""What of AWS's AmazonSSMManagedInstanceCore (v2) Session Manager needs, older agents with ec2messages included.
+
+Not the rest: it has ssm:GetParameter on every parameter of the account, and training code may ask as its node does.
+"""
 
 OPEN_RESOURCES: Mapping[str, str] = MappingProxyType(
     {
         "autoscaling:DescribeAutoScalingGroups": "Auto Scaling has no narrower resource for describing; it only reads",
         "ec2:DescribeInstances": "EC2 has no narrower resource for describing; it only reads",
         "ecr:GetAuthorizationToken": "ECR hands out tokens for the whole registry; what may be pulled is limited apart",
+        **dict.fromkeys(
+            SESSION_ACTIONS, "the agent's word about its own machine; AWS's policies name nothing narrower"
+        ),
     }
 )
 """Every action that our policies allow on resource `*`, and why there is nothing narrower."""

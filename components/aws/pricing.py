@@ -6,36 +6,11 @@ no declaration fixes (requests, data processed, egress) is not in it.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
 
-from components.catalog import Catalog, ServicePrice
-from components.cost import CostComponent, from_fact
+from components.catalog import Catalog
+from components.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
 
-__all__ = ["Declared", "price_resources"]
-
-
-class Declared(Protocol):
-    """A resource of the plan: type token, name, id that others refer to it by, inputs as they go over the wire."""
-
-    @property
-    def type(self) -> str:
-        """Type token."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Logical name."""
-        ...
-
-    @property
-    def id(self) -> str:
-        """What other resources refer to it by."""
-        ...
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        """Inputs in camelCase."""
-        ...
+__all__ = ["price_resources"]
 
 
 def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
@@ -44,7 +19,7 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
 
 
 def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    templates = _templates(resources)
+    templates, opened = _templates(resources), _opened_sizes(resources)
     for group in resources:
         if group.type != "aws:autoscaling/group:Group":
             continue
@@ -52,19 +27,26 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
         machine_types = [template.inputs["instanceType"] for template in offers]
         desired = group.inputs.get("desiredCapacity")
         standby = desired is None
-        num_nodes = int(group.inputs["maxSize"] if standby else desired or 0)
+        # A group that is still closed costs its price as soon as it opens.
+        num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if standby else desired or 0)
         disk = _root_gib(offers[0])
         prices = [_node_price(group.name, market, name, num_nodes, catalog, region, standby) for name in machine_types]
         # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
         yield max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
         label = f"{group.name}: root volumes, {disk:g} GiB a node"
         price = catalog.service_price("aws", region, "ebs-gp3")
-        yield _service(label, price, num_nodes * disk, region, standby=standby)
+        yield from_service(label, price, num_nodes * disk, region, standby=standby)
 
 
 def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
     """Launch templates by the id that groups and machines refer to them by."""
     return {r.id: r for r in resources if r.type == "aws:ec2/launchTemplate:LaunchTemplate"}
+
+
+def _opened_sizes(resources: Sequence[Declared]) -> dict[str, int]:
+    """By a group's id, how many nodes it may hold once a scheduled action has opened it."""
+    schedules = [r.inputs for r in resources if r.type == "aws:autoscaling/schedule:Schedule"]
+    return {inputs["autoscalingGroupName"]: int(inputs["maxSize"]) for inputs in schedules if inputs["maxSize"]}
 
 
 def _root_gib(template: Declared) -> float:
@@ -85,16 +67,6 @@ def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, 
     return "on-demand" if on_demand else "spot", offers
 
 
-def _service(name: str, price: ServicePrice, quantity: float, region: str, *, standby: bool = False) -> CostComponent:
-    note = _elsewhere(price.region, region)
-    return from_fact(name, price.usd, quantity, unit=price.unit, standby=standby, note=note)
-
-
-def _elsewhere(priced: str, region: str) -> str:
-    """Says so where the price is another region's."""
-    return "" if priced == region else f" (price of {priced})"
-
-
 def _node_price(
     name: str, market: str, machine_type: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
 ) -> CostComponent:
@@ -105,13 +77,9 @@ def _node_price(
         return CostComponent(label, "hours", num_nodes, 0.0, 0.0, why, "", "documented", standby)
     fact = None if price is None else price.spot_high if market == "spot" else price.on_demand
     if price is None or fact is None or fact.value is None:
-        return _unknown(label, num_nodes, f"no {market} price in the catalogue", standby)
+        return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
     seen = ", upper end seen" if market == "spot" else ""
-    return from_fact(label, fact, num_nodes, standby=standby, note=f"{seen}{_elsewhere(price.region, region)}")
-
-
-def _unknown(label: str, num_nodes: int, why: str, standby: bool) -> CostComponent:
-    return CostComponent(label, "hours", num_nodes, None, None, why, "", "unknown", standby)
+    return from_fact(label, fact, num_nodes, standby=standby, note=f"{seen}{elsewhere(price.region, region)}")
 
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
@@ -123,10 +91,10 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
                 template = _templates(resources)[resource.inputs["launchTemplate"]["id"]]
                 yield from _instance(resource, template, catalog, region)
             case "aws:kms/key:Key":
-                yield _service(f"{resource.name}: key", catalog.service_price("aws", region, "kms-key"), 1, region)
+                yield from_service(f"{resource.name}: key", catalog.service_price("aws", region, "kms-key"), 1, region)
             case "aws:ec2/natGateway:NatGateway":
                 price = catalog.service_price("aws", region, "nat-gateway")
-                yield _service(f"{resource.name}: NAT gateway", price, 1, region)
+                yield from_service(f"{resource.name}: NAT gateway", price, 1, region)
     interfaces = [
         resource
         for resource in resources
@@ -134,7 +102,9 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
     ]
     if interfaces:
         count = sum(len(resource.inputs["subnetIds"]) for resource in interfaces)
-        yield _service("interface endpoints", catalog.service_price("aws", region, "interface-endpoint"), count, region)
+        yield from_service(
+            "interface endpoints", catalog.service_price("aws", region, "interface-endpoint"), count, region
+        )
 
 
 def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
@@ -142,15 +112,15 @@ def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostC
     size = inputs["storageCapacity"]
     if inputs["deploymentType"] == "SCRATCH_2":
         price = catalog.service_price("aws", region, "lustre-scratch-2")
-        yield _service(f"{resource.name}: {size:g} GiB of scratch", price, size, region)
+        yield from_service(f"{resource.name}: {size:g} GiB of scratch", price, size, region)
         return
     tier = int(inputs["perUnitStorageThroughput"])
     price = catalog.service_price("aws", region, f"lustre-persistent-2-{tier}")
-    yield _service(f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB", price, size, region)
+    yield from_service(f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB", price, size, region)
     iops = (inputs.get("metadataConfiguration") or {}).get("iops")
     if iops:
         price = catalog.service_price("aws", region, "lustre-metadata-iops")
-        yield _service(f"{resource.name}: {iops:g} metadata IOPS", price, iops, region)
+        yield from_service(f"{resource.name}: {iops:g} metadata IOPS", price, iops, region)
 
 
 def _instance(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
@@ -159,8 +129,8 @@ def _instance(resource: Declared, template: Declared, catalog: Catalog, region: 
     label = f"{resource.name}: {machine_type}, on-demand"
     service = f"instance-{machine_type}"
     if service in catalog.services_of("aws"):
-        yield _service(label, catalog.service_price("aws", region, service), 1, region)
+        yield from_service(label, catalog.service_price("aws", region, service), 1, region)
     else:
-        yield _unknown(label, 1, "no price in the catalogue", standby=False)
+        yield unknown_price(label, 1, "no price in the catalogue")
     volume = catalog.service_price("aws", region, "ebs-gp3")
-    yield _service(f"{resource.name}: root volume, {disk:g} GiB", volume, disk, region)
+    yield from_service(f"{resource.name}: root volume, {disk:g} GiB", volume, disk, region)

@@ -1,9 +1,10 @@
 """ImageRegistry: the ECR repository of the trainer's image. Each push is scanned; tags are immutable but for our own.
 
-Those two are the build cache's, and the content tags of `up`: after an `up` that was interrupted between push and state
-the same content is built again, and never gives the same digest. ECR would refuse the push (moby/buildkit#3776), and
-every `up` would fail until somebody deletes the tag by hand. Nothing is lost by letting them move: nodes, launch
-templates and run records name images by digest. The digest before it is untagged then, and kept for UNTAGGED_DAYS more.
+Our own are all that `up` pushes, so the setting guards only tags that people add: the build cache's, and the content
+tags. After an `up` that was interrupted between push and state the same content is built again, and never gives the
+same digest; ECR would refuse the push (moby/buildkit#3776), and every `up` would fail until somebody deletes the tag by
+hand. What cannot move is the digest, and nodes, launch templates and run records name images by nothing else. The
+digest before it is untagged then, and kept for UNTAGGED_DAYS more.
 
 Building the image is a component of its own; this one only keeps it. The images go with the stack: each can be built
 again from the commit and the lock that a run record names, while a repository that outlives its stack is paid for and

@@ -10,8 +10,8 @@ import pulumi
 from pulumi_aws import cloudwatch, fsx, s3
 
 from components.aws.lustre import LustrePlan, plan_lustre
-from components.aws.order import after
 from components.choices import LustreDeployment
+from components.order import after
 
 __all__ = [
     "LustreFileSystem",
@@ -112,7 +112,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             automatic_backup_retention_days=0 if persistent else None,
             # No root squash: Docker and the preparation scripts work as root, and the group lets nobody else in.
             tags={**args["tags"], "Name": self._name},
-            opts=self._child,
+            opts=self._kept_waiting(),
         )
 
     def _log(self) -> fsx.LustreFileSystemLogConfigurationArgs:
@@ -126,6 +126,14 @@ class LustreFileSystem(pulumi.ComponentResource):
             opts=self._child,
         )
         return fsx.LustreFileSystemLogConfigurationArgs(level="WARN_ERROR", destination=group.arn)
+
+    def _kept_waiting(self) -> pulumi.ResourceOptions:
+        """Half an hour suffices for many a file system, not for a large one, nor the provider's ten minutes for a link.
+
+        A link reads the names of all objects that are there before it is available.
+        """
+        slow = pulumi.CustomTimeouts(create="3h", update="3h", delete="2h")
+        return pulumi.ResourceOptions(parent=self, custom_timeouts=slow)
 
     def _link(
         self,
@@ -147,7 +155,7 @@ class LustreFileSystem(pulumi.ComponentResource):
                 auto_export_policy=export_policy if exports else None,
             ),
             tags={**self._args["tags"], "Name": f"{self._name}-{folder}"},
-            opts=self._child,
+            opts=self._kept_waiting(),
         )
 
 

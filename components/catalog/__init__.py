@@ -11,15 +11,18 @@ is a command of its own.
     8
     >>> load_tpus().generations["v5p"].hbm_gib.value
     95.0
+    >>> load_provider("azure").machine("Standard_ND96isr_H100_v5").infiniband.num_hcas.value
+    8
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from components.catalog.azure_schema import AmlfsTier, AzureMachineType, InfinibandFabric, SubnetRule
 from components.catalog.gcp_schema import (
     FilestoreTier,
     GcpMachineType,
@@ -50,8 +53,9 @@ from components.catalog.schema import (
 from components.findings import InputError, nearest_hint
 
 __all__ = [
-    "ON_REQUEST",
     "PROVIDERS",
+    "AmlfsTier",
+    "AzureMachineType",
     "CardRun",
     "Catalog",
     "Confidence",
@@ -63,18 +67,23 @@ __all__ = [
     "GcpMachineType",
     "GpuDirectFabric",
     "GpuFabric",
+    "InfinibandFabric",
     "LustreOffer",
     "LustreTier",
     "MachinePrice",
     "MachineType",
+    "Provider",
     "Region",
     "RoceFabric",
     "ServicePrice",
     "SizeRange",
+    "SubnetRule",
     "TpuCatalog",
     "TpuGeneration",
     "TpuPrice",
     "load",
+    "load_amlfs_subnets",
+    "load_amlfs_tiers",
     "load_filestore_tiers",
     "load_lustre_tiers",
     "load_provider",
@@ -82,11 +91,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-PROVIDERS = ("aws",)
-"""The directories beside this file that `load` reads, in its order."""
-ON_REQUEST = ("gcp",)
-"""Directories that only `load_provider` reads, so that a plan for another provider does not wait for them."""
-MACHINE_MODELS: Mapping[str, type[MachineType]] = {"aws": MachineType, "gcp": GcpMachineType}
+Provider = Literal["aws", "gcp", "azure"]
+PROVIDERS: tuple[Provider, ...] = ("aws", "gcp")
+"""Those with stacks (Azure is only known to `load_provider`). Each is read alone: a plan waits for no other's data."""
+MACHINE_MODELS: Mapping[str, type[MachineType]] = {"aws": MachineType, "gcp": GcpMachineType, "azure": AzureMachineType}
 
 
 class Catalog(Frozen):
@@ -108,7 +116,15 @@ class Catalog(Frozen):
         for machine in self.machines.values():
             if machine.provider == provider:
                 offers.setdefault(machine.accelerator, []).append(machine)
-        carriers = _look_up(offers, accelerator, place, f"accelerator on {provider}")
+        if accelerator not in offers:
+            raise InputError(
+                place,
+                f"no such accelerator on {provider}",
+                value=accelerator,
+                allowed=", ".join(sorted(offers)),
+                fix=_accelerator_hint(accelerator, offers),
+            )
+        carriers = offers[accelerator]
         if len(carriers) > 1:
             names = ", ".join(machine.name for machine in carriers)
             raise InputError(
@@ -150,6 +166,20 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
     return table[name]
 
 
+def _accelerator_hint(wanted: str, offered: Collection[str]) -> str:
+    """Of the same model the next larger number: who writes H100x4 has not mistyped V100x4."""
+    model, _, number = wanted.rpartition("x")
+    numbers: dict[int, str] = {}
+    for name in offered:
+        own_model, _, own_number = name.rpartition("x")
+        if own_model.lower() == model.lower():
+            numbers[int(own_number)] = name
+    if not numbers or not number.isdecimal():
+        return nearest_hint(wanted, offered)
+    enough = [count for count in numbers if count >= int(number)]
+    return f"did you mean {numbers[min(enough) if enough else max(numbers)]!r}?"
+
+
 def _rows(
     model: type[BaseModel], table: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Source], provider: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -176,23 +206,13 @@ def _of_provider(provider: str) -> dict[str, Any]:
     }
 
 
-@cache
 def load() -> Catalog:
-    """The catalogue that ships with Gangway, less the providers of ON_REQUEST; read once a process."""
-    parts = [_of_provider(provider) for provider in PROVIDERS]
-    return Catalog.model_validate(
-        {
-            "machines": {name: row for part in parts for name, row in part["machines"].items()},
-            "prices": [row for part in parts for row in part["prices"]],
-            "services": [row for part in parts for row in part["services"]],
-            "lustre": {name: row for part in parts for name, row in part["lustre"].items()},
-            "regions": {name: row for part in parts for name, row in part["regions"].items()},
-        }
-    )
+    """AWS's catalogue: what the modules that know of no other provider look things up in."""
+    return load_provider("aws")
 
 
 @cache
-def load_provider(provider: Literal["aws", "gcp"]) -> Catalog:
+def load_provider(provider: Provider) -> Catalog:
     """The catalogue of one provider alone, read once a process."""
     return Catalog.model_validate(_of_provider(provider))
 
@@ -224,3 +244,18 @@ def load_filestore_tiers() -> Mapping[str, FilestoreTier]:
     tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
     tiers = [FilestoreTier.model_validate(with_facts(FilestoreTier, row, sources)) for row in tables["filestore_tiers"]]
     return {tier.tier: tier for tier in tiers}
+
+
+@cache
+def load_amlfs_tiers() -> Mapping[int, AmlfsTier]:
+    """The SKUs of Azure Managed Lustre by their MB/s per TiB, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
+    tiers = [AmlfsTier.model_validate(with_facts(AmlfsTier, row, sources)) for row in tables["lustre_tiers"]]
+    return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+
+
+@cache
+def load_amlfs_subnets() -> tuple[SubnetRule, ...]:
+    """The subnets that Azure Managed Lustre needs, the smallest file systems' first, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
+    return tuple(SubnetRule.model_validate(with_facts(SubnetRule, row, sources)) for row in tables["lustre_subnets"])

@@ -2,7 +2,7 @@
 
 A file has `sources` (title, url, as_of, confidence) and tables. A row names one source for all its values; a value
 from elsewhere is written `{value: ..., source: ...}`. A value left out is one nobody knows. Not a validator: the models
-of `components.catalog.schema` and `gcp_schema` are.
+of `components.catalog.schema`, `gcp_schema` and `azure_schema` are.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,20 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from components.catalog.azure_schema import InfinibandFabric
 from components.catalog.gcp_schema import GpuDirectFabric, RoceFabric
 from components.catalog.schema import EfaFabric, Fact
 
 __all__ = ["Source", "read_file", "with_facts"]
 
 Source = dict[str, Any]
-FABRICS: Mapping[str, type[BaseModel]] = {"efa": EfaFabric, "gpudirect": GpuDirectFabric, "roce": RoceFabric}
-FABRIC_FIELDS = ("fabric", "gpu_fabric")
+FABRICS: Mapping[str, type[BaseModel]] = {
+    "efa": EfaFabric,
+    "gpudirect": GpuDirectFabric,
+    "roce": RoceFabric,
+    "infiniband": InfinibandFabric,
+}
+FABRIC_FIELDS = ("fabric", "gpu_fabric", "infiniband")
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:

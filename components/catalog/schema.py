@@ -29,7 +29,7 @@ __all__ = [
 T = TypeVar("T")
 Confidence = Literal["documented", "list-price", "recalled", "assumed"]
 Architecture = Literal["x86_64", "arm64"]
-Interconnect = Literal["nvswitch", "nvlink", "pcie", "neuronlink", "roce", "none"]
+Interconnect = Literal["nvswitch", "nvlink", "pcie", "neuronlink", "roce", "ici", "xgmi", "none"]
 Device = Literal["ena", "efa-only"]
 
 
@@ -121,7 +121,7 @@ class MachineType(Frozen):
     Attributes:
         accelerator: model and number, such as `H100x8`: what a stack file asks for.
         backend: the collective library its accelerators are made for.
-        accelerator_watts: board power of one accelerator.
+        accelerator_watts: board power of one accelerator; None where no figure is published.
         host_watts: everything else in the machine.
         interconnect: how the accelerators of one machine reach each other.
         network_gbps: all network cards together, at their peak.
@@ -132,10 +132,10 @@ class MachineType(Frozen):
     provider: str
     accelerator: str
     architecture: Architecture
-    backend: Literal["nccl", "neuron", "hccl"]
+    backend: Literal["nccl", "neuron", "hccl", "xla"]
     num_accelerators: Fact[int]
     accelerator_memory_gib: Fact[float | None]
-    accelerator_watts: Fact[float]
+    accelerator_watts: Fact[float | None]
     host_watts: Fact[float]
     vcpus: Fact[int]
     memory_gib: Fact[float]
@@ -172,10 +172,11 @@ class ServicePrice(Frozen):
 
 
 class LustreOffer(Frozen):
-    """Sizes and tiers of a managed Lustre file system; the last four only where the provider has such a thing.
+    """Sizes and tiers of a managed Lustre file system; from `efa_step_gib` on only where the provider has such a thing.
 
     `efa_step_gib` is the step of an EFA-enabled file system at each tier, `efa_excluded_families` whose machines
-    have EFA and cannot reach one by it, `metadata_iops` what may be provisioned.
+    have EFA and cannot reach one by it, `efa_client_interfaces` how many of a machine type's it is reached by,
+    `metadata_iops` what may be provisioned.
     """
 
     deployment_type: Fact[str]
@@ -184,6 +185,7 @@ class LustreOffer(Frozen):
     throughput_mbps_per_tib: Fact[tuple[int, ...]]
     efa_step_gib: Fact[Mapping[int, int]]
     efa_excluded_families: Fact[tuple[str, ...]]
+    efa_client_interfaces: Fact[Mapping[str, int]]
     metadata_iops: Fact[tuple[int, ...]]
     scratch_deployment_type: Fact[str | None]
     scratch_throughput_mbps_per_tib: Fact[int | None]

@@ -24,6 +24,8 @@ __all__ = [
 # Below, late metrics would look like a trainer that stands still; above, the query's window ends (a day).
 STEPS_ALARM_MINUTES = range(10, 1441)
 GPU_IDLE_BELOW = 0.10
+# A group's size is a point a minute, which can be seen some minutes later.
+DELAY_MINUTES = 4
 # What the nodes' log agent says its entries are of; a query has to name it where several might be meant.
 MONITORED_RESOURCE = "gce_instance"
 
@@ -75,6 +77,7 @@ METRICS = (
     MetricPlan("Checkpoints", 'jsonPayload.event="checkpoint"'),
     MetricPlan("NodesGivenUp", 'jsonPayload.event="node-given-up"'),
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
+    MetricPlan("JobsEndedWell", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'),
 )
 """The metrics that are read out of the lines of the trainer and of the nodes' scripts."""
 
@@ -125,7 +128,7 @@ def plan_alarms(
         _no_steps(stack, groups, steps_alarm_minutes),
         *([_gpu_idle(stack)] if expect_gpu else []),
         _interruptions(stack, interruptions_per_hour),
-        *([_nodes_missing(groups, num_nodes)] if groups else []),
+        *([_nodes_missing(stack, groups, num_nodes)] if groups else []),
         _node_given_up(stack),
         _job_ended_badly(stack),
     ]
@@ -145,22 +148,25 @@ def _lines(stack: str, metric: str, window: str) -> str:
     return f"sum(increase({_series(stack, metric)}[{window}]))"
 
 
-def _nodes(groups: Sequence[str], window: str | None = None) -> str:
-    """Instances of all groups together; with `window`, as few as there were at any time in it."""
+def _sizes(groups: Sequence[str]) -> str:
+    """How many instances there are, group by group."""
     # A group's name has no character that means anything in a pattern.
     named = f'instance_group_name=~"{"|".join(groups)}"'
-    series = f'compute_googleapis_com:instance_group_size{{monitored_resource="instance_group",{named}}}'
-    return f"sum({series})" if window is None else f"sum(min_over_time({series}[{window}]))"
+    return f'compute_googleapis_com:instance_group_size{{monitored_resource="instance_group",{named}}}'
 
 
 def _no_steps(stack: str, groups: Sequence[str], minutes: int) -> AlarmPlan:
     """Rings when there were nodes for the whole window and no statistics line came in it.
 
-    TPUs are in no group: there, lines within the day and none in the window; a job that ended well stopped by itself.
+    A minimum looks only at the points that there are, so the window has to be full of them: nodes that have just come
+    do not ring. TPUs are in no group: there, lines within the day and none in the window.
     """
-    window = f"{minutes}m"
+    longer = min(minutes + DELAY_MINUTES, STEPS_ALARM_MINUTES.stop - 1)
+    window = f"{longer if groups else minutes}m"
     steps = f"({_lines(stack, 'Steps', window)} > 0)"
-    running = f"({_nodes(groups, window)} > 0)" if groups else f"({_lines(stack, 'Steps', '1d')} > 0)"
+    size = f"{_sizes(groups)}[{window}]"
+    there = f"min_over_time({size}) and (count_over_time({size}) >= {longer - DELAY_MINUTES})"
+    running = f"(sum({there}) > 0)" if groups else f"({_lines(stack, 'Steps', '1d')} > 0)"
     return AlarmPlan(
         "no-steps",
         f"No training step for {minutes} minutes, though there are nodes. Read the stack's log from its end: nodes "
@@ -194,20 +200,27 @@ def _interruptions(stack: str, per_hour: int) -> AlarmPlan:
     )
 
 
-def _nodes_missing(groups: Sequence[str], num_nodes: int) -> AlarmPlan:
+def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPlan:
     """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes.
 
-    Nodes that are replaced again and again are there most of the time: no window of one piece would see one missing. A
-    first start or one replacement takes less.
+    Nodes that are replaced again and again are there most of the time: no window of one piece would see one missing.
+    It does not ring in the first 90 minutes in which there are nodes, for then the time before them would count as
+    missing; nor for a day after a job that ended well, unless there are steps again, that is another job. After that
+    day nothing rings either, because there have been no nodes in it. A stack that never got a node has no point that
+    could ring: `up` and the group's errors say why.
     """
+    sizes = _sizes(groups)
     # Groups of no instance at all may have no point.
-    missing = f"(({_nodes(groups)} or vector(0)) < bool {num_nodes})"
+    missing = f"((sum({sizes}) or vector(0)) < bool {num_nodes})"
+    # Ends before the day of `ended` does, so that nodes which have left are forgotten first.
+    had_nodes = f"(sum(max_over_time({sizes}[22h] offset 90m)) > 0)"
+    ended = f"(({_lines(stack, 'JobsEndedWell', '1d')} > 0) unless ({_lines(stack, 'Steps', '15m')} > 0))"
     return AlarmPlan(
         "nodes-missing",
         "In 30 of the last 90 minutes there were fewer nodes than wanted, over all rungs. Training goes on with those "
         "that are there, if they are the job's minimum. The groups' errors (Compute Engine, instance groups) say why: "
         "no capacity, a quota, or nodes that give themselves up as unhealthy.",
-        f"avg_over_time({missing}[90m:5m]) >= 0.333",
+        f"((avg_over_time({missing}[90m:5m]) >= 0.333) and {had_nodes}) unless {ended}",
         "ERROR",
     )
 

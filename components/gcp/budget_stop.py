@@ -2,7 +2,8 @@
 
 Budgets of Google Cloud only tell; what is told on Pub/Sub, Eventarc takes to Cloud Workflows, which needs no build and
 no code of ours in a container: `stop_groups.yaml` beside this file. The head is stopped as well, for it would fill the
-groups again. `up` starts it, and the groups, again. Nodes get the usual notice and save first.
+groups again. `up --refresh` starts it, and the groups, again: only a refresh sees that they are not as declared. Nodes
+get the usual notice and save first.
 
 Not a hard limit: Google brings billing data up to date a few times a day, so the stop comes hours late.
 """
@@ -109,6 +110,11 @@ def declare_stop(
 def _trigger(
     place: _Place, topic: pubsub.Topic, workflow: workflows.Workflow, account: serviceaccount.Account
 ) -> eventarc.Trigger:
+    # Eventarc acts through an agent, which is made when first asked for: in a project new to it a trigger would fail.
+    agent = projects.ServiceIdentity(
+        f"{place.name}-eventarc", project=place.project, service="eventarc.googleapis.com", opts=place.opts
+    )
+    later = pulumi.ResourceOptions.merge(place.opts, pulumi.ResourceOptions(depends_on=[agent]))
     return eventarc.Trigger(
         place.name,
         project=place.project,
@@ -118,7 +124,7 @@ def _trigger(
         destination=eventarc.TriggerDestinationArgs(workflow=workflow.id),
         service_account=account.email,
         labels=place.tags,
-        opts=place.opts,
+        opts=later,
     )
 
 
@@ -132,7 +138,8 @@ def _account(place: _Place, tpus: bool) -> tuple[serviceaccount.Account, list[pu
         opts=place.opts,
     )
     plan = RolePlan(f"Gangway {place.stack}: empty groups", STOP_PERMISSIONS)
-    roles = ("roles/workflows.invoker", *(("roles/tpu.admin",) if tpus else ()))
+    # A workflow logs its errors as its own account.
+    roles = ("roles/workflows.invoker", "roles/logging.logWriter", *(("roles/tpu.admin",) if tpus else ()))
     members: list[pulumi.Resource] = [
         projects.IAMMember(
             f"{place.name}-{role.rpartition('/')[2].replace('.', '-')}",

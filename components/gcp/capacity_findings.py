@@ -12,7 +12,7 @@ from components.catalog import GcpMachineType
 from components.findings import Finding, Severity
 from components.gcp.capacity import LADDER, rung_zone
 
-__all__ = ["LadderContext", "capacity_findings"]
+__all__ = ["LadderContext", "capacity_findings", "ignored_settings"]
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,25 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         path = f"{LADDER}[{index}]"
         found += _not_sold(rung, path, context.machine)
         found += _zone(rung, path, context)
-        found += _ignored(rung, path)
+        found += ignored_settings(rung, path)
         if isinstance(rung, FlexStart):
             found += _flex_start(rung, path, last=index == len(rungs) - 1, context=context)
         elif isinstance(rung, Reservation) and context.machine.gpu_fabric is not None:
             found.append(_placed_already(rung, path))
-    return found
+    return [*found, *_apart(rungs, context)]
+
+
+def _apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
+    """A policy that several groups share is applied to each by itself (Google, "About workload policies in MIGs")."""
+    if context.machine.gpu_fabric is not None and len(rungs) > 1 and context.num_nodes_max > 1:
+        yield Finding(
+            Severity.INFO,
+            "capacity.rungs-apart",
+            LADDER,
+            "nodes of one rung stand together; those of different rungs, which are different groups, may be far apart "
+            "in the zone, and the job is as fast as the way between them",
+            "keep one rung where that matters more than having nodes at all",
+        )
 
 
 def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
@@ -120,11 +133,11 @@ def _other_zone(rung: AnyRung, named: str, zone: str, context: LadderContext) ->
     )
 
 
-def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
+def ignored_settings(rung: AnyRung, path: str) -> Iterable[Finding]:
     """Settings of a spot rung that have no counterpart: nothing is ignored without a word."""
     reasons = {
         "max_usd_per_hour": "Google's spot price is a list price, changed once a month at most; nobody bids for it",
-        "allocation": "a rung has one machine type in one zone, so there is nothing to choose among",
+        "allocation": "a rung has one kind of node in one zone, so there is nothing to choose among",
     }
     if isinstance(rung, Spot):
         for name, reason in reasons.items():

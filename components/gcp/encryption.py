@@ -20,7 +20,9 @@ ROTATION_SEC = 90 * 24 * 3600
 # Destroying the stack leaves this time to notice that something encrypted is still wanted.
 DELETION_SEC = 30 * 24 * 3600
 # Made when first asked for; the agents of the others exist as soon as the API is enabled.
-MADE_ON_REQUEST = ("artifactregistry", "lustre", "pubsub", "tpu", "workflows")
+MADE_ON_REQUEST = ("artifactregistry", "filestore", "lustre", "pubsub", "tpu", "workflows")
+# Named otherwise than the part of the stack that they serve.
+API_NAMES = {"filestore": "file"}
 USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
 
 
@@ -76,7 +78,7 @@ class EncryptionKey(pulumi.ComponentResource):
             settings = logging.get_project_cmek_settings_output(project=project, opts=invoke)
             return pulumi.Output.concat("serviceAccount:", settings.service_account_id)
         if service in MADE_ON_REQUEST:
-            full = f"{service}.googleapis.com"
+            full = f"{API_NAMES.get(service, service)}.googleapis.com"
             return projects.ServiceIdentity(
                 f"{self._name}-{service}", project=project, service=full, opts=self._child
             ).member

@@ -8,7 +8,8 @@ What the script does each `period_sec`: it counts each group's instances that ar
 .listManagedInstances: capacity is there as soon as one runs, however long its boot takes), keeps the last `window`
 counts, and sets the groups below the first to `plan_fill`. A group that is filled by `resize` gets that size; one
 filled by `resize-request` gets a request for the nodes it lacks, and is made smaller by cancelling requests, then by
-resize. After each change it forgets its counts; with fewer than `window`, as after a restart, it does nothing.
+resize. After each change it forgets its counts; with fewer than `window`, as after a restart, it does nothing. What its
+account may do for that is `components.gcp.identity.head_permissions`; new instances are made by Google's own agent.
 """
 
 from collections.abc import Sequence
@@ -16,21 +17,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from components.capacity import RungPlan
+from components.fallback import CONTRACT_VERSION, PERIOD_SEC, WINDOW, plan_fill
 
-__all__ = ["HEAD_PERMISSIONS", "FallbackConfig", "FallbackGroup", "plan_fallback", "plan_fill"]
-
-HEAD_PERMISSIONS = (
-    "compute.instanceGroupManagers.get",
-    "compute.instanceGroupManagers.list",
-    "compute.instanceGroupManagers.update",
-)
-"""What the head's service account needs for it; new instances are made by Google's own service agent."""
-
-CONTRACT_VERSION = 1
-PERIOD_SEC = 60
-# Ten minutes: a group that had no capacity then has none for now. Spot nodes that one minute takes away are mostly
-# back by then, and a node that boots counts from its start.
-WINDOW = 10
+__all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback", "plan_fill"]
 
 
 @dataclass(frozen=True)
@@ -82,29 +71,3 @@ def plan_fallback(
         for rung, name in zip(rungs, names, strict=True)
     )
     return FallbackConfig(project, num_nodes_min, tuple(groups))
-
-
-def plan_fill(num_nodes_min: int, history: Sequence[Sequence[int]], sizes: Sequence[int]) -> tuple[int, ...]:
-    """The size of each group: what it has now, unless it lacked or had too many during the whole history.
-
-    A group needs what the groups above it lack of the minimum. It grows to what it needed in every count of the
-    history, shrinks to the most it needed in any: a group above that comes and goes moves nothing. One group grows at
-    a time, so that the next one waits until this one has had its chance. The first group's size is not ours. Free of
-    imports, so that its source can run on the head as it is.
-
-    Args:
-        num_nodes_min: the number of nodes that the ladder keeps up.
-        history: counts of running nodes, each in the ladder's order.
-        sizes: what each group is set to, in the same order.
-
-    >>> plan_fill(4, [[1, 0, 0], [2, 0, 0]], [4, 0, 0])
-    (4, 2, 0)
-    """
-    planned, grown = list(sizes[:1]), False
-    for group in range(1, len(sizes)):
-        needed = [max(0, num_nodes_min - sum(count[:group])) for count in history]
-        size = min(max(sizes[group], min(needed)), max(needed))
-        if size > sizes[group]:
-            size, grown = (sizes[group] if grown else size), True
-        planned.append(size)
-    return tuple(planned)

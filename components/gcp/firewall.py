@@ -1,6 +1,7 @@
 """The firewall of a stack's networks: who may open connections to whom, as data and as rules.
 
-One table of flows says what may pass. Machines are told apart by network tags, not by service accounts: a network then
+One table of flows says what may pass; what a file system's servers need is known only when it stands, and is declared
+with it (`declare_lock_callbacks`). Machines are told apart by network tags, not by service accounts: a network then
 knows nothing of identities, and Compute Engine does not let one rule speak of both. The tags stand in the outputs where
 AWS has security groups. What no rule allows, a VPC refuses on the way in and allows on the way out; where machines may
 get to is decided by the network's routes. RoCE networks take no rules at all (Cloud NGFW documentation, "Cloud NGFW for
@@ -22,6 +23,7 @@ __all__ = [
     "Flow",
     "HeadPortsArgs",
     "declare_denial",
+    "declare_lock_callbacks",
     "declare_rules",
     "network_tag",
     "plan_flows",
@@ -132,6 +134,33 @@ def declare_denial(
         source_ranges=["0.0.0.0/0"],
         denies=[compute.FirewallDenyArgs(protocol="all")],
         log_config=compute.FirewallLogConfigArgs(metadata="EXCLUDE_ALL_METADATA"),
+        opts=opts,
+    )
+
+
+def declare_lock_callbacks(
+    name: str,
+    project: pulumi.Input[str],
+    network: pulumi.Input[str],
+    servers: pulumi.Input[str],
+    tags: Sequence[pulumi.Input[str]],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.CustomResource:
+    """Declares that NFSv3 servers may tell machines with these `tags` of a lock that has become free.
+
+    Filestore's guide "Configure firewall rules" asks for it where files are locked. Without it a waiting machine looks
+    by itself, twice a minute. The ports of lockd and statd are whatever the kernel and rpcbind have chosen, so all are
+    open to the addresses in `servers`, in which there is nothing but the file system.
+    """
+    return compute.Firewall(
+        f"{name}-nfs-locks",
+        project=project,
+        network=network,
+        description="NFS servers to their clients: locks",
+        direction="INGRESS",
+        source_ranges=[servers],
+        target_tags=tags,
+        allows=[compute.FirewallAllowArgs(protocol=protocol) for protocol in ("tcp", "udp")],
         opts=opts,
     )
 

@@ -12,6 +12,7 @@ import pulumi
 from pulumi_gcp import compute, dns
 
 from components.gcp.launch import SCOPES, instance_metadata
+from components.order import after
 
 __all__ = ["HEAD_IMAGE", "HeadNode", "HeadNodeArgs"]
 
@@ -72,7 +73,7 @@ class HeadNode(pulumi.ComponentResource):
             opts=child,
         )
         instance = self._instance(address, labels)
-        dns.RecordSet(
+        record = dns.RecordSet(
             f"{name}-head",
             project=args["project"],
             managed_zone=args["zone_id"],
@@ -84,7 +85,8 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.instance_id = instance.id
         self.private_ip = address.address
-        self.host = pulumi.Output.from_input(args["host_name"])
+        # Whoever takes the name goes before the machine does.
+        self.host = after(args["host_name"], instance, record)
         self.register_outputs(
             {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
         )
@@ -96,6 +98,8 @@ class HeadNode(pulumi.ComponentResource):
             project=args["project"],
             zone=args["zone"],
             machine_type=args.get("machine_type", MACHINE_TYPE),
+            # The budget's stop turns it off: without this it would be as declared, and stay so.
+            desired_status="RUNNING",
             can_ip_forward=False,
             boot_disk=compute.InstanceBootDiskArgs(
                 auto_delete=True,

@@ -2,7 +2,7 @@
 
 A node pulls its image, reads data, writes its own runs, and may leave its group. The head keeps the rendezvous, finds
 the workers, fills the rungs of the capacity ladder (no service of Google's does) and has Lustre import. Roles are
-bound on the bucket, the prefix and the repository they are for; what has no policy of its own is bound on the project,
+bound on the bucket and the repository they are for; what has no policy of its own is bound on the project,
 through a role of ours with those permissions alone (`components.gcp.policies.PROJECT_WIDE` gives each its reason).
 Machines get short-lived tokens from their metadata server: there are no keys. People get in through IAP and OS Login.
 """
@@ -15,7 +15,7 @@ import pulumi
 from pulumi_gcp import artifactregistry, projects, serviceaccount, storage
 
 from components.gcp.names import account_id
-from components.gcp.policies import DATA_READER, IMAGE_READER, RUN_WRITER, Condition, below, bucket_of, prefix_of
+from components.gcp.policies import DATA_READER, IMAGE_READER, RUN_WRITER, bucket_of
 from components.order import after
 
 __all__ = [
@@ -35,9 +35,10 @@ PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity.
 
-    `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the `gs://bucket/prefix` nodes may read
-    (whoever runs `up` must be allowed to grant that). `self_termination` lets a node delete itself from its group. An
-    account takes no labels, and no key either: Google's own services use the stack's key on behalf of a node.
+    `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the `gs://bucket/prefix` whose bucket
+    nodes may read (whoever runs `up` must be allowed to grant that). `self_termination` lets a node delete itself from
+    its group. An account takes no labels, and no key either: Google's own services use the stack's key on behalf of a
+    node.
     """
 
     project: pulumi.Input[str]
@@ -49,7 +50,10 @@ class NodeIdentityArgs(TypedDict):
 
 
 class HeadIdentityArgs(TypedDict):
-    """Inputs of HeadIdentity. `fills_groups`: it resizes the groups of lower rungs. `imports`: it has Lustre import."""
+    """Inputs of HeadIdentity. `fills_groups`: it resizes the groups of lower rungs. `imports`: it has Lustre import.
+
+    `files_bucket_name` is HeadFiles', where it reads which groups there are.
+    """
 
     project: pulumi.Input[str]
     stack: str
@@ -57,6 +61,7 @@ class HeadIdentityArgs(TypedDict):
     repository_id: pulumi.Input[str]
     fills_groups: NotRequired[bool]
     imports: NotRequired[bool]
+    files_bucket_name: NotRequired[pulumi.Input[str] | None]
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,6 @@ class _Machine:
         self, account: serviceaccount.Account, run_bucket: pulumi.Input[str], repository_id: pulumi.Input[str]
     ) -> list[pulumi.CustomResource]:
         """Own runs, the image, logs and metrics."""
-        bucket = pulumi.Output.from_input(run_bucket)
         image = artifactregistry.RepositoryIamMember(
             f"{self.name}-{self.kind}-image",
             repository=repository_id,
@@ -137,30 +141,14 @@ class _Machine:
             )
             for role in PROJECT_ROLES
         ]
-        runs = self.on_bucket("runs", account, bucket, RUN_WRITER, bucket.apply(lambda name: below(name, self.stack)))
+        runs = self.on_bucket("runs", account, run_bucket, RUN_WRITER)
         return [image, runs, *told]
 
     def on_bucket(
-        self,
-        label: str,
-        account: serviceaccount.Account,
-        bucket: pulumi.Input[str],
-        role: str,
-        condition: pulumi.Output[Condition] | None,
+        self, label: str, account: serviceaccount.Account, bucket: pulumi.Input[str], role: str
     ) -> storage.BucketIAMMember:
-        terms = None
-        if condition is not None:
-            terms = storage.BucketIAMMemberConditionArgs(
-                title=condition.apply(lambda known: known.title),
-                expression=condition.apply(lambda known: known.expression),
-            )
         return storage.BucketIAMMember(
-            f"{self.name}-{self.kind}-{label}",
-            bucket=bucket,
-            role=role,
-            member=account.member,
-            condition=terms,
-            opts=self.opts,
+            f"{self.name}-{self.kind}-{label}", bucket=bucket, role=role, member=account.member, opts=self.opts
         )
 
     def own_role(
@@ -189,9 +177,7 @@ class NodeIdentity(pulumi.ComponentResource):
         account = machine.account()
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
         if source := args.get("data_source"):
-            bucket, prefix = bucket_of(source), prefix_of(source)
-            condition = pulumi.Output.from_input(below(bucket, prefix)) if prefix else None
-            grants.append(machine.on_bucket("data", account, bucket, DATA_READER, condition))
+            grants.append(machine.on_bucket("data", account, bucket_of(source), DATA_READER))
         permissions = node_permissions(self_termination=args.get("self_termination", False))
         grants += machine.own_role(account, "leave the group", permissions)
         self.service_account_email = after(account.email, *grants)
@@ -215,6 +201,8 @@ class HeadIdentity(pulumi.ComponentResource):
         machine = _Machine(name, "head", args["stack"], args["project"], pulumi.ResourceOptions(parent=self))
         account = machine.account()
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
+        if (files := args.get("files_bucket_name")) is not None:
+            grants.append(machine.on_bucket("files", account, files, DATA_READER))
         permissions = head_permissions(fills_groups=args.get("fills_groups", False), imports=args.get("imports", False))
         grants += machine.own_role(account, "find workers, fill groups", permissions)
         self.service_account_email = after(account.email, *grants)

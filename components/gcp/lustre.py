@@ -85,8 +85,10 @@ def plan_lustre(
     return LustrePlan(filesystem_name(stack), capacity_gib, tier.throughput_mbps_per_tib)
 
 
-def plan_filestore(capacity_gib: int, tier: str = "basic-ssd", place: str = "gangway:storage") -> FilestorePlan:
-    """Checks tier and size of a Filestore share.
+def plan_filestore(
+    capacity_gib: int, tier: str = "basic-ssd", place: str = "gangway:storage", *, customer_key: bool = False
+) -> FilestorePlan:
+    """Checks tier and size of a Filestore share, and that the tier takes a key of the stack's where it has one.
 
     Raises:
         InputError: with the tiers there are, or the sizes around the wanted one.
@@ -95,6 +97,15 @@ def plan_filestore(capacity_gib: int, tier: str = "basic-ssd", place: str = "gan
     if tier not in tiers:
         raise InputError(
             f"{place}.tier", "not a tier of Filestore", value=tier, allowed=", ".join(tiers), fix="set tier: basic-ssd"
+        )
+    if customer_key and tier.startswith("basic-"):
+        # The API's answer is 400: "tier BASIC_HDD does not support KMS encryption".
+        raise InputError(
+            f"{place}.tier",
+            "Filestore encrypts its basic tiers with Google's own keys alone",
+            value=tier,
+            allowed=", ".join(name for name in tiers if not name.startswith("basic-")) + " with a customer's key",
+            fix="set tier: zonal, or gangway:encryption: provider-key",
         )
     if capacity_gib not in (sizes := sizes_around(tiers[tier], capacity_gib)):
         _refuse_size(place, capacity_gib, sizes, f"Filestore offers in its tier {tier}")
@@ -130,7 +141,11 @@ def _check_foreign(
 ) -> None:
     """What FSx for Lustre has and Managed Lustre has not."""
     wrong = {
-        "deployment": (deployment != LustreDeployment.PERSISTENT, deployment, "every file system there is persistent"),
+        "deployment": (
+            deployment != LustreDeployment.PERSISTENT,
+            str(deployment),
+            "every file system there is persistent",
+        ),
         "efa": (efa, efa, "clients reach it over TCP"),
         "metadata_iops": (metadata_iops is not None, metadata_iops, "metadata performance follows the size"),
         "export_runs": (export_runs, export_runs, "it exports on demand only; nodes put their records into the bucket"),

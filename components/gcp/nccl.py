@@ -5,9 +5,11 @@ the job's container then mounts: gIB (A3 Ultra, A4), GPUDirect-TCPXO (A3 Mega) a
 latter two need a daemon beside the job and a host prepared for it. Nothing is run here.
 
 Interfaces are called as Ubuntu names them, not eth1 to eth8 as on Container-Optimized OS, for which Google's own
-defaults are written. Sources, all of them Google's: container-engine-accelerators of 2026-06-11 (`gpudirect-rdma`,
-`gpudirect-tcpxo`, `gpudirect-tcpx`: images, variables), slurm-gcp (`tools/prologs-epilogs`: how the containers are run
-on a virtual machine) and cluster-toolkit of 2026-06-25 (`examples/machine-learning`: Ubuntu's names, host preparation).
+defaults are written. NCCL_NET names the plug-in: NCCL then fails where it does not load, and never goes on over TCP in
+silence. Sources, all of them Google's: container-engine-accelerators of 2026-06-11 (`gpudirect-rdma`,
+`gpudirect-tcpxo`, `gpudirect-tcpx`: images, variables), slurm-gcp of 2026-08-06 (`tools/prologs-epilogs`: how the
+containers are run on a virtual machine) and cluster-toolkit of 2026-06-25 (`examples/machine-learning`: Ubuntu's names,
+host preparation).
 """
 
 from collections.abc import Mapping
@@ -73,6 +75,7 @@ class NcclPlugin:
         volumes: of the job's container.
         devices: of the job's container, beside the GPUs.
         side: the daemon, None where there is none.
+        qualified_nccl: the version of NCCL that Google has qualified it for; empty where Google names none.
         source: where all this is documented.
     """
 
@@ -88,6 +91,7 @@ class NcclPlugin:
     side: SideContainer | None
     host: HostNeeds
     source: str
+    qualified_nccl: str = ""
 
 
 _VAR_LIB = (Volume(source="/var/lib", target="/var/lib"),)
@@ -98,8 +102,9 @@ GIB = NcclPlugin(
     install_args=("install",),
     install_volumes=_VAR_LIB,
     host_dir="/var/lib/gib",
-    env=MappingProxyType({"LD_LIBRARY_PATH": "/usr/local/gib/lib64"}),
-    # Chooses every NCCL variable by the machine it runs on; Google asks to set none by hand.
+    # NCCL_NET makes NCCL fail where the plug-in does not load; it would go on over TCP otherwise.
+    env=MappingProxyType({"LD_LIBRARY_PATH": "/usr/local/gib/lib64", "NCCL_NET": "gIB"}),
+    # Chooses every other NCCL variable by the machine it runs on; Google asks to set none by hand.
     env_script="/usr/local/gib/scripts/set_nccl_env.sh",
     volumes=(Volume(source="/var/lib/gib", target="/usr/local/gib", read_only=True),),
     devices=("/dev/infiniband",),
@@ -111,8 +116,8 @@ GIB = NcclPlugin(
 _TCPXO_NICS = "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
 TCPXO = NcclPlugin(
     name="tcpxo",
-    # The pair that the release notes of 2026-01-09 name together: daemon and plug-in must fit each other.
-    image=f"{_REGISTRY}/gpudirect-tcpxo/nccl-plugin-gpudirecttcpx-dev:v1.0.15",
+    # The pair that slurm-gcp runs together (2026-08-06): daemon and plug-in must fit each other.
+    image=f"{_REGISTRY}/gpudirect-tcpxo/nccl-plugin-gpudirecttcpx-dev:v1.0.17",
     install_args=("install", "--install-nccl"),
     install_volumes=_VAR_LIB,
     host_dir="/var/lib/tcpxo",
@@ -120,6 +125,7 @@ TCPXO = NcclPlugin(
         {
             "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
             "NCCL_LIB_DIR": "/var/lib/tcpxo/lib64",
+            "NCCL_NET": "FasTrak",
             "NCCL_SOCKET_IFNAME": "enp0s12",
             "NCCL_FASTRAK_CTRL_DEV": "enp0s12",
             "NCCL_FASTRAK_IFNAME": _TCPXO_NICS,
@@ -135,7 +141,7 @@ TCPXO = NcclPlugin(
     devices=(),
     side=SideContainer(
         name="gangway-rxdm",
-        image=f"{_REGISTRY}/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.21",
+        image=f"{_REGISTRY}/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.23",
         entrypoint="",
         args=("--num_hops=2", "--num_nics=8", "--uid=", "--alsologtostderr"),
         env=MappingProxyType({"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu"}),
@@ -145,6 +151,8 @@ TCPXO = NcclPlugin(
     ),
     host=HostNeeds(kernel_modules=("import-helper",), unsigned=True, aperture_device="1ae0:0084"),
     source=f"{_ACCELERATORS}/gpudirect-tcpxo",
+    # Its release notes of 2026-01-09; later ones name no other.
+    qualified_nccl="2.28.7",
 )
 
 _TCPX_SOCKETS = "/run/tcpx"
@@ -201,6 +209,8 @@ TCPX = NcclPlugin(
     ),
     host=HostNeeds(kernel="linux-gcp-tcpx", unsigned=True),
     source=f"{_CLUSTER_TOOLKIT}/a3-highgpu-8g",
+    # In the image's own version.
+    qualified_nccl="2.19.4",
 )
 
 
@@ -231,19 +241,52 @@ def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str
     return {} if plugin is None else plugin.env
 
 
-def nccl_findings(machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str) -> list[Finding]:
-    """Says where a machine's GPU NICs stay unused, and nodes talk over plain TCP."""
+def nccl_findings(
+    machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
+) -> list[Finding]:
+    """Says where a machine's GPU NICs stay unused, and where their use has not been proven.
+
+    Args:
+        machine: the machine type.
+        own_image: as of `nccl_plugin`.
+        num_nodes_max: one node alone needs no network.
+        path: config path of the nodes' image.
+        image_nccl: the version of NCCL in the trainer's image.
+    """
     plugin = _plugin_of(machine)
-    if num_nodes_max < 2 or plugin == nccl_plugin(machine, own_image=own_image):
+    if num_nodes_max < 2 or plugin is None:
         return []
-    assert plugin is not None, "there was one, or the two would be equal"
-    return [
-        Finding(
-            Severity.WARNING,
-            "fabric.kernel",
-            path,
-            f"{machine.name}: {plugin.name} needs the kernel {plugin.host.kernel}, which no public Ubuntu image has; "
-            "with the default image NCCL uses plain TCP, several times slower",
-            "name an image of yours with that kernel, or take a3-megagpu-8g",
-        )
-    ]
+    if nccl_plugin(machine, own_image=own_image) is None:
+        return [_needs_kernel(machine, plugin, path)]
+    if plugin.qualified_nccl and plugin.qualified_nccl != image_nccl:
+        return [_other_nccl(machine, plugin, image_nccl)]
+    return []
+
+
+def _needs_kernel(machine: GcpMachineType, plugin: NcclPlugin, path: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "fabric.kernel",
+        path,
+        f"{machine.name}: {plugin.name} needs the kernel {plugin.host.kernel}, which no public Ubuntu image has; "
+        "with the default image NCCL uses plain TCP, several times slower",
+        "name an image of yours with that kernel, or take a3-megagpu-8g",
+    )
+
+
+def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
+    """NCCL's versions are not interchangeable here.
+
+    With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3 Mega saw memory handles corrupted, and preloads
+    2.28.7 in its place. Neither that version nor another is known to work, or not to work, with the torch of ours.
+    """
+    library = f"{plugin.env['LD_LIBRARY_PATH']}/libnccl.so.2"
+    return Finding(
+        Severity.WARNING,
+        "fabric.nccl-unproven",
+        "gangway:image",
+        f"{machine.name}: Google has qualified {plugin.name} for NCCL {plugin.qualified_nccl}, and torch in the "
+        f"trainer's image brings {image_nccl}: nobody has shown that they work together, nor that {plugin.name} works "
+        "in a container that is neither root nor privileged. Where they do not, NCCL fails and the job does not start",
+        f"try two nodes first; or build an image whose torch works with {plugin.qualified_nccl}, and preload {library}",
+    )

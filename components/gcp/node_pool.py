@@ -14,7 +14,7 @@ import pulumi
 from pulumi_gcp import compute
 
 from components.capacity import RungPlan, plan_ladder
-from components.catalog import GcpMachineType, load_provider
+from components.catalog import GcpMachineType, RoceFabric, load_provider
 from components.findings import InputError, nearest_hint
 from components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
 from components.gcp.fabric import InterfacePlan, plan_interfaces
@@ -89,9 +89,15 @@ class NodePoolPlan:
         """By rung, whether a policy of ours places its nodes together: only machines with GPU NICs take one.
 
         Nodes of a reservation and of a resize request stand together anyway (AI Hypercomputer documentation, "Compact
-        placement policy and workload policy overview").
+        placement policy and workload policy overview"). Flex-start takes a policy all the same, but of A3 Ultra and A4
+        alone (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
         """
-        return tuple(rung.placement_group and self.machine.gpu_fabric is not None for rung in self.rungs)
+        fabric = self.machine.gpu_fabric
+        flexible = isinstance(fabric, RoceFabric)
+        return tuple(
+            fabric is not None and (rung.placement_group or (flexible and rung.max_hours is not None))
+            for rung in self.rungs
+        )
 
 
 def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
@@ -233,7 +239,7 @@ class GpuNodePool(pulumi.ComponentResource):
                 max_unavailable_fixed=max(self._args["num_nodes_max"], 1),
             ),
             # A node that is taken away is replaced, as spot needs it. Flex-start groups may not, nor have a size of
-            # their own or a placement policy (AI Hypercomputer documentation, "Create a MIG with A4 or A3 Ultra").
+            # their own (AI Hypercomputer documentation, "Create a MIG with A4 or A3 Ultra").
             instance_lifecycle_policy=compute.InstanceGroupManagerInstanceLifecyclePolicyArgs(
                 default_action_on_failure="REPAIR" if duration is None else "DO_NOTHING",
                 force_update_on_repair="YES",

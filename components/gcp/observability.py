@@ -41,12 +41,15 @@ BUCKETS = logging.MetricBucketOptionsExponentialBucketsArgs(num_finite_buckets=6
 class NodeLogsArgs(TypedDict):
     """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later.
 
-    `kms_key_name` encrypts the bucket; a bucket that has a key can never be without one again.
+    A deleted log bucket keeps its name for that week, and no other can be made by that name: the ending that Pulumi has
+    given to `run_bucket_name`, another one for every new stack, is this bucket's too. `kms_key_name` encrypts the
+    bucket; a bucket that has a key can never be without one again.
     """
 
     project: pulumi.Input[str]
     region: str
     stack: str
+    run_bucket_name: pulumi.Input[str]
     retention_days: int
     kms_key_name: NotRequired[pulumi.Input[str] | None]
 
@@ -145,7 +148,9 @@ class NodeLogs(pulumi.ComponentResource):
             f"{self._name}-nodes",
             project=args["project"],
             location=args["region"],
-            bucket_id=log_id(args["stack"]),
+            bucket_id=pulumi.Output.from_input(args["run_bucket_name"]).apply(
+                lambda name: f"{log_id(args['stack'])}-{name.rpartition('-')[2]}"
+            ),
             description=f"{args['stack']}: lines of the nodes",
             retention_days=args["retention_days"],
             cmek_settings=settings,

@@ -3,27 +3,21 @@
 Pure data. A role is bound on the one resource it is for. Where a service has no policy of its own the project is the
 smallest there is: those grants are in PROJECT_WIDE, with the reason. No role is one of the basic ones (viewer, editor,
 owner), and no account ever has a key.
+
+Roles on a bucket are for the whole of it. A condition on the names of objects would not do: what is not there is "not
+found" only for those who may list the bucket, and "forbidden" for all others; a listing is of the bucket, so no name of
+an object is in it, and the attribute that has its prefix (`objectListPrefix`) is documented for Credential Access
+Boundaries, not for policies like these. A managed folder could have a policy of its own, but only one stack could
+declare that of data which several read. So a bucket that has more than this stack may see is not one to name.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = [
-    "DATA_READER",
-    "IMAGE_READER",
-    "KEY_USER",
-    "PROJECT_WIDE",
-    "RUN_WRITER",
-    "Condition",
-    "below",
-    "bucket_of",
-    "prefix_of",
-]
+__all__ = ["DATA_READER", "IMAGE_READER", "KEY_USER", "PROJECT_WIDE", "RUN_WRITER", "bucket_of", "prefix_of"]
 
 DATA_READER = "roles/storage.objectViewer"
-# Overwriting an object needs the permission to delete it; the bucket keeps every version.
+# Overwriting an object needs the permission to delete it; the bucket, which is the stack's own, keeps every version.
 RUN_WRITER = "roles/storage.objectUser"
 IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
@@ -50,14 +44,6 @@ PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
 """Every role and permission that our accounts have on a whole project, and why there is nothing narrower."""
 
 
-@dataclass(frozen=True)
-class Condition:
-    """When a grant holds: a title for people, an expression in CEL for IAM."""
-
-    title: str
-    expression: str
-
-
 def bucket_of(url: str) -> str:
     """The bucket of a `gs://bucket/prefix`."""
     return url.removeprefix("gs://").partition("/")[0]
@@ -70,12 +56,3 @@ def prefix_of(url: str) -> str:
     'celeba'
     """
     return url.removeprefix("gs://").partition("/")[2].strip("/")
-
-
-def below(bucket: str, prefix: str) -> Condition:
-    """Objects below `prefix`, and listing their names: a listing is of the bucket, so its prefix is asked apart."""
-    # A string of JSON is one of CEL, whatever characters the prefix has.
-    objects = json.dumps(f"projects/_/buckets/{bucket}/objects/{prefix}/", ensure_ascii=False)
-    names = json.dumps(f"{prefix}/", ensure_ascii=False)
-    listed = f'api.getAttribute("storage.googleapis.com/objectListPrefix", "").startsWith({names})'
-    return Condition(f"below {prefix}"[:100], f"resource.name.startsWith({objects}) || {listed}")

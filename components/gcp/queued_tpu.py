@@ -20,7 +20,8 @@ from pulumi.runtime.rpc import UNKNOWN
 from components.findings import InputError
 from components.gcp.queue_watch import QueueWatch
 from components.gcp.tpu_api import GOOGLE_API_URL, TpuApi
-from components.gcp.tpu_request import QueuedTpuArgs, validate
+from components.gcp.tpu_request import QueuedTpuArgs, parent_name, validate
+from components.order import after
 
 __all__ = ["ActiveTpuProvider", "QueuedTpu", "QueuedTpuProvider", "QueuedTpuRequest"]
 
@@ -165,7 +166,9 @@ class QueuedTpu(pulumi.ComponentResource):
         validate(asked)
         options = pulumi.ResourceOptions(parent=self)
         request = QueuedTpuRequest(f"{name}-request", asked, options)
-        self.name, self.node_names, self.replace_reason = request.name, request.node_names, request.replace_reason
+        # Known beforehand, so that a preview of another request shows no change in what only speaks of it.
+        self.name = after(f"{parent_name(asked)}/queuedResources/{asked['queued_resource_id']}", request)
+        self.node_names, self.replace_reason = request.node_names, request.replace_reason
         self.state, self.addresses = request.state, pulumi.Output.from_input([])
         if wait:
             followed = {key: asked[key] for key in OUR_OWN if key in asked}

@@ -27,6 +27,7 @@ ALWAYS = (
     "logging",
     "monitoring",
     "pubsub",
+    "serviceusage",
     "storage",
 )
 ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(

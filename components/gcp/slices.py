@@ -20,7 +20,7 @@ from components.findings import InputError, nearest_hint
 
 __all__ = ["SlicePlan", "plan_slice", "slice_topologies"]
 
-PLACE = "gangway:cluster.accelerator"
+PLACE = "gangway:cluster"
 CUBE_SIDE = 4
 MAX_LISTED = 10
 TYPE_PATTERN = re.compile(r"([a-z0-9]+)-([0-9]+)")
@@ -79,7 +79,7 @@ def plan_slice(
         )
     sizes: dict[str, int] = {}
     if accelerator_type is not None:
-        tpu, sizes["accelerator type"] = _parse_type(accelerator_type, place)
+        tpu, sizes["accelerator type"] = _parse_type(accelerator_type, f"{place}.accelerator")
     if generation is not None:
         named = _generation(generation, f"{place}.tpu")
         if accelerator_type is not None and named.name != tpu.name:

@@ -11,6 +11,7 @@ import pulumi
 from pulumi_gcp import filestore, lustre, projects, storage
 
 from components.choices import LustreDeployment
+from components.gcp.firewall import declare_lock_callbacks
 from components.gcp.lustre import FilestorePlan, LustrePlan, plan_filestore, plan_lustre
 from components.gcp.policies import DATA_READER, bucket_of
 from components.order import after
@@ -40,8 +41,8 @@ class LustreFileSystemArgs(TypedDict):
 
     `network` is `projects/P/global/networks/N`, peered for private services beforehand. `source` is the
     `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent may read that bucket from then
-    on, so whoever runs `up` must be allowed to say so. `deployment`, `efa`, `metadata_iops` and `runs` are FSx's: here
-    only to be refused. `kms_key_name` is a key in the region.
+    on, also when the stack is gone, so whoever runs `up` must be allowed to say so. `deployment`, `efa`,
+    `metadata_iops` and `runs` are FSx's: here only to be refused. `kms_key_name` is a key in the region.
     """
 
     project: pulumi.Input[str]
@@ -136,7 +137,9 @@ class LustreFileSystem(pulumi.ComponentResource):
             bucket=bucket_of(source),
             role=DATA_READER,
             member=agent.member,
-            opts=self._child,
+            # The agent is the project's: another stack that imports from this bucket has the very same grant, which
+            # would go with this one.
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(retain_on_delete=True)),
         )
 
 
@@ -144,6 +147,7 @@ class FilestoreArgs(TypedDict):
     """Inputs of Filestore. `tier` is basic-hdd, basic-ssd (default) or zonal.
 
     `network` is the name or path of the VPC network, `client_cidr` the range of addresses that may mount the share.
+    `client_tags` are network tags of machines that lock files on it. With `kms_key_name` the tier has to be zonal.
     """
 
     project: pulumi.Input[str]
@@ -152,6 +156,7 @@ class FilestoreArgs(TypedDict):
     tier: NotRequired[str]
     network: pulumi.Input[str]
     client_cidr: pulumi.Input[str]
+    client_tags: NotRequired[list[pulumi.Input[str]]]
     kms_key_name: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
@@ -173,7 +178,8 @@ class Filestore(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: FilestoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:Filestore", name, None, opts)
-        plan = plan_filestore(args["capacity_gib"], args.get("tier", "basic-ssd"))
+        customer_key = args.get("kms_key_name") is not None
+        plan = plan_filestore(args["capacity_gib"], args.get("tier", "basic-ssd"), customer_key=customer_key)
         network = filestore.InstanceNetworkArgs(
             network=args["network"], modes=["MODE_IPV4"], connect_mode="DIRECT_PEERING"
         )
@@ -188,7 +194,9 @@ class Filestore(pulumi.ComponentResource):
             labels=args["tags"],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.file_system_id = instance.id
+        locks = self._let_locks_through(name, args, instance)
+        # Nobody mounts it before the servers may answer.
+        self.file_system_id = after(instance.id, *locks)
         # Nothing is mounted in a plan, where no address is known.
         self.dns_name = instance.networks.apply(lambda networks: (networks[0].ip_addresses or [""])[0])
         self.mount_name = pulumi.Output.from_input(SHARE)
@@ -201,6 +209,16 @@ class Filestore(pulumi.ComponentResource):
                 "mount_name": self.mount_name,
             }
         )
+
+    def _let_locks_through(
+        self, name: str, args: FilestoreArgs, instance: filestore.Instance
+    ) -> list[pulumi.CustomResource]:
+        """The servers' addresses are Google's choice."""
+        if not (tags := args.get("client_tags")):
+            return []
+        servers = instance.networks.apply(lambda networks: networks[0].reserved_ip_range or "")
+        child = pulumi.ResourceOptions(parent=self)
+        return [declare_lock_callbacks(name, args["project"], args["network"], servers, tags, child)]
 
 
 def _share(plan: FilestorePlan, client_cidr: pulumi.Input[str]) -> filestore.InstanceFileSharesArgs:

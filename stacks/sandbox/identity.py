@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.sandbox.aws import Aws, one
+from stacks.sandbox.aws import Aws
 from stacks.sandbox.rows import Applied
 from stacks.sandbox.wire import Wire
 
@@ -42,18 +42,6 @@ def _role_policy(aws: Aws, wire: Wire) -> Applied:
     return Applied(f"{role}:{name}", wire.outputs(name=name), declared, held)
 
 
-def _role_policy_attachment(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("iam", "AttachRolePolicy", wire.rest(), role="RoleName")
-    aws.call("iam", "AttachRolePolicy", parameters)
-    role, policy = parameters["RoleName"], parameters["PolicyArn"]
-
-    def held() -> Mapping[str, Any]:
-        attached = aws.read("iam", "ListAttachedRolePolicies", {"RoleName": role})["AttachedPolicies"]
-        return one([item for item in attached if item["PolicyArn"] == policy])
-
-    return Applied(f"{role}/{policy}", wire.outputs(), {"PolicyArn": policy}, held)
-
-
 def _instance_profile(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
     role = wire.take("role")["role"]
@@ -72,6 +60,5 @@ def _instance_profile(aws: Aws, wire: Wire) -> Applied:
 HANDLERS = {
     "aws:iam/role:Role": _role,
     "aws:iam/rolePolicy:RolePolicy": _role_policy,
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _role_policy_attachment,
     "aws:iam/instanceProfile:InstanceProfile": _instance_profile,
 }

@@ -53,6 +53,7 @@ _RUNGS: dict[str, dict[str, Any]] = {
         "purchase": True,
         "offering_id": "cbo-0123456789abcdef0",
         "upfront_usd": 16000,
+        "starts_at": "2026-06-30T11:30:00Z",
         "ends_at": "2026-07-01T11:30:00Z",
     },
 }

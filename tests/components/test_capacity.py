@@ -29,7 +29,8 @@ RUNG: TypeAdapter[AnyRung] = TypeAdapter(Rung)
 Written = Callable[..., dict[str, Any]]
 IDS = st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z")
 ZONES = st.sampled_from(["a1", "b1", "c1"])
-MOMENTS = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))
+STARTS = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))
+MOMENTS = st.datetimes(datetime(2030, 1, 2), datetime(2040, 1, 1), timezones=st.just(UTC))
 MARKET = {
     "machine_types": st.lists(st.sampled_from(["big", "bigger"]), unique=True).map(tuple),
     "zones": st.lists(ZONES, unique=True).map(tuple),
@@ -40,6 +41,7 @@ RUNGS: st.SearchStrategy[AnyRung] = st.one_of(
         CapacityBlock,
         kind=st.just("capacity-block"),
         id=IDS,
+        starts_at=st.none() | STARTS,
         ends_at=st.none() | MOMENTS,
         zone=st.none() | ZONES,
     ),
@@ -49,6 +51,7 @@ RUNGS: st.SearchStrategy[AnyRung] = st.one_of(
         purchase=st.just(True),
         offering_id=IDS,
         upfront_usd=DOLLARS,
+        starts_at=STARTS,
         ends_at=MOMENTS,
         zone=st.none() | ZONES,
     ),
@@ -89,6 +92,7 @@ def test_a_rungs_fields_exclude_each_other(rung: AnyRung) -> None:
     # The block is a market of its own, a plain reservation is not.
     assert (plan.market_type == "capacity-block") == (rung.kind == "capacity-block")
     assert plan.ends_at is None or rung.kind == "capacity-block"
+    assert plan.starts_at is None or rung.kind == "capacity-block"
 
 
 @given(st.lists(RUNGS, min_size=1, max_size=6))
@@ -106,6 +110,7 @@ def test_a_bought_block_carries_its_offering_and_price(written: Written) -> None
     plan = plan_rung(RUNG.validate_python(written("bought")))
     assert plan.purchase == BlockPurchase("cbo-0123456789abcdef0", 16000)
     assert plan.reservation_id is None
+    assert plan.starts_at == datetime(2026, 6, 30, 11, 30, tzinfo=UTC)
     assert plan.ends_at == datetime(2026, 7, 1, 11, 30, tzinfo=UTC)
 
 
@@ -142,6 +147,9 @@ def test_a_contradictory_rung_cannot_be_written(rung: dict[str, Any], words: str
         ("bought", {"id": "cr-0123456789abcdef0"}, "remove one of them"),
         ("bought", {"upfront_usd": None}, "add upfront_usd"),
         ("bought", {"ends_at": None, "offering_id": None}, "add offering_id and ends_at"),
+        ("bought", {"starts_at": None}, "add starts_at"),
+        ("bought", {"starts_at": "2026-07-01T11:30:00Z"}, "starts_at before ends_at"),
+        ("owned", {"starts_at": "2026-07-02"}, "a time with its zone"),
         ("bought", {"purchase": "yes"}, "purchase"),
         ("bought", {"upfront_usd": 0}, "upfront_usd"),
     ],

@@ -8,17 +8,20 @@ import pytest
 from pydantic import BaseModel
 
 from components.catalog import (
-    ON_REQUEST,
     PROVIDERS,
+    AzureMachineType,
     Catalog,
     Confidence,
     EfaFabric,
     Fact,
     GcpMachineType,
     GpuDirectFabric,
+    InfinibandFabric,
     RoceFabric,
     TpuCatalog,
     load,
+    load_amlfs_subnets,
+    load_amlfs_tiers,
     load_lustre_tiers,
     load_provider,
     load_tpus,
@@ -55,6 +58,11 @@ def catalog() -> Catalog:
 @pytest.fixture(scope="module")
 def gcp() -> Catalog:
     return load_provider("gcp")
+
+
+@pytest.fixture(scope="module")
+def azure() -> Catalog:
+    return load_provider("azure")
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +181,7 @@ def test_machines_are_plausible(catalog: Catalog) -> None:
     for machine in catalog.machines.values():
         assert machine.accelerator.endswith(f"x{machine.num_accelerators.value}"), machine.name
         assert machine.num_accelerators.value in (1, 2, 4, 8, 16), machine.name
+        assert machine.accelerator_watts.value is not None, machine.name
         assert 50 <= machine.accelerator_watts.value <= 1500, machine.name
         assert machine.host_watts.value > 0, machine.name
         assert 2 <= machine.vcpus_per_accelerator <= 96, machine.name
@@ -224,6 +233,16 @@ def test_an_unknown_accelerator_names_the_nearest(catalog: Catalog) -> None:
     assert catalog.machine_for("H100x8", "aws").name == "p5.48xlarge"
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("H100x4", "H100x8"), ("a10gx2", "A10Gx4"), ("H100x16", "H100x8"), ("H100xx8", "H100x8"), ("H10x8", "H100x8")],
+)
+def test_a_number_that_nobody_offers_keeps_its_model(catalog: Catalog, written: str, meant: str) -> None:
+    with pytest.raises(InputError) as caught:
+        catalog.machine_for(written, "aws")
+    assert caught.value.fix == f"did you mean {meant!r}?"
+
+
 def test_an_accelerator_that_several_machines_carry_does_not_pick_one(catalog: Catalog) -> None:
     twin = catalog.machine("p5.48xlarge").model_copy(update={"name": "p5.twin"})
     larger = catalog.model_copy(update={"machines": {**catalog.machines, "p5.twin": twin}})
@@ -248,10 +267,14 @@ def test_the_catalogue_is_read_once_and_cannot_be_changed(catalog: Catalog) -> N
         catalog.prices = ()  # type: ignore[misc]  # the point of the test
 
 
-def test_providers_on_request_are_not_read_with_the_rest(catalog: Catalog) -> None:
-    assert not set(ON_REQUEST) & set(PROVIDERS)
-    assert {machine.provider for machine in catalog.machines.values()} == set(PROVIDERS)
-    assert load_provider("aws").machines == catalog.machines
+def test_each_provider_is_read_alone(catalog: Catalog) -> None:
+    for provider in (*PROVIDERS, "azure"):
+        own = load_provider(provider)
+        assert {machine.provider for machine in own.machines.values()} == {provider}
+        assert {price.provider for price in own.prices} == {provider}
+        assert {service.provider for service in own.services} == {provider}
+        assert {region.provider for region in own.regions.values()} == {provider}
+    assert load_provider("aws") is catalog
 
 
 def test_every_value_of_google_cloud_says_where_it_comes_from(gcp: Catalog, tpus: TpuCatalog) -> None:
@@ -360,3 +383,131 @@ def test_tiers_of_managed_lustre_scale_with_their_throughput(gcp: Catalog) -> No
         assert tier.largest_gib.value % tier.large_step_gib.value == 0
     for name in map("managed-lustre-{}".format, tiers):
         assert gcp.service_price("gcp", "us-central1", name).usd.value is None
+
+
+AZURE_UNPRICED = {
+    "Standard_ND96isr_H200_v5",
+    "Standard_ND96isr_MI300X_v5",
+    "Standard_ND128isr_NDR_GB200_v6",
+    "Standard_ND128isr_GB300_v6",
+}
+"""Sizes that no public price list at hand holds."""
+
+
+def azure_machines(azure: Catalog) -> Iterator[AzureMachineType]:
+    for machine in azure.machines.values():
+        assert isinstance(machine, AzureMachineType)
+        yield machine
+
+
+def test_every_value_of_azure_says_where_it_comes_from(azure: Catalog) -> None:
+    found = [*facts(azure, "azure"), *facts(load_amlfs_tiers(), "tiers"), *facts(load_amlfs_subnets(), "subnets")]
+    assert len(found) > 400
+    for path, fact in found:
+        assert len(fact.source) > 5, path
+        assert date(2022, 1, 1) <= fact.as_of <= date(2027, 1, 1), path
+        assert fact.url.startswith("https://") or fact.confidence in ("recalled", "assumed"), path
+
+
+def test_prices_of_azure_are_plausible_and_spot_is_cheaper(azure: Catalog) -> None:
+    pairs = [(price.machine_type, price.region) for price in azure.prices]
+    assert len(set(pairs)) == len(pairs)
+    assert {name for name, _ in pairs} == set(azure.machines), "null says nobody knows"
+    for price in azure.prices:
+        low, high, full = price.spot_low.value, price.spot_high.value, price.on_demand.value
+        assert price.region in azure.regions, price
+        assert (full is None) == (price.machine_type in AZURE_UNPRICED), price
+        assert (low is None) == (high is None), price
+        assert full is None or 0.5 < full < 200, price
+        assert low is None or high is None or full is None or 0 < low <= high < full / 2, price
+
+
+def test_services_of_azure_have_one_row_each_and_a_plausible_price(azure: Catalog) -> None:
+    rows = [(service.region, service.service) for service in azure.services]
+    assert len(set(rows)) == len(rows)
+    largest = {"hour": 1, "month": 300, "GiB-month": 1}
+    for service in azure.services:
+        assert service.usd.value is None or 0 < service.usd.value <= largest[service.unit], service
+    for tier in load_amlfs_tiers():
+        assert azure.service_price("azure", "westeurope", f"managed-lustre-{tier}").unit == "GiB-month"
+    assert azure.service_price("azure", "eastus", "instance-Standard_B2s").usd.value == 0.0416
+
+
+def test_machines_of_azure_are_plausible(azure: Catalog) -> None:
+    test_machines_are_plausible(azure)
+    for machine in azure_machines(azure):
+        assert machine.fabric is None, "that field means EFA"
+        assert "on-demand" in machine.capacity.value, machine.name
+        assert (machine.infiniband is not None) == machine.name.startswith("Standard_ND"), machine.name
+        assert (machine.runtime == "rocm") == machine.accelerator.startswith("MI"), machine.name
+        assert (machine.architecture == "arm64") == machine.accelerator.startswith("GB"), machine.name
+        if machine.infiniband is None:
+            assert machine.network_gbps.value == machine.ethernet_gbps.value, machine.name
+        else:
+            ports, gbps = machine.infiniband.num_hcas.value, machine.infiniband.gbps_each.value
+            assert machine.network_gbps.value == ports * gbps, machine.name
+            assert ports == machine.num_accelerators.value, "one for each"
+
+
+def test_images_of_azure_fit_their_machines(azure: Catalog) -> None:
+    for machine in azure_machines(azure):
+        image = machine.image.value
+        if image is None:
+            assert machine.architecture == "arm64" or machine.accelerator.startswith("A10x"), machine.name
+            assert not machine.nccl_conf.value, "no image, no file of it"
+        else:
+            publisher, offer, sku = image.split(":")
+            assert (publisher, offer) == ("microsoft-dsvm", "ubuntu-hpc"), machine.name
+            assert sku.endswith("-rocm") == (machine.runtime == "rocm"), machine.name
+
+
+def test_the_infiniband_of_azure_is_that_of_its_documentation(azure: Catalog) -> None:
+    documented = {
+        "Standard_ND96asr_v4": (8, 200, "HDR"),
+        "Standard_ND96amsr_A100_v4": (8, 200, "HDR"),
+        "Standard_ND96isr_H100_v5": (8, 400, "NDR"),
+        "Standard_ND96isr_H200_v5": (8, 400, "NDR"),
+        "Standard_ND96isr_MI300X_v5": (8, 400, "NDR"),
+        "Standard_ND128isr_NDR_GB200_v6": (4, 400, "NDR"),
+        "Standard_ND128isr_GB300_v6": (4, 800, "XDR"),
+    }
+    found = {machine.name: machine.infiniband for machine in azure_machines(azure)}
+    seen = {
+        name: (fabric.num_hcas.value, fabric.gbps_each.value, fabric.generation.value)
+        for name, fabric in found.items()
+        if fabric is not None
+    }
+    assert seen == documented
+
+
+def test_a_wrong_row_of_azure_cannot_be_loaded(azure: Catalog) -> None:
+    machine = azure.machine("Standard_ND96isr_H100_v5")
+    assert isinstance(machine, AzureMachineType)
+    assert machine.infiniband is not None
+    fabric = machine.infiniband.model_dump()
+    with pytest.raises(ValueError, match="NDR is 400 Gbit/s"):
+        InfinibandFabric.model_validate({**fabric, "gbps_each": {**fabric["gbps_each"], "value": 200}})
+    row = machine.model_dump()
+    with pytest.raises(ValueError, match="name different files"):
+        AzureMachineType.model_validate({**row, "topology_file": {**row["topology_file"], "value": "/elsewhere"}})
+    with pytest.raises(ValueError, match="takes no scale set with a single placement group"):
+        AzureMachineType.model_validate({**row, "capacity": {**row["capacity"], "value": ("reservation",)}})
+
+
+def test_regions_of_azure_are_plausible(azure: Catalog) -> None:
+    for region in azure.regions.values():
+        assert region.zones in ((), ("1", "2", "3")), region.name
+        assert 1 <= region.pue.value < 1.5, region.name
+        assert 0 < region.intensity_g_per_kwh.value < 1000, region.name
+    assert {name for name, region in azure.regions.items() if not region.zones} == {"northcentralus", "westus"}
+    stated = {"eastus": (396, 1.14), "southcentralus": (389, 1.28), "swedencentral": (25, 1.16)}
+    for name, figures in stated.items():
+        row = azure.region(name, "azure")
+        assert (row.intensity_g_per_kwh.value, row.pue.value) == figures
+
+
+def test_tiers_of_azure_managed_lustre_are_those_of_its_documentation(azure: Catalog) -> None:
+    assert azure.lustre == {}, "no offer of the AWS shape"
+    sizes = {tier: (row.step_tib.value, row.largest_tib.value) for tier, row in load_amlfs_tiers().items()}
+    assert sizes == {40: (48, 768), 125: (16, 128), 250: (8, 128), 500: (4, 128)}
+    assert all(row.sku == f"AMLFS-Durable-Premium-{tier}" for tier, row in load_amlfs_tiers().items())

@@ -34,12 +34,16 @@ def test_it_energy_and_pue_stay_apart(machine: str, region: str, nodes: int, hou
     place = load().regions[region]
     energy = estimate_energy(load().machines[machine], nodes, hours, place)
     facts = load().machines[machine]
-    watts = nodes * (
-        facts.num_accelerators.value * facts.accelerator_watts.value * UTILISATION + facts.host_watts.value
-    )
+    board = facts.accelerator_watts.value
+    assert board is not None
+    watts = nodes * (facts.num_accelerators.value * board * UTILISATION + facts.host_watts.value)
+    assert energy.it_kwh is not None
+    assert energy.kwh is not None
     assert energy.it_kwh == pytest.approx(watts * hours / 1000)
     assert energy.kwh == pytest.approx(energy.it_kwh * energy.pue)
     assert energy.pue == place.pue.value >= 1
+    assert energy.kwh_low is not None
+    assert energy.kwh_high is not None
     assert energy.kwh_low <= energy.kwh <= energy.kwh_high
     assert estimate_carbon(energy, place).gco2e == pytest.approx(
         energy.it_kwh * place.pue.value * place.intensity_g_per_kwh.value
@@ -49,9 +53,14 @@ def test_it_energy_and_pue_stay_apart(machine: str, region: str, nodes: int, hou
 @given(MACHINES, REGIONS, st.integers(1, 100), HOURS, HOURS)
 def test_more_hours_and_nodes_never_use_less(machine: str, region: str, nodes: int, hours: float, more: float) -> None:
     facts, place = load().machines[machine], load().regions[region]
-    base = estimate_energy(facts, nodes, hours, place).kwh
-    assert estimate_energy(facts, nodes, hours + more, place).kwh >= base
-    assert estimate_energy(facts, nodes + 1, hours, place).kwh >= base
+    base, longer, larger = (
+        estimate_energy(facts, *sizes, place).kwh
+        for sizes in ((nodes, hours), (nodes, hours + more), (nodes + 1, hours))
+    )
+    assert base is not None
+    assert longer is not None
+    assert larger is not None
+    assert min(longer, larger) >= base
 
 
 def test_the_json_is_what_the_plan_prints() -> None:

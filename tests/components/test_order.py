@@ -37,3 +37,27 @@ def test_the_value_is_not_changed(made: dict[str, Any]) -> None:
 def test_whatever_takes_it_comes_after_the_others_and_so_goes_before_them(made: dict[str, Any]) -> None:
     assert made["plain"].dependencies == frozenset()
     assert made["waiting"].dependencies == {made["first"].urn, made["second"].urn}
+
+
+def test_a_value_that_a_preview_knows_stays_known() -> None:
+    """An id is unknown until `up`; waiting for it would show every plan as full of unknowns."""
+
+    class Cloud(pulumi.runtime.Mocks):
+        def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+            return None, args.inputs
+
+        def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
+            return {}, None
+
+    known: list[bool] = []
+    pulumi.runtime.set_mocks(Cloud(), preview=True)
+
+    async def note(value: pulumi.Output[str]) -> None:
+        known.append(await value.is_known())
+
+    @pulumi.runtime.test  # type: ignore[untyped-decorator]  # the SDK's decorator has no types
+    def program() -> pulumi.Output[None]:
+        return pulumi.Output.from_input(note(after("value", Thing("first", "a"))))
+
+    program()
+    assert known == [True]

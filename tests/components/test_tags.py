@@ -1,4 +1,4 @@
-"""The tag policy in AWS's alphabet."""
+"""The tag policy in each provider's alphabet."""
 
 import pytest
 from hypothesis import given
@@ -63,6 +63,12 @@ def test_a_tag_aws_refuses_is_named(extra: dict[str, str]) -> None:
 def test_a_tag_of_our_own_is_not_silently_overwritten(key: str) -> None:
     with pytest.raises(InputError, match="Gangway sets this tag itself"):
         policy(extra={key: "mine"}).aws()
+
+
+def test_the_name_that_every_resource_bears_is_not_the_users() -> None:
+    with pytest.raises(InputError, match=r"gangway:tags\.Name: Gangway names each resource") as caught:
+        policy(extra={"Name": "mine"}).aws()
+    assert caught.value.value == "mine"
 
 
 KEYS = st.from_regex(r"\A(?!aws:)[a-z0-9][\w .:/=+@-]{0,20}\Z").filter(lambda key: key not in policy().aws())
@@ -146,3 +152,55 @@ def test_the_corrected_label_is_taken(key: str, value: str, ours: str) -> None:
         if new_key in policy().gcp():
             return
         assert policy(extra={new_key: new_value.strip("'")}).gcp()[new_key] == new_value.strip("'")
+
+
+def test_the_whole_policy_as_azure_tags() -> None:
+    assert policy(extra={"project": "gan zoo"}).azure() == {
+        "project": "gan zoo",
+        "team": "ml",
+        "cost_center": "4711",
+        "gangway-stack": "demo",
+        "gangway-run": "shared",
+        "gangway-energy-class": "H100x8",
+        "gangway-carbon-class": "medium",
+    }
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"own er": "x"},
+        {"4th": "x"},
+        {"": "x"},
+        {"k" * 129: "x"},
+        {"owner/team": "x"},
+        {"owner:team": "x"},
+        {"ärger": "x"},
+        {"microsoft-team": "x"},
+        {"Azure": "x"},
+        {"owner": "x" * 257},
+        {"owner": "Jörg"},
+        {"owner": "a\nb"},
+    ],
+)
+def test_a_tag_some_resource_of_azure_refuses_is_named(extra: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="not every resource of Azure takes this tag") as caught:
+        policy(extra=extra).azure()
+    (key,) = extra
+    assert caught.value.place == f"gangway:tags.{key}"
+    assert "256" in caught.value.allowed
+
+
+@pytest.mark.parametrize(("extra", "other"), [({"Team": "x"}, "team"), ({"OWNER": "x", "owner": "y"}, "owner")])
+def test_azure_tells_no_two_tags_apart_by_case(extra: dict[str, str], other: str) -> None:
+    with pytest.raises(InputError, match=f"the same tag as {other!r}") as caught:
+        policy(extra=extra).azure()
+    assert caught.value.place == f"gangway:tags.{next(iter(extra))}"
+
+
+def test_azure_takes_fifty_tags() -> None:
+    extra = {f"k{n}": "v" for n in range(44)}
+    assert len(policy(extra=extra).azure()) == 50
+    with pytest.raises(InputError, match="too many tags") as caught:
+        policy(extra={**extra, "more": "v"}).azure()
+    assert (caught.value.value, caught.value.fix) == (45, "remove 1")

@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +149,13 @@ def _copy_project(project: Path) -> None:
     (project / "stacks").mkdir(parents=True)
     shutil.copy(REPOSITORY / "Pulumi.yaml", project)
     (project / ".venv").symlink_to(sys.prefix)
+    # As `make` links it: Pulumi starts dynamic providers in the program's folder, and looks for the environment there.
+    (project / "stacks" / ".venv").symlink_to(Path("..", ".venv"))
     for read_by_the_image in (".dockerignore", "images", "trainer"):
         (project / read_by_the_image).symlink_to(REPOSITORY / read_by_the_image)
     for source in (REPOSITORY / "stacks").iterdir():
+        if source.name == ".venv":
+            continue
         target = project / "stacks" / source.name
         if source.suffix == ".yaml":
             shutil.copy(source, target)
@@ -164,7 +169,8 @@ def _sandbox(folder: Path, project: Path, stack: str) -> Engine:
     for empty in (cloud, state):
         empty.mkdir()
     # A person's login, configuration or credentials must not decide what these tests see.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PULUMI_"))}
+    strange = ("AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(strange)}
     env = {
         **kept,
         "PATH": os.pathsep.join([str(HERE / "standin"), f"{sys.prefix}/bin", os.environ["PATH"]]),
@@ -242,12 +248,33 @@ def make_yaml_engine(tmp_path: Path) -> Callable[[str], Engine]:
     return make
 
 
+@pytest.fixture
+def standin() -> Iterator[Any]:
+    """The running stand-in of the TPU API, loaded by its path: tests are no package."""
+    name = "gangway_tpu_standin"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, REPOSITORY / "tests/components/gcp/tpu_standin.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    with sys.modules[name].TpuStandin() as running:
+        yield running
+
+
 @pytest.fixture(
     params=sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))
 )
-def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine]) -> Engine:
-    """Every stack of the repository in turn."""
-    return make_engine(request.param)
+def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine], standin: Any) -> Engine:
+    """Every stack of the repository in turn; on Google Cloud the queue of TPUs is the stand-in's."""
+    made = make_engine(request.param)
+
+    def ask_the_standin(config: dict[str, Any]) -> None:
+        if "gangway:gcp" in config:
+            config["gangway:gcp"]["tpu_api_url"] = standin.url
+
+    made.change(ask_the_standin)
+    return made
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ SPOT_IN_TWO_ZONES = {"kind": "spot", "zones": ["us-east-2a", "us-east-2b"]}
         ("cluster.nodez", 3, ["gangway:cluster.nodez", "unknown key", "did you mean 'nodes'?"]),
         ("cluster.capacity", [SPOT_IN_TWO_ZONES], ["gangway:cluster.capacity[0].zones", "us-east-2b"]),
         ("cluster.capacity", [{"kind": "capacity-block"}], ["gangway:cluster.capacity[0]", "add id"]),
-        ("cluster.capacity", [PURCHASE], ["gangway:cluster.capacity[0]", "add upfront_usd and ends_at"]),
+        ("cluster.capacity", [PURCHASE], ["gangway:cluster.capacity[0]", "add upfront_usd and starts_at and ends_at"]),
         ("budget.emails", [], ["gangway:budget.emails"]),
         ("budget.stop_at_percent", 0, ["gangway:budget.stop_at_percent", "got:     0"]),
         ("image", {"prebuilt": OTHER_REGION}, ["gangway:image.prebuilt", "eu-west-1", "us-east-2"]),

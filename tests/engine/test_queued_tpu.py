@@ -2,17 +2,13 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.engine
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PARENT = "projects/lab/locations/us-east5-a"
 NAME = f"{PARENT}/queuedResources/gan-tpu"
 PROGRAM = """
@@ -27,20 +23,6 @@ tpu = QueuedTpu("gan-tpu", json.loads(Path("args.json").read_text()))
 for key in ("name", "state", "node_names", "addresses", "replace_reason"):
     pulumi.export(key, getattr(tpu, key))
 """
-
-
-@pytest.fixture
-def standin() -> Iterator[Any]:
-    """The running stand-in, loaded by its path: tests are no package."""
-    name = "gangway_tpu_standin"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, REPOSITORY / "tests/components/gcp/tpu_standin.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    with sys.modules[name].TpuStandin() as running:
-        yield running
 
 
 @pytest.fixture

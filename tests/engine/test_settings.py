@@ -1,5 +1,7 @@
 """Settings that no shipped stack uses, under the real Pulumi engine: they come up, and go again as far as they may."""
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,16 +12,20 @@ pytestmark = pytest.mark.engine
 Edit = Callable[[dict[str, Any]], None]
 
 BLOCK = "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
+GROUP = "aws:autoscaling/group:Group"
+SCHEDULE = "aws:autoscaling/schedule:Schedule"
 TAG_ACTIVATION = "aws:costexplorer/costAllocationTag:CostAllocationTag"
 PURCHASE = {
     "kind": "capacity-block",
     "purchase": True,
     "offering_id": "cbo-0123456789abcdef0",
     "upfront_usd": 16000,
+    "starts_at": "2035-07-01T11:30:00Z",
     "ends_at": "2035-07-02T11:30:00Z",
     "zone": "us-east-2a",
 }
 PREBUILT = f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0' * 64}"
+CLOSED = {"egress": "endpoints", "flow_logs": False}
 SCRATCH = {"kind": "lustre", "deployment": "scratch", "capacity_gib": 2400, "export_runs": True}
 MIXED = {
     "machine_type": "g5.12xlarge",
@@ -31,7 +37,7 @@ MIXED = {
 @pytest.mark.parametrize(
     ("edits", "made"),
     [
-        ({"network": {"egress": "endpoints", "flow_logs": False}}, "aws:ec2/vpcEndpoint:VpcEndpoint"),
+        ({"network": CLOSED, "cluster.image_id": "ami-0123456789abcdef0"}, "aws:ec2/vpcEndpoint:VpcEndpoint"),
         ({"storage": SCRATCH, "image": {"prebuilt": PREBUILT}}, "aws:fsx/lustreFileSystem:LustreFileSystem"),
         ({"cluster.capacity": [{"kind": "reservation", "id": "cr-0123456789abcdef0"}]}, "aws:ec2/instance:Instance"),
         ({"cluster": MIXED, "encryption": "customer-key"}, "aws:kms/key:Key"),
@@ -52,24 +58,90 @@ def test_what_the_stack_files_do_not_use_comes_up_too(
     assert {resource["type"] for resource in engine.resources()} <= {TAG_ACTIVATION}
 
 
-def test_a_bought_block_is_not_destroyed(make_engine: Any, set_value: Callable[..., Edit]) -> None:
-    """The money is spent either way; what protects the block is lifted by a command of its own."""
+def test_a_bought_block_is_left_to_its_end(make_engine: Any, set_value: Callable[..., Edit]) -> None:
+    """The money is spent either way: `destroy` takes all the rest. Only another offering buys another block."""
     engine = make_engine("aws-demo")
+
+    def blocks() -> list[str]:
+        return [resource["id"] for resource in engine.resources() if resource["type"] == BLOCK]
+
     engine.change(set_value("cluster.capacity", [PURCHASE]))
     engine.applied("up")
-    (block,) = [resource for resource in engine.resources() if resource["type"] == BLOCK]
+    bought = blocks()
+    assert len(bought) == 1
 
-    refused = engine.run("destroy", "--yes", "--skip-preview")
-    assert refused.status != 0
-    assert block["urn"] in refused.text
-    assert "protect" in refused.text
-    assert block in engine.resources()
+    engine.change(set_value("cluster.capacity", [{"kind": "spot"}, PURCHASE]))
+    engine.applied("up")
+    assert blocks() == bought, "elsewhere in the ladder it is the same block"
 
-    engine.change(set_value("cluster.capacity", [{**PURCHASE, "offering_id": "cbo-0fedcba9876543210"}]))
-    other = engine.run("up", "--yes", "--skip-preview")
-    assert other.status != 0, "a changed offering would buy a second block and drop the first"
-    assert [resource for resource in engine.resources() if resource["type"] == BLOCK] == [block]
+    other = {**PURCHASE, "offering_id": "cbo-0fedcba9876543210"}
+    engine.change(set_value("cluster.capacity", [other]))
+    engine.applied("up")
+    assert len(blocks()) == 2
+    assert set(bought) < set(blocks())
 
-    engine.plain("state", "unprotect", block["urn"], "--yes", "--stack", engine.stack)
     engine.applied("destroy")
-    assert engine.resources() == []
+    assert {resource["type"] for resource in engine.resources()} == {BLOCK}
+
+
+def sizes(engine: Any) -> dict[str, tuple[int, int | None]]:
+    """By the name of a group's market: maximum and desired number, as the cloud holds them."""
+    groups = [resource for resource in engine.resources() if resource["type"] == GROUP]
+    return {
+        resource["urn"].partition("::aws-demo-")[2].partition("-")[2]: (
+            resource["inputs"]["maxSize"],
+            resource["inputs"].get("desiredCapacity"),
+        )
+        for resource in groups
+    }
+
+
+def drift(engine: Any, urn_ends: str, **changes: Any) -> None:
+    """Changes a group behind the engine's back, as nodes, people and scheduled actions do."""
+    for file in engine.cloud.glob("*.json"):
+        record = json.loads(file.read_text("utf-8"))
+        if record["type"] == GROUP and record["urn"].endswith(urn_ends):
+            record["inputs"].update(changes)
+            record["outputs"].update(changes)
+            file.write_text(json.dumps(record), "utf-8")
+
+
+def test_a_block_is_waited_for_and_an_up_after_its_start_settles(
+    make_engine: Any, set_value: Callable[..., Edit]
+) -> None:
+    engine = make_engine("aws-demo")
+    block = {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "zone": "us-east-2a"}
+    coming = {**block, "starts_at": "2035-07-01T11:30:00Z", "ends_at": "2035-07-02T11:30:00Z"}
+    engine.change(set_value("cluster.capacity", [coming, {"kind": "on-demand"}]))
+    engine.applied("up")
+    assert sizes(engine) == {"capacity-block": (0, 0), "on-demand": (0, None)}
+    actions = sorted(r["inputs"]["startTime"] for r in engine.resources() if r["type"] == SCHEDULE)
+    assert actions == ["2035-07-01T11:30:00Z", "2035-07-01T12:30:00Z", "2035-07-02T10:50:00Z"]
+    assert engine.applied("up").changes.keys() == {"same"}, "waiting changes nothing"
+
+    # The block begins: the actions open the groups, and nobody runs `up`.
+    drift(engine, "capacity-block", maxSize=2, desiredCapacity=2)
+    drift(engine, "on-demand", maxSize=2)
+    engine.change(
+        set_value("cluster.capacity", [{**coming, "starts_at": "2020-07-01T11:30:00Z"}, {"kind": "on-demand"}])
+    )
+    first = engine.applied("up")
+    assert (first.types("update"), first.types("delete")) == ({GROUP}, {SCHEDULE})
+    assert not first.types("replace") | first.types("create")
+    assert sizes(engine) == {"capacity-block": (2, 2), "on-demand": (2, None)}, "as the actions have left them"
+    assert engine.applied("up").changes.keys() == {"same"}
+
+
+def test_a_group_that_has_gone_to_zero_comes_back_by_refresh_alone(make_engine: Any) -> None:
+    """After a job with terminate_when_done, the budget's stop, or by hand: what docs and alarms tell people to run."""
+    engine = make_engine("aws-demo")
+    engine.applied("up")
+    assert sizes(engine) == {"spot": (2, 2), "on-demand": (2, None)}
+    drift(engine, "spot", desiredCapacity=0, suspendedProcesses=["AZRebalance", "AlarmNotification"])
+    assert engine.applied("up").changes.keys() == {"same"}, "Pulumi believes the old number"
+    assert sizes(engine)["spot"] == (2, 0)
+    mended = engine.applied("up", "--refresh")
+    assert Counter(mended.changes)["update"] == 1
+    assert sizes(engine)["spot"] == (2, 2)
+    (spot,) = [r["inputs"] for r in engine.resources() if r["type"] == GROUP and r["urn"].endswith("spot")]
+    assert spot["suspendedProcesses"] == ["AZRebalance"], "and the alarms fill the ladder again"

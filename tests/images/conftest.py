@@ -5,25 +5,32 @@ Golden files are compared byte for byte; after a wanted change write them anew, 
     GANGWAY_UPDATE_GOLDEN=1 pytest tests/images
 """
 
-import json
 import os
-import shlex
-import subprocess
-import time
+import shutil
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import images
 from components.job import JobSpec, Rendezvous, Volume
-from images import HeadInitSpec, NodeInitSpec
-from images.shell import head_env_text, job_env_text, node_env_text
+from images import (
+    DataSource,
+    FileSystem,
+    GcpHeadSpec,
+    GcpNodeSpec,
+    HeadInitSpec,
+    NcclSetup,
+    NodeInitSpec,
+    TpuHostSpec,
+    job_key,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
-SCRIPTS = Path(images.__file__).parent / "templates" / "aws"
 REGISTRY = "123456789012.dkr.ecr.us-east-2.amazonaws.com"
 
 
@@ -98,6 +105,7 @@ def head(job: JobSpec) -> HeadInitSpec:
         image_registry=REGISTRY,
         stack="demo",
         job_name=job.name,
+        job_key=job_key(job),
         bucket_uri="s3://gangway-records/runs/",
         run_dir="/fsx/runs/dcgan-celeba64",
         lustre_dns_name="fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
@@ -114,123 +122,156 @@ def plain_head(head: HeadInitSpec) -> HeadInitSpec:
     return replace(head, lustre_dns_name=None, lustre_mount_name=None, prometheus_image=None, log_group=None)
 
 
-@dataclass
-class Machine:
-    """A directory that a node script takes for the machine: fake commands first on PATH, their calls recorded."""
+GCP_REGISTRY = "us-central1-docker.pkg.dev"
+GCP: dict[str, Any] = {
+    "stack": "demo",
+    "project": "acme-ml",
+    "region": "us-central1",
+    "image_registry": GCP_REGISTRY,
+    "bucket_uri": "gs://gangway-records/demo",
+    "run_dir": "/shared/runs/demo",
+    "file_system": FileSystem("lustre", "10.0.0.2@tcp:/gwdemo", "/shared"),
+    "log_id": "gangway-demo",
+    "max_hours": 8,
+}
 
-    root: Path
-    spec: NodeInitSpec
-    env: dict[str, str] = field(default_factory=dict)
 
-    UNHEALTHY: ClassVar = [
-        *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
-        *("--health-status", "Unhealthy", "--no-should-respect-grace-period"),
-    ]
-    """What a node says of itself when it gives up."""
+@pytest.fixture(scope="session")
+def gcp_job(job: JobSpec) -> JobSpec:
+    image = f"{GCP_REGISTRY}/acme-ml/gangway/trainer@sha256:" + "ab" * 32
+    volumes = (Volume(source="/shared", target="/shared"), Volume(source="/var/lib/tcpxo/lib64", target="/tcpxo"))
+    env = {**job.env, "NCCL_SOCKET_IFNAME": "enp0s12", "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64", "NCCL_NET": "Plugin"}
+    return job.model_copy(update={"image": image, "volumes": volumes, "env": env})
 
-    OWN_GROUP: ClassVar = "[ $2 != describe-auto-scaling-groups ] || echo demo-0-spot"
-    """What the fake `aws` does where the node asks for its group."""
 
-    COMPLETED: ClassVar = [
-        *("complete-lifecycle-action", "--region", "us-east-2", "--auto-scaling-group-name", "demo-0-spot"),
-        *("--lifecycle-hook-name", "gangway-leave", "--instance-id", "i-0123456789abcdef0"),
-        *("--lifecycle-action-result", "CONTINUE"),
-    ]
-    """What it tells that group's hook then."""
+@pytest.fixture(scope="session")
+def gcp_node(gcp_job: JobSpec) -> GcpNodeSpec:
+    """An a3-megagpu-8g worker with every part of the node planned."""
+    near = ("--privileged", "--network", "host", "--gpus", "all")
+    return GcpNodeSpec(
+        **GCP,
+        job=gcp_job,
+        data=DataSource("gs://acme-data/celeba", "head"),
+        nccl=NcclSetup(
+            install_argv=("run", "--rm", *near, "--volume", "/var/lib:/var/lib", "example/plugin:v1", "install"),
+            devices=("/dev/infiniband",),
+            env_script="/var/lib/tcpxo/lib64/nccl-env-profile.sh",
+            kernel_modules=("import-helper",),
+            aperture_device="1ae0:0084",
+            side_name="gangway-rxdm",
+            side_argv=("run", "--detach", "--name", "gangway-rxdm", *near, "example/rxdm:v1", "--num_nics=8"),
+            side_ready="Buffer manager initialization complete",
+        ),
+        gvnics_planned=9,
+        data_dir="/shared/data",
+        scratch_mount_point="/scratch",
+        labels={"team": "ml-platform", "cost_center": "4711"},
+        terminate_when_done=True,
+    )
 
-    LEFT: ClassVar = [
-        *("terminate-instance-in-auto-scaling-group", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
-        "--should-decrement-desired-capacity",
-    ]
-    """What it tells its group when it leaves."""
 
-    def fake(self, name: str, body: str = "exit 0") -> None:
-        """A command that records its arguments, then runs `body` (bash)."""
-        path = self.root / "fake" / name
-        # Words end in ASCII's unit separator and calls in its record separator, so an argument may hold a newline. One
-        # write for each call: the two ends of a pipe run at the same time.
-        record = f"printf -v record '%s\\x1f' {name} \"$@\"; printf '%s\\x1e' \"$record\" >>'{self.root}/calls'"
-        path.write_text(f"#!/usr/bin/env bash\n{record}\n{body}\n")
-        path.chmod(0o755)
+@pytest.fixture(scope="session")
+def gcp_plain_node(gcp_job: JobSpec) -> GcpNodeSpec:
+    """A single worker with one GPU NIC, one disk and nothing shared."""
+    shared = {**GCP, "file_system": None, "log_id": None, "max_hours": None}
+    return GcpNodeSpec(**shared, job=gcp_job.model_copy(update={"volumes": (), "env": {}}))
 
-    def calls(self, name: str) -> list[list[str]]:
-        """The argument lists with which the fake command `name` was called."""
-        return [words[1:] for words in self.every_call() if words[0] == name]
 
-    def every_call(self) -> list[list[str]]:
-        """The calls of all fake commands, in their order, each with the command's name."""
-        log = self.root / "calls"
-        records = log.read_text(errors="surrogateescape").split("\x1e")[:-1] if log.exists() else []
-        return [record.split("\x1f")[:-1] for record in records]
-
-    def asked(self, service: str) -> list[list[str]]:
-        """The calls of AWS's command line for one service."""
-        return [call for call in self.calls("aws") if call[0] == service]
-
-    def said_to_group(self) -> list[list[str]]:
-        """What was asked of Auto Scaling, without its name."""
-        return [call[1:] for call in self.asked("autoscaling")]
-
-    def left(self) -> bool:
-        """Whether the node has left its group."""
-        return self.LEFT in self.said_to_group()
-
-    def start_job(self, seconds_ago: float) -> None:
-        """As the first node does it, in the past."""
-        (self.root / "run").mkdir()
-        (self.root / "run" / "started-at").write_text(f"{int(time.time() - seconds_ago)}\n")
-
-    def events(self) -> list[dict[str, Any]]:
-        """The lines that were sent to the log group."""
-        sent = [json.loads(call[-1]) for call in self.asked("logs") if call[1] == "put-log-events"]
-        return [json.loads(entry["message"]) for entries in sent for entry in entries]
-
-    def state(self, name: str) -> Path:
-        """A file in which the scripts keep what they know from one call to the next."""
-        (self.root / "state").mkdir(exist_ok=True)
-        return self.root / "state" / name
-
-    def run(self, script: str, head: HeadInitSpec | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-        """Runs a node script as it is shipped; `settings` are its GANGWAY_... overrides. `head`: on that head node."""
-        return self._bash(["bash", str(SCRIPTS / script)], head, settings)
-
-    def give_up(self, reason: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """Calls the function of that name, as any of the scripts would."""
-        line = f'. {shlex.quote(str(SCRIPTS / "common.sh"))}; give_up "$1"'
-        return self._bash(["bash", "-euo", "pipefail", "-c", line, "bash", reason], None, settings)
-
-    def _bash(
-        self, command: list[str], head: HeadInitSpec | None, settings: dict[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        (self.root / "node.env").write_text(node_env_text(self.spec) if head is None else head_env_text(head))
-        (self.root / "job.env").write_text(job_env_text(self.spec))
-        env = {
-            "PATH": f"{self.root}/fake:{os.environ['PATH']}",
-            "GANGWAY_NODE_ENV": f"{self.root}/node.env",
-            "GANGWAY_JOB_ENV": f"{self.root}/job.env",
-            "GANGWAY_STATE_DIR": f"{self.root}/state",
-            "GANGWAY_POLL_SEC": "0.05",
-            # One look each; the tests that wait set their own.
-            "GANGWAY_LET_GO_SEC": "0",
-            "GANGWAY_COMPLETE_SEC": "0",
-            **self.env,
-            **{f"GANGWAY_{name}": value for name, value in settings.items()},
+@pytest.fixture(scope="session")
+def tpu_host(gcp_job: JobSpec) -> TpuHostSpec:
+    """A host of two slices without a file system of their own."""
+    job = gcp_job.model_copy(
+        update={
+            "backend": "xla",
+            "processes_per_node": 4,
+            "volumes": (Volume(source="/var/lib/gangway", target="/var/lib/gangway"),),
+            "argv": ("train", "--backend", "xla", "--run-dir", "/var/lib/gangway/runs/demo"),
         }
-        return subprocess.run(
-            command, env=env, capture_output=True, text=True, errors="surrogateescape", timeout=30, check=False
-        )
+    )
+    there = {
+        **GCP,
+        "run_dir": "/var/lib/gangway/runs/demo",
+        "file_system": FileSystem("bucket", "gangway-records/demo/shared", "/var/lib/gangway/runs"),
+    }
+    return TpuHostSpec(**there, job=job, num_slices=2, labels={"team": "ml-platform"})
 
-    def plan(self, **changes: Any) -> None:
-        """Changes the spec that the scripts are told."""
-        self.spec = replace(self.spec, **changes)
+
+@pytest.fixture(scope="session")
+def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
+    """A head node with all that it may have to do."""
+    request = {"url": "https://lustre.googleapis.com/v1/projects/p/locations/z/instances/i:importData", "body": {}}
+    return GcpHeadSpec(
+        **GCP,
+        job=gcp_job,
+        data=DataSource("gs://acme-data/celeba", "import", request),
+        zones=("us-central1-a", "us-central1-c"),
+        prometheus_image="prom/prometheus:v3.7.3",
+        fallback_uri="gs://gangway-records/demo/fallback.json",
+        plan_fill_source="def plan_fill(num_nodes_min, history, sizes):\n    return tuple(sizes)\n",
+    )
+
+
+@pytest.fixture(scope="session")
+def machines(load_module: Callable[[Path], ModuleType]) -> Any:
+    """The module `machines.py` beside this one."""
+    return load_module(Path(__file__).with_name("machines.py"))
+
+
+@pytest.fixture(scope="session")
+def aws_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
+    folder: Path = machines.scripts_of("aws", tmp_path_factory.mktemp("aws") / "bin")
+    return folder
 
 
 @pytest.fixture
-def machine(tmp_path: Path, node: NodeInitSpec, imds: Any) -> Machine:
+def machine(tmp_path: Path, node: NodeInitSpec, imds: Any, aws_scripts: Path, machines: Any) -> Any:
     (tmp_path / "fake").mkdir()
-    made = Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url})
+    made = machines.Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url}, aws_scripts)
     made.fake("aws")
     return made
+
+
+@pytest.fixture(scope="session")
+def gcp_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
+    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
+    root = tmp_path_factory.mktemp("gcp")
+    (root / "lib" / "images").mkdir(parents=True)
+    (root / "lib" / "images" / "__init__.py").touch()
+    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    folder: Path = machines.scripts_of("gcp", root / "bin")
+    return folder
+
+
+@pytest.fixture
+def gcp_machine(
+    tmp_path: Path, node: NodeInitSpec, gcp_node: GcpNodeSpec, gce: Any, gcp_scripts: Path, machines: Any
+) -> Any:
+    (tmp_path / "fake").mkdir()
+    # This Python without this environment's packages: the machine's has none of them.
+    (tmp_path / "fake" / "python3").symlink_to(sys.executable)
+    env = {"GANGWAY_METADATA_URL": gce.url, "GANGWAY_API_URL": gce.url, "GANGWAY_ROOT": str(tmp_path)}
+    made = machines.GcpMachine(tmp_path, node, env, gcp_scripts, gcp=gcp_node, gce=gce)
+    made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
+    return made
+
+
+@pytest.fixture
+def bare(gcp_machine: Any, tmp_path: Path) -> Any:
+    """A fresh machine on Google Cloud: nothing is mounted, and apt has all that it is asked for."""
+    for folder in ("etc/apt/sources.list.d", "usr/share/keyrings"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/os-release").write_text("VERSION_CODENAME=noble\n")
+    curl = shutil.which("curl")
+    gcp_machine.fake("curl", f'case $* in *computeMetadata*) exec {curl} "$@" ;; *) echo key ;; esac')
+    gcp_machine.fake("gpg", 'cat >"${@: -1}"')
+    gcp_machine.fake("mountpoint", "exit 1")
+    gcp_machine.fake("uname", "echo 6.8.0-1020-gcp")
+    gcp_machine.fake("dpkg", "echo amd64")
+    gcp_machine.fake("dpkg-query")
+    gcp_machine.fake("apt-mark")
+    for name in ("apt-get", "mount", "modprobe"):
+        gcp_machine.fake(name)
+    return gcp_machine
 
 
 @pytest.fixture

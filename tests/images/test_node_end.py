@@ -2,11 +2,13 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from images import HeadInitSpec
 from images.shell import docker_argv
 
 INSTANCE = "i-0123456789abcdef0"
@@ -67,12 +69,12 @@ def test_the_trainer_is_not_started_on_a_node_that_is_about_to_go(job_node: Any,
 
 def test_the_jobs_hours_count_from_its_first_start_on_any_node(job_node: Any, tmp_path: Path) -> None:
     assert job_node.run("run-trainer.sh").returncode == 0
-    began = int((tmp_path / "run" / "started-at").read_text())
+    began = int((tmp_path / "run" / f"started-at-{job_node.key()}").read_text())
     assert job_node.run("run-trainer.sh").returncode == 0
-    assert int((tmp_path / "run" / "started-at").read_text()) == began
+    assert int((tmp_path / "run" / f"started-at-{job_node.key()}").read_text()) == began
     for call in job_node.calls("docker"):
         assert call[:3] == ["run", "--env", f"GANGWAY_STOP_AT={began + 8 * 3600}"]
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["started-at"]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [f"started-at-{job_node.key()}"]
 
 
 def test_a_job_whose_hours_are_over_is_not_started_again(job_node: Any) -> None:
@@ -84,6 +86,39 @@ def test_a_job_whose_hours_are_over_is_not_started_again(job_node: Any) -> None:
         {"event": "job-ended", "instance_id": INSTANCE, "exit_status": 75, "reason": "max-hours"}
     ]
     assert job_node.left()
+
+
+def test_a_stacks_next_job_has_its_own_clock_and_end(job_node: Any) -> None:
+    job_node.start_job(8 * 3600)
+    assert job_node.run("run-trainer.sh").returncode == 0
+    assert job_node.calls("docker") == []
+    job = job_node.spec.job
+    job_node.plan(job=job.model_copy(update={"argv": (*job.argv, "--kimg", "2")}))
+    before = int(time.time())
+    done = job_node.run("run-trainer.sh")
+    assert done.returncode == 0, done.stderr
+    (call,) = job_node.calls("docker")
+    stop = int(call[2].removeprefix("GANGWAY_STOP_AT="))
+    assert before <= stop - 8 * 3600 <= time.time()
+
+
+def test_more_hours_or_nodes_are_the_same_job(job_node: Any) -> None:
+    first = job_node.key()
+    job = job_node.spec.job
+    job_node.plan(max_hours=9, job=job.model_copy(update={"num_nodes_max": 7, "env": {}}))
+    assert job_node.key() == first
+    job_node.plan(job=job.model_copy(update={"image": job.image.replace("ab", "cd")}))
+    assert job_node.key() != first
+
+
+def test_the_head_reads_the_clock_of_its_workers_job(job_node: Any, head: HeadInitSpec) -> None:
+    job_node.fake("systemctl", "echo inactive; exit 3")
+    job_node.start_job(9 * 3600)
+    here = replace(head, run_dir=job_node.spec.run_dir)
+    assert job_node.run("watch-node.sh", replace(here, job_key="of-another")).returncode == 0
+    assert job_node.events() == []
+    assert job_node.run("watch-node.sh", here).returncode == 0
+    assert [event["reason"] for event in job_node.events()] == ["max-hours"]
 
 
 def test_a_job_without_hours_goes_on(job_node: Any) -> None:

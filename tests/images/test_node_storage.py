@@ -150,7 +150,7 @@ def test_scratch_that_fails_gives_the_node_up(disk_node: Any, tmp_path: Path, fa
 def test_planned_scratch_without_disks_gives_the_node_up(disk_node: Any) -> None:
     done = disk_node.run("mount-scratch.sh")
     assert done.returncode == 1
-    assert "there is no instance store" in done.stderr
+    assert "the machine has no disks of its own" in done.stderr
     assert disk_node.asked("autoscaling") == [disk_node.UNHEALTHY]
 
 
@@ -207,8 +207,16 @@ def test_without_efa_the_file_system_is_not_mounted_over_tcp(efa_node: Any, tmp_
     # The stand-in of curl knows no metadata, so the group's word is not asked for here.
     done = efa_node.run("mount-lustre.sh", LUSTRE_DEADLINE_SEC="0")
     assert done.returncode == 1
-    assert "LNet has no EFA interface up" in done.stderr
+    assert "LNet has 0 EFA interfaces up after 0 s, not 1" in done.stderr
     assert efa_node.calls("mount") == []
+
+
+@pytest.mark.parametrize(("planned", "status"), [(2, 0), (3, 1)])
+def test_fewer_interfaces_than_planned_are_not_enough(efa_node: Any, planned: int, status: int) -> None:
+    efa_node.plan(lustre_efa_interfaces=planned)
+    done = efa_node.run("mount-lustre.sh", LUSTRE_DEADLINE_SEC="0")
+    assert (done.returncode, len(efa_node.calls("mount"))) == (status, 1 - status)
+    assert ("LNet has 2 EFA interfaces up after 0 s, not 3" in done.stderr) == bool(status)
 
 
 def test_the_head_node_mounts_over_tcp(efa_node: Any, head: HeadInitSpec) -> None:

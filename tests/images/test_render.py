@@ -4,17 +4,19 @@ import base64
 import gzip
 import random
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from jinja2 import UndefinedError
 
-import images
 from components.job import JobSpec
 from images import (
     DOCKERFILE_FLAVOURS,
@@ -91,6 +93,29 @@ def test_efa_installer_is_checked_when_its_sum_is_known() -> None:
     assert f'echo "{"ab" * 32}  efa.tar.gz" | sha256sum --check' in render_dockerfile(spec)
 
 
+def check_of_libraries(*names: str) -> str:
+    """The line of the cuda Dockerfile that loads its libraries, with these names and this Python."""
+    text = render_dockerfile(replace(DOCKERFILE_FLAVOURS["cuda"], shared_libraries=names))
+    (line,) = re.findall(r"^RUN python3\.12 (-c .*)$", text, re.MULTILINE)
+    return f"{shlex.quote(sys.executable)} {line}"
+
+
+@pytest.mark.parametrize(("names", "loads"), [(("libc.so.6",), True), (("libc.so.6", "libno-such.so.1"), False)])
+def test_an_image_whose_libraries_do_not_load_is_not_built(names: tuple[str, ...], loads: bool) -> None:
+    done = subprocess.run(["sh", "-c", check_of_libraries(*names)], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == loads
+    assert ("libno-such.so.1" in done.stderr) != loads
+
+
+def test_googles_plugin_for_roce_finds_the_verbs() -> None:
+    """On Google Cloud nodes run the flavour `cuda`; AWS's installer brings its own."""
+    text = render_dockerfile(DOCKERFILE_FLAVOURS["cuda"])
+    packages = {"ibverbs-providers", "libibverbs1", "librdmacm1"}
+    assert packages <= set(re.findall(r"[\w.+-]+", text[text.index("AS trainer") :]))
+    assert "libibverbs.so.1 libmlx5.so.1 librdmacm.so.1" in text
+    assert all("ibverbs" not in render_dockerfile(DOCKERFILE_FLAVOURS[name]) for name in FLAVOURS if name != "cuda")
+
+
 def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
     from images.render import template_environment
 
@@ -98,100 +123,116 @@ def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
         template_environment().from_string("{{ no_such_name }}").render()
 
 
-def document_of(name: str, request: pytest.FixtureRequest) -> str:
-    spec = request.getfixturevalue(name)
-    return render_head_init(spec) if isinstance(spec, HeadInitSpec) else render_cloud_init(spec)
+AWS = ["node", "plain_node", "head", "plain_head"]
+GCP = ["gcp_node", "gcp_plain_node", "gcp_head"]
 
 
-NODES = ["node", "plain_node", "head", "plain_head"]
-every_node = pytest.mark.parametrize("name", NODES)
+@pytest.fixture
+def document(name: str, request: pytest.FixtureRequest, machines: Any) -> str:
+    """What the machine of a spec's fixture is started with."""
+    text: str = machines.rendered(request.getfixturevalue(name))
+    return text
 
 
-@every_node
-def test_cloud_init_is_golden(
-    name: str, request: pytest.FixtureRequest, same_as_golden: Callable[[str, str], None]
+every_aws_node = pytest.mark.parametrize("name", AWS)
+every_node = pytest.mark.parametrize("name", [*AWS, *GCP])
+every_machine = pytest.mark.parametrize("name", [*AWS, *GCP, "tpu_host"])
+
+
+@every_machine
+def test_what_a_machine_is_started_with_is_golden(
+    name: str, document: str, same_as_golden: Callable[[str, str], None]
 ) -> None:
-    same_as_golden(f"cloud-init-aws.{name}.yaml", document_of(name, request))
+    cloud, kind = ("gcp", name.removeprefix("gcp_")) if name not in AWS else ("aws", name)
+    same_as_golden("startup-gcp.tpu_host.sh" if name == "tpu_host" else f"cloud-init-{cloud}.{kind}.yaml", document)
 
 
 @every_node
-def test_cloud_init_is_a_cloud_config_of_known_files(name: str, request: pytest.FixtureRequest) -> None:
-    text = document_of(name, request)
-    assert text.startswith("#cloud-config\n")
-    assert text.isascii()
-    document = yaml.safe_load(text)
-    assert sorted(document) == (["packages"] if "head" in name else []) + ["runcmd", "write_files"]
-    modes = {file["path"]: file["permissions"] for file in document["write_files"]}
+def test_cloud_init_is_a_cloud_config_of_known_files(name: str, document: str) -> None:
+    assert document.startswith("#cloud-config\n")
+    assert document.isascii()
+    parts = yaml.safe_load(document)
+    assert sorted(parts) == (["packages"] if name in ("head", "plain_head") else []) + ["runcmd", "write_files"]
+    modes = {file["path"]: file["permissions"] for file in parts["write_files"]}
     # The job's environment may hold secrets.
-    secret = [path for path in modes if re.search(r"/(job.env|job.json|node.env)$", path)]
+    secret = [path for path in modes if re.search(r"/(job.env|job.json|n\w+.env)$", path)]
     assert {modes[path] for path in secret} == {"0600"}
-    _, enabled, started = document["runcmd"]
-    assert [command[1] for command in document["runcmd"]] == ["daemon-reload", "enable", "start"]
+    _, enabled, started = parts["runcmd"]
+    assert [command[1] for command in parts["runcmd"]] == ["daemon-reload", "enable", "start"]
     assert started[2] == "--no-block"
     assert enabled[2:] == started[3:]
     assert {f"/etc/systemd/system/{unit}" for unit in enabled[2:]} <= modes.keys()
 
 
 @every_node
-def test_cloud_init_itself_accepts_it(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_cloud_init_itself_accepts_it(document: str, tmp_path: Path) -> None:
     if not (cloud_init := shutil.which("cloud-init")):
         pytest.skip("no cloud-init on this machine")
-    (tmp_path / "user-data").write_text(document_of(name, request))
+    (tmp_path / "user-data").write_text(document)
     command = [cloud_init, "schema", "--config-file", f"{tmp_path}/user-data"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def write_files(document: str, folder: Path) -> list[Path]:
+@pytest.fixture
+def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
     """The document's files, side by side."""
     paths = []
-    for file in yaml.safe_load(document)["write_files"]:
-        paths.append(folder / Path(file["path"]).name)
-        paths[-1].write_text(file["content"])
+    for path, (_, text) in machines.files_of(document).items():
+        paths.append(tmp_path / Path(path).name)
+        paths[-1].write_text(text)
     return paths
 
 
-@every_node
-def test_every_script_passes_bash(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    files = write_files(document_of(name, request), tmp_path)
+SCRIPTS = {
+    **{"node": 13, "plain_node": 9, "head": 7, "plain_head": 4},
+    **{"gcp_node": 17, "gcp_plain_node": 11, "gcp_head": 9, "tpu_host": 12},
+}
+"""How many files of bash there are."""
+
+
+@every_machine
+def test_every_script_passes_bash(name: str, files: list[Path]) -> None:
     bash = [path for path in files if path.suffix in (".sh", ".env")]
-    assert len(bash) == {"node": 12, "plain_node": 8, "head": 6, "plain_head": 3}[name]
+    assert len(bash) == SCRIPTS[name]
     for path in bash:
         subprocess.run(["bash", "-n", str(path)], check=True)
 
 
-@pytest.mark.parametrize("name", ["node", "head"])
-def test_scripts_lose_their_comments_and_nothing_else(name: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("name", ["node", "head", "gcp_node", "gcp_head", "tpu_host"])
+def test_scripts_lose_their_comments_and_nothing_else(
+    name: str, document: str, machines: Any, request: pytest.FixtureRequest
+) -> None:
     """Bash prints a function without comments, so both texts must become the same function."""
 
     def printed(script: str) -> str:
         command = ["bash", "-c", f"whole() {{\n{script}\n}}; declare -f whole"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    files = yaml.safe_load(document_of(name, request))["write_files"]
-    shipped = {Path(file["path"]).name: file["content"] for file in files if file["path"].endswith(".sh")}
-    for script, text in shipped.items():
-        source = (Path(images.__file__).parent / "templates" / "aws" / script).read_text()
+    folder = request.getfixturevalue("aws_scripts" if name in AWS else "gcp_scripts")
+    files = {Path(path).name: text for path, (_, text) in machines.files_of(document).items() if path.endswith(".sh")}
+    for script, text in files.items():
+        source = (folder / script).read_text()
         assert not re.search(r"^\s*#(?!!)", text, re.MULTILINE), script
         assert len(text) < len(source)
         assert printed(text) == printed(source), script
 
 
-def test_every_script_passes_shellcheck(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cloud", "number"), [("aws", 11), ("gcp", 17)])
+def test_every_script_passes_shellcheck(cloud: str, number: int, request: pytest.FixtureRequest) -> None:
     if not (shellcheck := shutil.which("shellcheck")):
         pytest.skip("no shellcheck on this machine")
-    scripts = sorted((Path(images.__file__).parent / "templates" / "aws").glob("*.sh"))
-    assert len(scripts) == 10
+    scripts = sorted(request.getfixturevalue(f"{cloud}_scripts").glob("*.sh"))
+    assert len(scripts) == number
     command = [shellcheck, "-x", "-P", "SCRIPTDIR", *map(str, scripts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@every_node
-def test_systemd_accepts_every_unit(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@every_machine
+def test_systemd_accepts_every_unit(files: list[Path], tmp_path: Path) -> None:
     if not (analyze := shutil.which("systemd-analyze")):
         pytest.skip("no systemd-analyze on this machine")
-    files = write_files(document_of(name, request), tmp_path)
     # Units that other packages bring, and programs that only the node has.
     (tmp_path / "docker.service").write_text("[Service]\nExecStart=/bin/true\n")
     units = [path for path in files if path.suffix in (".service", ".timer")]
@@ -214,10 +255,16 @@ def test_prometheus_finds_the_workers_of_its_stack_alone(head: HeadInitSpec) -> 
     assert {"name": "tag:gangway:stack", "values": ["demo"]} in discovery["filters"]
 
 
-@every_node
-def test_user_data_leaves_room(name: str, request: pytest.FixtureRequest) -> None:
+@every_aws_node
+def test_user_data_leaves_room(document: str) -> None:
     """12 KiB of EC2's 16: the rest is for a user's variables and tags."""
-    assert len(base64.b64decode(user_data_base64gzip(document_of(name, request)))) < 12 * 1024
+    assert len(base64.b64decode(user_data_base64gzip(document))) < 12 * 1024
+
+
+@pytest.mark.parametrize("name", [*GCP, "tpu_host"])
+def test_metadata_leaves_room(document: str) -> None:
+    """Compute Engine takes 256 KiB a value; a start-up script goes there as it is."""
+    assert len(document) < 64 * 1024
 
 
 def test_user_data_is_the_text_and_always_the_same(node: NodeInitSpec) -> None:

@@ -100,7 +100,7 @@ def test_scratch_is_the_containers_place_for_temporary_files(node: NodeInitSpec,
 
 def test_lustre_over_efa_is_asked_for_by_name(node: NodeInitSpec) -> None:
     assert "LUSTRE_EFA=''" in node_env_text(node)
-    assert "LUSTRE_EFA=yes" in node_env_text(replace(node, lustre_efa=True))
+    assert "LUSTRE_EFA=8" in node_env_text(replace(node, lustre_efa=True, lustre_efa_interfaces=8))
 
 
 def test_job_may_override_the_nodes_nccl_net(node: NodeInitSpec, job: JobSpec) -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from images import HeadInitSpec, NodeInitSpec, render_cloud_init, render_head_init
+from images.shell import node_env_text
 
 
 def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
@@ -49,6 +50,15 @@ def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: Node
     assert service["ExecStopPost"][-2:] == scripts
     assert "gangway-prepare.service" in unit["Unit"]["Requires"][0].split()
     assert "gangway-prepare.service" in unit["Unit"]["After"][0].split()
+
+
+def test_a_run_on_the_nodes_own_disk_has_time_to_be_put(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+    """What follows a command that ran out of time is not run: the node would not learn that its job has ended."""
+    stop_sec = [
+        int(units_of(spec)["gangway-trainer.service"]["Service"]["TimeoutStopSec"][0]) for spec in (node, plain_node)
+    ]
+    assert stop_sec == [40, 340]
+    assert "RESULTS_SEC=300\n" in node_env_text(plain_node)
 
 
 def test_preparation_has_the_planned_steps_in_order(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:

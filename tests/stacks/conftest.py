@@ -1,18 +1,26 @@
 """Stack files to plan: the demo's, and copies of it with a mistake in them."""
 
+import io
+import json
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import strategies as st
+from rich.console import Console
 
+from components.findings import InputError, Severity
 from stacks.config import StackConfig
 from stacks.loader import from_file
 from stacks.plan import Plan, make_plan
+from stacks.show import show_plan
 
 Edit = Callable[[dict[str, Any]], object]
+GCP_STACKS = ("gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice")
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +60,111 @@ def edited(stack_file: Callable[[Edit], Path]) -> Callable[[Edit], StackConfig]:
     return lambda edit: from_file(stack_file(edit))
 
 
+@pytest.fixture(scope="session")
+def gcp_configs(repo: Path) -> dict[str, StackConfig]:
+    """The shipped stacks on Google Cloud by their names."""
+    return {name: from_file(repo / "stacks" / f"Pulumi.{name}.yaml") for name in GCP_STACKS}
+
+
+@pytest.fixture(scope="session")
+def gcp_plans(gcp_configs: dict[str, StackConfig]) -> dict[str, Plan]:
+    return {name: make_plan(config) for name, config in gcp_configs.items()}
+
+
+@pytest.fixture
+def gcp_edited(tmp_path: Path, repo: Path) -> Callable[..., StackConfig]:
+    """One of the shipped stacks on Google Cloud with sections changed: None removes, a mapping is merged."""
+
+    def edited(name: str, **sections: Any) -> StackConfig:
+        values = yaml.safe_load((repo / "stacks" / f"Pulumi.{name}.yaml").read_text("utf-8"))["config"]
+        for section, change in sections.items():
+            key = f"gangway:{section}"
+            if change is None:
+                del values[key]
+            elif isinstance(change, dict) and isinstance(values.get(key), dict):
+                values[key] = {k: v for k, v in {**values[key], **change}.items() if v is not None}
+            else:
+                values[key] = change
+        path = tmp_path / f"Pulumi.{name}.yaml"
+        path.write_text(yaml.safe_dump({"config": values}), "utf-8")
+        return from_file(path)
+
+    return edited
+
+
+@pytest.fixture(scope="session")
+def outcome() -> Callable[[Path], Plan | list[InputError]]:
+    """The plan of a stack file, or all that is wrong with it; any other exception goes on."""
+
+    def of(path: Path) -> Plan | list[InputError]:
+        mistakes: list[InputError] = []
+        try:
+            return make_plan(from_file(path))
+        except* InputError as group:
+            mistakes = [mistake for mistake in group.exceptions if isinstance(mistake, InputError)]
+        return mistakes
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def check_plan() -> Callable[[Plan], None]:
+    """It is JSON with its own figures in it, it can be shown, and what it warns of can be mended."""
+
+    def check(made: Plan) -> None:
+        text = json.dumps(made.to_json(), allow_nan=False)
+        assert json.loads(text)["cost"]["hourly"] == made.cost.hourly
+        assert len({resource.urn for resource in made.resources}) == len(made.resources)
+        assert made.cost.hourly >= 0
+        assert made.cost.monthly >= made.cost.upfront >= 0
+        for finding in made.findings:
+            assert finding.path.startswith("gangway:"), finding
+            assert finding.message, finding
+            assert finding.fix or finding.severity is not Severity.ERROR, finding
+        shown = io.StringIO()
+        show_plan(made, Console(file=shown, width=120))
+        assert made.config.stack in shown.getvalue()
+
+    return check
+
+
+# A word that means something where YAML, bash, JSON or Pulumi read it is where such programs break.
+ODD_WORDS = st.sampled_from(
+    [
+        "", " ", "-", "null", "%s", "${x}", "$(x)", "{{x}}", "[bold]", "[/]", "a'b", 'a"b', "a\\b", "a\nb", "a:b",
+        "a\tb", "\u00e9", "\U0001f600", "x" * 300,
+    ]
+)  # fmt: skip
+WRONG: list[Any] = [
+    None, True, -1, 0, 0.5, 10**30, float("inf"), float("nan"), "H100x9", "p5.48xl", "us-east-2z", "cr-1", "spots",
+    "10.0.0.0/8", "s3://", "x@y", [], [[]], {}, {"kind": "spot"}, datetime(2026, 1, 1, tzinfo=UTC),
+]  # fmt: skip
+
+
+def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where every value below `value` is."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, item in inner for found in places_in(item, (*path, key)))]
+
+
+@pytest.fixture(scope="session")
+def put_wrong() -> Callable[[dict[str, Any], st.DataObject], None]:
+    """Puts one drawn value where it does not belong, or a key that nobody knows."""
+
+    def put(values: dict[str, Any], data: st.DataObject) -> None:
+        *path, last = data.draw(st.sampled_from(places_in(values)[1:]))
+        node: Any = values
+        for key in path:
+            node = node[key]
+        wrong = data.draw(st.one_of(st.sampled_from(WRONG), ODD_WORDS))
+        if isinstance(node, dict) and data.draw(st.integers(0, 4)) == 0:
+            node[data.draw(st.one_of(st.just(f"{last}s"), ODD_WORDS))] = wrong
+        else:
+            node[last] = wrong
+
+    return put
+
+
 ZONES = ("us-east-2a", "us-east-2b")
 LADDER: tuple[dict[str, Any], ...] = (
     {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "ends_at": "2035-07-01T11:30:00Z", "zone": "us-east-2b"},
@@ -60,6 +173,7 @@ LADDER: tuple[dict[str, Any], ...] = (
         "purchase": True,
         "offering_id": "cbo-0123456789abcdef0",
         "upfront_usd": 16000,
+        "starts_at": "2035-07-02T11:30:00Z",
         "ends_at": "2035-07-09T11:30:00Z",
     },
     {"kind": "spot", "machine_types": ["g5.2xlarge"], "zones": list(ZONES), "max_usd_per_hour": 2},
@@ -183,7 +297,7 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
             "kms_key_arn": key,
             "tags": tags,
         }
-        node: Any = {**identity, "data_source": "s3://my-bucket/digits", "self_termination": True}
+        node: Any = {**identity, "self_termination": True}
         NodeIdentity("depth", node)
         HeadIdentity("depth", identity)
         budget: Any = {

@@ -112,7 +112,7 @@ def test_the_trainers_user_gets_the_folder_that_the_job_reads(edited: Edited) ->
 
 @pytest.mark.parametrize(
     ("machine_type", "efa", "told"),
-    [("p5.48xlarge", True, "yes"), ("p5.48xlarge", False, "''"), ("g5.xlarge", True, "''")],
+    [("p5.48xlarge", True, "8"), ("p5.48xlarge", False, "''"), ("g5.xlarge", True, "''")],
 )
 def test_workers_with_efa_reach_the_file_system_over_it(
     edited: Edited, machine_type: str, efa: bool, told: str

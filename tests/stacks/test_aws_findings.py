@@ -80,21 +80,46 @@ def test_the_zone_is_told_when_it_was_chosen_for_the_user(edited: Edited) -> Non
 @pytest.mark.parametrize(
     ("egress", "image_id", "efa", "expected"),
     [
-        ("endpoints", None, False, True),
-        ("endpoints", "ami-0123456789abcdef0", False, False),
-        ("endpoints", "ami-0123456789abcdef0", True, True),
-        ("nat", None, True, False),
+        ("endpoints", None, False, Severity.ERROR),
+        ("endpoints", None, True, Severity.ERROR),
+        ("endpoints", "ami-0123456789abcdef0", False, None),
+        ("endpoints", "ami-0123456789abcdef0", True, Severity.WARNING),
+        ("nat", None, True, None),
     ],
 )
 def test_the_lustre_client_has_to_come_from_somewhere(
-    edited: Edited, egress: str, image_id: str | None, efa: bool, expected: bool
+    edited: Edited, egress: str, image_id: str | None, efa: bool, expected: Severity | None
 ) -> None:
     def edit(values: dict[str, Any]) -> None:
         values["gangway:network"] = {"egress": egress}
         values["gangway:storage"] = {**LUSTRE, "efa": efa}
         values["gangway:cluster"]["image_id"] = image_id
 
-    assert ("storage.lustre-client" in found_in(edited(edit))) is expected
+    finding = found_in(edited(edit)).get("storage.lustre-client")
+    assert (finding and finding.severity) == expected
+
+
+def test_an_image_that_floats_above_a_kernels_module_is_told(edited: Edited) -> None:
+    told = found_in(edited(lambda values: None))["storage.floating-image"]
+    assert (told.severity, told.path) == (Severity.INFO, "gangway:cluster.image_id")
+    assert "set image_id:" in told.fix
+    pinned = found_in(edited(section("cluster", image_id="ami-0123456789abcdef0")))
+    assert "storage.floating-image" not in pinned
+    assert "storage.floating-image" not in found_in(edited(lambda values: values.pop("gangway:storage")))
+
+
+def test_metrics_that_nobody_will_scrape_are_told(edited: Edited) -> None:
+    told = found_in(edited(section("network", egress="endpoints")))["head.no-prometheus"]
+    assert (told.severity, told.path) == (Severity.INFO, "gangway:head.prometheus_image")
+    assert "head.no-prometheus" not in found_in(edited(lambda values: None)), "the demo has a NAT gateway"
+
+    def quiet(values: dict[str, Any]) -> None:
+        section("network", egress="endpoints")(values)
+        section("head", prometheus_image=None)(values)
+
+    assert "head.no-prometheus" not in found_in(edited(quiet))
+    alone = edited(lambda values: (section("network", egress="endpoints")(values), on("g5.xlarge", 1)(values)))
+    assert "head.no-prometheus" not in found_in(alone), "no head, nothing to scrape from"
 
 
 def test_checkpoints_on_scratch_are_a_warning_unless_they_are_exported(edited: Edited) -> None:
@@ -174,3 +199,17 @@ def test_each_says_where_and_each_error_how_to_mend_it(edited: Edited) -> None:
 def test_what_cannot_be_planned_raises_and_is_no_finding(edited: Edited) -> None:
     with pytest.raises(InputError):
         found_in(edited(section("cluster", zone="us-east-2z")))
+
+
+def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
+    low = [{"kind": "on-demand"}, {"kind": "spot", "max_usd_per_hour": 17}]
+    finding = found_in(edited(section("cluster", capacity=low)))["capacity.spot-cap-low"]
+    assert finding.path == "gangway:cluster.capacity[1].max_usd_per_hour"
+    assert "17 USD is below the lowest spot price seen for p5.48xlarge, 17.25 USD" in finding.message
+    assert finding.fix == "set max_usd_per_hour: 22.98"
+
+    def unpriced(values: dict[str, Any]) -> None:
+        on("g5.xlarge")(values)
+        values["gangway:cluster"]["capacity"] = low
+
+    assert "capacity.spot-cap-low" not in found_in(edited(unpriced))

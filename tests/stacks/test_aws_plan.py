@@ -162,3 +162,15 @@ def test_what_a_node_cannot_reach_or_outlive_is_a_warning(edited: Edited) -> Non
     assert not {f.code for f in findings(open_config, plan(open_config), None)} & {
         "storage.lustre-client", "capacity.block-end",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "image", ["trainer:latest", f"123456789012.dkr.ecr.us-east-1.amazonaws.com/x@sha256:{'0' * 64}"]
+)
+def test_an_image_from_elsewhere_is_told_the_stacks_own_registry(edited: Edited, image: str) -> None:
+    config = edited(lambda values: values.update({"gangway:image": {"prebuilt": image}}))
+    with pytest.raises(InputError) as caught:
+        plan(config)
+    assert (caught.value.place, caught.value.value) == ("gangway:image.prebuilt", image)
+    assert caught.value.allowed == "<account>.dkr.ecr.us-east-2.amazonaws.com/<repository>@sha256:<digest>"
+    assert "push the image to ECR in us-east-2" in caught.value.fix

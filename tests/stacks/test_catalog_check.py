@@ -9,10 +9,10 @@ from botocore.stub import Stubber
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.catalog import load
+from components.catalog import PROVIDERS, load, load_provider, load_tpus
 from components.findings import InputError
 from stacks import catalog_check
-from stacks.catalog_check import app, check_live, differences_table, machine_row, machines_table
+from stacks.catalog_check import app, check_live, differences_table, machine_row, machines_table, tpus_table
 
 
 def answer(**changes: Any) -> dict[str, Any]:
@@ -72,7 +72,8 @@ def test_a_difference_stands_in_the_table_with_both_values() -> None:
 def test_check_without_live_asks_nobody() -> None:
     done = CliRunner().invoke(app, ["check"])
     assert done.exit_code == 0
-    assert f"{len(load().machines)} machine types load" in done.stdout
+    known = len(load().machines) + len(load_provider("gcp").machines)
+    assert f"{known} machine types and {len(load_tpus().generations)} TPU generations load" in done.stdout
 
 
 def test_check_live_exits_0_when_all_agree(live: Any) -> None:
@@ -120,6 +121,17 @@ def test_the_list_shows_machine_fabric_and_price() -> None:
     assert "p5e.48xlarge" in done.stdout
 
 
+def test_a_narrow_terminal_cuts_neither_names_nor_prices() -> None:
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(machines_table(load().machines.values(), load()))
+        console.print(tpus_table())
+    shown = capture.get()
+    assert "…" not in shown
+    for name in load().machines:
+        assert name in shown
+
+
 def test_what_nobody_knows_is_a_question_mark() -> None:
     catalog = load()
     text = printed(machines_table([catalog.machine("p5e.48xlarge"), catalog.machine("g5.xlarge")], catalog))
@@ -152,6 +164,23 @@ def test_an_unknown_provider_names_the_nearest() -> None:
 
 
 def test_every_provider_has_a_region_for_its_prices() -> None:
-    from components.catalog import PROVIDERS
-
     assert set(catalog_check.HOME_REGION) == set(PROVIDERS)
+
+
+def test_the_list_of_google_cloud_has_gpu_machines_and_tpus() -> None:
+    done = CliRunner().invoke(app, ["list", "--provider", "gcp"], env={"COLUMNS": "180"})
+    assert done.exit_code == 0
+    (mega,) = [line for line in done.stdout.splitlines() if "a3-megagpu-8g" in line]
+    assert all(value in mega for value in ("H100x8", "8 GVNIC", "92.214"))
+    (v5p,) = [line for line in done.stdout.splitlines() if "v5p-TENSORCORES" in line]
+    assert all(value in v5p for value in ("95", "us-central1", "4.200"))
+    assert "p5.48xlarge" not in done.stdout
+
+
+def test_the_list_of_google_cloud_as_json_has_generations_with_sources() -> None:
+    done = CliRunner().invoke(app, ["list", "--provider", "gcp", "--json"])
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert list(rows) == [*load_provider("gcp").machines, *load_tpus().generations]
+    assert rows["v5e"]["chip_watts"]["value"] is None
+    assert "no power figure" in rows["v5e"]["chip_watts"]["source"]
+    assert rows["v5e"]["price"]["region"] == "us-central1"

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from components.catalog import load
 from components.cost import CostComponent, CostEstimate, estimate
 from components.findings import Finding, InputError, Severity
+from components.gcp.slices import plan_slice
+from components.gcp.tpu_machine import slice_machine
 from stacks.checks import check_budget, common_findings
 from stacks.config import StackConfig
 from stacks.plan import Plan
@@ -116,18 +118,25 @@ def test_without_a_bill_money_is_not_spoken_of(demo_config: StackConfig) -> None
     assert common_findings(demo_config, load().machine("p5.48xlarge"), None) == []
 
 
-def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
+def test_a_batch_that_xla_cannot_share_is_an_error(edited: Edited) -> None:
+    """Elsewhere one worker gets an image less; there, every worker runs the same program."""
+    slices = slice_machine(plan_slice(accelerator_type="v5litepod-8"))
+    even = common_findings(edited(cluster(nodes={"min": 4, "max": 4})), slices, bill(1))
+    assert not {"batch.uneven", "batch.too-small"} & codes(even)
+    uneven = common_findings(edited(cluster(nodes={"min": 3, "max": 3})), slices, bill(1))
+    (finding,) = [f for f in uneven if f.code == "batch.uneven"]
+    assert finding.severity is Severity.ERROR
+    assert "does not divide evenly by 24 workers" in finding.message
+    assert finding.fix == "set min and max to one of 1, 2"
+
+
+def test_nodes_that_share_their_state_anyway_need_no_file_system(edited: Edited) -> None:
+    config = edited(lambda values: values.pop("gangway:storage"))
     machine = load().machine("p5.48xlarge")
-
-    def low(values: dict[str, Any]) -> None:
-        values["gangway:cluster"]["capacity"] = [{"kind": "on-demand"}, {"kind": "spot", "max_usd_per_hour": 17}]
-
-    (finding,) = [f for f in common_findings(edited(low), machine, bill(1)) if f.code == "capacity.spot-cap-low"]
-    assert finding.path == "gangway:cluster.capacity[1].max_usd_per_hour"
-    assert "17 USD is below the lowest spot price seen for p5.48xlarge, 17.25 USD" in finding.message
-    assert finding.fix == "set max_usd_per_hour: 22.98"
-    unpriced = load().machine("g5.xlarge")
-    assert "capacity.spot-cap-low" not in codes(common_findings(edited(low), unpriced, bill(1)))
+    assert {"storage.not-shared", "storage.lost-with-node"} <= codes(common_findings(config, machine, bill(1)))
+    assert not {"storage.not-shared", "storage.lost-with-node"} & codes(
+        common_findings(config, machine, bill(1), shared=True)
+    )
 
 
 def test_prices_of_elsewhere_and_unknown_prices_are_told(demo_config: StackConfig) -> None:

@@ -94,7 +94,7 @@ MISTAKES = {
     ),
     "two names for one machine": (
         cluster(machine_type="p5.48xlarge"), "gangway:cluster", ..., "exactly one of accelerator and machine_type",
-        "write accelerator: H100x8 or machine_type: p5.48xlarge",
+        "leave one of them out",
     ),
     "an image that is none": (
         cluster(image_id="ubuntu"), "gangway:cluster.image_id", "ubuntu", "like ami-0123456789abcdef0",
@@ -136,11 +136,6 @@ MISTAKES = {
         section("job", preset="dcgan-digit"), "gangway:job.preset", "dcgan-digit", "one of ",
         "did you mean 'dcgan-digits'?",
     ),
-    "a digest that is none": (
-        lambda v: v.update({"gangway:image": {"prebuilt": "trainer:latest"}}), "gangway:image.prebuilt",
-        "trainer:latest", "like 123456789012.dkr.ecr.",
-        f"write prebuilt: 123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}",
-    ),
     "a run of more than four weeks": (
         section("job", max_hours=24 * 29), "gangway:job.max_hours", 24 * 29,
         "a number above 0, at most 672", "write max_hours: 672",
@@ -151,6 +146,19 @@ MISTAKES = {
     "a source that is no bucket": (
         section("storage", source="/data"), "gangway:storage.source", "/data", "like s3://my-bucket/celeba",
         "write source: s3://my-bucket/celeba",
+    ),
+    "a source without its scheme": (
+        section("storage", source="my-bucket/digits"), "gangway:storage.source", "my-bucket/digits",
+        "without * ? and blanks: like s3://my-bucket/celeba", "write source: s3://my-bucket/digits",
+    ),
+    "a source with a pattern": (
+        section("storage", source="s3://my-bucket/a/di gits*"), "gangway:storage.source", "s3://my-bucket/a/di gits*",
+        "without * ? and blanks", "write source: s3://my-bucket/a/",
+    ),
+    "a price cap on a block": (
+        cluster(capacity=[{"kind": "capacity-block", "id": "cr-0123456789abcdef0", "max_usd_per_hour": 9}]),
+        "gangway:cluster.capacity[0].max_usd_per_hour", "max_usd_per_hour", "ends_at",
+        "leave it out: only kind: spot has it",
     ),
     "a file system of another kind": (
         section("storage", kind="luster"), "gangway:storage.kind", "luster", "'lustre'", "did you mean 'lustre'?",
@@ -228,7 +236,8 @@ MISTAKES = {
         "leave it out; choose the account by the environment, such as AWS_PROFILE",
     ),
     "a setting of another provider": (
-        lambda v: v.update({"gcp:project": "x"}), "gcp:project", None, "begin with gangway:", "leave it out",
+        lambda v: v.update({"azure-native:location": "x"}), "azure-native:location", None, "begin with gangway:",
+        "leave it out",
     ),
     "a setting without its namespace": (
         lambda v: v.update({"storage": {}}), "storage", None, "begin with gangway:", "write gangway:storage",

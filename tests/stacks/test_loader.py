@@ -72,7 +72,9 @@ FOREIGN: list[tuple[str, Any, str]] = [
     ("aws:region", "eu-west-1", "leave it out, or set gangway:region: eu-west-1"),
     ("region", "us-east-2", "write gangway:region"),
     ("gangwya:region", "us-east-2", "write gangway:region"),
-    ("gcp:project", "x", "leave it out"),
+    ("gcp:project", "x", "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS"),
+    ("gcp:region", "europe-west1", "leave it out, or set gangway:region: europe-west1"),
+    ("azure-native:location", "x", "leave it out"),
 ]
 
 

@@ -2,6 +2,8 @@
 
 import json
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -111,11 +113,13 @@ def test_a_mistake_is_one_message_of_the_engine(
 def test_findings_go_to_the_engines_log(
     cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    closed = {**demo_values, "gangway:network": {"egress": "endpoints"}}
+    closed = deepcopy({**demo_values, "gangway:network": {"egress": "endpoints"}})
+    closed["gangway:cluster"]["image_id"] = "ami-0123456789abcdef0"
+    closed["gangway:storage"]["efa"] = True
     configure(closed)
     with caplog.at_level("WARNING"):
         run_main(repo)
-    assert "gangway:network.egress: nodes fetch the Lustre client from outside AWS" in caplog.text
+    assert "gangway:network.egress: nodes fetch the set-up of its EFA clients from outside AWS" in caplog.text
     assert "aws:ec2/vpc:Vpc" in cloud.declared
 
 
@@ -141,6 +145,12 @@ def test_several_mistakes_are_one_message(
     assert "gangway:job.kimg" in str(caught.value)
     assert "gangway:budget.emails[0]" in str(caught.value)
     assert not cloud.declared
+
+
+def test_without_the_engine_the_program_names_the_ways_in(repo: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "stacks"], cwd=repo, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "stacks is Pulumi's program: run `gangway plan STACK`, or `pulumi up --stack STACK`\n"
 
 
 def test_a_provider_is_a_module_of_its_name() -> None:

@@ -189,11 +189,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("aws:ec2/placementGroup:PlacementGroup", {"strategy": "clusters"}, "did you mean 'cluster'?"),
     ("aws:ec2/placementGroup:PlacementGroup", {"partitionCount": "two"}, "PartitionCount, value: two"),
     ("aws:s3/bucket:Bucket", {"bucket": "No_Bucket!"}, "Invalid bucket name"),
-    (
-        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-        {"role": "x", "policyArn": "arn:aws:iam::aws:policy/X1"},
-        "X1",
-    ),
     ("aws:autoscaling/group:Group", {"minSize": 0, "maxSize": 1, "vpcZoneIdentifiers": ["subnet-1"]}, "LaunchTemplate"),
 ]
 

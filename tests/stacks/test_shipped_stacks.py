@@ -1,4 +1,4 @@
-"""The stack files that ship with Gangway: each is planned by the command and applied to the simulated AWS."""
+"""The stack files that ship with Gangway: the command plans each; those of AWS are applied to its simulation."""
 
 import json
 import socket
@@ -17,16 +17,31 @@ STACKS = Path(__file__).resolve().parent.parent.parent / "stacks"
 FILES = sorted(STACKS.glob("Pulumi.*.yaml"))
 
 # Components that every stack has once; below, what each adds to them.
-ALWAYS = {"Budget", "EfaNodePool", "NodeIdentity", "NodeLogs", "Observability", "RunBucket", "TrainingNetwork"}
-ALWAYS |= {"ImageRegistry", "TrainerImage"}
+ALWAYS = {"Budget", "NodeIdentity", "NodeLogs", "Observability", "RunBucket", "TrainingNetwork"}
+BUILT = {"ImageRegistry", "TrainerImage"}
+AWS = {"EfaNodePool", *BUILT}
+GCP = {"ProjectServices"}
 SEVERAL_NODES = {"HeadIdentity", "HeadNode", "LustreFileSystem"}
 BESIDES = {
-    "aws-demo": SEVERAL_NODES,
-    "aws-g5-dev": set(),
-    "aws-p4d-block": SEVERAL_NODES,
-    "aws-p5-spot": {*SEVERAL_NODES, "EncryptionKey"},
+    "aws-demo": {*AWS, *SEVERAL_NODES},
+    "aws-g5-dev": AWS,
+    "aws-p4d-block": {*AWS, *SEVERAL_NODES},
+    "aws-p5-spot": {*AWS, *SEVERAL_NODES, "EncryptionKey"},
+    "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles"},
+    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "QueuedTpu"},
+    "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "QueuedTpu"},
 }
-# Resources by class that tell the stacks from each other: rungs, ways out, links to S3, the stop, a block's end.
+# Resources by class that tell the stacks apart: rungs, ways out, links to S3, the stop, a block's start and end.
+COUNTED_ON_GCP = (
+    "BucketObject",
+    "Instance",
+    "InstanceGroupManager",
+    "InstanceTemplate",
+    "Network",
+    "RouterNat",
+    "Topic",
+    "Workflow",
+)
 COUNTED = (
     "DataRepositoryAssociation",
     "Function",
@@ -40,8 +55,12 @@ COUNTED = (
 COUNTS = {
     "aws-demo": (1, 0, 2, 1, 1, 0, 2, 1),
     "aws-g5-dev": (0, 1, 1, 0, 0, 0, 3, 8),
-    "aws-p4d-block": (1, 0, 1, 1, 1, 1, 2, 1),
+    "aws-p4d-block": (1, 0, 1, 1, 1, 2, 2, 1),
     "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
+    # Instances: the head's and Lustre's, or Filestore's.
+    "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
+    "gcp-v5e-pod": (0, 1, 0, 0, 1, 1, 1, 0),
+    "gcp-v5p-multislice": (0, 1, 0, 0, 1, 1, 1, 1),
 }
 
 every_stack = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -66,11 +85,15 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     types = Counter(resource["type"] for resource in data["resources"])
     components = {token.rpartition(":")[2]: count for token, count in types.items() if token.startswith("gangway:")}
     assert components == dict.fromkeys(ALWAYS | BESIDES[name_of(path)], 1)
-    classes = Counter({token.rpartition(":")[2]: n for token, n in types.items() if token.startswith("aws:")})
-    assert {kind: classes[kind] for kind in COUNTED} == dict(zip(COUNTED, COUNTS[name_of(path)], strict=True))
+    classes: Counter[str] = Counter()
+    for token, count in types.items():
+        if token.startswith(("aws:", "gcp:")):
+            classes[token.rpartition(":")[2]] += count
+    counted = COUNTED if data["provider"] == "aws" else COUNTED_ON_GCP
+    assert {kind: classes[kind] for kind in counted} == dict(zip(counted, COUNTS[name_of(path)], strict=True))
 
 
-@every_stack
+@pytest.mark.parametrize("path", [path for path in FILES if name_of(path).startswith("aws-")], ids=name_of)
 def test_it_is_applied_to_the_simulated_cloud(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the sandbox reached for the network")

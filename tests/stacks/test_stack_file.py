@@ -57,6 +57,22 @@ def test_a_file_that_is_no_stack_file(written: Path, text: str, problem: str, pl
     assert mistake.fix
 
 
+@pytest.mark.parametrize(
+    ("text", "got", "allowed"),
+    [
+        ("config:\n  a: b: c\n", "a: b: c", "YAML"),
+        ("", "an empty file", "`config:` with settings"),
+        ("runtime: python\nname: x\n", "the keys runtime, name", "`config:` with settings"),
+        ("- config\n", ["config"], "`config:` with settings"),
+    ],
+)
+def test_what_was_read_and_what_would_do_are_told(written: Path, text: str, got: object, allowed: str) -> None:
+    written.write_text(text)
+    (mistake,) = mistakes_in(written)
+    assert mistake.value == got
+    assert allowed in mistake.allowed
+
+
 def test_a_bomb_of_aliases_does_not_go_off(written: Path) -> None:
     lines = ["  a0: &a0 [x, x]", *(f"  a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
     written.write_text("\n".join(["config:", *lines]))

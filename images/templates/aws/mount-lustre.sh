@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Mounts the FSx for Lustre file system, with retries until a deadline: its DNS name may not resolve yet at first boot.
-# With LUSTRE_EFA it is reached over EFA, or not at all.
+# With LUSTRE_EFA it is reached over EFA, by that many interfaces, or not at all.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -38,13 +38,14 @@ install_client_on_ubuntu() {
 
 client_is_there() { modprobe lustre || install_client; }
 
-count_efa() { lnetctl net show --net efa 2>/dev/null | grep -c 'status: up'; }
+count_efa() { lnetctl net show --net efa 2>/dev/null | grep -c 'status: up' || true; }
+enough_efa() { [ "$(count_efa)" -ge "$LUSTRE_EFA" ]; }
 
 # FSx for Lustre user guide, "Configuring EFA clients": AWS's own script sets up LNet's interfaces and makes a service
 # that does so after a reboot. It needs a Nitro v4 machine with EFA, and on Ubuntu 22.04 kernel 6.8 (the AMI has it).
 configure_efa() {
     local folder
-    if count_efa >/dev/null; then
+    if enough_efa; then
         return
     fi
     # Its module options count only for modules that it loads itself; else LNet takes two interfaces at most.
@@ -53,7 +54,7 @@ configure_efa() {
     # Python's unzip, which every AMI has, keeps no modes.
     folder=$(mktemp -d) && curl -fsS -o "$folder/setup.zip" "$EFA_SETUP_URL" &&
         python3 -m zipfile -e "$folder/setup.zip" "$folder" && chmod -R u+x "$folder/$EFA_SETUP" &&
-        (cd "$folder/$EFA_SETUP" && timeout "$(seconds_left)" ./setup.sh) && count_efa >/dev/null
+        (cd "$folder/$EFA_SETUP" && timeout "$(seconds_left)" ./setup.sh) && enough_efa
 }
 
 mount_once() {
@@ -68,7 +69,7 @@ fi
 retry "$(seconds_left)" client_is_there || give_up "cannot install the Lustre client within $DEADLINE_SEC s"
 if [ -n "$LUSTRE_EFA" ]; then
     retry "$(seconds_left)" configure_efa ||
-        give_up "LNet has no EFA interface up after $DEADLINE_SEC s, and $SOURCE is not mounted over TCP in its place"
+        give_up "LNet has $(count_efa) EFA interfaces up after $DEADLINE_SEC s, not $LUSTRE_EFA, and $SOURCE is not mounted over TCP in their place"
     log "lustre: $(count_efa) EFA interfaces"
 fi
 retry "$(seconds_left)" mount_once || give_up "cannot mount $SOURCE at $LUSTRE_MOUNT_POINT within $DEADLINE_SEC s"

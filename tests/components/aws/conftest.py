@@ -129,7 +129,7 @@ def example_args(
             "log": True,
             "tags": tags,
         },
-        "NodeIdentity": {**identity_args, "data_source": "s3://bucket/prefix", "self_termination": True},
+        "NodeIdentity": {**identity_args, "self_termination": True},
         "NodeLogs": {"stack": "test", "retention_days": 30, "kms_key_arn": KEY, "tags": tags},
         "Observability": {
             "stack": "test",

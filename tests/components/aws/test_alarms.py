@@ -183,7 +183,7 @@ def test_interruptions_above_the_number_are_told(first: Any, count: float | None
 def test_every_alarm_is_one_that_aws_takes(groups: int, minutes: int, gpu: bool) -> None:
     names = [f"demo-{index}" for index in range(groups)]
     made = plan_alarms("/gangway/demo", minutes, 3, expect_gpu=gpu)
-    assert len(made) == 6 + gpu
+    assert len(made) == 7 + gpu
     for plan in made:
         queries = plan.queries("demo", names)
         metrics: list[Any] = [query.metric for query in queries if query.metric is not None]
@@ -210,7 +210,8 @@ def test_every_description_says_what_to_do() -> None:
         "interruptions": "put another",
         "job-ended-badly": "look for job-ended: exit_status",
         "nodes-given-up": "the field reason says why",
-        "nodes-missing": "activity history",
+        "nodes-missing": "resume-processes --auto-scaling-group-name",
+        "record-at-risk": "head-not-ready",
     }
     assert words.keys() == {name for name, plan in plans().items() if plan.tells}
     for name, word in words.items():
@@ -218,10 +219,17 @@ def test_every_description_says_what_to_do() -> None:
     assert "Read the log group /gangway/demo" in plan_no_steps("/gangway/demo", MINUTES).description
 
 
+def test_a_head_that_fails_silently_is_told(first: Any) -> None:
+    """It tries again for ever; the first failure is a deadline of ten minutes over."""
+    nodes = span(60, 2)
+    assert first("record-at-risk", nodes, nodes, RecordsAtRisk=span(60, 0)) is None
+    assert first("record-at-risk", nodes, nodes, RecordsAtRisk=life(span(30, 0), [1], span(29, None))) == 31
+
+
 def test_metrics_are_asked_where_they_are_published() -> None:
     metrics: list[Any] = [query.metric for plan in plans().values() for query in plan.queries("demo", GROUPS)]
     asked = {(m.namespace, m.metric_name, tuple((m.dimensions or {}).values())) for m in metrics if m is not None}
-    trainer = ("Steps", "GpuUtilisation", "Interruptions", "NodesGivenUp", "JobsEndedBadly")
+    trainer = ("Steps", "GpuUtilisation", "Interruptions", "NodesGivenUp", "JobsEndedBadly", "RecordsAtRisk")
     assert asked == {
         *(("Gangway/demo", name, ()) for name in trainer),
         ("AWS/AutoScaling", "GroupDesiredCapacity", (GROUPS[0],)),

@@ -18,6 +18,7 @@ NOW = datetime(2026, 6, 30, 12, 0, tzinfo=UTC)
 CONTEXT = LadderContext(
     machine=load().machine("p4d.24xlarge"),
     zone="us-east-2a",
+    zone_assumed=False,
     num_nodes_min=4,
     num_nodes_max=4,
     max_hours=10,
@@ -39,15 +40,53 @@ def found(*rungs: dict[str, Any], context: LadderContext = CONTEXT) -> dict[str,
     return by_code
 
 
+def every(*rungs: dict[str, Any]) -> dict[str, Finding]:
+    """All findings by code; of several alike the last."""
+    return {finding.code: finding for finding in capacity_findings([rung_from_args(rung) for rung in rungs], CONTEXT)}
+
+
 def test_a_ladder_that_fits_is_only_explained() -> None:
     rungs = [BLOCK, RESERVATION, {**SPOT, "zones": ["us-east-2a"]}, ON_DEMAND]
     findings = capacity_findings([rung_from_args(rung) for rung in rungs], CONTEXT)
     assert [(finding.severity, finding.code, finding.path) for finding in findings] == [
         (Severity.INFO, "capacity.no-placement-group", "gangway:cluster.capacity[0]"),
+        (Severity.INFO, "capacity.block-start", "gangway:cluster.capacity[0].starts_at"),
+        (Severity.INFO, "capacity.behind-block", "gangway:cluster.capacity[0]"),
         (Severity.INFO, "capacity.no-placement-group", "gangway:cluster.capacity[1]"),
     ]
     assert "their own placement" in findings[0].message
     assert capacity_findings([rung_from_args(RESERVATION)], PLAIN) == [], "no fabric, no group to explain"
+
+
+def test_what_is_behind_a_block_is_filled_before_and_after_it() -> None:
+    """An owner must not wonder who pays for on-demand nodes before the block has begun."""
+    told = every(BLOCK, ON_DEMAND)["capacity.behind-block"]
+    assert told.severity is Severity.INFO
+    assert "before and after, the next rung (on-demand)" in told.message
+    assert told.fix.startswith("set starts_at")
+    started = every({**BLOCK, "starts_at": "2026-07-01T11:30:00Z"}, ON_DEMAND)["capacity.behind-block"]
+    assert "from 2026-07-01T12:30:00+00:00 on and after its end, the next rung" in started.message
+    assert started.fix.startswith("remove the rungs behind it")
+    first = every(SPOT, {**BLOCK, "starts_at": "2026-07-01T11:30:00Z"}, ON_DEMAND)["capacity.behind-block"]
+    assert "before and after" in first.message, "the last rung makes up for the first as well"
+    alone = capacity_findings([rung_from_args(BLOCK), rung_from_args(RESERVATION)], CONTEXT)
+    assert "capacity.behind-block" not in {finding.code for finding in alone}, "reserved capacity costs nothing more"
+
+
+def test_reserved_capacity_whose_zone_nobody_has_named() -> None:
+    """Bought for a zone that only the offering knows, it would stand empty in another one."""
+    assumed = replace(CONTEXT, zone_assumed=True)
+    (finding,) = found(RESERVATION, context=assumed).values()
+    assert (finding.severity, finding.code) == (Severity.WARNING, "capacity.zone-unnamed")
+    assert finding.path == "gangway:cluster.capacity[0].zone"
+    assert "us-east-2a is assumed" in finding.message
+    bought = {**BLOCK, "id": None, "purchase": True, "offering_id": "cbo-0123456789abcdef0", "upfront_usd": 16000}
+    bought = {"starts_at": "2026-06-30T11:30:00Z", **bought}
+    finding = found(bought, context=assumed)["capacity.zone-unnamed"]
+    assert finding.severity is Severity.ERROR
+    assert "on what has been paid" in finding.message
+    assert not found({**RESERVATION, "zone": "us-east-2a"}, context=assumed)
+    assert not found(SPOT, context=assumed)
 
 
 @pytest.mark.parametrize("rung", [BLOCK, RESERVATION])
@@ -105,7 +144,7 @@ def test_a_block_has_a_fixed_size_and_comes_first() -> None:
     findings = found(ON_DEMAND, BLOCK, context=replace(CONTEXT, num_nodes_min=2))
     assert set(findings) == {"capacity.block-size", "capacity.block-waits"}
     size, waits = findings["capacity.block-size"], findings["capacity.block-waits"]
-    assert (size.severity, size.path) == (Severity.WARNING, "gangway:cluster.nodes")
+    assert (size.severity, size.path) == (Severity.ERROR, "gangway:cluster.nodes")
     assert "2 to 4" in size.message
     assert size.fix.startswith("set nodes: {min: 4, max: 4}")
     assert (waits.severity, waits.path) == (Severity.WARNING, "gangway:cluster.capacity[1]")
@@ -126,6 +165,26 @@ def test_a_block_shorter_than_the_job(behind: list[dict[str, Any]], then: str) -
     assert "6.0 h from now, and the job may run 10 h" in finding.message
     assert then in finding.message
     assert finding.fix.startswith("set gangway:job.max_hours: 6.0,")
+
+
+def test_a_blocks_start_is_told_unless_it_has_begun() -> None:
+    unknown = every(BLOCK)["capacity.block-start"]
+    assert (unknown.severity, unknown.path) == (Severity.INFO, "gangway:cluster.capacity[0].starts_at")
+    assert "suspends the group" in unknown.message
+    assert unknown.fix.startswith("set starts_at")
+    coming = every({**BLOCK, "starts_at": "2026-07-01T11:30:00Z"})["capacity.block-start"]
+    assert "no node before 2026-07-01T11:30:00+00:00" in coming.message
+    assert "capacity.block-start" not in every({**BLOCK, "starts_at": "2026-06-30T11:30:00Z"})
+
+
+def test_a_blocks_hours_count_from_its_start() -> None:
+    """Bought days ahead, a day is still a day."""
+    block = {**BLOCK, "starts_at": "2026-07-03T12:00:00Z", "ends_at": "2026-07-03T18:40:00Z"}
+    (finding,) = found(block).values()
+    assert finding.code == "capacity.block-too-short"
+    assert "6.0 h from its start, and the job may run 10 h" in finding.message
+    assert not found({**block, "ends_at": "2026-07-03T22:40:00Z"})
+    assert "capacity.block-ended" in found({**block, "ends_at": "2026-07-03T12:30:00Z"}), "nothing of it can be used"
 
 
 def test_a_block_that_is_over() -> None:
@@ -155,6 +214,7 @@ def test_a_purchase_stands_in_the_plan_with_its_price() -> None:
         "purchase": True,
         "offering_id": "cbo-0123456789abcdef0",
         "upfront_usd": 16000,
+        "starts_at": "2026-07-01T11:30:00Z",
         "ends_at": "2026-07-02T11:30:00Z",
     }
     (finding,) = found(rung).values()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.fabric import InterfacePlan, count_efa, plan_interfaces
+from components.aws.fabric import InterfacePlan, count_efa, count_lustre_efa, plan_interfaces
 from components.catalog import CardRun, EfaFabric, Fact, MachineType, load
 from components.findings import InputError
 
@@ -139,3 +139,16 @@ def test_a_row_that_breaks_a_rule_cannot_be_loaded(
     }
     with pytest.raises(ValueError, match=why):
         EfaFabric.model_validate(row)
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [("p5.48xlarge", 8), ("p6e-gb200.36xlarge", 4), ("g6e.48xlarge", 2), ("g6.8xlarge", 1), ("g5.xlarge", 0)],
+)
+def test_as_many_interfaces_to_lustre_as_awss_script_sets_up(machine: str, expected: int) -> None:
+    assert count_lustre_efa(load().machine(machine)) == expected
+
+
+def test_no_machine_needs_more_interfaces_to_lustre_than_it_has() -> None:
+    assert all(0 < count_lustre_efa(machine) <= count_efa(machine) for machine in EFA_MACHINES)
+    assert load().lustre["aws"].efa_client_interfaces.value.keys() <= load().machines.keys()

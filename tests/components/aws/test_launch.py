@@ -19,6 +19,7 @@ RUNGS = st.one_of(
             "purchase": st.just(True),
             "offering_id": st.just("cbo-01234567"),
             "upfront_usd": st.floats(1, 1e6),
+            "starts_at": st.just("2026-06-30T11:30:00Z"),
             "ends_at": st.just("2026-07-01T11:30:00Z"),
         }
     ),

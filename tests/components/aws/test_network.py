@@ -159,10 +159,13 @@ def test_named_buckets_and_image_layers_are_all_that_s3_offers(make: Callable[..
     gateway = next(e.inputs for e in made.of("VpcEndpoint") if e.inputs["vpcEndpointType"] == "Gateway")
     policy = json.loads(gateway["policy"])
     assert policy == s3_endpoint_policy("us-east-2", ["arn:aws:s3:::runs"])
-    ours, layers = policy["Statement"]
+    ours, *theirs = policy["Statement"]
     assert ours["Resource"] == ["arn:aws:s3:::runs", "arn:aws:s3:::runs/*"]
-    assert layers["Resource"] == "arn:aws:s3:::prod-us-east-2-starport-layer-bucket/*"
-    assert layers["Action"] == "s3:GetObject"
+    assert [statement["Resource"] for statement in theirs] == [
+        "arn:aws:s3:::prod-us-east-2-starport-layer-bucket/*",
+        "arn:aws:s3:::al2023-repos-us-east-2-de612dc2/*",
+    ]
+    assert {statement["Action"] for statement in theirs} == {"s3:GetObject"}
 
 
 def test_the_head_node_gets_a_name_that_only_the_vpc_resolves(make: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 """EfaNodePool: launch templates, groups, and the alarms that make the ladder's order work with nobody watching."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pulumi
@@ -18,6 +19,9 @@ SPOT = {"kind": "spot", "max_usd_per_hour": 9.5}
 ON_DEMAND = {"kind": "on-demand"}
 EVERY_KIND = [BLOCK, RESERVATION, SPOT, ON_DEMAND]
 LADDER = [SPOT, ON_DEMAND]
+
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 def ref(kind: str, name: str, output: str) -> str:
@@ -154,21 +158,22 @@ def test_the_policies_set_exactly_the_missing_number(make: Callable[..., Any]) -
 
 
 def test_a_plan_before_any_resource_exists(pool_args: dict[str, Any]) -> None:
-    plan = plan_node_pool({**pool_args, "machine_type": "p5.48xlarge"})  # type: ignore[typeddict-item]  # a fixture's dict
+    plan = plan_node_pool({**pool_args, "machine_type": "p5.48xlarge"}, NOW)  # type: ignore[typeddict-item]  # a fixture's dict
     assert len(plan.interfaces) == 33
     assert [rung.kind for rung in plan.rungs] == ["spot", "on-demand"]
-    assert (plan.num_nodes_min, plan.num_nodes_max, plan.placement_group) == (2, 4, True)
+    assert [(size.most, size.wanted) for size in plan.sizes] == [(4, 4), (2, None)]
+    assert plan.placement_group
 
 
 def test_mistakes_of_a_programmer_are_named(pool_args: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"machine_type: no such machine type"):
-        plan_node_pool({**pool_args, "machine_type": "p5.48xl"})  # type: ignore[typeddict-item]  # a fixture's dict
+        plan_node_pool({**pool_args, "machine_type": "p5.48xl"}, NOW)  # type: ignore[typeddict-item]  # a fixture's dict
     with pytest.raises(ValidationError, match="capacity-block"):
-        plan_node_pool({**pool_args, "capacity": [{"kind": "magic"}]})  # type: ignore[typeddict-item]  # a fixture's dict
+        plan_node_pool({**pool_args, "capacity": [{"kind": "magic"}]}, NOW)  # type: ignore[typeddict-item]  # a fixture's dict
     with pytest.raises(InputError, match=r"capacity\[0\]\.id: EC2 has no id of this form"):
-        plan_node_pool({**pool_args, "capacity": [{**BLOCK, "id": "block"}]})  # type: ignore[typeddict-item]  # as above
+        plan_node_pool({**pool_args, "capacity": [{**BLOCK, "id": "block"}]}, NOW)  # type: ignore[typeddict-item]  # as above
     with pytest.raises(InputError, match=r"capacity\[0\]\.zones\[0\]: no such zone here"):
-        plan_node_pool({**pool_args, "capacity": [{**SPOT, "zones": ["us-east-2a"]}]})  # type: ignore[typeddict-item]  # as above
+        plan_node_pool({**pool_args, "capacity": [{**SPOT, "zones": ["us-east-2a"]}]}, NOW)  # type: ignore[typeddict-item]  # as above
 
 
 def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Callable[..., Any]) -> None:
@@ -246,7 +251,7 @@ def test_a_blocks_group_is_emptied_once_before_the_block_ends(
     made = make(EfaNodePool, capacity=[{**BLOCK, "ends_at": ends_at}, SPOT], **lead)
     assert made.one("Schedule").inputs == {
         "scheduledActionName": "demo-0-capacity-block-stop",
-        "autoscalingGroupName": ref("Group", "demo-0-capacity-block", "name"),
+        "autoscalingGroupName": made.of("Group")[0].id,
         "startTime": start,
         "minSize": 0,
         "maxSize": 0,
@@ -313,18 +318,20 @@ def test_a_bought_block_is_what_the_template_targets(
     assert not make(EfaNodePool, capacity=EVERY_KIND).of("CapacityBlockReservation"), "nothing is bought unasked"
 
 
-def test_only_the_bought_block_is_protected(
+def test_only_the_bought_block_outlives_the_stack(
     declare: Callable[..., Any], written: Callable[..., Any], pool_args: dict[str, Any]
 ) -> None:
-    """Destroying it would give no money back; everything else must go with the stack."""
-    protected: dict[str, bool] = {}
+    """Destroying it would give no money back; everything else must go with the stack, and nothing may hold it up."""
+    stays: dict[str, tuple[str, bool]] = {}
 
     def look(args: pulumi.ResourceTransformationArgs) -> None:
-        protected[args.type_] = bool(args.opts.protect) or protected.get(args.type_, False)
+        assert not args.opts.protect
+        stays[args.type_] = args.name, bool(args.opts.retain_on_delete)
 
     args: Any = {**pool_args, "capacity": [written("bought"), SPOT]}
     declare(lambda: EfaNodePool("demo", args, pulumi.ResourceOptions(transformations=[look])))
-    assert [kind for kind, is_protected in protected.items() if is_protected] == [
-        "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
+    # Named by the offering: the same block must not be bought again because it stands elsewhere in the ladder.
+    assert [(kind, name) for kind, (name, kept) in stays.items() if kept] == [
+        ("aws:ec2/capacityBlockReservation:CapacityBlockReservation", "demo-cbo-0123456789abcdef0")
     ]
-    assert "aws:autoscaling/group:Group" in protected
+    assert "aws:autoscaling/group:Group" in stays

@@ -26,7 +26,9 @@ def matches(pattern: str, line: dict[str, Any]) -> bool:
     """The part of CloudWatch's filter grammar that our patterns use; anything else is an error here."""
     inner = re.fullmatch(r"\{ (.+) \}", pattern)
     assert inner, f"not a JSON pattern: {pattern}"
-    return all(_term(term.strip().removeprefix("(").removesuffix(")"), line) for term in inner[1].split("&&"))
+    # One kind of them a pattern; the grammar's precedence is not needed.
+    both, word = (any, "||") if "||" in inner[1] else (all, "&&")
+    return both(_term(term.strip().removeprefix("(").removesuffix(")"), line) for term in inner[1].split(word))
 
 
 def _term(term: str, line: dict[str, Any]) -> bool:
@@ -84,6 +86,9 @@ def test_events_are_counted_and_are_no_steps(event: str, metrics: dict[str, floa
     ("line", "metrics"),
     [
         ({"event": "node-given-up", "instance_id": "i-1", "reason": 'no "space" left'}, {"NodesGivenUp": 1.0}),
+        ({"event": "head-not-ready", "reason": "cannot mount"}, {"RecordsAtRisk": 1.0}),
+        ({"event": "record-not-put", "reason": "AccessDenied"}, {"RecordsAtRisk": 1.0}),
+        ({"event": "record-put", "reason": "s3://runs/x"}, {}),
         ({"event": "job-ended", "exit_status": 0}, {}),
         ({"event": "job-ended", "exit_status": 3}, {"JobsEndedBadly": 1.0}),
         ({"event": "job-ended"}, {}),
@@ -97,7 +102,7 @@ def test_what_the_nodes_scripts_send_is_counted(line: dict[str, Any], metrics: d
 def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..., Any]) -> None:
     """AWS refuses both at once; the stack is told apart by the namespace."""
     filters = make(NodeLogs).of("LogMetricFilter")
-    assert len(filters) == len(plan_filters()) == 7
+    assert len(filters) == len(plan_filters()) == 8
     zeros = {}
     for made in filters:
         metric = made.inputs["metricTransformation"]
@@ -108,7 +113,7 @@ def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..
         zeros[metric["name"]] = metric.get("defaultValue")
     assert zeros == {
         "Checkpoints": "0", "GpuUtilisation": None, "ImagesPerSecond": None, "Interruptions": "0",
-        "JobsEndedBadly": "0", "NodesGivenUp": "0", "Steps": "0",
+        "JobsEndedBadly": "0", "NodesGivenUp": "0", "RecordsAtRisk": "0", "Steps": "0",
     }  # fmt: skip
 
 
@@ -120,7 +125,10 @@ def test_the_log_group_ends_and_is_encrypted_where_a_key_is_given(make: Callable
 
 
 PARTS = {"demo-nodes-up", "demo-steps-absent"}
-ALARMS = ["demo-gpu-idle", "demo-interruptions", "demo-job-ended-badly", "demo-nodes-given-up", "demo-nodes-missing"]
+ALARMS = [
+    "demo-gpu-idle", "demo-interruptions", "demo-job-ended-badly", "demo-nodes-given-up", "demo-nodes-missing",
+    "demo-record-at-risk",
+]  # fmt: skip
 
 
 def test_alarms_tell_the_topic_and_stay_quiet_without_data(make: Callable[..., Any]) -> None:

@@ -31,7 +31,12 @@ def group(desired: float | None, maximum: float = 4.0) -> Resource:
     inputs: dict[str, Any] = {"launchTemplate": {"id": "lt"}, "maxSize": maximum}
     if desired is not None:
         inputs["desiredCapacity"] = desired
-    return Resource("aws:autoscaling/group:Group", "pool", inputs)
+    return Resource("aws:autoscaling/group:Group", "pool", inputs, "group")
+
+
+def schedule(maximum: float) -> Resource:
+    inputs = {"autoscalingGroupName": "group", "maxSize": maximum}
+    return Resource("aws:autoscaling/schedule:Schedule", f"to {maximum}", inputs)
 
 
 def bill(*resources: Resource, region: str = "us-east-1") -> list[CostComponent]:
@@ -69,6 +74,18 @@ def test_a_group_without_a_declared_number_stands_by_at_its_largest() -> None:
 def test_a_group_of_zero_costs_nothing() -> None:
     nodes, disks = bill(template("p5.48xlarge"), group(0.0))
     assert (nodes.hourly, disks.hourly, nodes.standby) == (0, 0, False)
+
+
+def test_a_closed_group_is_priced_as_it_will_be_opened() -> None:
+    """Behind a block that has not begun; the action that empties a group again says nothing of its price."""
+    nodes, disks = bill(template("p5.48xlarge"), group(None, maximum=0.0), schedule(2.0), schedule(0.0))
+    assert nodes.name == "pool: 2 x p5.48xlarge, on-demand"
+    assert nodes.standby
+    assert disks.standby
+    first, _ = bill(template("p5.48xlarge", "spot"), group(0.0, maximum=0.0), schedule(2.0))
+    assert first.hourly == pytest.approx(45.96)
+    assert not first.standby
+    assert bill(template("p5.48xlarge"), group(2.0), schedule(0.0))[0].name.startswith("pool: 2 x")
 
 
 @pytest.mark.parametrize(

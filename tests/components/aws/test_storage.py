@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pulumi
 import pytest
 
 from components.aws.storage import LustreFileSystem, RunBucket, bucket_policy
@@ -45,6 +46,24 @@ def test_the_data_set_is_only_read_and_runs_go_both_ways_without_deletions(make:
     assert links["/data"]["s3"] == {"autoImportPolicy": {"events": ["NEW", "CHANGED", "DELETED"]}}
     both = {"events": ["NEW", "CHANGED"]}
     assert links["/runs"]["s3"] == {"autoImportPolicy": both, "autoExportPolicy": both}
+
+
+def test_a_large_file_system_and_a_link_to_many_objects_have_hours(
+    declare: Callable[..., Any], example_args: dict[str, dict[str, Any]]
+) -> None:
+    """The provider gives a link ten minutes; one that reads the names of millions of objects takes over an hour."""
+    waits: dict[str, list[float]] = {}
+
+    def look(args: pulumi.ResourceTransformationArgs) -> None:
+        given = args.opts.custom_timeouts
+        if given is not None:
+            hours = [float(str(time).removesuffix("h")) for time in (given.create, given.update, given.delete)]
+            waits[args.type_.rpartition(":")[2]] = hours
+
+    example: Any = example_args["LustreFileSystem"]
+    declare(lambda: LustreFileSystem("demo", example, pulumi.ResourceOptions(transformations=[look])))
+    assert waits.keys() == {"LustreFileSystem", "DataRepositoryAssociation"}
+    assert all(min(hours) >= 1.5 for hours in waits.values())
 
 
 def test_without_a_source_only_runs_are_linked(make: Callable[..., Any]) -> None:

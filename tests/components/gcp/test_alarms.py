@@ -11,6 +11,10 @@ from components.gcp.alarms import METRICS, STEPS_ALARM_MINUTES, AlarmPlan, metri
 
 GROUPS = ["demo-0-spot-1a2b3c4", "demo-1-flex-1a2b3c4"]
 RESOURCE = '{monitored_resource="gce_instance"}'
+SIZES = (
+    'compute_googleapis_com:instance_group_size{monitored_resource="instance_group",'
+    f'instance_group_name=~"{GROUPS[0]}|{GROUPS[1]}"}}'
+)
 
 
 def plans(
@@ -29,10 +33,20 @@ def test_which_alarms_there_are() -> None:
 
 def test_no_steps_rings_while_there_are_nodes_and_no_line() -> None:
     assert plans()["no-steps"].query == (
-        '(sum(min_over_time(compute_googleapis_com:instance_group_size{monitored_resource="instance_group",'
-        f'instance_group_name=~"{GROUPS[0]}|{GROUPS[1]}"}}[30m])) > 0) unless '
-        f"(sum(increase(logging_googleapis_com:user_gangway_demo_Steps{RESOURCE}[30m])) > 0)"
+        f"(sum(min_over_time({SIZES}[34m]) and (count_over_time({SIZES}[34m]) >= 30)) > 0) unless "
+        f"(sum(increase(logging_googleapis_com:user_gangway_demo_Steps{RESOURCE}[34m])) > 0)"
     )
+
+
+@pytest.mark.parametrize("minutes", [10, 30, 1000, 1436, 1437, 1440])
+def test_nodes_that_have_just_come_do_not_ring_and_others_can(minutes: int) -> None:
+    """A point a minute, four minutes late at most: the number asked for is reached, and not before its time."""
+    query = plans(minutes=minutes)["no-steps"].query
+    (window,) = set(map(int, re.findall(r"\[(\d+)m\]", query)))
+    (least,) = map(int, re.findall(r"count_over_time\(.*?\) >= (\d+)", query))
+    assert window <= 1440, "the most that a query of Cloud Monitoring looks back"
+    assert least <= window - 4, "it rings although the newest points cannot be seen yet"
+    assert least >= min(minutes, 1436), "two minutes of nodes are no window of nodes"
 
 
 def test_tpus_are_watched_by_their_lines_alone() -> None:
@@ -46,10 +60,20 @@ def test_the_figures_of_the_others() -> None:
     idle = "sum(increase(logging_googleapis_com:user_gangway_demo_GpuUtilisation"
     assert made["gpu-idle"].query == f"({idle}_sum{RESOURCE}[15m])) / {idle}_count{RESOURCE}[15m]))) < 0.1"
     assert made["interruptions"].query.endswith("Interruptions" + RESOURCE + "[1h])) > 3")
-    assert made["nodes-missing"].query.startswith("avg_over_time(((sum(")
-    assert made["nodes-missing"].query.endswith(" or vector(0)) < bool 4)[90m:5m]) >= 0.333")
     assert made["node-given-up"].query.endswith("NodesGivenUp" + RESOURCE + "[10m])) > 0")
     assert made["job-failed"].query.endswith("JobsEndedBadly" + RESOURCE + "[10m])) > 0")
+
+
+def test_missing_nodes_are_those_that_were_there_and_whose_job_goes_on() -> None:
+    missing, rest = plans()["nodes-missing"].query.split(" and ")
+    assert missing == f"((avg_over_time(((sum({SIZES}) or vector(0)) < bool 4)[90m:5m]) >= 0.333)"
+    had_nodes, ended, steps_again = rest.split(" unless ")
+    # A first start: in its first 90 minutes this is of the time before it, in which there were none.
+    assert had_nodes == f"(sum(max_over_time({SIZES}[22h] offset 90m)) > 0))"
+    # A good end: told for longer (24 h) than its nodes are remembered (22 h, from 1.5 h ago).
+    assert ended == f"((sum(increase(logging_googleapis_com:user_gangway_demo_JobsEndedWell{RESOURCE}[1d])) > 0)"
+    # The next job of the same stack: from its first step on a missing node is one again.
+    assert steps_again == f"(sum(increase(logging_googleapis_com:user_gangway_demo_Steps{RESOURCE}[15m])) > 0))"
 
 
 @given(st.from_regex(r"\A[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z"), st.booleans())
@@ -83,4 +107,5 @@ def test_a_line_is_a_statistic_or_an_event() -> None:
     assert by_name["Steps"].filter == "NOT jsonPayload.event:* AND jsonPayload.step>=0"
     assert by_name["GpuUtilisation"].field == "gpu_utilisation"
     assert by_name["NodesGivenUp"].filter == 'jsonPayload.event="node-given-up"'
+    assert by_name["JobsEndedWell"].filter == 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'
     assert by_name["JobsEndedBadly"].filter == 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'

@@ -265,8 +265,8 @@ def _matches(template: str, path: str) -> bool:
 
 
 @pytest.fixture
-def stopping(make: Callable[..., Any], labels: dict[str, str]) -> Any:
-    args: Any = {
+def stop_args(labels: dict[str, str]) -> dict[str, Any]:
+    return {
         "project": "lab",
         "project_number": "123456789012",
         "billing_account": "012345-6789AB-CDEF01",
@@ -281,7 +281,11 @@ def stopping(make: Callable[..., Any], labels: dict[str, str]) -> Any:
         "tag_value": "demo",
         "tags": labels,
     }
-    return make(Budget, args)
+
+
+@pytest.fixture
+def stopping(make: Callable[..., Any], stop_args: Any) -> Any:
+    return make(Budget, stop_args)
 
 
 def test_the_topic_starts_the_workflow(stopping: Any, api_mistakes: Callable[..., list[str]]) -> None:
@@ -318,24 +322,30 @@ def test_its_account_may_stop_and_no_more(stopping: Any) -> None:
     assert stopping.one("Account").inputs["accountId"] == "demo-stop"
     assert set(stopping.one("IAMCustomRole").inputs["permissions"]) == set(STOP_PERMISSIONS) <= PROJECT_WIDE.keys()
     roles = {member.inputs["role"] for member in stopping.of("IAMMember")}
-    assert roles == {"roles/workflows.invoker", "${IAMCustomRole.demo-stop.name}"}
+    assert roles == {"roles/workflows.invoker", "roles/logging.logWriter", "${IAMCustomRole.demo-stop.name}"}
 
 
-def test_with_tpus_it_may_delete_them(make: Callable[..., Any], stopping: Any, labels: dict[str, str]) -> None:
-    args: Any = {
-        "project": "lab",
-        "project_number": "1",
-        "billing_account": "012345-6789AB-CDEF01",
-        "region": "us-east5",
-        "monthly_usd": 1500,
-        "emails": [],
-        "alert_percent": [],
-        "stop_at_percent": 100,
-        "queued_resource_names": ["projects/lab/locations/us-east5-a/queuedResources/gan"],
-        "tag_key": "gangway-stack",
-        "tag_value": "demo",
-        "tags": labels,
-    }
+def test_the_trigger_waits_for_the_agent_that_acts_for_it(
+    make: Callable[..., Any], stop_args: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pulumi_gcp import eventarc
+
+    options: list[Any] = []
+    real = eventarc.Trigger
+
+    def noting(name: str, **args: Any) -> Any:
+        options.append(args["opts"])
+        return real(name, **args)
+
+    monkeypatch.setattr(eventarc, "Trigger", noting)
+    agent = make(Budget, stop_args).one("ServiceIdentity")
+    assert agent.inputs == {"project": "lab", "service": "eventarc.googleapis.com"}
+    (waits,) = options
+    assert [type(resource).__name__ for resource in waits.depends_on] == ["ServiceIdentity"]
+
+
+def test_with_tpus_it_may_delete_them(make: Callable[..., Any], stop_args: Any) -> None:
+    args = {**stop_args, "queued_resource_names": ["projects/lab/locations/us-east5-a/queuedResources/gan"]}
     made = make(Budget, args)
     assert "roles/tpu.admin" in {member.inputs["role"] for member in made.of("IAMMember")}
     assert json.loads(made.one("Workflow").inputs["userEnvVars"]["QUEUED_RESOURCES"]) == args["queued_resource_names"]

@@ -28,7 +28,8 @@ def find(rungs: Sequence[dict[str, Any]], machine_type: str = "a3-megagpu-8g", *
         "max_hours": 12,
         **changes,
     }
-    return capacity_findings([rung_from_args(rung) for rung in rungs], LadderContext(**values))
+    found = capacity_findings([rung_from_args(rung) for rung in rungs], LadderContext(**values))
+    return [finding for finding in found if finding.code != "capacity.rungs-apart"]
 
 
 def only(findings: list[Finding]) -> tuple[str, str, str]:
@@ -97,6 +98,26 @@ def test_a_setting_without_a_counterpart_is_not_ignored_in_silence(name: str, va
     assert only([finding]) == ("warning", "capacity.ignored-setting", f"capacity[0].{name}")
     assert str(value) in finding.message
     assert finding.fix == f"remove {name}"
+
+
+@pytest.mark.parametrize(
+    ("rungs", "machine_type", "num_nodes", "told"),
+    [
+        ([SPOT, ON_DEMAND], "a3-megagpu-8g", 4, True),
+        ([SPOT], "a3-megagpu-8g", 4, False),
+        ([SPOT, ON_DEMAND], "a3-megagpu-8g", 1, False),
+        ([SPOT, ON_DEMAND], "g2-standard-96", 4, False),
+    ],
+)
+def test_rungs_are_placed_each_by_itself(
+    rungs: list[dict[str, Any]], machine_type: str, num_nodes: int, told: bool
+) -> None:
+    zone = MACHINES[machine_type].zones.value[0]
+    context = LadderContext(MACHINES[machine_type], zone, 1, num_nodes, 12)
+    found = capacity_findings([rung_from_args(rung) for rung in rungs], context)
+    assert [(f.severity.value, f.path) for f in found if f.code == "capacity.rungs-apart"] == (
+        [("info", "gangway:cluster.capacity")] if told else []
+    )
 
 
 def test_flex_start_ends_before_the_job() -> None:

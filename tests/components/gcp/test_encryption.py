@@ -35,7 +35,7 @@ def test_only_the_agents_of_what_is_used_may_use_it(make: Callable[..., Any], ar
     assert {name: member["member"] for name, member in members.items()} == {
         "artifactregistry": "${ServiceIdentity.demo-artifactregistry.member}",
         "compute": "serviceAccount:service-123456789012@compute-system.iam.gserviceaccount.com",
-        "filestore": "serviceAccount:service-123456789012@cloud-filer.iam.gserviceaccount.com",
+        "filestore": "${ServiceIdentity.demo-filestore.member}",
         "logging": "serviceAccount:${getProjectCmekSettings.serviceAccountId}",
         "lustre": "${ServiceIdentity.demo-lustre.member}",
         "pubsub": "${ServiceIdentity.demo-pubsub.member}",
@@ -43,6 +43,8 @@ def test_only_the_agents_of_what_is_used_may_use_it(make: Callable[..., Any], ar
         "tpu": "${ServiceIdentity.demo-tpu.member}",
     }
     assert {member["role"] for member in members.values()} == {"roles/cloudkms.cryptoKeyEncrypterDecrypter"}
+    asked = {identity.name: identity.inputs["service"] for identity in made.of("ServiceIdentity")}
+    assert asked["demo-filestore"] == "file.googleapis.com", "the API's name, not the part's"
     assert {member["cryptoKeyId"] for member in members.values()} == {made.one("CryptoKey").id}
 
 

@@ -108,6 +108,10 @@ def test_other_user_data_makes_another_machine(make: Make, monkeypatch: pytest.M
     assert opts.delete_before_replace is True, "one address, one machine"
 
 
+def test_a_head_that_the_budget_stopped_is_not_as_declared(make: Make) -> None:
+    assert make().one("Instance").inputs["desiredStatus"] == "RUNNING", "else no `up` would start it again"
+
+
 def test_everything_is_the_components_child(make: Make) -> None:
     made = make()
     (component,) = [r for r in made.resources if r.type == "gangway:gcp:HeadNode"]

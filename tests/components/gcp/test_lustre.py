@@ -118,6 +118,16 @@ def test_a_wrong_size_of_a_share(tier: str, size: int, allowed: str) -> None:
     assert caught.value.allowed == f"nearest: {allowed}"
 
 
+@pytest.mark.parametrize("tier", ["basic-hdd", "basic-ssd"])
+def test_a_key_of_the_stacks_is_for_another_tier(tier: str) -> None:
+    with pytest.raises(InputError, match="Google's own keys alone") as caught:
+        plan_filestore(2560, tier, customer_key=True)
+    error = caught.value
+    assert (error.place, error.value) == ("gangway:storage.tier", tier)
+    assert (error.allowed, "tier: zonal" in error.fix) == ("zonal with a customer's key", True)
+    assert plan_filestore(2560, "zonal", customer_key=True).tier == "ZONAL"
+
+
 def test_a_wrong_tier_of_a_share() -> None:
     with pytest.raises(InputError, match="not a tier of Filestore") as caught:
         plan_filestore(2560, "premium")

@@ -38,6 +38,8 @@ def test_a_plugin_is_pinned_mounted_and_on_the_library_path(machine_type: str) -
     assert not plugin.env_script or any(plugin.env_script.startswith(volume.target) for volume in plugin.volumes)
     assert plugin.source.startswith("https://github.com/GoogleCloudPlatform/")
     assert nccl_env(MACHINES[machine_type], own_image=True) == plugin.env
+    network = {"gib": "gIB", "tcpxo": "FasTrak", "tcpx": "GPUDirectTCPX_v7"}[plugin.name]
+    assert plugin.env["NCCL_NET"] == network, "or NCCL would go on over TCP where the plug-in does not load"
 
 
 @pytest.mark.parametrize(
@@ -86,13 +88,39 @@ def test_without_its_kernel_tcpx_stays_away_and_the_plan_says_so() -> None:
     machine = MACHINES["a3-highgpu-8g"]
     assert nccl_plugin(machine) is None, "NCCL_NET would name a network that is not there, and NCCL would stop"
     assert nccl_env(machine) == {}
-    (finding,) = nccl_findings(machine, False, 2, "gangway:cluster.machine_type")
+    (finding,) = nccl_findings(machine, False, 2, "gangway:cluster.machine_type", "2.30.7")
     assert (finding.severity, finding.code) == ("warning", "fabric.kernel")
     assert "linux-gcp-tcpx" in finding.message
-    assert not nccl_findings(machine, True, 2, "x"), "an image of one's own has it"
-    assert not nccl_findings(machine, False, 1, "x"), "one node talks to nobody"
+    assert not nccl_findings(machine, True, 2, "x", "2.19.4"), "an image of one's own has it"
+    assert not nccl_findings(machine, False, 1, "x", "2.30.7"), "one node talks to nobody"
 
 
-@pytest.mark.parametrize("machine_type", sorted(set(MACHINES) - {"a3-highgpu-8g"}))
+@pytest.mark.parametrize(("machine_type", "name"), [("a3-megagpu-8g", "tcpxo"), ("a3-highgpu-8g", "tcpx")])
+def test_a_plugin_qualified_for_another_nccl_is_told(machine_type: str, name: str) -> None:
+    machine, qualified = MACHINES[machine_type], plugin_of(machine_type).qualified_nccl
+    (finding,) = nccl_findings(machine, True, 2, "x", "2.30.7")
+    assert (finding.severity, finding.code) == ("warning", "fabric.nccl-unproven")
+    assert all(word in finding.message for word in (name, qualified, "2.30.7"))
+    assert plugin_of(machine_type).env["LD_LIBRARY_PATH"] in (finding.fix or "")
+    assert not nccl_findings(machine, True, 2, "x", qualified)
+    assert not nccl_findings(machine, True, 1, "x", "2.30.7")
+
+
+@pytest.mark.parametrize("machine_type", sorted(set(MACHINES) - {"a3-highgpu-8g", "a3-megagpu-8g"}))
 def test_nothing_is_said_of_machines_that_work(machine_type: str) -> None:
-    assert not nccl_findings(MACHINES[machine_type], False, 4, "x")
+    assert not nccl_findings(MACHINES[machine_type], False, 4, "x", "2.30.7")
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "net"),
+    [("a3-highgpu-8g", "GPUDirectTCPX_v7"), ("a3-megagpu-8g", "FasTrak"), ("a4-highgpu-8g", "gIB")],
+)
+def test_every_plugin_is_named_so_that_nccl_never_goes_on_without_it(machine_type: str, net: str) -> None:
+    assert plugin_of(machine_type).env["NCCL_NET"] == net
+
+
+def test_daemon_and_plugin_are_a_pair() -> None:
+    """TCPXO's must fit each other: whoever raises one has to look the other up."""
+    plugin = plugin_of("a3-megagpu-8g")
+    assert plugin.side is not None
+    assert [image.rpartition(":")[2] for image in (plugin.image, plugin.side.image)] == ["v1.0.17", "v1.0.23"]

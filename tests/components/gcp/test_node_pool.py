@@ -117,13 +117,14 @@ def test_a_flex_start_fallback_is_the_heads_to_ask_for(make: Make) -> None:
         ([SPOT, ON_DEMAND], "a3-megagpu-8g", [True, True]),
         ([RESERVED, SPOT], "a3-megagpu-8g", [False, True]),
         ([FLEX], "a3-megagpu-8g", [False]),
+        ([FLEX, SPOT], "a4-highgpu-8g", [True, True]),
         ([SPOT], "a2-highgpu-8g", [False]),
     ],
 )
 def test_nodes_with_gpu_nics_stand_together(
     make: Make, capacity: list[dict[str, Any]], machine_type: str, placed: list[bool]
 ) -> None:
-    made = make(capacity=capacity, machine_type=machine_type, fabric_subnet_ids=[f"gpu-{n}" for n in range(1, 9)])
+    made = make(capacity=capacity, machine_type=machine_type, fabric_subnet_ids=[f"nic-{n}" for n in range(1, 10)])
     groups = made.of("InstanceGroupManager")
     policy = {"workloadPolicy": "${ResourcePolicy.demo-cluster.id}"}
     assert [group.inputs.get("resourcePolicies") for group in groups] == [policy if is_ else None for is_ in placed]

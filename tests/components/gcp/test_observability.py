@@ -17,7 +17,14 @@ LOG = "projects/lab/logs/gangway-demo"
 
 @pytest.fixture
 def logs_args() -> dict[str, Any]:
-    return {"project": "lab", "region": "us-east5", "stack": "demo", "retention_days": 30, "kms_key_name": "key"}
+    return {
+        "project": "lab",
+        "region": "us-east5",
+        "stack": "demo",
+        "run_bucket_name": "demo-runs-1a2b3c4",
+        "retention_days": 30,
+        "kms_key_name": "key",
+    }
 
 
 @pytest.fixture
@@ -43,11 +50,14 @@ def test_the_log_and_where_it_is_kept(make: Callable[..., Any], logs_args: Any) 
     assert bucket.inputs == {
         "project": "lab",
         "location": "us-east5",
-        "bucketId": "gangway-demo",
+        "bucketId": "gangway-demo-1a2b3c4",
         "description": "demo: lines of the nodes",
         "retentionDays": 30,
         "cmekSettings": {"kmsKeyName": "key"},
     }
+    # For a week after a destroy nothing else can have its name, so that of the next stack has to be another.
+    again = make(NodeLogs, {**logs_args, "run_bucket_name": "demo-runs-5d6e7f8"})
+    assert again.one("ProjectBucketConfig").inputs["bucketId"] == "gangway-demo-5d6e7f8"
     assert sink["filter"] == f'logName="{LOG}"'
     assert sink["destination"] == f"logging.googleapis.com/{bucket.id}"
     plain = make(NodeLogs, {**logs_args, "kms_key_name": None})

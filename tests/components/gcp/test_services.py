@@ -12,6 +12,7 @@ def test_only_what_the_stack_has_is_enabled() -> None:
     plain, full = plan_services(), plan_services(*ON_REQUEST)
     assert "compute.googleapis.com" in plain
     assert "lustre.googleapis.com" not in plain
+    assert "serviceusage.googleapis.com" in plain, "calls are charged to the project, which this API is asked about"
     assert set(plan_services("lustre")) - set(plain) == {"lustre.googleapis.com", "servicenetworking.googleapis.com"}
     assert set(plain) < set(full)
     assert full == sorted(set(full))

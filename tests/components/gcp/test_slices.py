@@ -168,7 +168,7 @@ def test_an_unknown_generation_names_the_nearest() -> None:
 )
 def test_a_wrong_topology_is_mended(words: dict[str, object], fix: str) -> None:
     found = mistake(**words)
-    assert found.place == "gangway:cluster.accelerator.topology"
+    assert found.place == "gangway:cluster.topology"
     assert found.fix == fix
 
 

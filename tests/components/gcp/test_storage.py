@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pulumi
 import pytest
 
 from components.findings import InputError
@@ -71,6 +72,18 @@ def test_lustre_may_read_the_bucket_it_imports_from_and_no_other(make: Callable[
     assert not bare.of("BucketIAMMember")
 
 
+def test_that_right_is_another_stacks_too_and_stays(declare: Callable[..., Any], lustre_args: Any) -> None:
+    """The agent is the project's: one stack's end must not take from the other what it imports from."""
+    kept: dict[str, bool] = {}
+
+    def look(args: pulumi.ResourceTransformationArgs) -> None:
+        kept[args.type_.rpartition(":")[2]] = bool(args.opts.retain_on_delete)
+
+    declare(lambda: LustreFileSystem("demo", lustre_args, pulumi.ResourceOptions(transformations=[look])))
+    assert [kind for kind, stays in kept.items() if stays] == ["BucketIAMMember"]
+    assert "Instance" in kept
+
+
 def test_what_clients_mount(declare: Callable[..., Any], lustre_args: Any) -> None:
     seen: dict[str, str] = {}
 
@@ -135,6 +148,10 @@ def test_the_share(
     )
     files = share.inputs["fileShares"]
     assert files["capacityGb"] == 2560
+    with pytest.raises(InputError, match="Google's own keys alone"):
+        make(Filestore, {**filestore_args, "kms_key_name": KEY})
+    zonal = make(Filestore, {**filestore_args, "kms_key_name": KEY, "tier": "zonal"})
+    assert zonal.one("Instance").inputs["kmsKeyName"] == KEY
     assert files["nfsExportOptions"] == [
         {"ipRanges": ["10.42.0.0/20"], "accessMode": "READ_WRITE", "squashMode": "NO_ROOT_SQUASH"}
     ]
@@ -158,6 +175,32 @@ def test_the_share_is_mounted_by_its_address(
     monkeypatch.setattr(recording.PlaceholderCloud, "__call__", with_address)
     declare(lambda: Filestore("demo", filestore_args).mount_point.apply(seen.append))
     assert seen == [":/gangway", "10.9.0.2:/gangway"]
+
+
+def test_its_servers_may_answer_those_who_wait_for_a_lock(
+    make: Callable[..., Any],
+    filestore_args: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    api_mistakes: Callable[..., list[str]],
+) -> None:
+    from stacks import recording
+
+    answer = recording.PlaceholderCloud.__call__
+
+    def with_range(self: Any, token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        made, outputs = answer(self, token, name, inputs)
+        return made, {**outputs, "networks": [{"ipAddresses": ["10.9.0.2"], "reservedIpRange": "10.9.0.0/29"}]}
+
+    assert not make(Filestore, filestore_args).of("Firewall"), "nobody locks on it"
+    monkeypatch.setattr(recording.PlaceholderCloud, "__call__", with_range)
+    rule = make(Filestore, {**filestore_args, "client_tags": ["demo-fabric"]}).one("Firewall").inputs
+    assert (rule["sourceRanges"], rule["targetTags"]) == (["10.9.0.0/29"], ["demo-fabric"]), "the servers alone"
+    assert (rule["network"], rule["direction"]) == (filestore_args["network"], "INGRESS")
+    assert [allowed["protocol"] for allowed in rule["allows"]] == ["tcp", "udp"], "lockd's ports are any"
+    same = ("network", "description", "direction", "sourceRanges", "targetTags")
+    body = {key: rule[key] for key in same}
+    body["allowed"] = [{"IPProtocol": allowed["protocol"]} for allowed in rule["allows"]]
+    assert api_mistakes("compute.v1", "Firewall", body) == []
 
 
 def test_every_tier_of_the_catalogue_is_the_apis(api_mistakes: Callable[..., list[str]]) -> None:

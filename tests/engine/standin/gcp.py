@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .gcp_facts import ID_INPUTS, REPLACING_INPUTS, WHOLE_NAMES
+from .gcp_facts import ID_INPUTS, OWN_IDS, REPLACING_INPUTS, WHOLE_NAMES
 from .provider import RefusedError, Service
 from .shapes import Fault
 
@@ -46,7 +46,8 @@ class Gcp(Service):
         name = inputs.get("name")
         if type_token.startswith("gcp:compute/") and isinstance(name, str) and not _NAME.fullmatch(name):
             yield "name", f"{name!r} doesn't match regexp {_NAME.pattern}"
-        labels = inputs.get("labels") or inputs.get("userLabels") or {}
+        # Where both are, `labels` say what the thing is: a channel's address.
+        labels = inputs.get("userLabels") or inputs.get("labels") or {}
         if len(labels) > _MAX_LABELS:
             yield "labels", f"{len(labels)} labels, {_MAX_LABELS} at most"
         for key, value in labels.items():
@@ -57,7 +58,7 @@ class Gcp(Service):
         """See Service. A part of another resource is named after that; the rest after the project and its place."""
         if keys := ID_INPUTS.get(type_token):
             return "/".join(str(inputs[key]) for key in keys if key in inputs)
-        chosen = str(inputs.get("name") or inputs.get("accountId") or f"{name}-{secrets.token_hex(4)}")
+        chosen = str(next((inputs[key] for key in OWN_IDS if inputs.get(key)), f"{name}-{secrets.token_hex(4)}"))
         if chosen.startswith("projects/") or type_token in WHOLE_NAMES:
             return chosen
         place = next((f"{key}s/{inputs[key]}" for key in ("zone", "region", "location") if key in inputs), "global")
@@ -72,7 +73,10 @@ class Gcp(Service):
         if before:
             return {**before, "effectiveLabels": labels, "pulumiLabels": labels}
         project, name = inputs.get("project", self._project), id_.rpartition("/")[2]
+        service = inputs.get("service", "").partition(".")[0]
         email = f"{name}@{project}.iam.gserviceaccount.com"
+        if type_token == "gcp:projects/serviceIdentity:ServiceIdentity":
+            email = f"service-{PROJECT_NUMBER}@gcp-sa-{service}.iam.gserviceaccount.com"
         address = f"10.42.0.{4 + secrets.randbelow(200)}"
         return {
             "address": address,
@@ -84,6 +88,7 @@ class Gcp(Service):
             "name": name,
             "networkIp": address,
             "number": PROJECT_NUMBER,
+            "registryUri": f"{inputs.get('location', 'us')}-docker.pkg.dev/{project}/{name}",
             "project": project,
             "pulumiLabels": labels,
             "selfLink": self._link(id_),
@@ -107,6 +112,12 @@ class Gcp(Service):
         if function == "gcp:organizations/getProject:getProject":
             project = args.get("projectId", self._project)
             return {"id": f"projects/{project}", "projectId": project, "number": PROJECT_NUMBER, "name": project}
+        if function == "gcp:storage/getProjectServiceAccount:getProjectServiceAccount":
+            email = f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+            return {"id": email, "emailAddress": email, "member": f"serviceAccount:{email}", **args}
+        if function == "gcp:logging/getProjectCmekSettings:getProjectCmekSettings":
+            account = f"cmek-p{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"
+            return {"id": f"projects/{self._project}/cmekSettings", "serviceAccountId": account, **args}
         raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
 
     @staticmethod

@@ -18,6 +18,9 @@ ID_INPUTS: Mapping[str, tuple[str, ...]] = {
     "gcp:storage/bucketIAMMember:BucketIAMMember": ("bucket", "role", "member"),
 }
 
+# What a resource is called by, where it has a name of its own.
+OWN_IDS = ("name", "instanceId", "repositoryId", "bucketId", "accountId", "roleId", "dashboardId")
+
 # Whose id is the bare name.
 WHOLE_NAMES = frozenset({"gcp:storage/bucket:Bucket"})
 

@@ -87,7 +87,7 @@ def test_a_fleet_is_read_back_pool_by_pool(rows: dict[tuple[str, str], SandboxRo
 
 
 def test_rows_tell_what_moto_cannot_show(rows: dict[tuple[str, str], SandboxRow]) -> None:
-    purchase = rows[BLOCK, "ladder-1-capacity-block"]
+    purchase = rows[BLOCK, "ladder-cbo-0123456789abcdef0"]
     assert purchase.calls == ("ec2:PurchaseCapacityBlock",)
     assert "nothing was bought" in purchase.note
     assert "first override of each template, 2 more were sent" in rows[SPOT_FLEET, "old-fleet"].note
@@ -97,7 +97,8 @@ def test_a_tampered_schedule_hook_and_mixed_group_are_found(every_capacity: Call
     with MotoCloud(REGION) as cloud:
         record(every_capacity, cloud, "capacity")
         scaling = boto3.client("autoscaling")
-        action = scaling.describe_scheduled_actions()["ScheduledUpdateGroupActions"][0]
+        actions = scaling.describe_scheduled_actions()["ScheduledUpdateGroupActions"]
+        action = next(action for action in actions if action["ScheduledActionName"].endswith("-stop"))
         names = {key: action[key] for key in ("AutoScalingGroupName", "ScheduledActionName")}
         scaling.put_scheduled_update_group_action(
             **names, MinSize=0, MaxSize=5, DesiredCapacity=5, StartTime="2036-01-01"

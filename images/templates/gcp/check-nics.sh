@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Every GPU NIC that was planned is there, or the node is given up: NCCL would go on with fewer, or over TCP, many times
+# slower. RoCE NICs are counted as RDMA devices, those of GPUDirect as interfaces of the gVNIC driver.
+set -euo pipefail
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+SYSFS=${GANGWAY_SYSFS:-/sys}
+DEADLINE_SEC=${GANGWAY_NIC_DEADLINE_SEC:-120}
+
+count_rdma() { find "$SYSFS/class/infiniband" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l; }
+
+count_gvnic() {
+    local count=0 driver
+    for driver in "$SYSFS"/class/net/*/device/driver; do
+        if [ -e "$driver" ] && [ "$(basename "$(readlink -f "$driver")")" = gve ]; then
+            count=$((count + 1))
+        fi
+    done
+    echo "$count"
+}
+
+enough() { [ "$(count_rdma)" -ge "$RDMA_NICS_PLANNED" ] && [ "$(count_gvnic)" -ge "$GVNICS_PLANNED" ]; }
+
+# Drivers may still be binding when this runs.
+retry "$DEADLINE_SEC" enough ||
+    give_up "NICs after $DEADLINE_SEC s: $(count_gvnic) gVNIC, $(count_rdma) RDMA; planned: $GVNICS_PLANNED, $RDMA_NICS_PLANNED"
+log "NICs: $(count_gvnic) gVNIC, $(count_rdma) RDMA"

@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# Google Cloud for common.sh, which says what each of its functions is for: the metadata server, the managed instance
+# group, Cloud Logging, Cloud Storage, Artifact Registry. The calls themselves are Python's work (images/on_node).
+METADATA_URL=${GANGWAY_METADATA_URL:-http://169.254.169.254}
+export GANGWAY_METADATA_URL=$METADATA_URL
+LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
+ROOT=${GANGWAY_ROOT:-}
+# mount-scratch.sh: which disks are the machine's own. No image of Google's or Canonical's mounts them.
+export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
+
+# metadata PATH: one item of metadata; fails where there is no such item.
+metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
+
+# gce COMMAND...: see images/on_node/gce.py.
+gce() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.gce "$@"; }
+
+# For a preemption, or because the machine shuts down: a group deletes its instances without asking first.
+leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
+
+group_waits() { false; }
+let_go() { :; }
+
+send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
+
+# A machine that may not speak to its group stops itself: the group then makes it anew. A TPU host is in no group.
+replace_node() {
+    if [ -z "$IN_GROUP" ]; then
+        log "nobody replaces a single host of a slice: systemd tries again"
+    elif gce replace; then
+        log "this node's group makes it anew"
+    else
+        log "this node stops, and its group makes it anew"
+        systemctl poweroff
+    fi
+}
+
+# The head fills groups with what others lack: that the job has ended has to stand in the bucket first.
+leave_group() {
+    [ -n "$IN_GROUP" ] && gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT" || return
+    log "this node leaves its group"
+    gce leave
+}
+
+put_object() { gce put "$1" "$BUCKET_URI/$2"; }
+put_folder() {
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.gce put-folder "$1" "$BUCKET_URI/$2"
+}
+
+# login_at HOST: to a registry, as this machine's service account.
+login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
+
+registry_login() { login_at "$IMAGE_REGISTRY"; }
+
+# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
+apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
+
+# apt_source NAME KEY_URL WHERE [OPTIONS]: adds a repository, WHERE being a line of sources.list from its address on.
+apt_source() {
+    local keyring=$ROOT/usr/share/keyrings/$1.gpg
+    curl -fsS --max-time 60 "$2" | gpg --dearmor --yes --output "$keyring" &&
+        echo "deb [signed-by=$keyring${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
+}
+
+# codename: of this Ubuntu.
+codename() {
+    # shellcheck source=/dev/null
+    (. "$ROOT/etc/os-release" && echo "$VERSION_CODENAME")
+}

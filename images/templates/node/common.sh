@@ -1,0 +1,77 @@
+# shellcheck shell=bash
+# Sourced by every script of a node of any cloud: its settings, and what more than one of them does. What differs between
+# clouds is in the cloud.sh beside it, whose functions are:
+#   leaving            succeeds where the node is about to go
+#   group_waits        succeeds where its group wants it to go and waits for its word; let_go gives that word
+#   send_event         EVENT [NAME VALUE]...: sends one JSON line to the stack's log, with the instance's name
+#   replace_node       has its group replace this node; may wait until that has begun
+#   leave_group        takes this node out of its group, which becomes smaller, and no other is brought in its place
+#   put_object FILE KEY    copies a file into the run bucket, below $BUCKET_URI
+#   put_folder FOLDER KEY  the same with all that is in a folder, for $RESULTS_SEC at most
+#   registry_login     logs docker in to $IMAGE_REGISTRY
+# shellcheck source=/dev/null
+. "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
+POLL_SEC=${GANGWAY_POLL_SEC:-5}
+# On tmpfs, so a reboot is a fresh start; of this very job, so another one is as well.
+STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
+# When this job began, seconds since 1970.
+STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
+# shellcheck source=cloud.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
+
+log() { printf 'gangway: %s\n' "$*" >&2; }
+
+# retry SECONDS COMMAND...: until COMMAND succeeds; fails when SECONDS have passed.
+retry() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep "$POLL_SEC"
+    done
+}
+
+# event EVENT [NAME VALUE]...: one JSON line in the stack's log, where metrics see it; exit_status is a number, other
+# values are text. Failing to send it never stops a node.
+event() {
+    [ -n "$LOG_GROUP" ] || return 0
+    send_event "$@" || log "could not send to $LOG_GROUP: $*"
+}
+
+# give_up REASON: this node will not train. It is replaced, and preparation ends here. A head node has no group; systemd
+# tries again.
+give_up() {
+    if [ "$ROLE" = head ]; then
+        log "not ready: $1"
+        event head-not-ready reason "$1"
+        exit 1
+    fi
+    log "giving this node up: $1"
+    event node-given-up reason "$1"
+    replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
+    exit 1
+}
+
+# end_job STATUS REASON: a final result. The trainer is not started again, and the node leaves when that is wanted.
+end_job() {
+    mkdir -p "$STATE_DIR"
+    echo "$1 $2" >"$STATE_DIR/ended"
+    log "the job has ended here: $2, exit status $1"
+    event job-ended exit_status "$1" reason "$2"
+    if [ -n "$TERMINATE_WHEN_DONE" ]; then
+        leave_group || log "could not leave: watch-node.sh tries again"
+    fi
+}
+
+# hours_over SECONDS: the job's hours passed at least SECONDS ago. They count from the job's first start on any node. Where
+# none is known, a worker counts from its own boot; a head node may be older than the job, and says no.
+hours_over() {
+    local began
+    [ -n "$MAX_SEC" ] || return 1
+    # A file system that hangs must not hang this as well.
+    if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
+        [ "$ROLE" = worker ] || return 1
+        began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
+    fi
+    [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]
+}

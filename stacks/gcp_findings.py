@@ -1,0 +1,191 @@
+"""What a person should know before `up` on Google Cloud: what is wrong, and every automatic choice with its reason.
+
+Pure. What all providers share is `stacks.checks`, what is about TPU slices `stacks.gcp_tpu_findings`; what cannot be
+planned at all raises in `stacks.gcp_plan`.
+"""
+
+from collections.abc import Iterable
+
+from components.capacity import Spot
+from components.catalog import GpuDirectFabric, RoceFabric
+from components.choices import Egress
+from components.cost import CostEstimate
+from components.findings import Finding, Severity
+from components.gcp.capacity_findings import LadderContext, capacity_findings
+from components.gcp.nccl import nccl_findings, nccl_plugin
+from components.gcp.policies import bucket_of, prefix_of
+from stacks.checks import common_findings
+from stacks.config import StackConfig
+from stacks.gcp_job import fabric_min_gbps
+from stacks.gcp_plan import GcpPlan
+from stacks.gcp_tpu_findings import slice_findings
+
+__all__ = ["findings"]
+
+# How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
+NOTICE_SEC = 30
+# Torch's own, as images/locks/trainer.lock pins it.
+IMAGE_NCCL = "2.30.7"
+CLUSTER = "gangway:cluster"
+
+
+def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
+    """All findings of a stack; `cost` as in `common_findings`."""
+    nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
+    return (
+        *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
+        *nodes,
+        *_zone(planned),
+        *_spot(config),
+        *_storage(config, planned),
+        *_network(config, planned),
+        *_money(config, planned),
+    )
+
+
+def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """GPU machines: their fabric, and the ladder they come from."""
+    machine, nodes = planned.gpu_machine, config.cluster.nodes
+    own_image, fabric = config.cluster.image_id is not None, machine.gpu_fabric
+    if fabric is not None:
+        yield Finding(Severity.INFO, "fabric.gpu-nics", CLUSTER, f"{machine.name}: {_fabric_words(fabric)}")
+    elif nodes.max > 1:
+        speed = machine.network_gbps.value
+        yield Finding(
+            Severity.WARNING,
+            "fabric.none",
+            CLUSTER,
+            f"{machine.name} has no GPU NICs: gradients go over TCP"
+            + ("" if speed is None else f" at {speed:g} Gbit/s"),
+            "choose a3-megagpu-8g or newer, or one node",
+        )
+    yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
+    least = fabric_min_gbps(config, planned)
+    if least is not None:
+        yield Finding(
+            Severity.INFO,
+            "fabric.check",
+            f"{CLUSTER}.fabric_check",
+            f"before the job an all-reduce has to reach {least:g} Gbit/s, "
+            f"{config.cluster.fabric_check.min_fraction:g} of the fabric's, or it does not start",
+            "set fabric_check: {enabled: false} to start without",
+        )
+    yield from _secure_boot(config, planned)
+    context = LadderContext(machine, planned.zone, nodes.min, nodes.max, config.job.max_hours)
+    yield from capacity_findings(config.cluster.capacity, context)
+
+
+def _fabric_words(fabric: GpuDirectFabric | RoceFabric) -> str:
+    if isinstance(fabric, RoceFabric):
+        return (
+            f"{fabric.num_gpu_nics.value} RDMA NICs a node in one RoCE network of its zone, "
+            f"{fabric.num_host_nics.value} gVNICs for everything else"
+        )
+    protocol, nics = fabric.protocol.value.upper(), fabric.num_gpu_nics.value
+    return f"{nics} gVNICs for the GPUs beside the machine's own, each in a network of its own (GPUDirect-{protocol})"
+
+
+def _secure_boot(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """Says why a protection is off, which is on everywhere else."""
+    plugin = nccl_plugin(planned.gpu_machine, own_image=config.cluster.image_id is not None)
+    reasons = [f"the {plugin.name} plug-in of NCCL"] if plugin is not None and plugin.host.unsigned else []
+    if config.storage is not None and config.storage.kind == "lustre":
+        reasons.append("Lustre's client")
+    if reasons:
+        yield Finding(
+            Severity.INFO,
+            "machine.secure-boot-off",
+            CLUSTER,
+            f"the nodes start without Secure Boot, for modules that nobody signs: those of {' and '.join(reasons)}",
+        )
+
+
+def _zone(planned: GcpPlan) -> Iterable[Finding]:
+    if planned.zone_reason:
+        yield Finding(
+            Severity.INFO,
+            "placement.zone",
+            f"{CLUSTER}.zone",
+            f"{planned.zone} chosen: {planned.zone_reason}; nodes and file system share one zone",
+            "set zone where your quota or capacity is elsewhere",
+        )
+
+
+def _spot(config: StackConfig) -> Iterable[Finding]:
+    spots = [index for index, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
+    if spots:
+        yield Finding(
+            Severity.INFO,
+            "capacity.notice",
+            f"{CLUSTER}.capacity[{spots[0]}]",
+            f"spot machines get {NOTICE_SEC} s of notice: the job has 25 s for its checkpoint, and what was trained "
+            f"since the last one is lost where that is too short",
+        )
+
+
+def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    storage = config.storage
+    if storage is None:
+        return
+    if storage.kind == "lustre":
+        if config.network.egress is Egress.ENDPOINTS and (planned.tpu is not None or config.cluster.image_id is None):
+            yield Finding(
+                Severity.WARNING,
+                "storage.lustre-client",
+                "gangway:network.egress",
+                "machines fetch the Lustre client from outside Google's APIs, and endpoints do not lead there",
+                "set egress: nat" + ("" if planned.tpu is not None else ", or pin an image_id that holds the client"),
+            )
+        yield Finding(
+            Severity.INFO,
+            "network.private-services",
+            "gangway:storage",
+            "Managed Lustre is reached over private service access: `up` connects the network to Google's services, "
+            "and a destroy may have to wait until the file system has left it",
+        )
+    if storage.source is not None and not (storage.kind == "lustre" and planned.head):
+        yield Finding(
+            Severity.INFO,
+            "storage.copied-by-node",
+            "gangway:storage.source",
+            "the first machine copies the data onto the file system before the job begins",
+        )
+    if storage.source is not None and prefix_of(storage.source):
+        yield Finding(
+            Severity.INFO,
+            "storage.whole-bucket",
+            "gangway:storage.source",
+            f"whoever brings the data may read all of {bucket_of(storage.source)}, not only what is below the prefix: "
+            "listing a part of a bucket takes the right to list it",
+            "keep the data in a bucket of its own where the bucket has more than these machines may see",
+        )
+
+
+def _network(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    own_image = planned.tpu is None and config.cluster.image_id is not None
+    if config.network.egress is Egress.ENDPOINTS and not own_image:
+        yield Finding(
+            Severity.WARNING,
+            "network.no-packages",
+            "gangway:network.egress",
+            "the default image holds no Docker, and endpoints lead to Google's APIs alone: nothing can be installed",
+            "set egress: nat" + (", or pin an image_id that holds Docker" if planned.tpu is None else ""),
+        )
+
+
+def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    if config.budget.stop_at_percent is not None:
+        yield Finding(
+            Severity.INFO,
+            "budget.late",
+            "gangway:budget.stop_at_percent",
+            "no hard limit: Google brings billing data up to date a few times a day, so the stop comes hours late",
+        )
+    if not config.job.terminate_when_done:
+        yield Finding(
+            Severity.INFO,
+            "job.nodes-stay",
+            "gangway:job.terminate_when_done",
+            "the nodes stay, and cost, when the job is done",
+            "destroy the stack then" if planned.tpu else "set terminate_when_done: true, or destroy the stack then",
+        )

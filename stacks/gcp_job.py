@@ -1,0 +1,109 @@
+"""What the machines of a stack on Google Cloud run: the job, where its state is, where its workers meet. Pure.
+
+How a machine comes to run it is `stacks.gcp_boot`; what machines there are is `stacks.gcp_plan`.
+"""
+
+from dataclasses import replace
+
+from components.catalog import MachinePrice, MachineType, load_provider
+from components.gcp.nccl import nccl_env, nccl_plugin
+from components.gcp.tpu_machine import slice_machine, slice_price
+from components.job import JobSpec, Rendezvous, Volume
+from stacks.config import StackConfig
+from stacks.gcp_plan import GcpPlan
+from stacks.run_context import cloud_context
+
+__all__ = [
+    "METRICS_PORT",
+    "MOUNT",
+    "RENDEZVOUS_PORT",
+    "fabric_min_gbps",
+    "head_host",
+    "job_spec",
+    "run_dir",
+]
+
+RENDEZVOUS_PORT = 29400
+METRICS_PORT = 9400
+MOUNT = "/shared"
+
+
+def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
+    """The job the machines run. State lives on the shared file system, so that any node can take it up again.
+
+    All machines run torchrun, as the launcher in the image, with a process for each GPU or chip. Where the hosts of
+    slices meet is in their metadata, and so not in here. Nodes of this spec are machines, also those of TPUs.
+    """
+    nodes, tpu = config.cluster.nodes, planned.tpu
+    machine, price = _as_the_trainer_counts(config, planned)
+    context = cloud_context(
+        config, machine, planned.region, price, image.rpartition("@")[2], num_nodes=planned.num_machines
+    )
+    state, own_image = _state_root(config), config.cluster.image_id is not None
+    plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        backend="nccl" if tpu is None else "xla",
+        num_nodes_min=nodes.min * (1 if tpu is None else tpu.hosts),
+        num_nodes_max=planned.num_machines,
+        processes_per_node=machine.num_accelerators.value,
+        rendezvous=Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT)
+        if tpu is None and nodes.max > 1
+        else Rendezvous(standalone=True),
+        volumes=(Volume(source=state, target=state), *(plugin.volumes if plugin else ())),
+        env={
+            "GANGWAY_CONTEXT": context.model_dump_json(),
+            **({} if tpu else nccl_env(planned.gpu_machine, own_image=own_image)),
+        },
+        argv=_argv(config, planned),
+    )
+
+
+def _as_the_trainer_counts(config: StackConfig, planned: GcpPlan) -> tuple[MachineType, MachinePrice | None]:
+    """One machine and its price: the record adds up machines, also those of one slice."""
+    tpu = planned.tpu
+    if tpu is None:
+        return planned.machine, load_provider("gcp").price(planned.machine.name, config.region)
+    host = replace(tpu, chips=tpu.chips_per_host, processes=tpu.processes // tpu.hosts, hosts=1)
+    return slice_machine(host), slice_price(host, config.region)
+
+
+def _argv(config: StackConfig, planned: GcpPlan) -> tuple[str, ...]:
+    gbps = fabric_min_gbps(config, planned)
+    return (
+        "train",
+        *(("--backend", "xla") if planned.tpu else ()),
+        *("--preset", config.job.preset),
+        *("--kimg", f"{config.job.kimg:.10g}"),
+        *("--run-dir", run_dir(config)),
+        *(("--data", f"{MOUNT}/data") if config.storage and config.storage.source else ()),
+        *("--metrics-port", str(METRICS_PORT)),
+        # Cloud Logging makes metrics of these lines.
+        *("--log-format", "json"),
+        *(("--fabric-min-gbps", f"{gbps:g}") if gbps else ()),
+    )
+
+
+def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
+    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    check, gbps = config.cluster.fabric_check, planned.machine.network_gbps.value
+    if planned.tpu is not None or not check.enabled or config.cluster.nodes.max < 2 or gbps is None:
+        return None
+    plugin = nccl_plugin(planned.gpu_machine, own_image=config.cluster.image_id is not None)
+    return None if plugin is None else gbps * check.min_fraction
+
+
+def _state_root(config: StackConfig) -> str:
+    """Where runs live on a node: the shared file system, or the boot disk where there is none."""
+    return MOUNT if config.storage else "/var/lib/gangway"
+
+
+def run_dir(config: StackConfig) -> str:
+    """The run's directory, the same on every node."""
+    return f"{_state_root(config)}/runs/{config.stack}"
+
+
+def head_host(config: StackConfig) -> str:
+    """The head node's fixed private name."""
+    return f"head.{config.stack}.gangway.internal"

@@ -1,0 +1,271 @@
+"""The parts of a stack on Google Cloud, each made of its section of the StackConfig.
+
+One method for each component, with what it needs of others as arguments; who needs whom stands in `stacks.on_gcp`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pulumi
+import pulumi_gcp as gcp
+
+from components.gcp.budget import Budget
+from components.gcp.encryption import EncryptionKey
+from components.gcp.head_files import HeadFiles
+from components.gcp.head_node import HeadNode
+from components.gcp.identity import HeadIdentity, NodeIdentity
+from components.gcp.network import TrainingNetwork, plan_network
+from components.gcp.observability import NodeLogs, Observability
+from components.gcp.registry import LOGIN_USER, ImageRegistry
+from components.gcp.services import ProjectServices
+from components.gcp.storage import Filestore, LustreFileSystem, RunBucket
+from components.image import TrainerImage
+from images import Flavour
+from stacks.config import StackConfig
+from stacks.gcp_boot import Boot, head_user_data
+from stacks.gcp_job import METRICS_PORT, RENDEZVOUS_PORT, head_host
+from stacks.gcp_nodes import Key, Nodes, place
+from stacks.gcp_plan import FILESTORE_TIER, GcpPlan, head_type
+from stacks.trainer_image import CONTEXT, content_tag, dockerfile_for
+
+__all__ = ["Image", "Parts"]
+
+LABEL_KEY = "gangway-stack"
+
+
+@dataclass(frozen=True)
+class Image:
+    """The trainer's image by digest, and the repository nodes may pull from."""
+
+    reference: pulumi.Output[str]
+    repository_id: pulumi.Input[str]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One method for each part; what parts need of each other stands in `build`."""
+
+    config: StackConfig
+    planned: GcpPlan
+    provider: gcp.Provider
+    services: ProjectServices
+    opts: pulumi.ResourceOptions
+
+    def _project_number(self) -> pulumi.Output[str]:
+        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
+        return gcp.organizations.get_project_output(project_id=self.services.project, opts=invoke).number
+
+    def key(self) -> Key:
+        """The stack's own key; None where data is under Google's."""
+        if self.config.encryption == "provider-key":
+            return None
+        storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
+        users = {"tpu": self.planned.tpu is not None, "workflows": stops}
+        services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
+        args = {
+            **place(self.config, self.planned),
+            "project_number": self._project_number(),
+            "services": services,
+            "tags": self.planned.tags,
+        }
+        return EncryptionKey(self.config.stack, cast("Any", args), self.opts).key_name
+
+    def network(self) -> TrainingNetwork:
+        """The networks, the way out and the firewall."""
+        network, storage = self.config.network, self.config.storage
+        args: dict[str, Any] = {
+            **place(self.config, self.planned),
+            "cidr": network.cidr,
+            "zone": self.planned.zone,
+            "egress": network.egress,
+            "head": {
+                "rendezvous_port": RENDEZVOUS_PORT,
+                "metrics_port": METRICS_PORT,
+                # It mounts the file system to put the run record.
+                "lustre": storage is not None and storage.kind == "lustre",
+            }
+            if self.planned.head
+            else None,
+            "private_services": storage is not None and storage.kind == "lustre",
+            "flow_logs": network.flow_logs,
+            "tags": self.planned.tags,
+        }
+        if self.planned.tpu is None:
+            args["machine_type"] = self.planned.machine.name
+        return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
+
+    def runs(self, key: Key) -> RunBucket:
+        """Where records outlive the nodes."""
+        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
+        return RunBucket(self.config.stack, cast("Any", args), self.opts)
+
+    def head_files(self, key: Key) -> HeadFiles | None:
+        """Where the head reads which groups it fills; None where there is no second rung to fill."""
+        if not (self.planned.head and len(self.config.cluster.capacity) > 1):
+            return None
+        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
+        return HeadFiles(self.config.stack, cast("Any", args), self.opts)
+
+    def logs(self, key: Key, runs: RunBucket) -> NodeLogs:
+        """The log that the nodes write."""
+        args = {
+            **place(self.config, self.planned),
+            "stack": self.config.stack,
+            "run_bucket_name": runs.bucket_name,
+            "retention_days": self.config.observe.log_days,
+            "kms_key_name": key,
+        }
+        return NodeLogs(self.config.stack, cast("Any", args), self.opts)
+
+    def image(self, key: Key) -> Image:
+        """The prebuilt image, or a repository and the build that fills it."""
+        prebuilt = self.config.image.prebuilt
+        if prebuilt is not None:
+            assert self.planned.repository_id is not None, "GcpPlan has taken it from the image's name"
+            return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_id)
+        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
+        registry = ImageRegistry(self.config.stack, cast("Any", args), self.opts)
+        login = gcp.organizations.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
+        dockerfile = dockerfile_for(_flavour(self.planned))
+        image = TrainerImage(
+            self.config.stack,
+            {
+                "repository_url": registry.repository_url,
+                "registry": {
+                    "address": registry.registry_host,
+                    "username": LOGIN_USER,
+                    "password": login.access_token,
+                },
+                "dockerfile": dockerfile,
+                "context": CONTEXT,
+                "platform": "linux/amd64",
+                "tag": content_tag(dockerfile),
+            },
+            self.opts,
+        )
+        return Image(image.image, registry.repository_id)
+
+    def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | Filestore | None:
+        """The shared file system; None where the stack has none."""
+        storage, name = self.config.storage, self.config.stack
+        if storage is None:
+            return None
+        args: dict[str, Any] = {
+            "project": self.planned.project,
+            "zone": self.planned.zone,
+            "capacity_gib": storage.capacity_gib,
+            "network": network.vpc_id,
+            "kms_key_name": key,
+            "tags": self.planned.tags,
+        }
+        if storage.kind == "filestore":
+            private = plan_network(self.config.network.cidr).private_cidr
+            args |= {
+                "tier": storage.tier or FILESTORE_TIER,
+                "client_cidr": private,
+                "client_tags": [network.fabric_security_group_id],
+            }
+            return Filestore(name, cast("Any", args), self.opts)
+        args |= {
+            "stack": name,
+            "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
+            # Only the head has it imported; without one a node copies, with rights of its own.
+            "source": storage.source if self.planned.head else None,
+        }
+        return LustreFileSystem(name, cast("Any", args), self.opts)
+
+    def node_identity(self, image: Image, runs: RunBucket) -> NodeIdentity:
+        """The workers' service account."""
+        storage = self.config.storage
+        # What the head has Managed Lustre import, no machine reads from the bucket.
+        imported = storage is not None and storage.kind == "lustre" and self.planned.head
+        return NodeIdentity(
+            self.config.stack,
+            {
+                "project": self.planned.project,
+                "stack": self.config.stack,
+                "run_bucket_name": runs.bucket_name,
+                "repository_id": image.repository_id,
+                "data_source": storage.source if storage and not imported else None,
+                "self_termination": self.config.job.terminate_when_done and self.planned.tpu is None,
+            },
+            self.opts,
+        )
+
+    def head(self, network: TrainingNetwork, image: Image, runs: RunBucket, key: Key, boot: Boot) -> HeadNode:
+        """The head node, with an identity of its own."""
+        name, storage = self.config.stack, self.config.storage
+        lustre = storage is not None and storage.kind == "lustre"
+        identity = HeadIdentity(
+            name,
+            {
+                "project": self.planned.project,
+                "stack": name,
+                "run_bucket_name": runs.bucket_name,
+                "repository_id": image.repository_id,
+                "fills_groups": len(self.config.cluster.capacity) > 1,
+                "files_bucket_name": boot.head_files,
+                "imports": storage is not None and lustre and storage.source is not None,
+            },
+            self.opts,
+        )
+        args = {
+            **place(self.config, self.planned),
+            "zone": self.planned.zone,
+            "subnet_id": network.private_subnet_ids[0],
+            "security_group_ids": [network.head_security_group_id],
+            "service_account_email": identity.service_account_email,
+            "user_data": head_user_data(self.config, self.planned, boot),
+            "host_name": head_host(self.config),
+            "zone_id": network.private_zone_id,
+            "machine_type": head_type(self.config),
+            # Lustre's client is a module that nobody signs.
+            "secure_boot": not lustre,
+            "kms_key_name": key,
+            "tags": self.planned.tags,
+        }
+        return HeadNode(name, cast("Any", args), self.opts)
+
+    def budget(self, key: Key, nodes: Nodes, head: HeadNode | None) -> Budget:
+        """The monthly limit, and its stop where one is wanted."""
+        budget, section = self.config.budget, self.config.gcp
+        assert section is not None, "stacks.by_provider has seen to it"
+        args: dict[str, Any] = {
+            **place(self.config, self.planned),
+            "project_number": self._project_number(),
+            "billing_account": section.billing_account,
+            "monthly_usd": budget.monthly_usd,
+            "emails": list(budget.emails),
+            "alert_percent": list(budget.alert_percent),
+            "stop_at_percent": budget.stop_at_percent,
+            "group_ids": nodes.group_ids,
+            "head_ids": pulumi.Output.all(head.instance_id) if head else [],
+            "tag_key": LABEL_KEY,
+            "tag_value": self.config.stack,
+            "kms_key_name": key,
+            "tags": self.planned.tags,
+        }
+        if nodes.queued_resource is not None:
+            args["queued_resource_names"] = pulumi.Output.all(nodes.queued_resource)
+        return Budget(self.config.stack, cast("Any", args), self.opts)
+
+    def observe(self, nodes: Nodes, logs: NodeLogs) -> Observability:
+        """Alarms and the dashboard."""
+        gpus = self.planned.tpu is None
+        args = {
+            **place(self.config, self.planned),
+            "stack": self.config.stack,
+            "log_name": logs.log_name,
+            "group_names": nodes.group_names,
+            "num_nodes": self.config.cluster.nodes.max if gpus else 0,
+            "emails": list(self.config.budget.emails),
+            "steps_alarm_minutes": self.config.observe.no_steps_minutes,
+            "expect_gpu": gpus,
+            "tags": self.planned.tags,
+        }
+        return Observability(self.config.stack, cast("Any", args), self.opts)
+
+
+def _flavour(planned: GcpPlan) -> Flavour:
+    """The image's flavour: CUDA without AWS's fabric; for TPUs one with PyTorch/XLA."""
+    return "cuda" if planned.tpu is None else "xla"

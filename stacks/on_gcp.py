@@ -1,0 +1,108 @@
+"""A stack on Google Cloud: the components of `components.gcp`, wired together from one StackConfig.
+
+What can be known without a resource is `stacks.gcp_plan`, so that a mistake is found before anything is declared; what
+the machines read at boot is `stacks.gcp_boot`. The shape of `stacks.on_aws`: what both have has one name.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_gcp as gcp
+
+from components.catalog import load_provider
+from components.cost import CostComponent, Declared
+from components.gcp.pricing import price_resources
+from components.gcp.services import ProjectServices, plan_services
+from stacks.config import StackConfig
+from stacks.gcp_boot import Boot
+from stacks.gcp_findings import findings
+from stacks.gcp_job import job_spec
+from stacks.gcp_nodes import declare_fallback, gpu_nodes, tpu_nodes
+from stacks.gcp_parts import Parts
+from stacks.gcp_plan import GcpPlan, plan
+
+__all__ = ["GcpPlan", "build", "findings", "plan", "price"]
+
+
+def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
+    """The bill of the declared resources."""
+    return price_resources(resources, load_provider("gcp"), config.region)
+
+
+def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    planned = plan(config)
+    provider = _provider(config, planned)
+    providers = {"gcp": provider}
+    services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
+    wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
+    stack = Parts(config, planned, provider, services, wait)
+    key = stack.key()
+    network = stack.network()
+    runs = stack.runs(key)
+    logs = stack.logs(key, runs)
+    files = stack.head_files(key)
+    image = stack.image(key)
+    storage = stack.storage(network, key)
+    job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
+    boot = Boot(job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None)
+    email = stack.node_identity(image, runs).service_account_email
+    head = stack.head(network, image, runs, key, boot) if planned.head else None
+    around = (config, planned, network, email, key, boot)
+    nodes = tpu_nodes(*around, wait) if planned.tpu else gpu_nodes(*around, head, wait)
+    if nodes.fallback is not None and files is not None:
+        own = pulumi.ResourceOptions(provider=provider, depends_on=[services])
+        declare_fallback(config, files, nodes.fallback, own)
+    budget = stack.budget(key, nodes, head)
+    observed = stack.observe(nodes, logs)
+    return {
+        "job": job.apply(lambda spec: spec.model_dump(mode="json")),
+        "image": image.reference,
+        "run_bucket": runs.bucket_name,
+        "group_names": nodes.group_names,
+        "queued_resource": nodes.queued_resource,
+        "head_instance_id": head.instance_id if head else None,
+        "lustre_dns_name": storage.dns_name if storage else None,
+        "log_group": logs.log_name,
+        "dashboard": observed.dashboard_id,
+        "budget_topic_id": budget.topic_id,
+    }
+
+
+def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
+    """Calls are charged to the project: with a person's credentials the API of budgets refuses all others."""
+    project = planned.project
+    return gcp.Provider(
+        config.stack,
+        project=project,
+        region=config.region,
+        zone=planned.zone,
+        billing_project=project,
+        user_project_override=True,
+    )
+
+
+def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOptions) -> ProjectServices:
+    """The APIs of all that the stack has."""
+    parts = {
+        "lustre": config.storage is not None and config.storage.kind == "lustre",
+        "filestore": config.storage is not None and config.storage.kind == "filestore",
+        "tpu": planned.tpu is not None,
+        "encryption": config.encryption == "customer-key",
+        "stop": config.budget.stop_at_percent is not None,
+    }
+    needed = plan_services(*[part for part, wanted in parts.items() if wanted])
+    return ProjectServices(config.stack, {"project": planned.project, "services": needed}, opts)
+
+
+def _after_services(services: ProjectServices) -> pulumi.ResourceTransformation:
+    """Has all resources below a component wait until the APIs are enabled: `depends_on` would stop at the component."""
+
+    def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        if not isinstance(args.resource, pulumi.CustomResource):
+            return None
+        waits = pulumi.ResourceOptions(depends_on=[services])
+        return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, waits))
+
+    return transform

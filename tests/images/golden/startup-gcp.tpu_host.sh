@@ -1,0 +1,1075 @@
+#!/usr/bin/env bash
+# A Gangway host of a TPU slice. Rendered by images.gcp; Cloud TPU's images run this at each boot.
+set -euo pipefail
+install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
+{
+ "name": "dcgan-celeba64",
+ "image": "us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab",
+ "backend": "xla",
+ "num_nodes_min": 2,
+ "num_nodes_max": 4,
+ "processes_per_node": 4,
+ "rendezvous": {
+  "host": "head.gangway.internal",
+  "port": 29400,
+  "standalone": false
+ },
+ "volumes": [
+  {
+   "source": "/var/lib/gangway",
+   "target": "/var/lib/gangway",
+   "read_only": false
+  }
+ ],
+ "env": {
+  "GANGWAY_NOTE": "it's \"50 %\" of $HOME\n\u00fc\u00f1\u00ed",
+  "NCCL_SOCKET_IFNAME": "enp0s12",
+  "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
+  "NCCL_NET": "Plugin"
+ },
+ "module": "trainer",
+ "argv": [
+  "train",
+  "--backend",
+  "xla",
+  "--run-dir",
+  "/var/lib/gangway/runs/demo"
+ ],
+ "max_restarts": 3,
+ "shutdown_timeout_sec": 25
+}
+GANGWAY_END_OF_FILE
+install -D -m 0600 /dev/stdin /etc/gangway/job.env <<'GANGWAY_END_OF_FILE'
+DOCKER_ARGV=(
+    run
+    --rm
+    --init
+    --name
+    gangway-trainer
+    --network
+    host
+    --ipc
+    host
+    --ulimit
+    memlock=-1
+    --privileged
+    --user
+    0:0
+    --env
+    PJRT_DEVICE=TPU
+    --env
+    $'GANGWAY_NOTE=it\'s "50 %" of $HOME\012\303\274\303\261\303\255'
+    --env
+    LD_LIBRARY_PATH=/var/lib/tcpxo/lib64
+    --env
+    NCCL_NET=Plugin
+    --env
+    NCCL_SOCKET_IFNAME=enp0s12
+    --mount
+    type=bind,source=/var/lib/gangway,target=/var/lib/gangway
+    --label
+    team=ml-platform
+    --log-driver
+    none
+    us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
+    --watch
+    gcp
+    --
+    --nproc-per-node=4
+    --max-restarts=3
+    -m
+    trainer
+    train
+    --backend
+    xla
+    --run-dir
+    /var/lib/gangway/runs/demo
+)
+RUN=(
+    /opt/gangway/bin/run-tpu.sh
+)
+GANGWAY_END_OF_FILE
+install -D -m 0600 /dev/stdin /etc/gangway/node.env <<'GANGWAY_END_OF_FILE'
+BUCKET_URI=gs://gangway-records/demo
+CONTAINER_NAME=gangway-trainer
+DATA_BY=''
+DATA_DIR=''
+DATA_SOURCE=''
+ENDED_OBJECT=dcgan-celeba64/ended-1c7fd9e8bf85
+GPUS_PLANNED=0
+GVNICS_PLANNED=0
+IMAGE=us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
+IMAGE_REGISTRY=us-central1-docker.pkg.dev
+IN_GROUP=''
+JOB_KEY=2e621a0a855b
+JOB_NAME=dcgan-celeba64
+LOG_GROUP=gangway-demo
+MAX_SEC=28800
+MOUNT_POINT=/var/lib/gangway/runs
+MOUNT_SOURCE=gangway-records/demo/shared
+NUM_SLICES=2
+PROJECT=acme-ml
+RDMA_NICS_PLANNED=0
+REGION=us-central1
+RESULTS_SEC=''
+ROLE=worker
+RUN_DIR=/var/lib/gangway/runs/demo
+SCRATCH_MOUNT_POINT=''
+STACK=demo
+TERMINATE_WHEN_DONE=''
+TRAINER_UID=10001
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/__init__.py <<'GANGWAY_END_OF_FILE'
+# The part of the package that this machine runs.
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/__init__.py <<'GANGWAY_END_OF_FILE'
+"""Python that machines of ours on Google Cloud run beside their scripts: the standard library alone, Python 3.10 on.
+
+The files are copied onto the machine as they are. Not for this repository's own programs to call, but for its tests.
+"""
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/gce.py <<'GANGWAY_END_OF_FILE'
+"""What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
+
+    python3 -m images.on_node.gce event PROJECT LOG job-ended exit_status 0 reason done
+    python3 -m images.on_node.gce replace | leave | zone | token
+    python3 -m images.on_node.gce put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
+    python3 -m images.on_node.gce exists gs://BUCKET/KEY
+    python3 -m images.on_node.gce import FILE, with a request to Managed Lustre in it
+    python3 -m images.on_node.gce copy gs://BUCKET/PREFIX FOLDER
+
+Exit code 0, or 1 with one line that says why. REST and no `gcloud`: Ubuntu's images do not all bring it.
+"""
+
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote, urlencode
+
+__all__ = ["Google", "RefusedError", "log_entry", "main"]
+
+METADATA_URL = "http://metadata.google.internal"
+TIMEOUT_SEC = 30
+CHUNK_BYTES = 1 << 24
+# Of one log entry Cloud Logging takes 256 KB; a reason is cut long before.
+MAX_VALUE_CHARS = 4000
+
+
+class RefusedError(OSError):
+    """An API's answer that is an error.
+
+    Attributes:
+        status: of HTTP.
+    """
+
+    def __init__(self, status: int, what: str) -> None:
+        super().__init__(f"{status}: {what}")
+        self.status = status
+
+
+class Google:
+    """Google's APIs as this machine may use them.
+
+    Args:
+        metadata_url: of the metadata server.
+        api_url: stands before every API's host in tests; empty for the real ones.
+    """
+
+    def __init__(self, metadata_url: str = METADATA_URL, api_url: str = "") -> None:
+        self._metadata_url, self._api_url = metadata_url, api_url
+        self._token, self._token_until = "", 0.0
+
+    @classmethod
+    def from_environment(cls) -> "Google":
+        """As the machine's scripts are told."""
+        return cls(os.environ.get("GANGWAY_METADATA_URL", METADATA_URL), os.environ.get("GANGWAY_API_URL", ""))
+
+    def metadata(self, item: str) -> str:
+        """One item of metadata. Raises RefusedError with status 404 where there is none."""
+        request = urllib.request.Request(
+            f"{self._metadata_url}/computeMetadata/v1/{item}", headers={"Metadata-Flavor": "Google"}
+        )
+        return self._read(request).decode().strip()
+
+    def name(self) -> str:
+        """The instance's name."""
+        return self.metadata("instance/name")
+
+    def token(self) -> str:
+        """An access token of the machine's service account; kept while it is good for another minute."""
+        if time.time() > self._token_until - 60:
+            answer = json.loads(self.metadata("instance/service-accounts/default/token"))
+            self._token, self._token_until = answer["access_token"], time.time() + answer["expires_in"]
+        return self._token
+
+    def call(self, method: str, url: str, body: Any = None) -> dict[str, Any]:
+        """One call of an API, with JSON in both directions. Raises RefusedError."""
+        data = None if body is None else json.dumps(body).encode()
+        with self.open(method, url, data) as answer:
+            text = answer.read()
+        result: dict[str, Any] = json.loads(text) if text else {}
+        return result
+
+    def pages(self, method: str, url: str, key: str) -> Iterator[dict[str, Any]]:
+        """The items of all pages of a list."""
+        token = ""
+        while True:
+            separator = "&" if "?" in url else "?"
+            page = self.call(method, f"{url}{separator}{urlencode({'pageToken': token})}" if token else url)
+            yield from page.get(key, [])
+            token = page.get("nextPageToken", "")
+            if not token:
+                return
+
+    def open(self, method: str, url: str, data: bytes | BinaryIO | None = None, kind: str = "application/json") -> Any:
+        """An API's answer as it comes; `data` may be an open file. Raises RefusedError."""
+        headers = {"Authorization": f"Bearer {self.token()}", "Content-Type": kind}
+        if data is not None and not isinstance(data, bytes):
+            headers["Content-Length"] = str(os.fstat(data.fileno()).st_size)
+        if data is None and method == "POST":
+            data = b""
+        address = url.replace("https://", f"{self._api_url}/", 1) if self._api_url else url
+        return self._open(urllib.request.Request(address, data, headers, method=method))
+
+    def _read(self, request: urllib.request.Request) -> bytes:
+        with self._open(request) as answer:
+            content: bytes = answer.read()
+        return content
+
+    def _open(self, request: urllib.request.Request) -> Any:
+        # No proxy of the environment stands between a machine and its metadata.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            return opener.open(request, timeout=TIMEOUT_SEC)
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")[:MAX_VALUE_CHARS]
+            raise RefusedError(error.code, f"{request.get_method()} {request.full_url}: {text}") from None
+
+    def group(self) -> tuple[str, str]:
+        """The URL of the managed instance group that made this machine, and of the machine; as Compute Engine's API.
+
+        Raises:
+            RefusedError: with status 404, where no group made it.
+        """
+        group = self.metadata("instance/attributes/created-by")
+        zone = group.partition("/instanceGroupManagers/")[0]
+        return f"https://compute.googleapis.com/compute/v1/{group}", f"{zone}/instances/{self.name()}"
+
+    def tell_group(self, verb: str) -> None:
+        """Has the group delete this machine and become smaller (deleteInstances), or make it anew."""
+        group, instance = self.group()
+        self.call("POST", f"{group}/{verb}", {"instances": [instance]})
+
+    def write_log(self, project: str, entries: Sequence[dict[str, Any]]) -> None:
+        """Sends entries to Cloud Logging, of this machine."""
+        resource = {
+            "type": "gce_instance",
+            "labels": {
+                "project_id": project,
+                "instance_id": self.metadata("instance/id"),
+                "zone": self.metadata("instance/zone").rpartition("/")[2],
+            },
+        }
+        body = {"resource": resource, "partialSuccess": True, "entries": list(entries)}
+        self.call("POST", "https://logging.googleapis.com/v2/entries:write", body)
+
+    def put(self, file: Path, uri: str) -> None:
+        """Copies a file into a bucket."""
+        bucket, key = _object(uri)
+        url = f"https://storage.googleapis.com/upload/storage/v1/b/{bucket}/o?uploadType=media&name={key}"
+        # From the disk as it goes: a checkpoint need not fit into memory beside the trainer.
+        with file.open("rb") as content:
+            self.open("POST", url, content, "application/octet-stream").close()
+
+    def put_folder(self, folder: Path, uri: str) -> None:
+        """Copies all files of a folder into a bucket, below `uri`."""
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                self.put(file, f"{uri.rstrip('/')}/{file.relative_to(folder)}")
+
+    def exists(self, uri: str) -> bool:
+        """Whether there is such an object.
+
+        By a list of names: who may not list a bucket's objects is told 403 of one that is missing, as of one that may
+        not be read (github.com/googleapis/google-api-php-client, issue 1791).
+        """
+        bucket, key = _object(uri)
+        name = uri.removeprefix("gs://").partition("/")[2]
+        found = self.pages("GET", f"https://storage.googleapis.com/storage/v1/b/{bucket}/o?prefix={key}", "items")
+        return any(item["name"] == name for item in found)
+
+    def get(self, uri: str) -> bytes | None:
+        """An object's content; None where there is no such object."""
+        bucket, key = _object(uri)
+        try:
+            with self.open("GET", f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{key}?alt=media") as answer:
+                content: bytes = answer.read()
+        except RefusedError as error:
+            if error.status == 404 or (error.status == 403 and not self.exists(uri)):
+                return None
+            raise
+        return content
+
+    def copy(self, uri: str, folder: Path) -> int:
+        """Copies all objects below `uri` into a folder, each whole or not at all; what is there already is left.
+
+        Returns:
+            The number of objects.
+        """
+        bucket, _, prefix = uri.removeprefix("gs://").rstrip("/").partition("/")
+        prefix = f"{prefix}/" if prefix else ""
+        listing = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o?prefix={quote(prefix, safe='')}"
+        number = 0
+        for item in self.pages("GET", listing, "items"):
+            name = item["name"].removeprefix(prefix)
+            if name and not name.endswith("/"):
+                self._copy_one(bucket, item, folder / name)
+                number += 1
+        return number
+
+    def _copy_one(self, bucket: str, item: dict[str, Any], target: Path) -> None:
+        if target.exists() and target.stat().st_size == int(item["size"]):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{quote(item['name'], safe='')}?alt=media"
+        with self.open("GET", url) as answer, part.open("wb") as file:
+            while chunk := answer.read(CHUNK_BYTES):
+                file.write(chunk)
+        # A connection that ends too early looks like the end of the object.
+        if (size := part.stat().st_size) != int(item["size"]):
+            raise OSError(f"{item['name']}: {size} bytes came, of {item['size']}")
+        part.replace(target)
+
+    def import_data(self, url: str, body: dict[str, Any], poll_sec: float) -> None:
+        """Has Managed Lustre import from a bucket, and waits until it has. Raises RefusedError."""
+        operation = self.call("POST", url, body)
+        root = url.partition("/projects/")[0]
+        while not operation.get("done"):
+            time.sleep(poll_sec)
+            operation = self.call("GET", f"{root}/{operation['name']}")
+        if error := operation.get("error"):
+            raise RefusedError(error.get("code", 0), error.get("message", ""))
+
+
+def _object(uri: str) -> tuple[str, str]:
+    """Bucket and name of an object, quoted for a URL."""
+    bucket, _, key = uri.removeprefix("gs://").partition("/")
+    return bucket, quote(key, safe="")
+
+
+def log_entry(project: str, log: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """An entry of the stack's log, of now."""
+    now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 - Python 3.10
+    return {"logName": f"projects/{project}/logs/{quote(log, safe='')}", "timestamp": now, "jsonPayload": payload}
+
+
+def _event(google: Google, project: str, log: str, event: str, *pairs: str) -> None:
+    """`pairs`: names and values, one after the other; exit_status is a number."""
+    values = [os.fsencode(word).decode(errors="replace")[:MAX_VALUE_CHARS] for word in pairs]
+    line: dict[str, Any] = {"event": event, "instance_id": google.name()}
+    for name, value in zip(values[::2], values[1::2], strict=True):
+        line[name] = int(value) if name == "exit_status" else value
+    google.write_log(project, [log_entry(project, log, line)])
+
+
+def _exists(google: Google, uri: str) -> None:
+    if not google.exists(uri):
+        raise RefusedError(404, f"there is no {uri}")
+
+
+def _import(google: Google, file: str) -> None:
+    request = json.loads(Path(file).read_text("utf-8"))
+    google.import_data(request["url"], request["body"], float(os.environ.get("GANGWAY_POLL_SEC", "10")))
+
+
+def _copy(google: Google, uri: str, folder: str) -> None:
+    print(f"{google.copy(uri, Path(folder))} objects of {uri}", flush=True)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "copy": _copy,
+    "event": _event,
+    "exists": _exists,
+    "import": _import,
+    "leave": lambda google: google.tell_group("deleteInstances"),
+    "put": lambda google, file, uri: google.put(Path(file), uri),
+    "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
+    "replace": lambda google: google.tell_group("recreateInstances"),
+    "token": lambda google: print(google.token()),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one command."""
+    try:
+        COMMANDS[argv[0]](Google.from_environment(), *argv[1:])
+    except OSError as error:
+        print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/ship.py <<'GANGWAY_END_OF_FILE'
+"""Sends the lines of our units from the journal to Cloud Logging, each line of JSON as the fields of its entry.
+
+    python3 -m images.on_node.ship PROJECT LOG UNIT...
+
+Docker's own driver for Cloud Logging would put a line into one text field, where no metric can read its numbers, and
+Google's agent would be one more package to install at boot. Each entry carries the journal's cursor as its id, so what
+is sent twice is kept once; the last cursor is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins
+with its own journal. Ends when journalctl does.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from images.on_node.gce import Google, RefusedError, log_entry
+
+__all__ = ["Shipper", "entry_of", "main"]
+
+FLUSH_SEC = 5.0
+# Cloud Logging takes 1000 entries and 10 MB at once.
+MAX_ENTRIES = 500
+
+
+def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
+    """The entry of one record of `journalctl --output json`."""
+    message = line.get("MESSAGE") or ""
+    # journald gives what is no text as a list of bytes.
+    text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    entry = log_entry(project, log, parsed if isinstance(parsed, dict) else {"message": text})
+    moment = datetime.fromtimestamp(int(line["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)  # noqa: UP017 - Python 3.10
+    unit = str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
+    return {
+        **entry,
+        "timestamp": moment.isoformat(),
+        "insertId": _insert_id(line["__CURSOR"]),
+        "labels": {"unit": unit},
+    }
+
+
+def _insert_id(cursor: str) -> str:
+    """Boot and position in it, which are unique on a machine; a whole cursor may be too long for an id."""
+    fields = dict(field.partition("=")[::2] for field in cursor.split(";"))
+    return f"{fields.get('b', '')}-{fields.get('i', cursor)}"
+
+
+class Shipper:
+    """Collects entries and sends them every few seconds, from a thread of its own.
+
+    Args:
+        google: the APIs.
+        project: of the log.
+        cursor_file: where the last cursor that was sent is kept.
+        flush_sec: between two sendings.
+    """
+
+    def __init__(self, google: Google, project: str, cursor_file: Path, flush_sec: float = FLUSH_SEC) -> None:
+        self._google, self._project, self._file, self._flush_sec = google, project, cursor_file, flush_sec
+        self._waiting: list[tuple[str, dict[str, Any]]] = []
+        # Reading waits when this many lines could not be sent: memory has an end, and journald has a file.
+        self._room = threading.Semaphore(20 * MAX_ENTRIES)
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gangway-ship", daemon=True)
+
+    def ship(self, log: str, lines: Iterable[str]) -> None:
+        """Sends every line of journalctl's, until there are no more."""
+        self._thread.start()
+        for text in lines:
+            line = json.loads(text)
+            self._room.acquire()
+            with self._lock:
+                self._waiting.append((line["__CURSOR"], entry_of(self._project, log, line)))
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._flush_sec):
+            self._flush()
+        self._flush()
+
+    def _flush(self) -> None:
+        """Sends what waits; what cannot be sent now is tried again at the next time."""
+        while True:
+            with self._lock:
+                batch = self._waiting[:MAX_ENTRIES]
+            if not batch:
+                return
+            try:
+                self._google.write_log(self._project, [entry for _, entry in batch])
+            except RefusedError as error:
+                if error.status >= 500 or error.status in (401, 403, 429):
+                    self._say(error)
+                    return
+                # The same lines would be refused for ever.
+                self._say(error)
+            except OSError as error:
+                self._say(error)
+                return
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(batch[-1][0])
+            with self._lock:
+                del self._waiting[: len(batch)]
+            self._room.release(len(batch))
+
+    def _say(self, error: Exception) -> None:
+        # To the journal of this unit, which is not shipped.
+        print(f"gangway: could not send lines: {error}", file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Follows the journal."""
+    project, log, *units = argv
+    cursor_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "cursor")
+    since = [f"--after-cursor={cursor_file.read_text()}"] if cursor_file.exists() else ["--boot"]
+    command = ["journalctl", "--follow", "--no-tail", "--output=json", *since, *(f"--unit={unit}" for unit in units)]
+    shipper = Shipper(Google.from_environment(), project, cursor_file)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as journal:
+        assert journal.stdout is not None, "it was asked for"
+        shipper.ship(log, journal.stdout)
+    # The unit starts again, where this ended.
+    return 1
+
+
+if __name__ == "__main__":
+    # systemd stops journalctl as well, which ends: what it has said is sent before this ends too.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    sys.exit(main(sys.argv[1:]))
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/apt/apt.conf.d/99gangway <<'GANGWAY_END_OF_FILE'
+APT::Periodic::Unattended-Upgrade "0";
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
+. "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
+POLL_SEC=${GANGWAY_POLL_SEC:-5}
+STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
+STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
+. "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
+
+log() { printf 'gangway: %s\n' "$*" >&2; }
+
+retry() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep "$POLL_SEC"
+    done
+}
+
+event() {
+    [ -n "$LOG_GROUP" ] || return 0
+    send_event "$@" || log "could not send to $LOG_GROUP: $*"
+}
+
+give_up() {
+    if [ "$ROLE" = head ]; then
+        log "not ready: $1"
+        event head-not-ready reason "$1"
+        exit 1
+    fi
+    log "giving this node up: $1"
+    event node-given-up reason "$1"
+    replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
+    exit 1
+}
+
+end_job() {
+    mkdir -p "$STATE_DIR"
+    echo "$1 $2" >"$STATE_DIR/ended"
+    log "the job has ended here: $2, exit status $1"
+    event job-ended exit_status "$1" reason "$2"
+    if [ -n "$TERMINATE_WHEN_DONE" ]; then
+        leave_group || log "could not leave: watch-node.sh tries again"
+    fi
+}
+
+hours_over() {
+    local began
+    [ -n "$MAX_SEC" ] || return 1
+    if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
+        [ "$ROLE" = worker ] || return 1
+        began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
+    fi
+    [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]
+}
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
+METADATA_URL=${GANGWAY_METADATA_URL:-http://169.254.169.254}
+export GANGWAY_METADATA_URL=$METADATA_URL
+LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
+ROOT=${GANGWAY_ROOT:-}
+export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
+
+metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
+
+gce() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.gce "$@"; }
+
+leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
+
+group_waits() { false; }
+let_go() { :; }
+
+send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
+
+replace_node() {
+    if [ -z "$IN_GROUP" ]; then
+        log "nobody replaces a single host of a slice: systemd tries again"
+    elif gce replace; then
+        log "this node's group makes it anew"
+    else
+        log "this node stops, and its group makes it anew"
+        systemctl poweroff
+    fi
+}
+
+leave_group() {
+    [ -n "$IN_GROUP" ] && gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT" || return
+    log "this node leaves its group"
+    gce leave
+}
+
+put_object() { gce put "$1" "$BUCKET_URI/$2"; }
+put_folder() {
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.gce put-folder "$1" "$BUCKET_URI/$2"
+}
+
+login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
+
+registry_login() { login_at "$IMAGE_REGISTRY"; }
+
+apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
+
+apt_source() {
+    local keyring=$ROOT/usr/share/keyrings/$1.gpg
+    curl -fsS --max-time 60 "$2" | gpg --dearmor --yes --output "$keyring" &&
+        echo "deb [signed-by=$keyring${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
+}
+
+codename() {
+    (. "$ROOT/etc/os-release" && echo "$VERSION_CODENAME")
+}
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/install-docker.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_DOCKER_DEADLINE_SEC:-900}
+HOLD_SEC=${GANGWAY_HOLD_SEC:-120}
+
+install_docker() {
+    command -v docker >/dev/null || { apt_get update && apt_get install docker.io; }
+}
+
+install_toolkit() {
+    command -v nvidia-ctk >/dev/null && return
+    apt_source nvidia-container-toolkit https://nvidia.github.io/libnvidia-container/gpgkey \
+        "https://nvidia.github.io/libnvidia-container/stable/deb/$(dpkg --print-architecture) /" &&
+        apt_get update && apt_get install nvidia-container-toolkit
+}
+
+hold() {
+    local packages
+    mapfile -t packages < <(
+        dpkg-query --show --showformat '${db:Status-Abbrev}${binary:Package}\n' \
+            'linux-*' '*nvidia*' docker.io containerd runc 2>/dev/null | sed -n 's/^[hi]i *//p'
+    )
+    [ "${#packages[@]}" = 0 ] || apt-mark hold "${packages[@]}" >/dev/null
+}
+
+configure_toolkit() { nvidia-ctk runtime configure --runtime=docker && systemctl restart docker.service; }
+
+retry "$DEADLINE_SEC" install_docker || give_up "cannot install docker within $DEADLINE_SEC s"
+if [ "$GPUS_PLANNED" -gt 0 ]; then
+    retry "$DEADLINE_SEC" install_toolkit || give_up "cannot install NVIDIA's container toolkit within $DEADLINE_SEC s"
+    configure_toolkit || give_up "docker does not take NVIDIA's runtime"
+fi
+systemctl start docker.service || give_up "docker does not start"
+retry "$HOLD_SEC" hold || log "packages are not held: an upgrade may break a running job"
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/mount-bucket.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_BUCKET_DEADLINE_SEC:-600}
+
+install_client() {
+    command -v gcsfuse >/dev/null && return
+    apt_source gcsfuse https://packages.cloud.google.com/apt/doc/apt-key.gpg \
+        "https://packages.cloud.google.com/apt gcsfuse-$(codename) main" &&
+        apt_get update && apt_get install gcsfuse
+}
+
+mount_once() {
+    timeout --kill-after=5 60 gcsfuse --only-dir "${MOUNT_SOURCE#*/}" --implicit-dirs -o allow_other \
+        --uid "$TRAINER_UID" --gid "$TRAINER_UID" --file-mode 644 --dir-mode 755 \
+        --metadata-cache-ttl-secs 0 "${MOUNT_SOURCE%%/*}" "$MOUNT_POINT"
+}
+
+mkdir -p "$MOUNT_POINT"
+if mountpoint -q "$MOUNT_POINT"; then
+    exit 0
+fi
+retry "$DEADLINE_SEC" install_client || give_up "cannot install Cloud Storage FUSE within $DEADLINE_SEC s"
+retry "$DEADLINE_SEC" mount_once || give_up "cannot mount gs://$MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
+mkdir -p "$RUN_DIR"
+log "bucket: gs://$MOUNT_SOURCE is at $MOUNT_POINT"
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/pull-image.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_PULL_DEADLINE_SEC:-900}
+
+pull() { registry_login && docker pull --quiet "$IMAGE"; }
+
+retry "$DEADLINE_SEC" pull || give_up "cannot pull $IMAGE within $DEADLINE_SEC s"
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DOCKER_ARGV=() RUN=(docker)
+. "${GANGWAY_JOB_ENV:-/etc/gangway/job.env}"
+
+job_began() {
+    local mine=$RUN_DIR/.started-at.$HOSTNAME.$$
+    date +%s >"$mine"
+    ln "$mine" "$STARTED_AT" 2>/dev/null || mv -n "$mine" "$STARTED_AT" || true
+    rm -f "$mine"
+    cat "$STARTED_AT"
+}
+
+prepare_folder() {
+    [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] || install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$1"
+}
+
+mkdir -p "$STATE_DIR"
+rm -f "$STATE_DIR/ran"
+if leaving; then
+    log "this node is about to go: the trainer is not started again"
+    exit 0
+fi
+if [ -e "$STATE_DIR/ended" ]; then
+    log "the job has ended here ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    exit 0
+fi
+for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
+    prepare_folder "$folder"
+done
+if [ -n "$MAX_SEC" ]; then
+    stop=$(($(job_began) + MAX_SEC))
+    if hours_over 0; then
+        log "the job's $MAX_SEC s are over (since $STARTED_AT): raise max_hours to go on"
+        end_job 75 max-hours
+        exit 0
+    fi
+    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_STOP_AT=$stop" "${DOCKER_ARGV[@]:1}")
+fi
+touch "$STATE_DIR/ran"
+exec "${RUN[@]}" "${DOCKER_ARGV[@]}"
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/upload-record.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+changed() { [ "$2" != "$(cat "$STATE_DIR/$1" 2>/dev/null)" ]; }
+
+put() {
+    local said status=0
+    said=$("${@:3}" 2>&1) || status=$?
+    if [ "$status" != 0 ]; then
+        said=${said:-exit status $status}
+        log "$said"
+        event record-not-put reason "$said"
+        return 1
+    fi
+    echo "$2" >"$STATE_DIR/$1"
+}
+
+put_results() {
+    local folder=$RUN_DIR/.results names=(config.json stats.jsonl reals.png samples.png samples) newest sum name status=0
+    newest=$(cd "$RUN_DIR" && find checkpoints -name '*.pt' 2>/dev/null | sort | tail -n 1)
+    names+=(${newest:+"$newest" "${newest%.pt}.json"})
+    sum="$newest $(sha256sum "$RUN_DIR/stats.jsonl" 2>/dev/null)"
+    changed results "$sum" || return 0
+    rm -rf "$folder"
+    mkdir -p "$folder/checkpoints"
+    for name in "${names[@]}"; do
+        [ ! -e "$RUN_DIR/$name" ] || cp -rl "$RUN_DIR/$name" "$folder/$name"
+    done
+    put results "$sum" put_folder "$folder" "$JOB_NAME" || status=1
+    rm -rf "$folder"
+    return "$status"
+}
+
+mkdir -p "$STATE_DIR"
+status=0
+if [ ! -e "$RUN_DIR/run.json" ]; then
+    log "no run record at $RUN_DIR/run.json yet"
+else
+    sum=$(sha256sum <"$RUN_DIR/run.json")
+    if changed uploaded "$sum"; then
+        if put uploaded "$sum" put_object "$RUN_DIR/run.json" "$JOB_NAME/run.json"; then
+            event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
+        else
+            status=1
+        fi
+    fi
+fi
+if [ -n "$RESULTS_SEC" ] && [ -d "$RUN_DIR" ]; then
+    put_results || status=1
+fi
+exit "$status"
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/leave-node.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+FAILURES_ALLOWED=${GANGWAY_FAILURES_ALLOWED:-5}
+FAILURES_SEC=${GANGWAY_FAILURES_SEC:-21600}
+
+exit_status() {
+    if [ "${EXIT_CODE:-exited}" = exited ]; then
+        echo "$EXIT_STATUS"
+    else
+        echo $((128 + $(kill -l "$EXIT_STATUS")))
+    fi
+}
+
+too_many_failures() {
+    local now
+    now=$(date +%s)
+    mkdir -p "$STATE_DIR"
+    echo "$now" >>"$STATE_DIR/failures"
+    [ "$(awk -v since=$((now - FAILURES_SEC)) '$1 > since' "$STATE_DIR/failures" | wc -l)" -ge "$FAILURES_ALLOWED" ]
+}
+
+if leaving; then
+    if group_waits; then
+        let_go
+    fi
+    exit 0
+fi
+if [ -e "$STATE_DIR/ended" ] || [ -z "${EXIT_STATUS:-}" ]; then
+    exit 0
+fi
+status=$(exit_status)
+
+container_said() { [ -e "$STATE_DIR/ran" ] && [ "$status" = "$1" ]; }
+
+if container_said 0; then
+    end_job 0 "done"
+elif container_said 2; then
+    end_job 2 bad-input
+elif container_said 3; then
+    end_job 3 fabric-too-slow
+elif container_said 75; then
+    log "interrupted with a checkpoint on disk: the trainer is started again"
+elif [ "${SERVICE_RESULT:-}" != success ] && too_many_failures; then
+    end_job "$status" too-many-failures
+fi
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/watch-node.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+GRACE_SEC=${GANGWAY_GRACE_SEC:-600}
+TRAINER=gangway-trainer.service
+
+trainer_rests() {
+    case $(systemctl is-active "$TRAINER") in
+    inactive | failed) ;;
+    *) return 1 ;;
+    esac
+}
+
+if ! trainer_rests; then
+    hours_over "$GRACE_SEC" || exit 0
+    log "the trainer still runs $GRACE_SEC s after the job's hours: stopped"
+    systemctl stop "$TRAINER"
+fi
+if group_waits; then
+    let_go
+elif [ -e "$STATE_DIR/ended" ]; then
+    if [ -n "$TERMINATE_WHEN_DONE" ]; then
+        leave_group
+    fi
+elif hours_over 0; then
+    end_job 75 max-hours
+fi
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/run-tpu.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_TPU_DEADLINE_SEC:-600}
+MEET_SEC=${GANGWAY_MEET_DEADLINE_SEC:-3600}
+PORT=${GANGWAY_MEET_PORT:-29400}
+
+tpu_env() { sed -n "s/^$1: *'\{0,1\}\([^']*\)'\{0,1\} *\$/\1/p" <<<"$TPU_ENV"; }
+
+know_slice() {
+    TPU_ENV=$(metadata instance/attributes/tpu-env) &&
+        ENDPOINTS=$(metadata instance/attributes/worker-network-endpoints) && [ -n "$(tpu_env WORKER_ID)" ] &&
+        { [ "$NUM_SLICES" = 1 ] || [ -n "$(tpu_env MEGASCALE_COORDINATOR_ADDRESS)" ]; }
+}
+
+retry "$DEADLINE_SEC" know_slice || give_up "no word of this slice in the metadata after $DEADLINE_SEC s"
+IFS=, read -ra workers <<<"$ENDPOINTS"
+first=${workers[0]##*:}
+options=()
+if [ "$NUM_SLICES" != 1 ]; then
+    coordinator=$(tpu_env MEGASCALE_COORDINATOR_ADDRESS)
+    first=${coordinator%:*}
+    options+=(--env "MEGASCALE_COORDINATOR_ADDRESS=$coordinator" --env "MEGASCALE_NUM_SLICES=$NUM_SLICES"
+        --env "MEGASCALE_SLICE_ID=$(tpu_env MEGASCALE_SLICE_ID)")
+    if port=$(tpu_env MEGASCALE_PORT) && [ -n "$port" ]; then
+        options+=(--env "MEGASCALE_PORT=$port")
+    fi
+fi
+hosts=$((${#workers[@]} * NUM_SLICES))
+is_first=0
+if [ "$(tpu_env WORKER_ID)" = 0 ] && { [ "$NUM_SLICES" = 1 ] || [ "$(tpu_env MEGASCALE_SLICE_ID)" = 0 ]; }; then
+    is_first=1
+fi
+if [ "$hosts" = 1 ]; then
+    meeting=(--standalone --nnodes=1)
+else
+    meeting=("--nnodes=$hosts" --rdzv-backend=c10d "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
+        "--rdzv-conf=is_host=$is_first,join_timeout=$MEET_SEC")
+fi
+log "TPU: host $(tpu_env WORKER_ID) of ${#workers[@]}, $NUM_SLICES slices, $hosts hosts meet at $first"
+store_serves() { timeout 5 bash -c "exec 3<>/dev/tcp/$first/$PORT" 2>/dev/null; }
+if [ "$hosts" != 1 ] && [ "$is_first" = 0 ] && ! retry "$MEET_SEC" store_serves; then
+    log "nobody at $first:$PORT after $MEET_SEC s"
+    exit 1
+fi
+before=() word=
+while [ $# -gt 0 ]; do
+    word=$1
+    shift
+    [ "$word" != -- ] || break
+    before+=("$word")
+done
+exec docker "${before[0]}" "${options[@]}" "${before[@]:1}" "${meeting[@]}" "$@"
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-prepare.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: make this node ready for the trainer, or give it up
+Wants=network-online.target
+After=network-online.target docker.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+# Each step has its own deadline.
+TimeoutStartSec=infinity
+Restart=on-failure
+RestartSec=30
+ExecStart=/opt/gangway/bin/install-docker.sh
+ExecStart=/opt/gangway/bin/mount-bucket.sh
+ExecStart=/opt/gangway/bin/pull-image.sh
+# A first try that failed has taken the trainer's start with it.
+ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: end this node's part in a job that is over
+After=network-online.target
+
+[Service]
+Type=oneshot
+TimeoutStartSec=300
+ExecStart=/opt/gangway/bin/watch-node.sh
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: the trainer's container
+Requires=gangway-prepare.service
+After=gangway-prepare.service docker.service
+# systemd's own limit counts every start, those after an interruption too. leave-node.sh counts failures alone, over
+# hours, and ends the job after too many.
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStartPre=-/usr/bin/docker rm --force gangway-trainer
+ExecStart=/opt/gangway/bin/run-trainer.sh
+# SIGTERM goes to the docker client, which hands it on to torchrun in the container.
+KillMode=mixed
+KillSignal=SIGTERM
+TimeoutStopSec=30
+ExecStopPost=-/usr/bin/docker rm --force gangway-trainer
+ExecStopPost=-/opt/gangway/bin/upload-record.sh
+ExecStopPost=-/opt/gangway/bin/leave-node.sh
+# 75: interrupted with a checkpoint on disk, so go on. 2: bad input and 3: a fabric too slow, which a restart cannot
+# mend.
+Restart=on-failure
+RestartForceExitStatus=75
+RestartPreventExitStatus=2 3
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.timer <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: look every minute whether this node is still needed
+
+[Timer]
+OnBootSec=60
+OnUnitInactiveSec=60
+AccuracySec=1
+
+[Install]
+WantedBy=timers.target
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-logs.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: the lines of our units to Cloud Logging
+Wants=network-online.target
+After=network-online.target
+# Starts before them, so it stops after them: their last lines are what somebody looks for.
+Before=gangway-prepare.service gangway-trainer.service
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+Environment=PYTHONPATH=/opt/gangway/lib
+ExecStart=/usr/bin/python3 -m images.on_node.ship acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
+Restart=always
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_END_OF_FILE
+systemctl daemon-reload
+# Nothing is awaited: this script runs inside a unit of the image's own.
+systemctl enable gangway-trainer.service gangway-watch.timer gangway-logs.service
+systemctl start --no-block gangway-trainer.service gangway-watch.timer gangway-logs.service

@@ -1,0 +1,242 @@
+"""A machine in small: a folder that node scripts take for one, with fake commands first on PATH. Of AWS, and of Google.
+
+Not a test; `conftest.py` loads it.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+import images
+from images import GcpHeadSpec, GcpNodeSpec, HeadInitSpec, NodeInitSpec, TpuHostSpec
+from images.gcp_shell import gcp_env_text, gcp_job_env_text, nccl_env_text
+from images.gcp_specs import GcpMachineSpec
+from images.shell import head_env_text, job_env_text, node_env_text
+from images.specs import job_key
+
+TEMPLATES = Path(images.__file__).parent / "templates"
+
+
+@dataclass
+class Machine:
+    """A directory that a node script takes for the machine: fake commands first on PATH, their calls recorded."""
+
+    root: Path
+    spec: NodeInitSpec
+    env: dict[str, str] = field(default_factory=dict)
+    bin: Path = Path()
+
+    UNHEALTHY: ClassVar = [
+        *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
+        *("--health-status", "Unhealthy", "--no-should-respect-grace-period"),
+    ]
+    """What a node says of itself when it gives up."""
+
+    OWN_GROUP: ClassVar = "[ $2 != describe-auto-scaling-groups ] || echo demo-0-spot"
+    """What the fake `aws` does where the node asks for its group."""
+
+    COMPLETED: ClassVar = [
+        *("complete-lifecycle-action", "--region", "us-east-2", "--auto-scaling-group-name", "demo-0-spot"),
+        *("--lifecycle-hook-name", "gangway-leave", "--instance-id", "i-0123456789abcdef0"),
+        *("--lifecycle-action-result", "CONTINUE"),
+    ]
+    """What it tells that group's hook then."""
+
+    LEFT: ClassVar = [
+        *("terminate-instance-in-auto-scaling-group", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
+        "--should-decrement-desired-capacity",
+    ]
+    """What it tells its group when it leaves."""
+
+    def fake(self, name: str, body: str = "exit 0") -> None:
+        """A command that records its arguments, then runs `body` (bash)."""
+        path = self.root / "fake" / name
+        # Words end in ASCII's unit separator and calls in its record separator, so an argument may hold a newline. One
+        # write for each call: the two ends of a pipe run at the same time.
+        record = f"printf -v record '%s\\x1f' {name} \"$@\"; printf '%s\\x1e' \"$record\" >>'{self.root}/calls'"
+        path.write_text(f"#!/usr/bin/env bash\n{record}\n{body}\n")
+        path.chmod(0o755)
+
+    def fails_at_first(self, name: str, times: int) -> None:
+        """A command that works from its next call but `times` on."""
+        tries = f"'{self.root}/tries.{name}'"
+        self.fake(name, f'echo >>{tries}; [ "$(wc -l <{tries})" -gt {times} ]')
+
+    def calls(self, name: str) -> list[list[str]]:
+        """The argument lists with which the fake command `name` was called."""
+        return [words[1:] for words in self.every_call() if words[0] == name]
+
+    def every_call(self) -> list[list[str]]:
+        """The calls of all fake commands, in their order, each with the command's name."""
+        log = self.root / "calls"
+        records = log.read_text(errors="surrogateescape").split("\x1e")[:-1] if log.exists() else []
+        return [record.split("\x1f")[:-1] for record in records]
+
+    def asked(self, service: str) -> list[list[str]]:
+        """The calls of AWS's command line for one service."""
+        return [call for call in self.calls("aws") if call[0] == service]
+
+    def said_to_group(self) -> list[list[str]]:
+        """What was asked of Auto Scaling, without its name."""
+        return [call[1:] for call in self.asked("autoscaling")]
+
+    def left(self) -> bool:
+        """Whether the node has left its group."""
+        return self.LEFT in self.said_to_group()
+
+    def start_job(self, seconds_ago: float) -> None:
+        """As the first node does it, in the past."""
+        (self.root / "run").mkdir()
+        (self.root / "run" / f"started-at-{self.key()}").write_text(f"{int(time.time() - seconds_ago)}\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines that were sent to the log group."""
+        sent = [json.loads(call[-1]) for call in self.asked("logs") if call[1] == "put-log-events"]
+        return [json.loads(entry["message"]) for entries in sent for entry in entries]
+
+    def state(self, name: str) -> Path:
+        """A file in which the scripts keep what they know from one call to the next."""
+        folder = self.root / "state" / self.key()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / name
+
+    def key(self) -> str:
+        """What the scripts know the job by."""
+        return job_key(self.spec.job)
+
+    def run(self, script: str, head: HeadInitSpec | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Runs a node script as it is shipped; `settings` are its GANGWAY_... overrides. `head`: on that head node."""
+        return self._bash(["bash", str(self.bin / script)], head, settings)
+
+    def give_up(self, reason: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Calls the function of that name, as any of the scripts would."""
+        line = f'. {shlex.quote(str(self.bin / "common.sh"))}; give_up "$1"'
+        return self._bash(["bash", "-euo", "pipefail", "-c", line, "bash", reason], None, settings)
+
+    def _bash(
+        self, command: list[str], head: HeadInitSpec | None, settings: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        self.write_settings(head)
+        env = {
+            "PATH": f"{self.root}/fake:{os.environ['PATH']}",
+            "GANGWAY_NODE_ENV": f"{self.root}/node.env",
+            "GANGWAY_JOB_ENV": f"{self.root}/job.env",
+            "GANGWAY_STATE_DIR": f"{self.root}/state",
+            "GANGWAY_POLL_SEC": "0.05",
+            # One look each; the tests that wait set their own.
+            "GANGWAY_LET_GO_SEC": "0",
+            "GANGWAY_COMPLETE_SEC": "0",
+            **self.env,
+            **{f"GANGWAY_{name}": value for name, value in settings.items()},
+        }
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, errors="surrogateescape", timeout=30, check=False
+        )
+
+    def write_settings(self, head: HeadInitSpec | None) -> None:
+        """The files that the scripts read."""
+        (self.root / "node.env").write_text(node_env_text(self.spec) if head is None else head_env_text(head))
+        (self.root / "job.env").write_text(job_env_text(self.spec))
+
+    def plan(self, **changes: Any) -> None:
+        """Changes the spec that the scripts are told."""
+        self.spec = replace(self.spec, **changes)
+
+
+@dataclass
+class GcpMachine(Machine):
+    """The same on Google Cloud: real Python and curl on the machine, its metadata and APIs in small (`gce`)."""
+
+    gcp: GcpMachineSpec = field(kw_only=True)
+    gce: Any = field(kw_only=True)
+
+    def write_settings(self, head: HeadInitSpec | None) -> None:
+        """The files that the scripts read."""
+        (self.root / "node.env").write_text(gcp_env_text(self.gcp))
+        if isinstance(self.gcp, GcpNodeSpec | TpuHostSpec):
+            (self.root / "job.env").write_text(gcp_job_env_text(self.gcp, str(self.bin)))
+        if isinstance(self.gcp, GcpNodeSpec) and self.gcp.nccl:
+            (self.root / "nccl.env").write_text(nccl_env_text(self.gcp.nccl))
+        self.env["GANGWAY_NCCL_ENV"] = f"{self.root}/nccl.env"
+
+    def plan(self, **changes: Any) -> None:
+        """Changes the spec that the scripts are told."""
+        self.gcp = replace(self.gcp, **changes)
+
+    def without(self, *names: str) -> None:
+        """Takes commands away that this computer may have, from all but the fakes."""
+        folder = self.root / "system"
+        folder.mkdir()
+        for part in ("/usr/bin", "/bin", "/usr/sbin", "/sbin"):
+            for path in Path(part).iterdir():
+                if path.name not in names and not os.path.lexists(folder / path.name):
+                    (folder / path.name).symlink_to(path)
+        self.env["PATH"] = f"{self.root}/fake:{folder}"
+
+    def brings(self, package: str, command: str) -> None:
+        """A fake apt-get with which one package brings a command."""
+        self.fake("later")
+        fakes = f"{self.root}/fake"
+        self.fake("apt-get", f'[ "${{@: -1}}" != {package} ] || mv {fakes}/later {fakes}/{command}')
+
+    def repository(self, name: str) -> str:
+        """A repository that was added to apt's, with its key."""
+        text = (self.root / "etc/apt/sources.list.d" / f"{name}.list").read_text()
+        assert (self.root / f"usr/share/keyrings/{name}.gpg").read_text() == "key\n"
+        return text.replace(str(self.root), "")
+
+    def key(self) -> str:
+        """What the scripts know the job by."""
+        return job_key(self.gcp.job)
+
+    def verbs(self) -> list[str]:
+        """What was asked of groups."""
+        return [call.path.rpartition("/")[2] for call in self.gce.asked("compute")]
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events that were sent to the log."""
+        entries: list[dict[str, Any]] = self.gce.payloads()
+        return entries
+
+
+def rendered(spec: Any) -> str:
+    """What a machine is started with."""
+    renderers: dict[type, Any] = {
+        NodeInitSpec: images.render_cloud_init,
+        HeadInitSpec: images.render_head_init,
+        GcpNodeSpec: images.render_gcp_node,
+        GcpHeadSpec: images.render_gcp_head,
+        TpuHostSpec: images.render_tpu_startup,
+    }
+    text: str = renderers[type(spec)](spec)
+    return text
+
+
+def files_of(document: str) -> dict[str, tuple[str, str]]:
+    """Mode and text of each file that a machine's document writes, by its path."""
+    if document.startswith("#cloud-config\n"):
+        files = yaml.safe_load(document)["write_files"]
+        return {file["path"]: (file["permissions"], file["content"]) for file in files}
+    parts = re.findall(
+        r"^install -D -m (\d+) /dev/stdin (\S+) <<'(\w+)'\n(.*?)^\3$", document, re.MULTILINE | re.DOTALL
+    )
+    return {path: (mode, text) for mode, path, _, text in parts}
+
+
+def scripts_of(cloud: str, folder: Path) -> Path:
+    """The scripts of a cloud's nodes as they are in the repository, side by side as on a node."""
+    folder.mkdir()
+    for part in ("node", cloud):
+        for script in (TEMPLATES / part).glob("*.sh"):
+            shutil.copy(script, folder)
+            (folder / script.name).chmod(0o755)
+    return folder

@@ -1,0 +1,184 @@
+"""A host of TPU slices: its start-up script run as it is, and what it makes of the metadata about its slice."""
+
+import socket
+import stat
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images import TpuHostSpec, render_tpu_startup
+from images.gcp_shell import tpu_docker_argv
+
+TPU_ENV = """ACCELERATOR_TYPE: 'v5p-16'
+NODE_ID: 'demo-0'
+TPU_PROCESS_BOUNDS: '2,2,1'
+WORKER_ID: '{worker}'
+ZONE: 'us-east5-a'
+"""
+MEGASCALE = """MEGASCALE_COORDINATOR_ADDRESS: '{address}'
+MEGASCALE_NUM_SLICES: '2'
+MEGASCALE_SLICE_ID: '{slice}'
+"""
+
+
+@pytest.fixture
+def host(gcp_machine: Any, tpu_host: TpuHostSpec, tmp_path: Path) -> Any:
+    """A host of two slices of two hosts, whose docker works."""
+    gcp_machine.gcp = replace(tpu_host, run_dir=f"{tmp_path}/run", data_dir=None)
+    gcp_machine.fake("docker")
+    gcp_machine.fake("install", 'mkdir -p "${@: -1}"')
+    return gcp_machine
+
+
+@pytest.fixture
+def store() -> Iterator[int]:
+    """A port at which somebody listens, as torchrun's store does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def tell(host: Any, worker: int, of: int, slice_id: int | None = None, port: str = ":8080") -> None:
+    """The metadata of a host: its place in its slice, and the slice's among others."""
+    more = "" if slice_id is None else MEGASCALE.format(address=f"127.0.0.1{port}", slice=slice_id)
+    addresses = ["127.0.0.1", "10.0.0.12", "10.0.0.13"][:of] if slice_id in (None, 0) else ["10.0.1.1", "10.0.1.2"][:of]
+    host.gce.items |= {
+        "instance/attributes/tpu-env": TPU_ENV.format(worker=worker) + more,
+        "instance/attributes/worker-network-endpoints": ",".join(f"unknown:uid:{ip}" for ip in addresses),
+    }
+
+
+def launcher_of(host: Any) -> tuple[list[str], list[str]]:
+    """Docker's own arguments, and what the launcher in the container is given."""
+    (call,) = host.calls("docker")
+    at = call.index(host.gcp.job.image)
+    return call[:at], call[at + 1 :]
+
+
+# tests/trainer/xla has the torchrun of the image take these and the ones of the meeting.
+LAST = ["--nproc-per-node=4", "--max-restarts=3", "-m", "trainer"]
+TRAIN = ["train", "--backend", "xla", "--run-dir", "/var/lib/gangway/runs/demo"]
+
+
+def test_a_host_alone_meets_nobody(host: Any) -> None:
+    host.plan(num_slices=1, max_hours=None)
+    tell(host, 0, 1)
+    done = host.run("run-trainer.sh")
+    assert done.returncode == 0, done.stderr
+    docker, launcher = launcher_of(host)
+    assert docker == tpu_docker_argv(host.gcp)[: len(docker)]
+    assert launcher == ["--watch", "gcp", "--standalone", "--nnodes=1", *LAST, *TRAIN]
+    assert {"--privileged", "PJRT_DEVICE=TPU"} <= set(docker)
+    assert not [word for word in docker if word.startswith("MEGASCALE_")]
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_the_hosts_of_a_slice_meet_at_its_first(host: Any, store: int, worker: int) -> None:
+    host.plan(num_slices=1)
+    tell(host, worker, 3)
+    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    _, launcher = launcher_of(host)
+    assert launcher[2:7] == [
+        "--nnodes=3",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint=127.0.0.1:{store}",
+        "--rdzv-id=dcgan-celeba64",
+        f"--rdzv-conf=is_host={1 - worker},join_timeout=3600",
+    ]
+    assert launcher[7:] == [*LAST, *TRAIN]
+
+
+@pytest.mark.parametrize(("worker", "slice_id", "port"), [(0, 0, ":8080"), (1, 0, ""), (0, 1, ":8080"), (1, 1, "")])
+def test_the_hosts_of_all_slices_meet_at_the_coordinator(
+    host: Any, store: int, worker: int, slice_id: int, port: str
+) -> None:
+    tell(host, worker, 2, slice_id, port)
+    done = host.run("run-trainer.sh", MEET_PORT=str(store))
+    assert done.returncode == 0, done.stderr
+    docker, launcher = launcher_of(host)
+    first = (worker, slice_id) == (0, 0)
+    assert launcher[2:5] == ["--nnodes=4", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{store}"]
+    assert launcher[6] == f"--rdzv-conf=is_host={int(first)},join_timeout=3600"
+    assert {
+        f"MEGASCALE_COORDINATOR_ADDRESS=127.0.0.1{port}",
+        "MEGASCALE_NUM_SLICES=2",
+        f"MEGASCALE_SLICE_ID={slice_id}",
+    } <= set(docker)
+    assert docker[0] == "run"
+    assert [word for word in docker if word.startswith("GANGWAY_STOP_AT=")]
+
+
+def test_libtpus_own_port_is_handed_on(host: Any, store: int) -> None:
+    tell(host, 0, 2, 0)
+    host.gce.items["instance/attributes/tpu-env"] += "MEGASCALE_PORT: '9999'\n"
+    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    assert "MEGASCALE_PORT=9999" in launcher_of(host)[0]
+
+
+def test_a_slice_that_is_not_told_yet_is_waited_for(host: Any, store: int) -> None:
+    tell(host, 0, 2)
+    late = threading.Timer(0.5, tell, (host, 0, 2, 0))
+    late.start()
+    assert host.run("run-trainer.sh", TPU_DEADLINE_SEC="20", MEET_PORT=str(store)).returncode == 0
+    late.join()
+    assert len(host.calls("docker")) == 1
+
+
+def test_a_slice_that_nobody_tells_is_told(host: Any) -> None:
+    done = host.run("run-trainer.sh", TPU_DEADLINE_SEC="0")
+    assert (done.returncode, host.calls("docker")) == (1, [])
+    assert [line["reason"] for line in host.events()] == ["no word of this slice in the metadata after 0 s"]
+
+
+def test_the_first_hosts_store_is_waited_for_without_a_failure(host: Any) -> None:
+    """Torchrun itself gives up after a minute; the first host may pull its image for longer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    tell(host, 1, 2, 0)
+    done = host.run("run-trainer.sh", MEET_PORT=str(port), MEET_DEADLINE_SEC="0")
+    assert (done.returncode, host.calls("docker")) == (1, [])
+    assert f"nobody at 127.0.0.1:{port} after 0 s" in done.stderr
+
+    def open_late() -> None:
+        late.append(socket.create_server(("127.0.0.1", port)))
+
+    late: list[socket.socket] = []
+    timer = threading.Timer(0.5, open_late)
+    timer.start()
+    assert host.run("run-trainer.sh", MEET_PORT=str(port), MEET_DEADLINE_SEC="20").returncode == 0
+    timer.join()
+    late[0].close()
+
+
+def test_the_startup_script_makes_the_machine_and_starts_its_units(
+    tpu_host: TpuHostSpec, machines: Any, tmp_path: Path
+) -> None:
+    text = render_tpu_startup(tpu_host)
+    moved = text
+    for folder in ("/etc/", "/opt/"):
+        moved = moved.replace(f"/dev/stdin {folder}", f"/dev/stdin {tmp_path}{folder}")
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    for _ in range(2):  # at each boot
+        subprocess.run(["bash", "-s"], input=moved, text=True, env=env, check=True)
+    for path, (mode, content) in machines.files_of(text).items():
+        written = Path(f"{tmp_path}{path}")
+        assert written.read_text() == content, path
+        assert stat.S_IMODE(written.stat().st_mode) == int(mode, 8), path
+    units = "gangway-trainer.service gangway-watch.timer gangway-logs.service"
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == ["daemon-reload", f"enable {units}", f"start --no-block {units}"] * 2
+
+
+def test_nothing_of_a_jobs_text_ends_a_file_of_the_script(tpu_host: TpuHostSpec, machines: Any) -> None:
+    job = tpu_host.job.model_copy(update={"env": {"A": "x\nGANGWAY_END_OF_FILE\nrm -rf /\n"}})
+    text = render_tpu_startup(replace(tpu_host, job=job))
+    assert text.isascii()
+    names = machines.files_of(render_tpu_startup(tpu_host)).keys()
+    assert machines.files_of(text).keys() == names
+    assert "\nrm -rf /" not in text

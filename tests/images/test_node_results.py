@@ -1,0 +1,136 @@
+"""What outlives a node whose run was on its own disk: checkpoint, pictures, statistics. Both clouds."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUN = {
+    "run.json": "{}",
+    "config.json": "{1}",
+    "stats.jsonl": "1\n",
+    "samples.png": "grid",
+    "reals.png": "real",
+    "samples/000000kimg.png": "first",
+    "samples/000017 kimg.png": "second",
+    "checkpoints/000000017920.pt": "old",
+    "checkpoints/000000017920.json": "{old}",
+    "checkpoints/000000019072.pt": "new",
+    "checkpoints/000000019072.json": "{new}",
+    "data/00000.npy": "made anew from a seed",
+}
+KEPT = {name: text for name, text in RUN.items() if not name.startswith("data/") and "17920" not in name}
+
+
+def has_run(folder: Path) -> None:
+    for name, text in RUN.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def on_aws(machine: Any, tmp_path: Path) -> Any:
+    """A worker without a file system; its `aws s3 cp` copies into a folder that stands for the bucket."""
+    machine.plan(run_dir=f"{tmp_path}/run", lustre_dns_name=None, lustre_mount_name=None)
+    copy = f'target={tmp_path}/bucket/${{@: -1}}; mkdir -p "$(dirname "$target")"; cp -r "${{@: -2:1}}" "$target.new"'
+    merge = '[ ! -d "$target.new" ] || { mkdir -p "$target"; cp -r "$target.new/." "$target"; rm -r "$target.new"; }'
+    machine.fake(
+        "aws", f'[ "$1" = s3 ] || exit 0; {copy}; {merge}; [ ! -f "$target.new" ] || mv "$target.new" "$target"'
+    )
+    has_run(tmp_path / "run")
+    return machine
+
+
+@pytest.fixture
+def on_google(gcp_machine: Any, tmp_path: Path) -> Any:
+    """A worker without a file system."""
+    gcp_machine.plan(run_dir=f"{tmp_path}/run", file_system=None, data=None)
+    has_run(tmp_path / "run")
+    return gcp_machine
+
+
+def in_bucket_of_aws(machine: Any) -> dict[str, str]:
+    root = machine.root / "bucket/s3:/gangway-records/runs/dcgan-celeba64"
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+
+
+def in_bucket_of_google(machine: Any) -> dict[str, str]:
+    prefix = "gangway-records/demo/dcgan-celeba64/"
+    return {key.removeprefix(prefix): content.decode() for key, content in machine.gce.objects.items()}
+
+
+every_cloud = pytest.mark.parametrize(
+    ("name", "in_bucket"), [("on_aws", in_bucket_of_aws), ("on_google", in_bucket_of_google)]
+)
+
+
+@every_cloud
+def test_results_stand_beside_the_record(
+    name: str, in_bucket: Callable[[Any], dict[str, str]], request: pytest.FixtureRequest
+) -> None:
+    worker = request.getfixturevalue(name)
+    done = worker.run("upload-record.sh")
+    assert done.returncode == 0, done.stderr
+    assert in_bucket(worker) == KEPT
+    run = worker.root / "run"
+    left = {str(path.relative_to(run)): path.read_text() for path in run.rglob("*") if path.is_file()}
+    assert left == RUN, "nothing is moved or left behind"
+
+
+@every_cloud
+def test_results_are_put_again_when_there_are_new_ones(
+    name: str, in_bucket: Callable[[Any], dict[str, str]], request: pytest.FixtureRequest
+) -> None:
+    worker = request.getfixturevalue(name)
+    calls = worker.gce.calls if name == "on_google" else None
+    for _ in range(2):
+        assert worker.run("upload-record.sh").returncode == 0
+    copies = worker.asked("s3") if calls is None else [call for call in calls if "upload" in call.path]
+    assert len(copies) == (2 if calls is None else len(KEPT))
+    (worker.root / "run/stats.jsonl").write_text("1\n2\n")
+    assert worker.run("upload-record.sh").returncode == 0
+    assert in_bucket(worker)["stats.jsonl"] == "1\n2\n"
+
+
+@pytest.mark.parametrize("name", ["on_aws", "on_google"])
+def test_a_run_on_a_file_system_is_not_copied(name: str, request: pytest.FixtureRequest) -> None:
+    worker = request.getfixturevalue(name)
+    if name == "on_aws":
+        worker.plan(lustre_dns_name="fs.example", lustre_mount_name="x")
+    else:
+        worker.plan(file_system=request.getfixturevalue("gcp_node").file_system)
+    assert worker.run("upload-record.sh").returncode == 0
+    found = in_bucket_of_aws(worker) if name == "on_aws" else in_bucket_of_google(worker)
+    assert found == {"run.json": "{}"}
+
+
+def test_a_run_that_has_only_begun_has_little(on_google: Any) -> None:
+    for name in RUN:
+        if name not in ("config.json", "data/00000.npy"):
+            (on_google.root / "run" / name).unlink()
+    done = on_google.run("upload-record.sh")
+    assert done.returncode == 0, done.stderr
+    assert in_bucket_of_google(on_google) == {"config.json": "{1}"}
+
+
+def test_results_that_are_refused_are_told_and_the_record_is_there(on_aws: Any, tmp_path: Path) -> None:
+    on_aws.fake("aws", '[[ "$*" != *--recursive* ]] || { echo "AccessDenied: $1" >&2; exit 254; }')
+    assert on_aws.run("upload-record.sh").returncode == 1
+    assert [(event["event"], event["reason"]) for event in on_aws.events()] == [
+        ("record-put", "s3://gangway-records/runs/dcgan-celeba64/run.json"),
+        ("record-not-put", "AccessDenied: s3"),
+    ]
+    assert not (tmp_path / "run/.results").exists()
+    on_aws.fake("aws")
+    assert on_aws.run("upload-record.sh").returncode == 0
+    assert len([call for call in on_aws.asked("s3") if "--recursive" in call]) == 2
+
+
+def test_results_that_take_too_long_are_given_up(on_aws: Any) -> None:
+    on_aws.fake("aws", '[[ "$*" != *--recursive* ]] || exec sleep 60')
+    on_aws.fake("timeout", 'exec /usr/bin/timeout 0.1 "${@:2}"')
+    assert on_aws.run("upload-record.sh").returncode == 1
+    assert [call[:2] for call in on_aws.calls("timeout")] == [["300", "aws"]]
+    _, event = on_aws.events()
+    assert (event["event"], event["reason"]) == ("record-not-put", "exit status 124")

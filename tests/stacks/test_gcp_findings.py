@@ -1,0 +1,198 @@
+"""What a person should know before `up` on Google Cloud: when it is said, how gravely, and when not."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.findings import Finding, Severity
+from stacks.config import StackConfig
+from stacks.gcp_findings import IMAGE_NCCL, findings
+from stacks.gcp_plan import plan
+
+GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
+Edited = Callable[..., StackConfig]
+
+
+def found_in(config: StackConfig) -> dict[str, Finding]:
+    """The findings about a configuration by their codes, without those about money."""
+    found = findings(config, plan(config), None)
+    return {finding.code: finding for finding in found}
+
+
+def test_the_shipped_stacks_have_no_mistake(gcp_configs: dict[str, StackConfig]) -> None:
+    for config in gcp_configs.values():
+        assert [finding for finding in findings(config, plan(config), None) if finding.severity is Severity.ERROR] == []
+
+
+def test_a_fabric_and_its_check_are_told(gcp_edited: Edited) -> None:
+    found = found_in(gcp_edited(GPU))
+    assert "8 gVNICs for the GPUs beside the machine's own" in found["fabric.gpu-nics"].message
+    assert "has to reach 450 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
+    assert "fabric.none" not in found
+    without = found_in(gcp_edited(GPU, cluster={"fabric_check": {"enabled": False}}))
+    assert "fabric.check" not in without
+    roce = found_in(gcp_edited(GPU, cluster={"machine_type": "a3-ultragpu-8g"}))
+    assert "8 RDMA NICs a node in one RoCE network of its zone" in roce["fabric.gpu-nics"].message
+
+
+def test_machines_without_gpu_nics_are_a_warning_on_several_nodes(gcp_edited: Edited) -> None:
+    several = found_in(gcp_edited(GPU, cluster={"machine_type": "g2-standard-48"}))
+    assert several["fabric.none"].severity is Severity.WARNING
+    assert "over TCP at 50 Gbit/s" in several["fabric.none"].message
+    alone = found_in(gcp_edited(GPU, cluster={"machine_type": "g2-standard-48", "nodes": {"min": 1, "max": 1}}))
+    assert not {"fabric.none", "fabric.gpu-nics", "fabric.check"} & set(alone)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "storage", "reasons"),
+    [
+        (GPU, {}, {}, "those of the tcpxo plug-in of NCCL and Lustre's client"),
+        (GPU, {"machine_type": "g2-standard-48"}, {}, "those of Lustre's client"),
+        (GPU, {"machine_type": "g2-standard-48"}, None, ""),
+    ],
+)
+def test_a_protection_that_is_off_has_its_reason(
+    gcp_edited: Edited, name: str, cluster: Any, storage: Any, reasons: str
+) -> None:
+    found = found_in(gcp_edited(name, cluster=cluster, storage=storage))
+    assert ("machine.secure-boot-off" in found) is bool(reasons)
+    if reasons:
+        assert found["machine.secure-boot-off"].message.endswith(reasons)
+
+
+def test_a_zone_that_was_chosen_by_itself_has_its_reason(gcp_edited: Edited) -> None:
+    assert "the first of us-central1 that has a3-megagpu-8g" in found_in(gcp_edited(GPU))["placement.zone"].message
+    assert "placement.zone" not in found_in(gcp_edited(GPU, cluster={"zone": "us-central1-a"}))
+
+
+@pytest.mark.parametrize(("name", "zone"), [(GPU, "us-central1-f"), (POD, "us-west4-c")])
+def test_a_zone_without_such_machines_names_those_with_them(gcp_edited: Edited, name: str, zone: str) -> None:
+    finding = found_in(gcp_edited(name, cluster={"zone": zone}))["capacity.zone-without-machine"]
+    assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.zone")
+    assert zone in finding.message
+    assert finding.fix.startswith("set zone: ")
+
+
+def test_slices_where_no_zone_has_them_name_the_zones_that_do(gcp_edited: Edited) -> None:
+    image = {"prebuilt": None}
+    finding = found_in(gcp_edited(POD, region="us-east4", image=image))["capacity.zone-without-machine"]
+    assert finding.fix.startswith("zones that have it: ")
+
+
+def test_spot_tells_its_notice(gcp_edited: Edited) -> None:
+    assert "30 s of notice" in found_in(gcp_edited(GPU))["capacity.notice"].message
+    assert "capacity.notice" not in found_in(gcp_edited(GPU, cluster={"capacity": [{"kind": "on-demand"}]}))
+
+
+def test_slices_of_spot_are_asked_for_again_by_a_refresh_alone(gcp_edited: Edited) -> None:
+    finding = found_in(gcp_edited(POD))["tpu.preemption"]
+    assert finding.severity is Severity.WARNING
+    assert "pulumi up --refresh" in finding.fix
+    assert "tpu.preemption" not in found_in(gcp_edited(POD, cluster={"capacity": [{"kind": "on-demand"}]}))
+
+
+def test_slices_come_in_one_number(gcp_edited: Edited) -> None:
+    finding = found_in(gcp_edited(SLICES, cluster={"nodes": {"min": 1, "max": 2}}))["tpu.fixed-number"]
+    assert (finding.severity, finding.path) == (Severity.ERROR, "gangway:cluster.nodes")
+    assert finding.fix == "set nodes: {min: 2, max: 2}"
+    fine = found_in(gcp_edited(SLICES))
+    assert "tpu.fixed-number" not in fine
+    assert "2 slices train as one job of 16 hosts" in fine["tpu.multislice"].message
+    assert "tpu.multislice" not in found_in(gcp_edited(POD))
+
+
+IGNORED_BY_SLICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gangway:cluster.fabric_check": ("cluster", {"fabric_check": {"enabled": True}}),
+    "gangway:cluster.root_volume_gib": ("cluster", {"root_volume_gib": 300}),
+    "gangway:cluster.image_id": ("cluster", {"image_id": "projects/p/global/images/i"}),
+    "gangway:cluster.capacity[0].max_usd_per_hour": (
+        "cluster", {"capacity": [{"kind": "spot", "max_usd_per_hour": 2}]},
+    ),
+    "gangway:job.terminate_when_done": ("job", {"terminate_when_done": True}),
+    "gangway:head": ("head", {"machine_type": "e2-medium"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", IGNORED_BY_SLICES)
+def test_what_slices_do_not_have_is_never_ignored_in_silence(gcp_edited: Edited, path: str) -> None:
+    section, changes = IGNORED_BY_SLICES[path]
+    config = gcp_edited(POD, **{section: changes})
+    (finding,) = [found for found in findings(config, plan(config), None) if found.path == path]
+    assert finding.severity is Severity.WARNING
+    assert finding.code in ("tpu.ignored-setting", "capacity.ignored-setting")
+    assert finding.fix
+
+
+def test_slices_without_a_file_system_share_a_folder_of_the_run_bucket(gcp_edited: Edited) -> None:
+    found = found_in(gcp_edited(SLICES, storage=None))
+    assert found["tpu.state-in-bucket"].severity is Severity.INFO
+    assert not {"storage.not-shared", "storage.lost-with-node"} & set(found)
+    assert "storage.not-shared" in found_in(gcp_edited(GPU, storage=None))
+
+
+def test_what_nobody_publishes_is_said_to_be_absent(gcp_edited: Edited) -> None:
+    assert "no power figure" in found_in(gcp_edited(POD))["energy.unknown"].message
+    assert "energy.unknown" not in found_in(gcp_edited(GPU))
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [(GPU, "set egress: nat, or pin an image_id that holds"), (SLICES, "set egress: nat")]
+)
+def test_endpoints_do_not_lead_to_docker_nor_to_the_lustre_client(gcp_edited: Edited, name: str, fix: str) -> None:
+    closed = found_in(gcp_edited(name, network={"egress": "endpoints"}))
+    for code in ("storage.lustre-client", "network.no-packages"):
+        assert closed[code].severity is Severity.WARNING
+        assert closed[code].fix.startswith(fix)
+        assert ("image_id" in closed[code].fix) is (name == GPU)
+    own = {"network": {"egress": "endpoints"}, "cluster": {"image_id": "projects/p/global/images/i"}}
+    if name == GPU:
+        assert not {"storage.lustre-client", "network.no-packages"} & set(found_in(gcp_edited(name, **own)))
+    assert not {"storage.lustre-client", "network.no-packages"} & set(found_in(gcp_edited(name)))
+
+
+def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
+    assert "storage.copied-by-node" in found_in(gcp_edited(SLICES))
+    assert "storage.copied-by-node" not in found_in(gcp_edited(GPU)), "the head has Lustre import it"
+    assert "network.private-services" in found_in(gcp_edited(GPU))
+    assert not {"network.private-services", "storage.copied-by-node"} & set(found_in(gcp_edited(POD)))
+
+
+@pytest.mark.parametrize(("name", "fix"), [(GPU, "set terminate_when_done: true"), (POD, "destroy the stack then")])
+def test_nodes_that_stay_are_told(gcp_edited: Edited, name: str, fix: str) -> None:
+    finding = found_in(gcp_edited(name, job={"terminate_when_done": None}))["job.nodes-stay"]
+    assert finding.fix.startswith(fix)
+
+
+def test_a_late_stop_is_told(gcp_edited: Edited) -> None:
+    assert "hours late" in found_in(gcp_edited(GPU))["budget.late"].message
+    assert "budget.late" not in found_in(gcp_edited(GPU, budget={"stop_at_percent": None}))
+
+
+def test_a_fabric_that_is_unproven_with_the_images_nccl_is_told(gcp_edited: Edited, repo: Path) -> None:
+    finding = found_in(gcp_edited(GPU))["fabric.nccl-unproven"]
+    assert finding.severity is Severity.WARNING
+    assert IMAGE_NCCL in finding.message
+    lock = (repo / "images" / "locks" / "trainer.lock").read_text("utf-8")
+    assert re.findall(r"^nvidia-nccl-cu\d+==([\d.]+)", lock, re.MULTILINE) == [IMAGE_NCCL], "what torch is locked with"
+    assert "fabric.nccl-unproven" not in found_in(gcp_edited(GPU, cluster={"machine_type": "a3-ultragpu-8g"}))
+
+
+@pytest.mark.parametrize(("source", "told"), [("gs://data/celeba", True), ("gs://data/", False), (None, False)])
+def test_a_prefix_does_not_bound_what_may_be_read(gcp_edited: Edited, source: str | None, told: bool) -> None:
+    found = found_in(gcp_edited(GPU, storage={"source": source}))
+    assert ("storage.whole-bucket" in found) is told
+    if told:
+        assert "may read all of data" in found["storage.whole-bucket"].message
+
+
+def test_a_reservation_of_slices_is_an_ordinary_one(gcp_edited: Edited) -> None:
+    finding = found_in(gcp_edited(SLICES))["tpu.calendar-mode"]
+    assert (finding.severity, finding.path) == (Severity.INFO, "gangway:cluster.capacity[0]")
+    assert "tpu.calendar-mode" not in found_in(gcp_edited(POD))
+
+
+def test_slices_are_said_to_be_joined_as_far_as_it_was_tried(gcp_edited: Edited) -> None:
+    assert "with a stand-in of it only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message

@@ -1,0 +1,212 @@
+"""A stack on Google Cloud: how the components are wired together, with labels on everything that takes them."""
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stacks.config import StackConfig
+from stacks.gcp_plan import plan
+from stacks.plan import Plan, run_program
+from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+
+GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
+Edited = Callable[..., StackConfig]
+Resources = tuple[PlannedResource, ...]
+# The names that a stack exports on any provider.
+EVERYWHERE = {
+    "dashboard", "group_names", "head_instance_id", "image", "job", "log_group", "lustre_dns_name", "run_bucket",
+}  # fmt: skip
+
+
+def of(resources: Resources, kind: str) -> list[PlannedResource]:
+    return [r for r in resources if r.type.startswith("gcp:") and r.type.endswith(f":{kind}")]
+
+
+def arguments(type_token: str) -> set[str]:
+    """The arguments of the pulumi_gcp class of `gcp:module/x:Class`."""
+    _, path, class_name = type_token.split(":")
+    module = importlib.import_module(f"pulumi_gcp.{path.partition('/')[0].lower()}")
+    return set(inspect.signature(getattr(module, class_name)._internal_init).parameters)
+
+
+@pytest.fixture(
+    params=[
+        (GPU, {}),
+        (GPU, {"cluster": {"capacity": [{"kind": "flex-start", "max_hours": 12}, {"kind": "on-demand"}]}}),
+        (GPU, {"cluster": {"machine_type": "g2-standard-48", "nodes": {"min": 1, "max": 1}}, "storage": None}),
+        (POD, {}),
+        (SLICES, {"image": None, "cluster": {"capacity": [{"kind": "on-demand"}]}}),
+        (SLICES, {}),
+        (SLICES, {"storage": None, "encryption": "provider-key"}),
+    ],
+    ids=["a3", "flex-start", "one g2", "v5e", "v5p with an image of its own", "v5p", "v5p without storage"],
+)
+def program(request: pytest.FixtureRequest, gcp_edited: Edited) -> tuple[StackConfig, Recording]:
+    name, changes = request.param
+    config = gcp_edited(name, **changes)
+    return config, run_program(config, PlaceholderCloud())
+
+
+def test_whatever_takes_labels_has_them_all(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    labels, checked = plan(config).tags, 0
+    for resource in recorded.resources:
+        if resource.type.startswith("pulumi-python:dynamic/"):
+            assert resource.inputs["labels"] == labels
+            checked += 1
+        if not resource.type.startswith("gcp:"):
+            continue
+        words = {"labels": "labels", "user_labels": "userLabels"}
+        taken = [wire for word, wire in words.items() if word in arguments(resource.type)]
+        if taken:
+            # A channel's `labels` say what it is; ours are the user's. The head has one more label.
+            assert labels.items() <= resource.inputs[taken[-1]].items(), resource.urn
+            checked += 1
+    assert checked > 8
+
+
+def test_everything_is_made_by_the_stacks_own_provider_in_its_project(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    (provider,) = [r for r in recorded.resources if r.type == "pulumi:providers:gcp"]
+    assert provider.inputs["project"] == "my-project"
+    assert provider.inputs["region"] == config.region
+    assert provider.inputs["zone"] == plan(config).zone
+    for resource in recorded.resources:
+        project = resource.inputs.get("project", "my-project")
+        assert project in ("my-project", "${Project.my-project.id}") or "${" in project, resource.urn
+
+
+def test_the_exports_have_the_names_of_every_provider(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    exported = dict(recorded.result)
+    assert set(exported) == EVERYWHERE | {"queued_resource", "budget_topic_id"}
+    tpu = plan(config).tpu is not None
+    assert (exported["queued_resource"] is not None) is tpu
+    assert bool(exported["group_names"]) is not tpu
+    assert (exported["head_instance_id"] is not None) is plan(config).head
+    assert (exported["lustre_dns_name"] is not None) is (config.storage is not None)
+    if tpu:
+        place = f"projects/my-project/locations/{plan(config).zone}"
+        assert exported["queued_resource"] == f"{place}/queuedResources/{config.stack}"
+
+
+def test_aws_exports_the_same_names(demo_config: StackConfig) -> None:
+    assert set(run_program(demo_config, PlaceholderCloud()).result) >= EVERYWHERE
+
+
+def test_everything_waits_for_the_apis(program: tuple[StackConfig, Recording]) -> None:
+    """An API that is not enabled refuses the first resource: `up` would fail, and succeed when run again."""
+    _, recorded = program
+    apis = {r.urn for r in of(recorded.resources, "Service")}
+    assert len(apis) > 5
+    for resource in recorded.resources:
+        if resource.type.startswith("gcp:") and resource.urn not in apis:
+            assert apis <= resource.dependencies, resource.urn
+
+
+def test_no_machine_has_an_external_address(program: tuple[StackConfig, Recording]) -> None:
+    _, recorded = program
+    assert "accessConfigs" not in json.dumps([r.inputs for r in recorded.resources], default=str)
+
+
+def test_the_parts_of_gpu_machines_refer_to_each_other(gcp_plans: dict[str, Plan]) -> None:
+    resources = gcp_plans[GPU].resources
+    names = [group.name for group in of(resources, "InstanceGroupManager")]
+    assert names == ["gcp-a3-spot-0-spot", "gcp-a3-spot-1-on-demand"]
+    (head,) = [r for r in of(resources, "Instance") if r.type.startswith("gcp:compute/")]
+    (stop,) = of(resources, "Workflow")
+    told = {key: json.loads(value) for key, value in stop.inputs["userEnvVars"].items() if key != "STOP_PERCENT"}
+    zone = "projects/my-project/zones/us-central1-a"
+    assert told["HEADS"] == [head.id]
+    assert told["QUEUED_RESOURCES"] == []
+    assert [group.rpartition("/")[0] for group in told["GROUPS"]] == [f"{zone}/instanceGroupManagers"] * 2
+    (fallback,) = of(resources, "BucketObject")
+    # The provider takes an object's content for a secret.
+    content = json.loads(fallback.inputs["content"]["value"])
+    assert (content["num_nodes_min"], [group["kind"] for group in content["groups"]]) == (2, ["spot", "on-demand"])
+    assert [group["name"] for group in content["groups"]] == [
+        f"${{InstanceGroupManager.{name}.name}}" for name in names
+    ]
+    for template in of(resources, "InstanceTemplate"):
+        assert head.urn in template.dependencies, "the head's store outlives the workers"
+        assert len(template.inputs["networkInterfaces"]) == 9
+
+
+def test_the_stop_deletes_slices(gcp_plans: dict[str, Plan]) -> None:
+    (stop,) = of(gcp_plans[SLICES].resources, "Workflow")
+    told = json.loads(stop.inputs["userEnvVars"]["QUEUED_RESOURCES"])
+    assert told == ["projects/my-project/locations/us-east5-a/queuedResources/gcp-v5p-multislice"]
+
+
+def test_slices_are_asked_for_as_the_plan_says(gcp_plans: dict[str, Plan]) -> None:
+    (pod,) = [r.inputs for r in gcp_plans[POD].resources if r.type.endswith(":QueuedTpuRequest")]
+    assert (pod["accelerator_type"], pod["tier"], pod["num_slices"]) == ("v5litepod-64", "spot", 1)
+    assert "reservation_name" not in pod
+    (slices,) = [r.inputs for r in gcp_plans[SLICES].resources if r.type.endswith(":QueuedTpuRequest")]
+    assert (slices["tier"], slices["num_slices"]) == ("guaranteed", 2)
+    assert slices["reservation_name"] == "projects/my-project/locations/us-east5-a/reservations/gan-v5p"
+    assert slices["kms_key_name"].startswith("${CryptoKey.")
+
+
+def test_an_unusual_topology_is_asked_for_by_its_shape(gcp_edited: Edited) -> None:
+    config = gcp_edited(SLICES, cluster={"accelerator": "v5p-512", "topology": "4x4x16", "nodes": {"min": 1, "max": 1}})
+    resources = run_program(config, PlaceholderCloud()).resources
+    (request,) = [r.inputs for r in resources if r.type.endswith(":QueuedTpuRequest")]
+    assert request["accelerator_config"] == {"type": "V5P", "topology": "4x4x16"}
+    assert "accelerator_type" not in request
+
+
+def test_a_pool_of_another_size_has_the_same_head(gcp_edited: Edited) -> None:
+    """Or every change of the number of nodes would take the workers' store away."""
+
+    def head(nodes: int) -> dict[str, Any]:
+        config = gcp_edited(GPU, cluster={"nodes": {"min": nodes, "max": 2 * nodes}})
+        (found,) = [
+            r
+            for r in of(run_program(config, PlaceholderCloud()).resources, "Instance")
+            if r.type.startswith("gcp:compute/")
+        ]
+        return found.inputs
+
+    assert head(1) != {}
+    assert head(2) == head(4)
+
+
+def test_calls_are_charged_to_the_project(program: tuple[StackConfig, Recording]) -> None:
+    """With a person's credentials the API of budgets answers 403 to all other calls."""
+    _, recorded = program
+    (provider,) = [r.inputs for r in recorded.resources if r.type == "pulumi:providers:gcp"]
+    assert (provider["billingProject"], provider["userProjectOverride"]) == ("my-project", "true")
+    assert "serviceusage.googleapis.com" in {r.inputs["service"] for r in of(recorded.resources, "Service")}
+
+
+def test_what_up_writes_is_not_in_the_bucket_that_refuses_to_go(program: tuple[StackConfig, Recording]) -> None:
+    _, recorded = program
+    buckets = {r.name: r.inputs.get("forceDestroy", False) for r in of(recorded.resources, "Bucket")}
+    assert {name.rpartition("-")[2]: gone for name, gone in buckets.items()} in (
+        {"runs": False},
+        {"runs": False, "head": True},
+    )
+    for written in of(recorded.resources, "BucketObject"):
+        (own,) = [name for name in buckets if name in written.inputs["bucket"]]
+        assert buckets[own] is True, "a version of it would stay, and so would the bucket"
+
+
+def test_nodes_read_the_source_only_where_they_bring_it(gcp_edited: Edited) -> None:
+    def readers(config: StackConfig) -> set[str]:
+        resources = run_program(config, PlaceholderCloud()).resources
+        granted = [r for r in of(resources, "BucketIAMMember") if r.inputs["bucket"] == "my-bucket"]
+        return {r.name.removeprefix(f"{config.stack}-") for r in granted}
+
+    assert readers(gcp_edited(GPU)) == {"lustre-import"}, "the head has Managed Lustre bring it"
+    assert "node-data" in readers(gcp_edited(SLICES)), "there is no head"
+
+
+def test_locks_on_a_share_pass_the_firewall(gcp_plans: dict[str, Plan]) -> None:
+    (rule,) = [r.inputs for r in of(gcp_plans[POD].resources, "Firewall") if r.name.endswith("-nfs-locks")]
+    assert rule["targetTags"] == ["gcp-v5e-pod-fabric"]
+    assert not [r for r in of(gcp_plans[GPU].resources, "Firewall") if r.name.endswith("-nfs-locks")]
