@@ -1,0 +1,192 @@
+"""What wakes a person: no training steps, idle GPUs, many interruptions, missing or given-up nodes, a failed job.
+
+Plans only, no resources and no SDK. Each alarm is a query in KQL over the stack's one table of lines: it returns a row
+when something is the matter, and nothing otherwise; what it tells people is what is the matter and what to do. A scale
+set's size is in no log, so each node says that it lives: ALIVE_EVENT, once a minute.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.findings import InputError
+
+__all__ = [
+    "ALIVE_EVENT",
+    "COLUMNS",
+    "STEPS_ALARM_MINUTES",
+    "TABLE",
+    "AlarmPlan",
+    "check_steps_alarm",
+    "plan_alarms",
+]
+
+TABLE = "Gangway_CL"
+"""The table of lines: a name of our own, and the ending that Azure asks for."""
+COLUMNS: Sequence[tuple[str, str]] = (
+    ("TimeGenerated", "datetime"),
+    ("Node", "string"),
+    ("Role", "string"),
+    ("Unit", "string"),
+    ("Event", "string"),
+    ("Line", "dynamic"),
+)
+"""When a line was printed, on which machine (its name, and `node` or `head`), by which unit; its `event`, empty where
+it has none, and all of it (what is no JSON as `{"message": ...}`)."""
+ALIVE_EVENT = "alive"
+"""What every node sends once a minute as long as it runs, whatever it does."""
+# Below, late lines would look like a trainer that stands still; above, the query's two days end.
+STEPS_ALARM_MINUTES = range(10, 1441)
+GPU_IDLE_BELOW = 0.10
+# Lines are in the table some minutes after they were printed.
+DELAY_MINUTES = 5
+SLOT_MINUTES, SLOTS = 5, 18
+_LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
+
+
+@dataclass(frozen=True)
+class AlarmPlan:
+    """One alarm.
+
+    Attributes:
+        name: ends the resource's name.
+        description: what is the matter and what to do; the message that people get.
+        query: KQL; whatever it returns rings.
+        severity: of Azure: 0 critical, 1 error, 2 warning, 3 for information.
+    """
+
+    name: str
+    description: str
+    query: str
+    severity: int
+
+
+def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
+    """Refuses a window in which late lines look like a standstill, or one longer than a day.
+
+    Raises:
+        InputError: it is outside STEPS_ALARM_MINUTES.
+    """
+    allowed = STEPS_ALARM_MINUTES
+    if minutes not in allowed:
+        nearest = min(max(minutes, allowed.start), allowed.stop - 1)
+        raise InputError(
+            place,
+            "not a window in which missing steps can be told",
+            value=minutes,
+            allowed=f"{allowed.start} to {allowed.stop - 1} minutes",
+            fix=f"{place.rpartition('.')[2]}: {nearest}",
+        )
+
+
+def plan_alarms(
+    num_nodes: int, steps_alarm_minutes: int, interruptions_per_hour: int, *, expect_gpu: bool
+) -> list[AlarmPlan]:
+    """Every alarm of a stack.
+
+    Raises:
+        InputError: see `check_steps_alarm`.
+    """
+    check_steps_alarm(steps_alarm_minutes)
+    return [
+        _no_steps(steps_alarm_minutes),
+        *([_gpu_idle()] if expect_gpu else []),
+        _interruptions(interruptions_per_hour),
+        _nodes_missing(num_nodes),
+        _node_given_up(),
+        _job_ended_badly(),
+    ]
+
+
+def _steps(minutes: int) -> str:
+    """How many statistics lines there were: they have no event."""
+    return f'toscalar({TABLE} | where TimeGenerated > ago({minutes}m) and Event == "" and isnotnull(Line.step) | count)'
+
+
+def _no_steps(minutes: int) -> AlarmPlan:
+    """Rings when a node was there for the whole window, and still is, and no statistics line came in it."""
+    window = minutes + DELAY_MINUTES
+    return AlarmPlan(
+        "no-steps",
+        f"No training step for {minutes} minutes, though there are nodes. Read the table's lines from their end: nodes "
+        "that are still preparing, a job that waits for others (the head's rendezvous), or a trainer that hangs. A job "
+        "that is done and whose nodes stay looks the same: destroy the stack, or set job.terminate_when_done.",
+        f"let steps = {_steps(window)};\n"
+        f"{_LINES_OF_NODES} and TimeGenerated > ago({window}m)\n"
+        "| summarize First = min(TimeGenerated), Last = max(TimeGenerated) by Node\n"
+        f"| where First < ago({minutes}m) and Last > ago({2 * DELAY_MINUTES}m) and steps == 0",
+        0,
+    )
+
+
+def _gpu_idle() -> AlarmPlan:
+    return AlarmPlan(
+        "gpu-idle",
+        f"Steps are made, but the GPUs were busy for less than {GPU_IDLE_BELOW:.0%} of 15 minutes. Look at images per "
+        "second in the workbook: a data loader or a file system that cannot keep up is the usual cause, then a batch "
+        "that is too small for the machine type.",
+        f'{TABLE} | where TimeGenerated > ago(15m) and Event == "" and isnotnull(Line.gpu_utilisation)\n'
+        "| summarize Busy = avg(todouble(Line.gpu_utilisation))\n"
+        f"| where Busy < {GPU_IDLE_BELOW}",
+        2,
+    )
+
+
+def _interruptions(per_hour: int) -> AlarmPlan:
+    return AlarmPlan(
+        "interruptions",
+        f"For information: training was interrupted more than {per_hour} times in an hour. Nothing is lost but the "
+        "work since each checkpoint. If it goes on, choose another zone or machine type, or put a rung of reserved or "
+        "on-demand capacity above the spot rung.",
+        f'{TABLE} | where TimeGenerated > ago(1h) and Event == "interrupt"\n'
+        "| summarize Times = count()\n"
+        f"| where Times > {per_hour}",
+        3,
+    )
+
+
+def _nodes_missing(num_nodes: int) -> AlarmPlan:
+    """Fewer nodes lived than wanted, in a third of the last 90 minutes.
+
+    Nodes that are replaced again and again are there most of the time: no window of one piece would see one missing. It
+    does not ring in the first 90 minutes in which there are nodes, nor for a day after a job that ended well, unless
+    there are steps again, that is another job; nor for nodes that never came: `up` and the scale sets say why.
+    """
+    minutes = SLOT_MINUTES * SLOTS
+    slots = f"range Slot from bin(ago({minutes}m), {SLOT_MINUTES}m) to bin(ago({2 * SLOT_MINUTES}m), {SLOT_MINUTES}m)"
+    return AlarmPlan(
+        "nodes-missing",
+        f"In {minutes // 3} of the last {minutes} minutes there were fewer nodes than wanted, over all rungs. Training "
+        "goes on with those that are there, if they are the job's minimum. The activity log of the scale sets says "
+        "why: no capacity, a quota, or nodes that give themselves up as unhealthy.",
+        f"let began = toscalar({_LINES_OF_NODES} and TimeGenerated > ago(1d) | summarize min(TimeGenerated));\n"
+        f'let ended = toscalar({TABLE} | where TimeGenerated > ago(1d) and Event == "job-ended"\n'
+        "    and toint(Line.exit_status) == 0 | count);\n"
+        f"let steps = {_steps(15)};\n"
+        f"let living = {_LINES_OF_NODES} and TimeGenerated > ago({minutes + SLOT_MINUTES}m)\n"
+        f"    | summarize Nodes = dcount(Node) by Slot = bin(TimeGenerated, {SLOT_MINUTES}m);\n"
+        f"{slots} step {SLOT_MINUTES}m\n"
+        "| join kind=leftouter living on Slot\n"
+        f"| summarize Missing = countif(coalesce(Nodes, 0) < {num_nodes})\n"
+        f"| where Missing >= {SLOTS // 3} and began < ago({minutes}m) and (ended == 0 or steps > 0)",
+        1,
+    )
+
+
+def _node_given_up() -> AlarmPlan:
+    return AlarmPlan(
+        "node-given-up",
+        "A node found itself unfit (GPU, InfiniBand, file system, image) and gave itself up. Its scale set makes "
+        "another. If it goes on, read the lines before `node-given-up` in the table: they say what was found.",
+        f'{TABLE} | where TimeGenerated > ago(10m) and Event == "node-given-up"',
+        1,
+    )
+
+
+def _job_ended_badly() -> AlarmPlan:
+    return AlarmPlan(
+        "job-failed",
+        "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
+        "table's lines: status 2 is bad input, 3 a fabric too slow.",
+        f'{TABLE} | where TimeGenerated > ago(10m) and Event == "job-ended" and toint(Line.exit_status) != 0',
+        0,
+    )

@@ -1,0 +1,233 @@
+"""What a node of Azure needs so that its GPUs talk over InfiniBand: adapters, image, files and NCCL's environment.
+
+Pure. What a size has is data (`catalog/azure/machines.yaml`, from Azure's documentation and the scripts of its HPC
+images); nothing is derived from a size's name. InfiniBand wants no interface in a launch template: the adapters come
+with the size, and whose partition key they carry is decided by the scale set alone (see `share_partition_key`).
+
+NCCL is told `NCCL_NET=IB`, so that a node whose adapters are down ends the job and is not quietly served over TCP.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network
+
+from components.catalog import AzureMachineType
+from components.findings import Finding, Severity
+from components.job import Volume
+
+__all__ = [
+    "DEVICE_PREFIX",
+    "RDMA_RANGE",
+    "FabricPlan",
+    "ImageReference",
+    "fabric_findings",
+    "plan_fabric",
+    "share_partition_key",
+]
+
+DEVICE_PREFIX = "mlx5_ib"
+"""How the image's service azure_persistent_rdma_naming calls InfiniBand devices: mlx5_ib0, mlx5_ib1, ..."""
+ETHERNET_PREFIX = "mlx5_an"
+"""And how it calls those of accelerated networking, which are Ethernet."""
+RDMA_RANGE = IPv4Network("172.16.0.0/16")
+"""Azure's RDMA network keeps these addresses for itself ("Set up InfiniBand")."""
+
+# The image links /opt/microsoft/ndv5/topo.xml to a file beside that folder, so a mount of less would hold a dead link.
+TOPOLOGY_DIR = "/opt/microsoft"
+NCCL_CONF = "/etc/nccl.conf"
+
+
+@dataclass(frozen=True)
+class ImageReference:
+    """A marketplace image, as a scale set names it. Its version is chosen where it is used."""
+
+    publisher: str
+    offer: str
+    sku: str
+
+
+@dataclass(frozen=True)
+class FabricPlan:
+    """What a node must have and what its job is told. The numbers are 0 and the names empty without InfiniBand.
+
+    Attributes:
+        num_hcas: InfiniBand devices that must be there, each with its link up.
+        gbps_each: the rate each of them must show.
+        generation: HDR, NDR or XDR; None without InfiniBand.
+        device_prefix: with which the devices' names begin in `/sys/class/infiniband`.
+        image: the marketplace image that fits; None where there is none, and the user names an image.
+        topology_file: must be on the node, and non-empty; None where the size has none.
+        nccl_conf: variables that /etc/nccl.conf of the node must set.
+        nccl_env: environment of the job's container, beside that file.
+        volumes: of the job's container, all read-only.
+        devices: of the job's container, beside the GPUs. With any of them it also needs unlimited locked memory.
+        single_placement_group: whether the scale set must lie in one placement group.
+        kernel_modules: to be loaded on the node, so that adapters reach the GPUs' memory.
+    """
+
+    num_hcas: int = 0
+    gbps_each: int = 0
+    generation: str | None = None
+    device_prefix: str = ""
+    image: ImageReference | None = None
+    topology_file: str | None = None
+    nccl_conf: Mapping[str, str] = field(default_factory=dict)
+    nccl_env: Mapping[str, str] = field(default_factory=dict)
+    volumes: tuple[Volume, ...] = ()
+    devices: tuple[str, ...] = ()
+    single_placement_group: bool = False
+    kernel_modules: tuple[str, ...] = ()
+
+    @property
+    def gbps(self) -> int:
+        """All adapters together."""
+        return self.num_hcas * self.gbps_each
+
+
+def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> FabricPlan:
+    """What a node of `machine` needs.
+
+    Args:
+        machine: the size.
+        own_image: whether the user names the nodes' image: the files are mounted from it all the same, and a node
+            that lacks them is not healthy.
+    """
+    fabric, conf = machine.infiniband, machine.nccl_conf.value
+    plain = FabricPlan(
+        image=None if own_image or machine.image.value is None else ImageReference(*machine.image.value.split(":")),
+        topology_file=machine.topology_file.value,
+        nccl_conf=conf,
+        # NCCL meets over the first interface it likes, and it likes ib0, whose addresses nobody else knows.
+        nccl_env={"NCCL_SOCKET_IFNAME": "eth0"},
+        volumes=tuple(Volume(source=path, target=path, read_only=True) for path in (NCCL_CONF, TOPOLOGY_DIR) if conf),
+    )
+    if fabric is None:
+        return plain
+    return replace(
+        plain,
+        num_hcas=fabric.num_hcas.value,
+        gbps_each=fabric.gbps_each.value,
+        generation=fabric.generation.value,
+        device_prefix=DEVICE_PREFIX,
+        # By prefix, and what is excluded rather than taken: a node whose renaming came late still has its adapters.
+        nccl_env={**plain.nccl_env, "NCCL_NET": "IB", "NCCL_IB_HCA": f"^{ETHERNET_PREFIX}"},
+        devices=("/dev/infiniband",),
+        single_placement_group=True,
+        kernel_modules=("nvidia-peermem",) if machine.runtime == "cuda" else (),
+    )
+
+
+def share_partition_key(scale_sets: Sequence[str]) -> bool:
+    """Whether nodes of these scale sets reach each other over InfiniBand: only those of one and the same do.
+
+    "Set up InfiniBand": instances in different scale sets remain isolated from each other. So the rungs of a ladder,
+    each a scale set, can follow one another but never run one job together.
+    """
+    return len(set(scale_sets)) <= 1
+
+
+def fabric_findings(
+    machine: AzureMachineType,
+    *,
+    num_nodes_max: int,
+    own_image: bool,
+    network_cidr: str,
+    path: str = "gangway:cluster.machine_type",
+    network_path: str = "gangway:network.cidr",
+) -> list[Finding]:
+    """What a size's fabric cannot do, will not do by itself, or does only on certain addresses.
+
+    Args:
+        machine: the size.
+        num_nodes_max: the most nodes of the job.
+        own_image: whether the user names the nodes' image.
+        network_cidr: addresses of the virtual network.
+        path: config path of the machine type.
+        network_path: config path of those addresses.
+    """
+    found = _software(machine, path) + _image(machine, own_image, path)
+    if machine.infiniband is None:
+        return found + _ethernet_only(machine, num_nodes_max, path)
+    if num_nodes_max > 1 and machine.architecture == "arm64":
+        found.append(_rack(machine, path))
+    if IPv4Network(network_cidr).overlaps(RDMA_RANGE):
+        found.append(
+            Finding(
+                Severity.ERROR,
+                "fabric.rdma-range",
+                network_path,
+                f"{network_cidr} overlaps {RDMA_RANGE}, the addresses of Azure's RDMA network",
+                "set cidr: 10.42.0.0/16, or another network outside of it",
+            )
+        )
+    return found
+
+
+def _software(machine: AzureMachineType, path: str) -> list[Finding]:
+    if machine.runtime == "cuda":
+        return []
+    return [
+        Finding(
+            Severity.ERROR,
+            "fabric.rocm",
+            path,
+            f"{machine.name}: its {machine.accelerator} need ROCm, and the trainer's container is made for CUDA",
+            "take a machine type with NVIDIA GPUs",
+        )
+    ]
+
+
+def _image(machine: AzureMachineType, own_image: bool, path: str) -> list[Finding]:
+    if own_image and (needs := _needs(machine)):
+        return [
+            Finding(
+                Severity.INFO,
+                "fabric.own-image",
+                path,
+                f"{machine.name}: your image must hold {needs}, as Azure's HPC image does; a node without is unhealthy",
+            )
+        ]
+    if not own_image and machine.image.value is None:
+        return [
+            Finding(
+                Severity.ERROR,
+                "fabric.no-image",
+                path,
+                f"no public HPC image fits {machine.name} ({machine.image.source}, {machine.image.as_of})",
+                "name an image of yours, or take another machine type",
+            )
+        ]
+    return []
+
+
+def _needs(machine: AzureMachineType) -> str:
+    """The files and drivers that a plan counts on, in words."""
+    needs = [NCCL_CONF] if machine.nccl_conf.value else []
+    needs += [machine.topology_file.value] if machine.topology_file.value is not None else []
+    needs += ["InfiniBand drivers"] if machine.infiniband is not None else []
+    return ", ".join(needs)
+
+
+def _ethernet_only(machine: AzureMachineType, num_nodes_max: int, path: str) -> list[Finding]:
+    if num_nodes_max < 2:
+        return []
+    return [
+        Finding(
+            Severity.WARNING,
+            "fabric.tcp",
+            path,
+            f"{machine.name} has no InfiniBand: {num_nodes_max} nodes talk over TCP at "
+            f"{machine.ethernet_gbps.value:g} Gbit/s each, on which training in several nodes mostly waits",
+            "set nodes: {min: 1, max: 1}, or take a machine type of the ND family with an r in its name",
+        )
+    ]
+
+
+def _rack(machine: AzureMachineType, path: str) -> Finding:
+    return Finding(
+        Severity.INFO,
+        "fabric.nvlink-domain",
+        path,
+        f"{machine.name}: nodes of one rack could share NVLink, which takes NVIDIA's IMEX service on each of them; "
+        "it is not set up here, so nodes talk over InfiniBand",
+    )

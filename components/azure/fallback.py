@@ -1,0 +1,161 @@
+"""The ladder's order, kept by the head node: it asks Azure for the nodes of every group, the first one's too.
+
+A scale set that is created with nodes fails where there are none to be had (spot: 409 SkuNotAvailable at once, seen in
+terraform-provider-azurerm's tests), and with it the whole `up`; and what is evicted is not replaced ("Azure Spot
+Virtual Machines for Virtual Machine Scale Sets": new ones come by increasing the instance count). So groups are made
+empty, and a timer on the head node fills them. Here is what it has to know (`FallbackConfig`, JSON, in the head's
+configuration) and decide (`plan_look`). Not a scheduler.
+
+Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"), so one job cannot have nodes of both:
+there one group at a time is filled, to the most, and the next one in its place when it did not hold the minimum for
+the whole window (`plan_active`); after the last comes the first again. Over Ethernet a job takes nodes of all groups:
+the first is always asked for the most, the others make up for what the minimum lacks (`plan_fill`).
+
+What the script does each `period_sec`: it counts each group's machines whose power state is running
+(`GET .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the
+active group, reads the sizes (`sku.capacity` of the scale set), and has `plan_look` say the new ones. It sets one by
+`PATCH` with `sku` alone: a `PUT` of the whole model would change what the next nodes are. Groups are emptied before one
+is filled. A refusal for want of capacity (409, AllocationFailed) is no error: the next look asks again. Machines whose
+provisioning failed count in the size and never run: it deletes them (`DELETE .../virtualMachines/ID`), which makes the
+size smaller. Counts are forgotten after a change that they decided: not when a group is asked for again. Nothing is
+filled for a job that has ended.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from components.capacity import RungPlan
+from components.fallback import CONTRACT_VERSION, PERIOD_SEC, WINDOW, plan_fill
+
+__all__ = [
+    "HEAD_ACTIONS",
+    "FallbackConfig",
+    "FallbackGroup",
+    "Look",
+    "plan_active",
+    "plan_fallback",
+    "plan_fill",
+    "plan_look",
+]
+
+_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+HEAD_ACTIONS = (
+    f"{_SETS}/read",
+    f"{_SETS}/write",
+    f"{_SETS}/virtualMachines/read",
+    f"{_SETS}/virtualMachines/delete",
+)
+"""What the head's identity needs for it, on the stack's resource group.
+
+Nothing on subnets, identities or keys: Azure checks those against what a request's body names, which is `sku` alone.
+"""
+
+
+@dataclass(frozen=True)
+class FallbackGroup:
+    """One scale set.
+
+    Attributes:
+        name: of the scale set, in the stack's resource group.
+        kind: the rung's kind, for messages.
+        machine_type: `sku.name`, which a `PATCH` of the size has to repeat.
+    """
+
+    name: str
+    kind: str
+    machine_type: str
+
+
+@dataclass(frozen=True)
+class FallbackConfig:
+    """Everything the head needs, with the groups in the ladder's order.
+
+    `together` says whether one job may have nodes of several groups.
+    """
+
+    subscription_id: str
+    resource_group_name: str
+    num_nodes_min: int
+    num_nodes_max: int
+    together: bool
+    groups: tuple[FallbackGroup, ...]
+    period_sec: int = PERIOD_SEC
+    window: int = WINDOW
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data, with the version of this contract."""
+        return {"version": CONTRACT_VERSION, **asdict(self), "groups": [asdict(group) for group in self.groups]}
+
+
+def plan_fallback(
+    subscription_id: str,
+    resource_group_name: str,
+    machine_type: str,
+    num_nodes: tuple[int, int],
+    rungs: Sequence[RungPlan],
+    names: Sequence[str],
+    *,
+    together: bool,
+) -> FallbackConfig:
+    """The configuration of a pool's groups, `names` in the order of `rungs`, `num_nodes` least and most."""
+    groups = tuple(FallbackGroup(name, rung.kind, machine_type) for rung, name in zip(rungs, names, strict=True))
+    return FallbackConfig(subscription_id, resource_group_name, *num_nodes, together, groups)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look of the head decides.
+
+    Attributes:
+        sizes: of each group, to be set.
+        active: the group that is filled, where only one may be; to be kept for the next look.
+        forget: whether the counts so far say nothing of what comes.
+    """
+
+    sizes: tuple[int, ...]
+    active: int
+    forget: bool
+
+
+def plan_active(num_nodes_min: int, window: int, history: Sequence[Sequence[int]], active: int) -> int:
+    """The group to be filled: the one that is, unless it held fewer than the minimum in each of `window` counts.
+
+    Free of imports, so that its source can run on the head as it is.
+
+    Args:
+        num_nodes_min: below which a group is of no use to the job.
+        window: counts that have to agree.
+        history: counts of running nodes, each in the ladder's order, since `active` became what it is.
+        active: the group that is filled now.
+
+    >>> plan_active(2, 3, [[0, 0], [1, 0], [1, 0]], 0)
+    1
+    """
+    if len(history) < window or any(count[active] >= num_nodes_min for count in history[-window:]):
+        return active
+    return (active + 1) % len(history[-1])
+
+
+def plan_look(config: FallbackConfig, history: Sequence[Sequence[int]], sizes: Sequence[int], active: int = 0) -> Look:
+    """What to do after a count.
+
+    Args:
+        config: the ladder.
+        history: counts of running nodes, each in the ladder's order, as many as are kept.
+        sizes: what each group is set to, in the same order.
+        active: what the last look said; after a start, the fullest group.
+
+    >>> groups = (FallbackGroup("a", "spot", "m"), FallbackGroup("b", "on-demand", "m"))
+    >>> plan_look(FallbackConfig("s", "g", 2, 4, False, groups), [[1, 0]] * 10, [4, 0])
+    Look(sizes=(0, 4), active=1, forget=True)
+    >>> plan_look(FallbackConfig("s", "g", 2, 4, True, groups), [[1, 0]] * 10, [1, 0])
+    Look(sizes=(4, 1), active=0, forget=True)
+    """
+    if config.together:
+        enough = len(history) >= config.window
+        others = plan_fill(config.num_nodes_min, history[-config.window :], sizes)[1:] if enough else tuple(sizes[1:])
+        return Look((config.num_nodes_max, *others), 0, others != tuple(sizes[1:]))
+    chosen = plan_active(config.num_nodes_min, config.window, history, active)
+    planned = tuple(config.num_nodes_max if group == chosen else 0 for group in range(len(sizes)))
+    return Look(planned, chosen, chosen != active)

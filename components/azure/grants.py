@@ -1,0 +1,74 @@
+"""Role assignments and roles of our own, as resources. Not a component: a part of several.
+
+Azure calls an assignment by a GUID. Ours are made from the stack's name and what the assignment is for, so that an `up`
+that was interrupted finds its own again instead of making a second.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import authorization
+
+from components.azure.names import guid
+from components.azure.policies import group_id, role_id
+
+__all__ = ["Grantee"]
+
+
+@dataclass(frozen=True)
+class Grantee:
+    """Somebody who gets rights.
+
+    Attributes:
+        name: begins the logical name of each assignment.
+        kind: what it is in the stack: node, head, stop ...
+        principal_id: object id of the identity.
+        subscription_id: where roles are looked up.
+        stack: makes the GUIDs.
+        opts: parent of what is declared.
+    """
+
+    name: str
+    kind: str
+    principal_id: pulumi.Input[str]
+    subscription_id: str
+    stack: str
+    opts: pulumi.ResourceOptions
+
+    def may(self, label: str, role: str, scope: pulumi.Input[str]) -> authorization.RoleAssignment:
+        """Assigns a built-in role, by its GUID, on `scope`."""
+        return self._assign(label, role_id(self.subscription_id, role), scope)
+
+    def may_do(
+        self, label: str, title: str, actions: Sequence[str], resource_group_name: pulumi.Input[str]
+    ) -> list[pulumi.CustomResource]:
+        """Makes a role of these actions alone and assigns it on the stack's resource group; nothing for no action."""
+        if not actions:
+            return []
+        group = pulumi.Output.from_input(resource_group_name).apply(lambda name: group_id(self.subscription_id, name))
+        role = authorization.RoleDefinition(
+            f"{self.name}-{self.kind}-{label}",
+            role_definition_id=guid(self.subscription_id, self.stack, self.kind, label, "role"),
+            # A role's name is unique in the tenant.
+            role_name=f"Gangway {self.stack} ({self.subscription_id[:8]}): {title}",
+            role_type="CustomRole",
+            description=f"Made and removed by the stack {self.stack}",
+            scope=group,
+            assignable_scopes=[group],
+            permissions=[authorization.PermissionArgs(actions=list(actions))],
+            opts=self.opts,
+        )
+        return [role, self._assign(label, role.id, group)]
+
+    def _assign(self, label: str, role: pulumi.Input[str], scope: pulumi.Input[str]) -> authorization.RoleAssignment:
+        return authorization.RoleAssignment(
+            f"{self.name}-{self.kind}-{label}",
+            role_assignment_name=guid(self.subscription_id, self.stack, self.kind, label),
+            role_definition_id=role,
+            principal_id=self.principal_id,
+            # Told, Azure does not look up an identity that not every directory server knows yet.
+            principal_type="ServicePrincipal",
+            scope=scope,
+            opts=self.opts,
+        )

@@ -1,0 +1,211 @@
+"""HeadNode: one small standard machine that outlives the workers, without a public address, with a name of its own.
+
+It holds the rendezvous store, asks for the nodes of the capacity ladder and puts the run record; what runs on it is its
+user data. A newer image alone does not replace the machine, a change of its user data does: Azure takes no other for a
+machine that stands, and cloud-init acts on the first boot only. Not a bastion: people come in through Azure's own. Not
+highly available either: when its host fails Azure starts it on another, with the same address; the workers train on,
+and only joining waits.
+"""
+
+from ipaddress import IPv4Network
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_azure_native import compute, network, privatedns
+
+from components.azure.launch import (
+    ROOT_DISK_TYPE,
+    boot_diagnostics,
+    custom_data,
+    identity_type,
+    image_reference,
+    linux_configuration,
+    security_profile,
+)
+from components.azure.machine import ADMIN, ENTRA_LOGIN, Security, plan_image
+from components.azure.names import shortened
+from components.order import after
+
+__all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HEAD_ROOT_GIB", "HeadNode", "HeadNodeArgs", "head_address"]
+
+# Canonical's documentation, "Find Ubuntu images on Microsoft Azure": of generation 2, which Trusted Launch needs.
+HEAD_IMAGE = "Canonical:ubuntu-24_04-lts:server:latest"
+HEAD_MACHINE_TYPE = "Standard_D2s_v5"
+HEAD_ROOT_GIB = 64
+_DNS_TTL_SEC = 60
+_MAX_COMPUTER_NAME = 64
+
+
+class HeadNodeArgs(TypedDict):
+    """Inputs of HeadNode.
+
+    `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id` the private DNS zone's
+    name; `private_ip` is the machine's own for good (`head_address`). `security_group_ids` are application security
+    groups. `root_volume_gib` (64) holds the trainer's image, `machine_type` is Standard_D2s_v5 unless given, and
+    `image_id` is Ubuntu 24.04's newest image unless given. `secure_boot` (true) is turned off where the head loads
+    unsigned modules, such as a Lustre client; `trusted_launch`, `encryption_at_host` and `accelerated_networking` (all
+    true) where a machine type does not have them. `disk_encryption_set_id` encrypts the disk with its key instead of
+    Azure's own. `entra_login` (false) lets people in by SSH with their Entra ID account.
+    """
+
+    resource_group_name: pulumi.Input[str]
+    location: str
+    zone: str
+    subnet_id: pulumi.Input[str]
+    private_ip: str
+    security_group_ids: list[pulumi.Input[str]]
+    identity_id: pulumi.Input[str]
+    user_data: pulumi.Input[str]
+    host_name: str
+    zone_id: pulumi.Input[str]
+    machine_type: NotRequired[str]
+    image_id: NotRequired[str]
+    root_volume_gib: NotRequired[int]
+    trusted_launch: NotRequired[bool]
+    secure_boot: NotRequired[bool]
+    encryption_at_host: NotRequired[bool]
+    accelerated_networking: NotRequired[bool]
+    disk_encryption_set_id: NotRequired[pulumi.Input[str] | None]
+    entra_login: NotRequired[bool]
+    tags: dict[str, str]
+
+
+def head_address(subnet_cidr: str) -> str:
+    """The head's address in its subnet: the last one that a machine may have, since Azure gives out the first ones.
+
+    >>> head_address("10.20.0.0/18")
+    '10.20.63.254'
+    """
+    return str(IPv4Network(subnet_cidr)[-2])
+
+
+class HeadNode(pulumi.ComponentResource):
+    """The machine at which the workers meet."""
+
+    instance_id: pulumi.Output[str]
+    private_ip: pulumi.Output[str]
+    host: pulumi.Output[str]
+
+    def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:HeadNode", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        # Tells it from the workers, which carry the same tags of the stack.
+        self._tags = {**args["tags"], "gangway-role": "head"}
+        machine = self._machine(self._nic())
+        if args.get("entra_login", False):
+            self._login(machine)
+        record = privatedns.PrivateRecordSet(
+            f"{name}-head",
+            resource_group_name=args["resource_group_name"],
+            private_zone_name=args["zone_id"],
+            relative_record_set_name=args["host_name"].partition(".")[0],
+            record_type="A",
+            ttl=_DNS_TTL_SEC,
+            a_records=[privatedns.ARecordArgs(ipv4_address=args["private_ip"])],
+            opts=self._child,
+        )
+        self.instance_id = machine.id
+        self.private_ip = pulumi.Output.from_input(args["private_ip"])
+        # Whoever takes the name goes before the machine does.
+        self.host = after(args["host_name"], machine, record)
+        self.register_outputs(
+            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
+        )
+
+    def _nic(self) -> network.NetworkInterface:
+        """Of its own, so that another machine in this one's place has the same address."""
+        args = self._args
+        return network.NetworkInterface(
+            f"{self._name}-head",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            enable_accelerated_networking=args.get("accelerated_networking", True),
+            enable_ip_forwarding=False,
+            # Without a public address: none is configured.
+            ip_configurations=[
+                network.NetworkInterfaceIPConfigurationArgs(
+                    name="private",
+                    primary=True,
+                    subnet=network.SubnetArgs(id=args["subnet_id"]),
+                    private_ip_allocation_method="Static",
+                    private_ip_address=args["private_ip"],
+                    application_security_groups=[
+                        network.ApplicationSecurityGroupArgs(id=group) for group in args["security_group_ids"]
+                    ],
+                )
+            ],
+            tags=self._tags,
+            opts=self._child,
+        )
+
+    def _machine(self, nic: network.NetworkInterface) -> compute.VirtualMachine:
+        args = self._args
+        return compute.VirtualMachine(
+            f"{self._name}-head",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            zones=[args["zone"]] if args["zone"] else None,
+            hardware_profile=compute.HardwareProfileArgs(vm_size=args.get("machine_type", HEAD_MACHINE_TYPE)),
+            priority="Regular",
+            identity=compute.VirtualMachineIdentityArgs(
+                type=identity_type(entra_login=args.get("entra_login", False)),
+                user_assigned_identities=[args["identity_id"]],
+            ),
+            storage_profile=self._storage_profile(),
+            os_profile=compute.OSProfileArgs(
+                computer_name=shortened(f"{self._name}-head", _MAX_COMPUTER_NAME),
+                admin_username=ADMIN,
+                custom_data=custom_data(args["user_data"]),
+                linux_configuration=linux_configuration(),
+            ),
+            network_profile=compute.NetworkProfileArgs(
+                network_interfaces=[
+                    compute.NetworkInterfaceReferenceArgs(id=nic.id, primary=True, delete_option="Detach")
+                ]
+            ),
+            security_profile=security_profile(
+                Security(
+                    trusted_launch=args.get("trusted_launch", True),
+                    secure_boot=args.get("secure_boot", True),
+                    encryption_at_host=args.get("encryption_at_host", True),
+                )
+            ),
+            diagnostics_profile=boot_diagnostics(),
+            tags=self._tags,
+            # The NIC is one machine's at a time, so the old machine goes first.
+            opts=pulumi.ResourceOptions(
+                parent=self, replace_on_changes=["osProfile.customData"], delete_before_replace=True
+            ),
+        )
+
+    def _storage_profile(self) -> compute.StorageProfileArgs:
+        key = self._args.get("disk_encryption_set_id")
+        return compute.StorageProfileArgs(
+            image_reference=image_reference(plan_image(self._args.get("image_id", HEAD_IMAGE))),
+            os_disk=compute.OSDiskArgs(
+                create_option="FromImage",
+                delete_option="Delete",
+                caching=compute.CachingTypes.READ_WRITE,
+                disk_size_gb=self._args.get("root_volume_gib", HEAD_ROOT_GIB),
+                managed_disk=compute.ManagedDiskParametersArgs(
+                    storage_account_type=ROOT_DISK_TYPE,
+                    disk_encryption_set=None if key is None else compute.DiskEncryptionSetParametersArgs(id=key),
+                ),
+            ),
+        )
+
+    def _login(self, machine: compute.VirtualMachine) -> None:
+        compute.VirtualMachineExtension(
+            f"{self._name}-head-login",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            vm_name=machine.name,
+            vm_extension_name=ENTRA_LOGIN.name,
+            publisher=ENTRA_LOGIN.publisher,
+            type=ENTRA_LOGIN.type,
+            type_handler_version=ENTRA_LOGIN.version,
+            auto_upgrade_minor_version=True,
+            tags=self._tags,
+            opts=self._child,
+        )

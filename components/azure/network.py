@@ -1,0 +1,291 @@
+"""TrainingNetwork: a private subnet in which GPU nodes reach Azure and each other, and nothing reaches them.
+
+No machine has a public address, and none the outbound access that Azure used to give by default: all leave through one
+NAT gateway. Two ways out: `nat` (anywhere) or `endpoints` (Azure's own services by their service tags, and nothing
+else: no package archive, no other registry, no GitHub). Not private endpoints: Azure has none by which a machine
+reaches Resource Manager or Log Analytics without a set-up for the whole tenant, and both are needed; so `endpoints`
+does not stop a machine from writing to somebody else's storage account. Storage takes Azure's own network either way.
+Which ports pass is `components.azure.firewall`. People come in through Azure Bastion, if at all. No peering, no VPN:
+those belong to the team's landing zone.
+"""
+
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_azure_native import network, privatedns
+
+from components.azure.bastion import BASTION_PREFIX, BASTION_SUBNET, declare_bastion
+from components.azure.firewall import ROLES, HeadPortsArgs, Rule, plan_flows, plan_lustre_flows, plan_rules
+from components.azure.flow_logs import declare_flow_log
+from components.choices import Egress
+from components.cidr import private_network
+from components.order import after
+
+__all__ = ["Egress", "HeadPortsArgs", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
+
+# Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
+LUSTRE_PREFIXES = range(23, 28)
+NAT_IDLE_MINUTES = 4
+
+
+class TrainingNetworkArgs(TypedDict):
+    """Inputs of TrainingNetwork: address range, place, way out, what lives in it, tags.
+
+    `head` lets a head node be reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length`
+    makes a subnet of that size for one Managed Lustre file system. `bastion` (false) makes a Bastion. Flow logs are
+    written to the storage account `flow_log_account_id`, where one is given.
+    """
+
+    resource_group_name: pulumi.Input[str]
+    location: str
+    zone: str
+    cidr: str
+    egress: Egress
+    head: NotRequired[HeadPortsArgs | None]
+    lustre_prefix_length: NotRequired[int | None]
+    bastion: NotRequired[bool]
+    flow_log_account_id: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Address ranges of the subnets, none overlapping another.
+
+    Attributes:
+        private_cidr: of the machines, the first quarter.
+        lustre_cidr: of the file system, the beginning of the third quarter; None without one.
+        bastion_cidr: of the Bastion, the end of the last quarter.
+    """
+
+    private_cidr: str
+    lustre_cidr: str | None
+    bastion_cidr: str
+
+
+def plan_network(
+    cidr: str, lustre_prefix_length: int | None = None, place: str = "gangway:network.cidr"
+) -> NetworkPlan:
+    """Divides `cidr`.
+
+    Raises:
+        InputError: when `cidr` is no private IPv4 network between /16 and /20.
+    """
+    private, _, third, last = private_network(cidr, place).subnets(prefixlen_diff=2)
+    *_, bastion = last.subnets(new_prefix=BASTION_PREFIX)
+    if lustre_prefix_length is None:
+        return NetworkPlan(str(private), None, str(bastion))
+    assert lustre_prefix_length in LUSTRE_PREFIXES, "a plan of a file system says it"
+    return NetworkPlan(str(private), str(next(third.subnets(new_prefix=lustre_prefix_length))), str(bastion))
+
+
+class TrainingNetwork(pulumi.ComponentResource):
+    """A virtual network with a private subnet, a way out, a firewall; where wanted, subnets of Lustre and Bastion.
+
+    `private_subnet_ids` holds the machines' one subnet, `lustre_subnet_id` is empty without a file system. Both wait
+    for everything beside them. The two security group ids are application security groups, for the NICs of workers and
+    of the head; the head's is empty without one, as is `private_zone_id`, the DNS zone's name.
+    """
+
+    vpc_id: pulumi.Output[str]
+    private_subnet_ids: pulumi.Output[list[str]]
+    lustre_subnet_id: pulumi.Output[str]
+    fabric_security_group_id: pulumi.Output[str]
+    head_security_group_id: pulumi.Output[str]
+    private_zone_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:TrainingNetwork", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._plan = plan_network(args["cidr"], args.get("lustre_prefix_length"))
+        head, bastion = args.get("head"), args.get("bastion", False)
+        self._groups = {role: self._machine_group(role) for role in (ROLES if head is not None else ROLES[:1])}
+        self._network = self._virtual_network()
+        nat = self._nat()
+        private = self._private_subnet(nat, bastion)
+        lustre = self._lustre_subnet(nat, self._plan.lustre_cidr, private) if self._plan.lustre_cidr else None
+        made = [private, *([] if lustre is None else [lustre])]
+        if bastion:
+            self._bastion(made[-1])
+        logs = args.get("flow_log_account_id")
+        if logs is not None:
+            declare_flow_log(name, self._network.id, logs, args["location"], args["tags"], self._child)
+        nothing = pulumi.Output.from_input("")
+        self.vpc_id = self._network.id
+        # Azure changes one subnet of a network at a time: a machine that is made meanwhile would fail.
+        self.private_subnet_ids = after(pulumi.Output.all(private.id), *made)
+        self.lustre_subnet_id = nothing if lustre is None else lustre.id
+        self.fabric_security_group_id = self._groups["fabric"].id
+        self.head_security_group_id = self._groups["head"].id if head is not None else nothing
+        self.private_zone_id = self._head_zone() if head is not None else nothing
+        self.register_outputs(
+            {
+                "vpc_id": self.vpc_id,
+                "private_subnet_ids": self.private_subnet_ids,
+                "lustre_subnet_id": self.lustre_subnet_id,
+                "fabric_security_group_id": self.fabric_security_group_id,
+                "head_security_group_id": self.head_security_group_id,
+                "private_zone_id": self.private_zone_id,
+            }
+        )
+
+    @property
+    def _zones(self) -> list[str] | None:
+        return [self._args["zone"]] if self._args["zone"] else None
+
+    def _virtual_network(self) -> network.VirtualNetwork:
+        return network.VirtualNetwork(
+            f"{self._name}-network",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            address_space=network.AddressSpaceArgs(address_prefixes=[self._args["cidr"]]),
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _machine_group(self, role: str) -> network.ApplicationSecurityGroup:
+        return network.ApplicationSecurityGroup(
+            f"{self._name}-{role}",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _security_group(self, label: str, rules: tuple[Rule, ...]) -> network.NetworkSecurityGroup:
+        """A subnet's rules, all in one resource: no moment in which only some of them hold."""
+        return network.NetworkSecurityGroup(
+            f"{self._name}-{label}",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            security_rules=[self._rule(rule) for rule in rules],
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _rule(self, rule: Rule) -> network.SecurityRuleArgs:
+        flow = rule.flow
+        ports = list(flow.ports) or ["*"]
+        source, target = self._groups.get(flow.source), self._groups.get(flow.target)
+        return network.SecurityRuleArgs(
+            name=flow.name,
+            priority=rule.priority,
+            access="Allow" if rule.allow else "Deny",
+            direction=flow.direction,
+            protocol=flow.protocol,
+            source_port_range="*",
+            source_address_prefix=flow.source if source is None else None,
+            source_application_security_groups=None if source is None else [_group(source)],
+            destination_address_prefix=flow.target if target is None else None,
+            destination_application_security_groups=None if target is None else [_group(target)],
+            # Azure takes one port range in the one field, and several in the other.
+            destination_port_range=ports[0] if len(ports) == 1 else None,
+            destination_port_ranges=ports if len(ports) > 1 else None,
+        )
+
+    def _public_address(self, label: str) -> network.PublicIPAddress:
+        return network.PublicIPAddress(
+            f"{self._name}-{label}",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            sku=network.PublicIPAddressSkuArgs(name="Standard"),
+            public_ip_allocation_method="Static",
+            zones=self._zones,
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _nat(self) -> network.NatGateway:
+        return network.NatGateway(
+            f"{self._name}-nat",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            sku=network.NatGatewaySkuArgs(name="Standard"),
+            public_ip_addresses=[network.SubResourceArgs(id=self._public_address("nat").id)],
+            idle_timeout_in_minutes=NAT_IDLE_MINUTES,
+            zones=self._zones,
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _private_subnet(self, nat: network.NatGateway, bastion: bool) -> network.Subnet:
+        plan = self._plan
+        flows = plan_flows(
+            self._args.get("head"), self._args["egress"], plan.lustre_cidr, plan.bastion_cidr if bastion else None
+        )
+        return self._subnet("private", plan.private_cidr, nat, self._security_group("private", plan_rules(flows)))
+
+    def _lustre_subnet(self, nat: network.NatGateway, cidr: str, before: network.Subnet) -> network.Subnet:
+        """The file system's own: its servers need Azure's services, so it leaves through the NAT gateway as well."""
+        rules = self._security_group("lustre", plan_rules(plan_lustre_flows(cidr, self._plan.private_cidr)))
+        return self._subnet("lustre", cidr, nat, rules, before)
+
+    def _subnet(
+        self,
+        label: str,
+        cidr: str,
+        nat: network.NatGateway,
+        rules: network.NetworkSecurityGroup,
+        before: network.Subnet | None = None,
+    ) -> network.Subnet:
+        return network.Subnet(
+            f"{self._name}-{label}",
+            resource_group_name=self._args["resource_group_name"],
+            virtual_network_name=self._network.name,
+            address_prefix=cidr,
+            default_outbound_access=False,
+            nat_gateway=network.SubResourceArgs(id=nat.id),
+            network_security_group=network.NetworkSecurityGroupArgs(id=rules.id),
+            # Storage over Azure's own network: no gateway to pay for, and accounts can know the subnet.
+            service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
+            opts=self._one_by_one(before),
+        )
+
+    def _one_by_one(self, before: network.Subnet | None) -> pulumi.ResourceOptions:
+        """After another subnet: Azure refuses to change two of a network at once."""
+        later = pulumi.ResourceOptions(depends_on=[] if before is None else [before])
+        return pulumi.ResourceOptions.merge(self._child, later)
+
+    def _bastion(self, before: network.Subnet) -> None:
+        """The Bastion and its subnet, whose name is Azure's to say."""
+        args = self._args
+        subnet = network.Subnet(
+            f"{self._name}-bastion",
+            resource_group_name=args["resource_group_name"],
+            virtual_network_name=self._network.name,
+            subnet_name=BASTION_SUBNET,
+            address_prefix=self._plan.bastion_cidr,
+            default_outbound_access=False,
+            opts=self._one_by_one(before),
+        )
+        address = self._public_address("bastion")
+        where = (args["resource_group_name"], args["location"], args["tags"])
+        declare_bastion(self._name, subnet.id, address.id, *where, self._child)
+
+    def _head_zone(self) -> pulumi.Output[str]:
+        """Names that only this network resolves, so that workers find the head node wherever it has been restarted."""
+        zone = privatedns.PrivateZone(
+            f"{self._name}-head",
+            resource_group_name=self._args["resource_group_name"],
+            private_zone_name=f"{self._name}.gangway.internal",
+            location="global",
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+        link = privatedns.VirtualNetworkLink(
+            f"{self._name}-head",
+            resource_group_name=self._args["resource_group_name"],
+            private_zone_name=zone.name,
+            location="global",
+            virtual_network=privatedns.SubResourceArgs(id=self._network.id),
+            registration_enabled=False,
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+        return after(zone.name, link)
+
+
+def _group(group: network.ApplicationSecurityGroup) -> network.ApplicationSecurityGroupArgs:
+    return network.ApplicationSecurityGroupArgs(id=group.id)

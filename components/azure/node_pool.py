@@ -1,0 +1,298 @@
+"""IbNodePool: GPU nodes that one InfiniBand partition holds together, one scale set per rung of the capacity ladder.
+
+Scale sets are made empty: the head node asks for the nodes, and turns to a further rung when the job's minimum is not
+to be had on those above it (`components.azure.fallback`, which says why). `up` leaves their sizes alone; but Azure's
+provider sends the size it last saw with every other change of a scale set, so such an `up` is to be one with
+`--refresh`. Not a scheduler: what runs on the nodes is the JobSpec in their user data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict, cast
+
+import pulumi
+from pulumi_azure_native import compute
+
+from components.azure.capacity import ScaleSetFields, check_ladder, plan_scale_set, rung_from_args, rung_zones
+from components.azure.fallback import plan_fallback
+from components.azure.launch import NodeLaunch, identity_type, vm_profile
+from components.azure.machine import NODES_TAG, RUNG_TAG, Image, Security, plan_image, plan_security
+from components.azure.names import shortened
+from components.capacity import AnyRung, Reservation, RungPlan, plan_ladder
+from components.catalog import AzureMachineType, load_provider
+from components.findings import InputError
+
+__all__ = [
+    "CapacityRungArgs",
+    "IbNodePool",
+    "IbNodePoolArgs",
+    "NodePoolPlan",
+    "plan_node_pool",
+]
+
+# A node leaves only when it has saved or its notice is over, and a destroy waits for all of them.
+DELETE_TIMEOUT = "40m"
+# osProfile.computerNamePrefix: 1 to 15 characters, to which Azure adds six.
+_MAX_PREFIX = 12
+
+
+class CapacityRungArgs(TypedDict):
+    """One rung: `kind` is reservation, spot or on-demand; the rest as `components.capacity` says.
+
+    `id` is the resource id of a capacity reservation group.
+    """
+
+    kind: str
+    id: NotRequired[str]
+    zone: NotRequired[str]
+    max_usd_per_hour: NotRequired[float]
+    zones: NotRequired[list[str]]
+
+
+class IbNodePoolArgs(TypedDict):
+    """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups.
+
+    `image_id` is a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type.
+    `trusted_launch`, `secure_boot` and `encryption_at_host` are as far as machine type and image go unless said
+    (`components.azure.machine.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
+    `entra_login` (false) lets people in by SSH with their Entra ID account; scripts then have to ask for tokens by the
+    identity's client id. `wait_for_nodes` (false), for a pool without a head: `up` asks for the first rung's nodes,
+    waits for all, and fails where Azure has too few. `proximity` (false) keeps nodes without InfiniBand in one data
+    centre, and lets Azure refuse more often; InfiniBand's single placement group is narrower than that anyway.
+    """
+
+    subscription_id: str
+    resource_group_name: pulumi.Input[str]
+    location: str
+    zone: str
+    machine_type: str
+    num_nodes_min: int
+    num_nodes_max: int
+    capacity: list[CapacityRungArgs]
+    subnet_ids: pulumi.Input[list[str]]
+    security_group_ids: list[pulumi.Input[str]]
+    image_id: NotRequired[str | None]
+    identity_id: pulumi.Input[str]
+    user_data: pulumi.Input[str]
+    root_volume_gib: int
+    trusted_launch: NotRequired[bool]
+    secure_boot: NotRequired[bool]
+    encryption_at_host: NotRequired[bool]
+    disk_encryption_set_id: NotRequired[pulumi.Input[str] | None]
+    entra_login: NotRequired[bool]
+    wait_for_nodes: NotRequired[bool]
+    proximity: NotRequired[bool]
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class NodePoolPlan:
+    """What the pool will declare, before any resource exists; `fields` and `zones` are by rung."""
+
+    machine: AzureMachineType
+    image: Image
+    security: Security
+    rungs: tuple[RungPlan, ...]
+    fields: tuple[ScaleSetFields, ...]
+    zones: tuple[tuple[str, ...], ...]
+    proximity: bool
+
+    @property
+    def placed(self) -> tuple[bool, ...]:
+        """By rung, whether it goes into our proximity placement group, which reserved capacity cannot."""
+        return tuple(self.proximity and rung.placement_group for rung in self.rungs)
+
+
+def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
+    """Compiles the arguments into what scale sets take.
+
+    Raises:
+        InputError: an unknown machine type, a rung or a number of nodes that Azure does not have, an image that can be
+            none, or something the machine type lacks.
+    """
+    machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
+    rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
+    check_ladder(rungs, "capacity")
+    _check_infiniband(machine, rungs, args["num_nodes_max"])
+    proximity = args.get("proximity", False)
+    if proximity and machine.infiniband is not None:
+        raise InputError(
+            "proximity",
+            f"{machine.name} has InfiniBand, whose single placement group is narrower",
+            value=True,
+            allowed="false",
+            fix="remove proximity",
+        )
+    own = args.get("image_id")
+    ladder = plan_ladder(rungs)
+    return NodePoolPlan(
+        machine,
+        plan_image(_image(machine, own)),
+        plan_security(
+            machine,
+            own_image=own is not None,
+            trusted_launch=args.get("trusted_launch"),
+            secure_boot=args.get("secure_boot"),
+            encryption_at_host=args.get("encryption_at_host"),
+        ),
+        ladder,
+        tuple(plan_scale_set(rung, machine) for rung in ladder),
+        tuple(rung_zones(rung, args["zone"]) for rung in rungs),
+        proximity,
+    )
+
+
+def _check_infiniband(machine: AzureMachineType, rungs: Sequence[AnyRung], num_nodes_max: int) -> None:
+    """What the single placement group, which InfiniBand needs, leaves out."""
+    if machine.infiniband is None:
+        return
+    for index, rung in enumerate(rungs):
+        if isinstance(rung, Reservation):
+            raise InputError(
+                f"capacity[{index}].kind",
+                f"{machine.name} cannot be reserved: a reservation refuses the single placement group of InfiniBand",
+                value=rung.kind,
+                allowed="spot, on-demand",
+                fix=f"remove rung {index}",
+            )
+    largest = machine.infiniband.largest_group_on_request.value
+    if num_nodes_max > largest:
+        raise InputError(
+            "num_nodes_max",
+            "more nodes than one InfiniBand partition holds",
+            value=num_nodes_max,
+            allowed=f"at most {largest}",
+            fix="make several pools, for jobs that do not talk to each other",
+        )
+
+
+def _image(machine: AzureMachineType, own: str | None) -> str:
+    """The image that is written, or else the one for the machine type."""
+    image = own or machine.image.value
+    if image is None:
+        raise InputError(
+            "image_id",
+            f"missing: no public image is known to fit {machine.name}",
+            allowed="a resource id, or publisher:offer:sku:version",
+            fix="pass the image_id of one with the drivers of its GPUs and of InfiniBand",
+        )
+    return image
+
+
+class IbNodePool(pulumi.ComponentResource):
+    """GPU nodes wired for InfiniBand, filled from the capacity ladder in its order.
+
+    `launch_template_ids` are the scale sets' ids: on Azure a scale set is its own template. `interfaces_per_node`
+    counts the Ethernet NIC and the InfiniBand adapters. `fallback_config` is JSON for the head node: see
+    `components.azure.fallback.FallbackConfig`.
+    """
+
+    group_names: pulumi.Output[list[str]]
+    launch_template_ids: pulumi.Output[list[str]]
+    interfaces_per_node: pulumi.Output[int]
+    fallback_config: pulumi.Output[str]
+
+    def __init__(self, name: str, args: IbNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:IbNodePool", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._plan = plan = plan_node_pool(args)
+        placement = self._proximity_group() if any(plan.placed) else None
+        sets = [
+            self._scale_set(position, rung, placement if plan.placed[position] else None)
+            for position, rung in enumerate(plan.rungs)
+        ]
+        infiniband = plan.machine.infiniband
+        names = pulumi.Output.all(*[one.name for one in sets]).apply(list)
+        self.group_names = names
+        self.launch_template_ids = pulumi.Output.all(*[one.id for one in sets]).apply(list)
+        self.interfaces_per_node = pulumi.Output.from_input(1 + (infiniband.num_hcas.value if infiniband else 0))
+        known = pulumi.Output.all(group=args["resource_group_name"], names=names)
+        self.fallback_config = pulumi.Output.json_dumps(
+            known.apply(lambda values: self._fallback(values["group"], values["names"]))
+        )
+        self.register_outputs(
+            {
+                "group_names": self.group_names,
+                "launch_template_ids": self.launch_template_ids,
+                "interfaces_per_node": self.interfaces_per_node,
+                "fallback_config": self.fallback_config,
+            }
+        )
+
+    def _fallback(self, resource_group_name: str, names: Sequence[str]) -> dict[str, object]:
+        args = self._args
+        num_nodes = (args["num_nodes_min"], args["num_nodes_max"])
+        return plan_fallback(
+            args["subscription_id"],
+            resource_group_name,
+            args["machine_type"],
+            num_nodes,
+            self._plan.rungs,
+            names,
+            together=self._plan.machine.infiniband is None,
+        ).to_json()
+
+    def _proximity_group(self) -> compute.ProximityPlacementGroup:
+        return compute.ProximityPlacementGroup(
+            f"{self._name}-near",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            proximity_placement_group_type="Standard",
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _scale_set(
+        self, position: int, rung: RungPlan, placement: compute.ProximityPlacementGroup | None
+    ) -> compute.VirtualMachineScaleSet:
+        args, plan, fields = self._args, self._plan, self._plan.fields[position]
+        asked = position == 0 and args.get("wait_for_nodes", False)
+        return compute.VirtualMachineScaleSet(
+            f"{self._name}-{position}-{rung.kind}",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            zones=list(plan.zones[position]) or None,
+            sku=compute.SkuArgs(
+                name=plan.machine.name, tier="Standard", capacity=args["num_nodes_max"] if asked else 0
+            ),
+            orchestration_mode="Uniform",
+            # InfiniBand reaches no further ("Virtual Machine Scale Sets and placement groups").
+            single_placement_group=fields.single_placement_group,
+            # Azure would make more machines than asked for, and take some away again: ranks would come and go.
+            overprovision=False,
+            # As many as there are: a fixed number is a reason to refuse. A GPU machine then also hears of its own
+            # events alone ("Scheduled Events for Linux VMs").
+            platform_fault_domain_count=1,
+            proximity_placement_group=None if placement is None else compute.SubResourceArgs(id=placement.id),
+            # `up` never touches a worker that runs: a new model is for new machines.
+            upgrade_policy=compute.UpgradePolicyArgs(mode=compute.UpgradeMode.MANUAL),
+            # A node that is busy, or saves, may look unhealthy: training goes on without it or ends by itself.
+            automatic_repairs_policy=compute.AutomaticRepairsPolicyArgs(enabled=False),
+            scale_in_policy=compute.ScaleInPolicyArgs(rules=["NewestVM"]),
+            identity=compute.VirtualMachineScaleSetIdentityArgs(
+                type=identity_type(entra_login=args.get("entra_login", False)),
+                user_assigned_identities=[args["identity_id"]],
+            ),
+            virtual_machine_profile=vm_profile(self._launch(position), fields),
+            tags={**args["tags"], NODES_TAG: str(args["num_nodes_max"]), RUNG_TAG: str(position)},
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                ignore_changes=None if asked else ["sku.capacity"],
+                custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT),
+            ),
+        )
+
+    def _launch(self, position: int) -> NodeLaunch:
+        args = self._args
+        return NodeLaunch(
+            computer_name_prefix=f"{shortened(self._name, _MAX_PREFIX)}-{position}",
+            image=self._plan.image,
+            security=self._plan.security,
+            subnet_id=pulumi.Output.from_input(args["subnet_ids"]).apply(lambda ids: ids[0]),
+            security_group_ids=args["security_group_ids"],
+            user_data=args["user_data"],
+            root_volume_gib=args["root_volume_gib"],
+            disk_encryption_set_id=args.get("disk_encryption_set_id"),
+            entra_login=args.get("entra_login", False),
+        )

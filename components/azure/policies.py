@@ -1,0 +1,160 @@
+"""The small grammar of our grants: who gets which role where; and what is wider than we wish.
+
+Pure data. A role is assigned on the one resource it is for. What a scale set's machines do to it is in roles of our own
+with those actions alone; they are assigned on the stack's resource group, which holds nothing of anybody else's, for
+the scale sets take the identity and so do not exist when it gets its rights. Those grants are in GROUP_WIDE, with the
+reason. No role is Owner, Contributor or Reader, and no identity ever has a secret.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from components.findings import InputError
+
+__all__ = [
+    "ACR_PULL",
+    "BLOB_CONTRIBUTOR",
+    "BLOB_READER",
+    "COST_READER",
+    "GROUP_WIDE",
+    "KEY_USER",
+    "LOG_WRITER",
+    "STORAGE_CONTRIBUTOR",
+    "AccountPlace",
+    "BlobSource",
+    "account_of",
+    "blob_source",
+    "container_id",
+    "group_id",
+    "head_actions",
+    "node_actions",
+    "role_id",
+    "stop_actions",
+]
+
+# Azure documentation, "Azure built-in roles": the same GUIDs in every tenant.
+ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+BLOB_READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
+COST_READER = "72fafb9e-0641-4937-9268-a91bfd8191a3"
+KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
+# Monitoring Metrics Publisher: on a data collection rule it is the right to send lines to it.
+LOG_WRITER = "3913510d-42f4-4e42-8a64-420c390055eb"
+STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
+
+_SET = "Microsoft.Compute/virtualMachineScaleSets"
+_LATER = "the scale sets take the identity, so they do not exist yet when it gets its rights"
+GROUP_WIDE: Mapping[str, str] = MappingProxyType(
+    {
+        f"{_SET}/read": f"read only; {_LATER}",
+        f"{_SET}/virtualMachines/read": f"read only; {_LATER}",
+        f"{_SET}/virtualMachines/networkInterfaces/read": f"read only: where workers are; {_LATER}",
+        f"{_SET}/virtualMachines/delete": "a node leaves its scale set for good, the head takes away one that never "
+        f"ran; {_LATER}",
+        f"{_SET}/write": f"how many nodes there are is a property of the set, and no smaller right sets it; {_LATER}",
+        "Microsoft.Compute/virtualMachines/read": "read only; the budget's stop has it, to see the head",
+        "Microsoft.Compute/virtualMachines/deallocate/action": "only the budget's stop has it, for the head, which "
+        "would fill the scale sets again",
+        COST_READER: "read only; costs are told for groups, not for resources",
+    }
+)
+"""Every action and role that identities of ours have on the whole resource group, and why there is nothing narrower."""
+
+_SOURCE = re.compile(
+    r"az://(?P<account>[a-z0-9]{3,24})/(?P<container>[a-z0-9](?:-?[a-z0-9]){2,62})(?:/(?P<prefix>.*))?"
+)
+_ACCOUNT = re.compile(
+    r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[^/]{1,90})"
+    r"/providers/Microsoft\.Storage/storageAccounts/(?P<account>[a-z0-9]{3,24})",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class BlobSource:
+    """Where blobs are: `az://account/container/prefix`, the prefix without slashes around it."""
+
+    account: str
+    container: str
+    prefix: str
+
+
+@dataclass(frozen=True)
+class AccountPlace:
+    """Where a storage account is."""
+
+    subscription_id: str
+    resource_group_name: str
+
+
+def blob_source(url: str, place: str = "gangway:storage.source") -> BlobSource:
+    """The parts of `url`.
+
+    Raises:
+        InputError: it is no `az://account/container/prefix`.
+    """
+    found = _SOURCE.fullmatch(url)
+    if found is None:
+        raise InputError(
+            place,
+            "not a place in Azure's blob storage",
+            value=url,
+            allowed="az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/PREFIX",
+            fix="write it like az://mydata/images/celeba",
+        )
+    return BlobSource(found["account"], found["container"], (found["prefix"] or "").strip("/"))
+
+
+def account_of(account_id: str, source: BlobSource, place: str = "gangway:storage.source_account_id") -> AccountPlace:
+    """Where the storage account `account_id` is, which has to be the one of `source`.
+
+    Raises:
+        InputError: it is no resource id of a storage account, or another account's.
+    """
+    found = _ACCOUNT.fullmatch(account_id)
+    if found is None or found["account"] != source.account:
+        expected = f"/providers/Microsoft.Storage/storageAccounts/{source.account}"
+        raise InputError(
+            place,
+            f"not the resource id of the storage account {source.account}",
+            value=account_id,
+            allowed=f"/subscriptions/.../resourceGroups/...{expected}",
+            fix=f"copy it from `az storage account show --name {source.account} --query id`",
+        )
+    return AccountPlace(found["subscription"], found["group"])
+
+
+def role_id(subscription_id: str, role: str) -> str:
+    """The full id of a role by its GUID."""
+    return f"/subscriptions/{subscription_id}/providers/Microsoft.Authorization/roleDefinitions/{role}"
+
+
+def group_id(subscription_id: str, resource_group_name: str) -> str:
+    """The id of a resource group."""
+    return f"/subscriptions/{subscription_id}/resourceGroups/{resource_group_name}"
+
+
+def container_id(account_id: str, container: str) -> str:
+    """The id of a blob container."""
+    return f"{account_id}/blobServices/default/containers/{container}"
+
+
+def node_actions(*, self_termination: bool) -> tuple[str, ...]:
+    """What a node does to its scale set: leave it, which makes the set smaller by one."""
+    return (
+        (f"{_SET}/read", f"{_SET}/virtualMachines/read", f"{_SET}/virtualMachines/delete") if self_termination else ()
+    )
+
+
+def head_actions(*, fills_groups: bool) -> tuple[str, ...]:
+    """What the head does to scale sets: find workers, set how many nodes there are, delete what never came to run."""
+    find = (f"{_SET}/read", f"{_SET}/virtualMachines/read", f"{_SET}/virtualMachines/networkInterfaces/read")
+    return (*find, f"{_SET}/write", f"{_SET}/virtualMachines/delete") if fills_groups else find
+
+
+def stop_actions() -> tuple[str, ...]:
+    """What the budget's stop does: empty scale sets, and halt the head before it fills them again."""
+    head = ("Microsoft.Compute/virtualMachines/read", "Microsoft.Compute/virtualMachines/deallocate/action")
+    return (f"{_SET}/read", f"{_SET}/write", *head)

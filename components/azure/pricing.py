@@ -1,0 +1,143 @@
+"""What the declared Azure resources cost: from resource inputs to cost components.
+
+Works on the resource graph, so it prices what would be created and not what the stack file seems to say. Usage that no
+declaration fixes (requests, data processed, egress, log lines, blobs, operations on keys) is not in it, nor are
+discounts and commitments.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from components.azure.machine import NODES_TAG, RUNG_TAG
+from components.catalog import Catalog
+from components.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
+
+__all__ = ["disk_tier", "price_resources"]
+
+_AZURE = "azure-native"
+SCALE_SET = f"{_AZURE}:compute:VirtualMachineScaleSet"
+GIB_PER_TIB = 1024
+# Azure documentation, "Azure managed disk types": Premium SSD, and what each size is billed as.
+DISK_TIERS = {4: 32, 6: 64, 10: 128, 15: 256, 20: 512, 30: 1024, 40: 2048, 50: 4095, 60: 8192, 70: 16384, 80: 32767}
+
+
+def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
+    """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("azure")`."""
+    return [*_nodes(resources, catalog, region), *_surroundings(resources, catalog, region)]
+
+
+def disk_tier(size_gib: float) -> int:
+    """The size that a Premium SSD is billed as: P10 for everything above 64 and up to 128 GiB, and so on.
+
+    >>> disk_tier(200)
+    15
+    """
+    return next(tier for tier, largest in DISK_TIERS.items() if size_gib <= largest)
+
+
+def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    for group in resources:
+        if group.type != SCALE_SET:
+            continue
+        profile, tags = group.inputs["virtualMachineProfile"], group.inputs["tags"]
+        market = _market(profile)
+        # Every scale set is made empty; its tags say what it may come to hold. One below the first is a lower rung.
+        # What is reserved is paid for in the meantime, too.
+        standby = tags[RUNG_TAG] != "0" and market != "reservation"
+        num_nodes = int(tags[NODES_TAG])
+        yield _node_price(group, market, num_nodes, catalog, region, standby)
+        size = profile["storageProfile"]["osDisk"]["diskSizeGB"]
+        label = f"{group.name}: root disks, {size:g} GiB a node"
+        yield _disk(label, size, num_nodes, catalog, region, standby=standby)
+
+
+def _market(profile: Mapping[str, Any]) -> str:
+    """How the machines of a profile are had."""
+    if profile.get("capacityReservation"):
+        return "reservation"
+    return "spot" if profile.get("priority") == "Spot" else "on-demand"
+
+
+def _node_price(
+    group: Declared, market: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
+) -> CostComponent:
+    machine_type = group.inputs["sku"]["name"]
+    label = f"{group.name}: {num_nodes} x {machine_type}, {market}"
+    price = catalog.price(machine_type, region)
+    spot = market == "spot"
+    fact = None if price is None else price.spot_high if spot else price.on_demand
+    note = ", paid whether used or not" if market == "reservation" else ""
+    if spot and (fact is None or fact.value is None):
+        # Azure never takes more for spot than the cap, or else the on-demand price: a limit, and said to be one.
+        cap = group.inputs["virtualMachineProfile"]["billingProfile"]["maxPrice"]
+        if cap > 0:
+            return _at_the_cap(label, cap, num_nodes, standby)
+        fact = None if price is None else price.on_demand
+        label, note = f"{label}, at most", ", as a limit: no spot price in the catalogue"
+    if price is None or fact is None or fact.value is None:
+        return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
+    return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(price.region, region)}")
+
+
+def _at_the_cap(label: str, cap_usd: float, num_nodes: int, standby: bool) -> CostComponent:
+    source = "max_usd_per_hour, as a limit: no spot price in the catalogue"
+    hourly = cap_usd * num_nodes
+    return CostComponent(f"{label}, at most", "hours", num_nodes, cap_usd, hourly, source, "", "stack file", standby)
+
+
+def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    for resource in resources:
+        name, inputs = resource.name, resource.inputs
+        match resource.type.removeprefix(f"{_AZURE}:"):
+            case "storagecache:AmlFilesystem":
+                sku, size = inputs["sku"]["name"], inputs["storageCapacityTiB"] * GIB_PER_TIB
+                service = f"managed-lustre-{sku.rpartition('-')[2]}"
+                yield _service(f"{name}: {size:g} GiB, {sku}", service, size, catalog, region)
+            case "compute:VirtualMachine":
+                yield from _machine(resource, catalog, region)
+            case "containerregistry:Registry":
+                sku = inputs["sku"]["name"]
+                yield _service(f"{name}: container registry, {sku}", f"acr-{sku.lower()}", 1, catalog, region)
+            case "network:NatGateway":
+                yield _service(f"{name}: NAT gateway", "nat-gateway", 1, catalog, region)
+            case "network:PublicIPAddress":
+                yield _service(f"{name}: public address", "public-ip", 1, catalog, region)
+            case "network:PrivateEndpoint":
+                yield _service(f"{name}: private endpoint", "private-endpoint", 1, catalog, region)
+            case "network:BastionHost":
+                sku = inputs["sku"]["name"]
+                yield _service(f"{name}: Bastion, {sku}", f"bastion-{sku.lower()}", 1, catalog, region)
+            case "privatedns:PrivateZone":
+                yield _service(f"{name}: private DNS zone", "private-dns-zone", 1, catalog, region)
+
+
+def _machine(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """A machine without accelerators, on demand, and its disk."""
+    name, machine_type = resource.name, resource.inputs["hardwareProfile"]["vmSize"]
+    yield _service(f"{name}: {machine_type}, on-demand", f"instance-{machine_type}", 1, catalog, region)
+    size = resource.inputs["storageProfile"]["osDisk"]["diskSizeGB"]
+    yield _disk(f"{name}: root disk, {size:g} GiB", size, 1, catalog, region)
+
+
+def _disk(
+    label: str, size_gib: float, number: int, catalog: Catalog, region: str, *, standby: bool = False
+) -> CostComponent:
+    tier = disk_tier(size_gib)
+    return _service(
+        f"{label} (P{tier})", f"premium-ssd-p{tier}", number, catalog, region, standby=standby, unit="month"
+    )
+
+
+def _service(
+    label: str,
+    service: str,
+    quantity: float,
+    catalog: Catalog,
+    region: str,
+    *,
+    standby: bool = False,
+    unit: str = "hour",
+) -> CostComponent:
+    if service not in catalog.services_of("azure"):
+        return unknown_price(label, quantity, f"no price of {service} in the catalogue", unit=unit, standby=standby)
+    return from_service(label, catalog.service_price("azure", region, service), quantity, region, standby=standby)

@@ -1,0 +1,83 @@
+"""ImageRegistry: the Azure Container Registry of the trainer's image.
+
+Standard unless `premium` is asked for. Who pulls has a role, and machines reach the registry over Azure's own network;
+what Premium adds is a wall around that (private endpoints, which this package does not use), a third and more of reads
+at once, and that what no tag names goes after OLD_DAYS. Encrypted with Azure's own keys: images hold no secret, and
+through a vault's firewall, as the stack's key has one, a registry with an identity of ours does not come. Tags may
+move: the build cache's does, and the content tags of `up` have to when an `up` was interrupted between push and state.
+Nothing is lost: nodes and run records name images by digest. The images go with the stack, as each can be built again
+from the commit and the lock that a run record names.
+"""
+
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_azure_native import containerregistry
+
+from components.azure.names import letters
+
+__all__ = ["LOGIN_USER", "ImageRegistry", "ImageRegistryArgs"]
+
+LOGIN_USER = "00000000-0000-0000-0000-000000000000"
+"""Whom to log in to the registry as, with the token of `az acr login --expose-token` for a password."""
+MAX_REGISTRY_NAME = 50
+IMAGE = "trainer"
+OLD_DAYS = 14
+
+
+class ImageRegistryArgs(TypedDict):
+    """Inputs of ImageRegistry. `premium` (false): the dearer of the two kinds."""
+
+    resource_group_name: pulumi.Input[str]
+    location: str
+    premium: NotRequired[bool]
+    tags: dict[str, str]
+
+
+class ImageRegistry(pulumi.ComponentResource):
+    """A private container registry without an admin user.
+
+    Attributes:
+        repository_url: what image references begin with, the image's name included.
+        repository_id: the registry's resource id, on which machines get to pull.
+        registry_host: host to log in to, as LOGIN_USER.
+    """
+
+    repository_url: pulumi.Output[str]
+    repository_id: pulumi.Output[str]
+    registry_host: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ImageRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:ImageRegistry", name, None, opts)
+        premium = args.get("premium", False)
+        registry = containerregistry.Registry(
+            letters(name, MAX_REGISTRY_NAME),
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            sku=containerregistry.SkuArgs(
+                name=containerregistry.SkuName.PREMIUM if premium else containerregistry.SkuName.STANDARD
+            ),
+            admin_user_enabled=False,
+            anonymous_pull_enabled=False,
+            policies=_policies() if premium else None,
+            tags=args["tags"],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.repository_url = pulumi.Output.concat(registry.login_server, "/", IMAGE)
+        self.repository_id = registry.id
+        self.registry_host = registry.login_server
+        self.register_outputs(
+            {
+                "repository_url": self.repository_url,
+                "repository_id": self.repository_id,
+                "registry_host": self.registry_host,
+            }
+        )
+
+
+def _policies() -> containerregistry.PoliciesArgs:
+    return containerregistry.PoliciesArgs(
+        retention_policy=containerregistry.RetentionPolicyArgs(
+            days=OLD_DAYS, status=containerregistry.PolicyStatus.ENABLED
+        )
+    )

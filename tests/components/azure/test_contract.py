@@ -1,0 +1,177 @@
+"""What every component of a stack's services keeps to: names, arguments, outputs, parents, tags, other languages."""
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.provider.experimental.analyzer import Analyzer, is_output
+
+from components.azure.budget import Budget
+from components.azure.encryption import EncryptionKey
+from components.azure.file_system import LustreFileSystem
+from components.azure.identity import HeadIdentity, NodeIdentity
+from components.azure.network import TrainingNetwork
+from components.azure.observability import NodeLogs, Observability
+from components.azure.registry import ImageRegistry
+from components.azure.resource_group import ResourceGroup
+from components.azure.storage import RunBucket
+from components.choices import Egress
+
+COMPONENTS: list[type[pulumi.ComponentResource]] = [
+    Budget,
+    EncryptionKey,
+    HeadIdentity,
+    ImageRegistry,
+    LustreFileSystem,
+    NodeIdentity,
+    NodeLogs,
+    Observability,
+    ResourceGroup,
+    RunBucket,
+    TrainingNetwork,
+]
+every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
+Example = Callable[[type[pulumi.ComponentResource]], dict[str, Any]]
+
+
+@pytest.fixture
+def example(place: dict[str, Any]) -> Example:
+    """Arguments that make each component declare everything it can."""
+    account = f"/subscriptions/{place['subscription_id']}/resourceGroups/d/providers/Microsoft.Storage/storageAccounts"
+    key = {"key_name": "data", "key_url": "https://v/keys/data/1", "vault_uri": "https://v/", "vault_id": "/vault",
+           "identity_id": "/identity"}  # fmt: skip
+    everything: dict[str, Any] = {
+        **place,
+        "tenant_id": "11111111-1111-1111-1111-111111111111",
+        "cidr": "10.42.0.0/16",
+        "egress": Egress.ENDPOINTS,
+        "head": {"rendezvous_port": 29400, "metrics_port": 9400, "lustre": True},
+        "lustre_prefix_length": 27,
+        "bastion": True,
+        "flow_log_account_id": f"{account}/logs",
+        "capacity_gib": 16384,
+        "throughput_mbps_per_tib": 500,
+        "subnet_id": "/subnet",
+        "source": "az://mydata/images/celeba",
+        "source_account_id": f"{account}/mydata",
+        "importer_principal_id": "22222222-2222-2222-2222-222222222222",
+        "export_runs": True,
+        "data_source": "az://mydata/images/celeba",
+        "data_source_account_id": f"{account}/mydata",
+        "run_container_id": "/runs",
+        "repository_id": "/registry",
+        "data_collection_rule_id": "/rule",
+        "self_termination": True,
+        "fills_groups": True,
+        "premium": True,
+        "key": key,
+        "subnet_ids": ["/subnet"],
+        "allowed_ips": ["203.0.113.7"],
+        "retention_days": 30,
+        "workspace_id": "/workspace",
+        "num_nodes": 2,
+        "emails": ["a@example.com"],
+        "steps_alarm_minutes": 30,
+        "expect_gpu": True,
+        "monthly_usd": 100.0,
+        "starts_on": "2026-11-01",
+        "alert_percent": [50.0],
+        "stop_at_percent": 120.0,
+        "group_ids": ["/set"],
+        "head_ids": ["/head"],
+        "tag_key": "gangway-stack",
+        "tag_value": "demo",
+    }
+
+    def choose(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
+        hints = typing.get_type_hints(component.__init__)["args"]
+        wanted = hints.__required_keys__ | hints.__optional_keys__
+        left_out = {"deployment", "efa", "metadata_iops", "maintenance_day", "maintenance_time_utc",
+                    "interruptions_per_hour"}  # fmt: skip
+        return {key: everything[key] for key in wanted - left_out}
+
+    return choose
+
+
+@every_component
+def test_names_and_arguments(component: type[pulumi.ComponentResource]) -> None:
+    parameters = inspect.signature(component.__init__).parameters
+    assert list(parameters) == ["self", "name", "args", "opts"]
+    args = typing.get_type_hints(component.__init__)["args"]
+    assert args.__name__ == f"{component.__name__}Args"
+    module = inspect.getmodule(component)
+    assert module is not None
+    assert {component.__name__, args.__name__} <= set(module.__all__)
+
+
+@every_component
+def test_what_it_declares_is_its_own(
+    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+) -> None:
+    made = make(component, example(component))
+    (own,) = [r for r in made.resources if r.type == f"gangway:azure:{component.__name__}"]
+    children = [r for r in made.resources if r is not own]
+    assert children
+    assert {child.parent for child in children} == {own.urn}
+    assert all(child.name.startswith("demo") for child in children)
+    annotated = inspect.get_annotations(component, eval_str=True)
+    assert all(is_output(annotation) for annotation in annotated.values())
+    assert made.outputs[own.urn] == set(annotated)
+
+
+@every_component
+def test_other_languages_can_use_it(component: type[pulumi.ComponentResource]) -> None:
+    definition = Analyzer("gangway").analyze_component(component)
+    args = typing.get_type_hints(component.__init__)["args"]
+    assert set(definition.inputs_mapping.values()) == args.__required_keys__ | args.__optional_keys__
+    assert set(definition.outputs_mapping.values()) == set(inspect.get_annotations(component))
+
+
+@every_component
+def test_microsofts_models_take_everything_it_can_declare(
+    component: type[pulumi.ComponentResource],
+    make: Callable[..., Any],
+    example: Example,
+    arm_mistakes: Callable[[Any], list[str]],
+) -> None:
+    assert arm_mistakes(make(component, example(component))) == []
+
+
+@every_component
+def test_everything_is_where_the_stack_is(
+    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+) -> None:
+    # Azure's own watcher, and the log of imports in the account of the data.
+    elsewhere = {"demo-flows": "NetworkWatcherRG", "demo-lustre-log": "d"}
+    for resource in make(component, example(component)).resources:
+        group = resource.inputs.get("resourceGroupName")
+        if resource.custom and group is not None:
+            assert group == elsewhere.get(resource.name, "gangway-demo"), resource.name
+        if resource.custom and "location" in resource.inputs:
+            assert resource.inputs["location"] in ("eastus", "global", "Global"), resource.name
+
+
+@every_component
+def test_whatever_can_carry_a_tag_carries_them_all(
+    component: type[pulumi.ComponentResource],
+    make: Callable[..., Any],
+    example: Example,
+    tags: dict[str, str],
+) -> None:
+    checked = 0
+    for resource in make(component, example(component)).resources:
+        if resource.custom and "tags" in _arguments(resource.type):
+            assert resource.inputs["tags"] == tags, resource.name
+            checked += 1
+    assert checked, "no tag at all: the test would prove nothing"
+
+
+def _arguments(type_token: str) -> set[str]:
+    """The arguments of the SDK's class of `azure-native:module:Class`."""
+    _, module, class_name = type_token.split(":")
+    resource = getattr(importlib.import_module(f"pulumi_azure_native.{module}"), class_name)
+    return set(inspect.signature(resource._internal_init).parameters)

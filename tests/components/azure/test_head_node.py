@@ -1,0 +1,157 @@
+"""HeadNode: one closed machine with a fixed address and a name."""
+
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.azure.head_node import HeadNode, head_address
+from components.azure.ssh_key import nobodys_key
+
+Make = Callable[..., Any]
+NODES = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/head"
+
+
+@pytest.fixture
+def make(declare: Callable[..., Any], tags: dict[str, str]) -> Make:
+    """Declares a head node with changes; `seen` are its outputs."""
+
+    def run(**changes: Any) -> Any:
+        args: Any = {
+            "resource_group_name": "gangway-demo",
+            "location": "eastus",
+            "zone": "1",
+            "subnet_id": "main",
+            "private_ip": "10.20.63.254",
+            "security_group_ids": ["heads"],
+            "identity_id": NODES,
+            "user_data": "IyE=",
+            "host_name": "head.demo.gangway.internal",
+            "zone_id": "demo.gangway.internal",
+            "tags": tags,
+            **changes,
+        }
+        seen: dict[str, Any] = {}
+
+        def program() -> None:
+            head = HeadNode("demo", args)
+            for key in HeadNode.__annotations__:
+                getattr(head, key).apply(lambda value, key=key: seen.update({key: value}))
+
+        made = declare(program)
+        made.seen = seen
+        return made
+
+    return run
+
+
+def test_a_fixed_address_with_a_name(make: Make) -> None:
+    made = make()
+    (private,) = made.one("NetworkInterface").inputs["ipConfigurations"]
+    assert (private["privateIPAddress"], private["privateIPAllocationMethod"]) == ("10.20.63.254", "Static")
+    assert (private["subnet"]["id"], private["applicationSecurityGroups"]) == ("main", [{"id": "heads"}])
+    assert "publicIPAddress" not in private
+    record = made.one("PrivateRecordSet").inputs
+    assert (record["privateZoneName"], record["relativeRecordSetName"]) == ("demo.gangway.internal", "head")
+    assert (record["recordType"], record["aRecords"]) == ("A", [{"ipv4Address": "10.20.63.254"}])
+    assert made.one("VirtualMachine").inputs["networkProfile"] == {
+        "networkInterfaces": [{"id": "${NetworkInterface.demo-head.id}", "primary": True, "deleteOption": "Detach"}]
+    }
+    assert made.seen == {
+        "instance_id": "${VirtualMachine.demo-head.id}", "private_ip": "10.20.63.254",
+        "host": "head.demo.gangway.internal",
+    }  # fmt: skip
+
+
+@given(st.integers(16, 28), st.integers(0, 2**12 - 1))
+def test_the_heads_address_is_one_that_azure_leaves_to_us(prefix: int, number: int) -> None:
+    subnet = ip_network(((10 << 24) + (number << 12), prefix), strict=False)
+    address = ip_address(head_address(str(subnet)))
+    # Azure keeps the first four and the last one.
+    assert address in list(subnet)[4:-1]
+
+
+def test_the_machine_is_small_closed_and_tagged(make: Make, tags: dict[str, str]) -> None:
+    machine = make().one("VirtualMachine").inputs
+    assert (machine["hardwareProfile"], machine["priority"]) == ({"vmSize": "Standard_D2s_v5"}, "Regular")
+    assert (machine["zones"], machine["tags"]) == (["1"], {**tags, "gangway-role": "head"})
+    assert machine["identity"] == {"type": "UserAssigned", "userAssignedIdentities": [NODES]}
+    assert machine["securityProfile"] == {
+        "encryptionAtHost": True, "securityType": "TrustedLaunch",
+        "uefiSettings": {"secureBootEnabled": True, "vTpmEnabled": True},
+    }  # fmt: skip
+    assert machine["storageProfile"] == {
+        "imageReference": {
+            "publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest",
+        },
+        "osDisk": {
+            "createOption": "FromImage", "deleteOption": "Delete", "caching": "ReadWrite", "diskSizeGB": 64,
+            "managedDisk": {"storageAccountType": "Premium_LRS"},
+        },
+    }  # fmt: skip
+    profile = machine["osProfile"]
+    assert (profile["computerName"], profile["customData"]) == ("demo-head", "IyE=")
+    assert "adminPassword" not in profile
+    linux = profile["linuxConfiguration"]
+    assert linux["disablePasswordAuthentication"] is True
+    assert [key["keyData"] for key in linux["ssh"]["publicKeys"]] == [nobodys_key()]
+    assert machine["diagnosticsProfile"] == {"bootDiagnostics": {"enabled": True}}
+
+
+def test_what_may_be_chosen(make: Make) -> None:
+    own = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/images/ours"
+    made = make(
+        machine_type="Standard_B2s", image_id=own, root_volume_gib=100, zone="", disk_encryption_set_id="keys",
+        trusted_launch=False, encryption_at_host=False, accelerated_networking=False,
+    )  # fmt: skip
+    machine = made.one("VirtualMachine").inputs
+    assert machine["hardwareProfile"] == {"vmSize": "Standard_B2s"}
+    assert "zones" not in machine
+    assert machine["securityProfile"] == {"encryptionAtHost": False}
+    assert machine["storageProfile"]["imageReference"] == {"id": own}
+    disk = machine["storageProfile"]["osDisk"]
+    assert (disk["diskSizeGB"], disk["managedDisk"]["diskEncryptionSet"]) == (100, {"id": "keys"})
+    assert made.one("NetworkInterface").inputs["enableAcceleratedNetworking"] is False
+    uefi = make(secure_boot=False).one("VirtualMachine").inputs["securityProfile"]["uefiSettings"]
+    assert uefi == {"secureBootEnabled": False, "vTpmEnabled": True}, "a Lustre client is unsigned"
+
+
+def test_people_may_come_in_with_their_own_accounts(make: Make) -> None:
+    made = make(entra_login=True)
+    assert made.one("VirtualMachine").inputs["identity"]["type"] == "SystemAssigned, UserAssigned"
+    login = made.one("VirtualMachineExtension").inputs
+    assert (login["type"], login["vmName"]) == ("AADSSHLoginForLinux", "${VirtualMachine.demo-head.name}")
+    assert not make().of("VirtualMachineExtension")
+
+
+def test_other_user_data_makes_another_machine(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pulumi_azure_native import compute
+
+    options: list[Any] = []
+    real = compute.VirtualMachine
+
+    def noting(name: str, **values: Any) -> Any:
+        options.append(values["opts"])
+        return real(name, **values)
+
+    monkeypatch.setattr(compute, "VirtualMachine", noting)
+    make()
+    (opts,) = options
+    assert opts.replace_on_changes == ["osProfile.customData"], "cloud-init acts on the first boot only"
+    assert opts.delete_before_replace is True, "one NIC, one machine"
+
+
+def test_everything_is_the_components_child(make: Make) -> None:
+    made = make(entra_login=True)
+    (component,) = [r for r in made.resources if r.type == "gangway:azure:HeadNode"]
+    assert all(r.parent == component.urn for r in made.resources if r.custom)
+    assert made.outputs[component.urn] == set(HeadNode.__annotations__)
+    assert all(r.inputs["resourceGroupName"] == "gangway-demo" for r in made.resources if r.custom)
+
+
+def test_azures_models_take_it(make: Make, arm_mistakes: Callable[[Any], list[str]]) -> None:
+    assert arm_mistakes(make(entra_login=True, disk_encryption_set_id="keys")) == []
+    assert arm_mistakes(make(trusted_launch=False)) == []

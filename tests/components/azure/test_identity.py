@@ -1,0 +1,95 @@
+"""What machines may do: the roles, the places they are on, and nothing wider."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from components.azure.identity import HeadIdentity, NodeIdentity
+from components.azure.policies import ACR_PULL, BLOB_CONTRIBUTOR, BLOB_READER, LOG_WRITER
+from components.findings import InputError
+
+RUNS = "/accounts/a/blobServices/default/containers/runs"
+DATA = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"
+
+
+@pytest.fixture
+def args(place: dict[str, Any]) -> dict[str, Any]:
+    wanted = ("subscription_id", "resource_group_name", "location", "stack", "tags")
+    return {
+        **{key: place[key] for key in wanted},
+        "run_container_id": RUNS,
+        "repository_id": "/registry",
+        "data_collection_rule_id": "/rule",
+    }
+
+
+@pytest.fixture
+def whole(args: dict[str, Any]) -> dict[str, Any]:
+    account = DATA.format(args["subscription_id"])
+    return {**args, "data_source": "az://mydata/images/celeba", "data_source_account_id": account,
+            "self_termination": True}  # fmt: skip
+
+
+def grants(made: Any) -> set[tuple[str, str]]:
+    """Role (its GUID, or the reference to one of ours) and scope of each assignment."""
+    return {(g.inputs["roleDefinitionId"].rpartition("/")[2], g.inputs["scope"]) for g in made.of("RoleAssignment")}
+
+
+def test_a_node_has_four_roles_where_they_are_for(
+    make: Callable[..., Any], whole: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
+) -> None:
+    made = make(NodeIdentity, whole)
+    assert arm_mistakes(made) == []
+    group = f"/subscriptions/{whole['subscription_id']}/resourceGroups/gangway-demo"
+    assert grants(made) == {
+        (ACR_PULL, "/registry"),
+        (BLOB_CONTRIBUTOR, RUNS),
+        (LOG_WRITER, "/rule"),
+        (BLOB_READER, f"{whole['data_source_account_id']}/blobServices/default/containers/images"),
+        ("${RoleDefinition.demo-node-leave.id}", group),
+    }
+    role = made.one("RoleDefinition").inputs
+    assert role["assignableScopes"] == [group]
+    assert [permission["actions"][-1].rpartition("/")[2] for permission in role["permissions"]] == ["delete"]
+
+
+def test_a_node_that_stays_has_no_right_on_the_group(make: Callable[..., Any], args: dict[str, Any]) -> None:
+    made = make(NodeIdentity, args)
+    assert not made.of("RoleDefinition")
+    assert {scope for _, scope in grants(made)} == {"/registry", RUNS, "/rule"}
+
+
+def test_data_needs_the_account_it_is_in(make: Callable[..., Any], whole: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="source_account_id"):
+        make(NodeIdentity, {**whole, "data_source_account_id": None})
+
+
+@pytest.mark.parametrize("fills", [True, False])
+def test_a_head_fills_scale_sets_if_it_has_to(
+    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]], fills: bool
+) -> None:
+    made = make(HeadIdentity, {**args, "fills_groups": fills})
+    assert arm_mistakes(made) == []
+    (permission,) = made.one("RoleDefinition").inputs["permissions"]
+    assert ("Microsoft.Compute/virtualMachineScaleSets/write" in permission["actions"]) is fills
+
+
+def test_assignments_have_names_that_stay(
+    make: Callable[..., Any], whole: dict[str, Any], args: dict[str, Any]
+) -> None:
+    def names(component: Any, values: dict[str, Any]) -> list[str]:
+        made = make(component, values)
+        return [grant.inputs["roleAssignmentName"] for grant in made.of("RoleAssignment")]
+
+    node, head = names(NodeIdentity, whole), names(HeadIdentity, args)
+    assert node == names(NodeIdentity, whole)
+    assert len({*node, *head}) == len(node) + len(head)
+    assert all(str(UUID(name)) == name for name in (*node, *head))
+
+
+def test_every_assignment_is_of_the_identity_itself(make: Callable[..., Any], whole: dict[str, Any]) -> None:
+    for grant in make(NodeIdentity, whole).of("RoleAssignment"):
+        assert grant.inputs["principalId"] == "${UserAssignedIdentity.demo-node.principalId}"
+        assert grant.inputs["principalType"] == "ServicePrincipal"

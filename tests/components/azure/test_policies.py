@@ -1,0 +1,91 @@
+"""Who gets what: places in blob storage, actions with their reasons, ids as Azure writes them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.azure.policies import (
+    COST_READER,
+    GROUP_WIDE,
+    AccountPlace,
+    BlobSource,
+    account_of,
+    blob_source,
+    container_id,
+    group_id,
+    head_actions,
+    node_actions,
+    role_id,
+    stop_actions,
+)
+from components.findings import InputError
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+ACCOUNT = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"
+
+
+@given(
+    st.from_regex(r"\A[a-z0-9]{3,24}\Z"),
+    st.from_regex(r"\A[a-z0-9]{3,20}\Z"),
+    st.lists(st.from_regex(r"\A[a-z0-9.]{1,8}\Z"), max_size=3),
+    st.sampled_from(["", "/"]),
+)
+def test_a_place_in_blob_storage_has_its_parts(account: str, container: str, folders: list[str], end: str) -> None:
+    url = "/".join([f"az://{account}/{container}", *folders]) + end
+    assert blob_source(url) == BlobSource(account, container, "/".join(folders))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://b/p",
+        "az://mydata",
+        "az://My/data",
+        "az://ab/data",
+        "az://mydata/a--b",
+        "az://mydata/UP",
+        "https://x/y",
+        "",
+    ],
+)
+def test_what_is_no_place_is_refused(url: str) -> None:
+    with pytest.raises(InputError) as caught:
+        blob_source(url)
+    assert caught.value.place == "gangway:storage.source"
+    assert blob_source(caught.value.fix.removeprefix("write it like ")).account == "mydata"
+
+
+def test_an_account_is_where_its_id_says() -> None:
+    assert account_of(ACCOUNT, blob_source("az://mydata/images")) == AccountPlace(SUBSCRIPTION, "data")
+
+
+@pytest.mark.parametrize("wrong", ["", "mydata", ACCOUNT + "x", ACCOUNT.replace("storageAccounts", "vaults")])
+def test_another_account_is_refused(wrong: str) -> None:
+    with pytest.raises(InputError, match=r"source_account_id") as caught:
+        account_of(wrong, blob_source("az://mydata/images"))
+    assert "az storage account show --name mydata" in caught.value.fix
+
+
+def test_everything_on_the_whole_group_has_a_reason() -> None:
+    actions = {
+        *node_actions(self_termination=True),
+        *head_actions(fills_groups=True),
+        *stop_actions(),
+    }
+    assert actions | {COST_READER} == set(GROUP_WIDE)
+    assert all(len(reason) > 10 and "{" not in reason for reason in GROUP_WIDE.values())
+
+
+def test_nobody_gets_more_than_is_asked_for() -> None:
+    assert node_actions(self_termination=False) == ()
+    assert all(action.endswith("/read") for action in head_actions(fills_groups=False))
+    node = node_actions(self_termination=True)
+    assert not any(action.endswith("/write") for action in node)
+    everything = (*node, *head_actions(fills_groups=True), *stop_actions())
+    assert not any("*" in action for action in everything)
+
+
+def test_ids_as_azure_writes_them() -> None:
+    assert role_id("s", "g") == "/subscriptions/s/providers/Microsoft.Authorization/roleDefinitions/g"
+    assert group_id("s", "g") == "/subscriptions/s/resourceGroups/g"
+    assert container_id(ACCOUNT, "runs") == f"{ACCOUNT}/blobServices/default/containers/runs"
