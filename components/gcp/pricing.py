@@ -19,6 +19,7 @@ GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 RESIZE_REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
 # A dynamic resource: the engine puts its language before it.
 QUEUED_TPU = ":QueuedTpuRequest"
+TPU_VM = "gcp:tpu/v2Vm:V2Vm"
 MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
 
 
@@ -28,6 +29,7 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
     return [
         *_nodes(resources, catalog, region),
         *(_tpu(tpu.name, tpu.inputs, region) for tpu in tpus),
+        *(_tpu(vm.name, _as_queued(vm.inputs), region) for vm in resources if vm.type == TPU_VM),
         *_surroundings(resources, catalog, region),
     ]
 
@@ -92,6 +94,17 @@ def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
     if price is None or fact is None or fact.value is None:
         return unknown_price(label, chips, f"no {market} price in the catalogue", unit="chip-hour")
     return from_fact(label, fact, chips, unit="chip-hour", note=elsewhere(price.region, region))
+
+
+def _as_queued(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A slice asked for directly, in the words of a queued one."""
+    scheduling = inputs.get("schedulingConfig") or {}
+    return {
+        "accelerator_type": inputs.get("acceleratorType"),
+        "accelerator_config": inputs.get("acceleratorConfig"),
+        "tier": "spot" if scheduling.get("spot") else "on-demand",
+        "reservation_name": scheduling.get("reserved"),
+    }
 
 
 def _slice(inputs: Mapping[str, Any]) -> SlicePlan:

@@ -43,6 +43,7 @@ OWN: dict[str, dict[str, Any]] = {
     "Filestore": {"tier": "zonal", "capacity_gib": 17920},
     "HeadNode": {"machine_type": "e2-medium"},
     "QueuedTpu": {"tier": "spot"},
+    "TpuVm": {"tier": "spot"},
 }
 Example = Callable[[type[pulumi.ComponentResource]], dict[str, Any]]
 
