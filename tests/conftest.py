@@ -167,3 +167,13 @@ def gce() -> Iterator[Any]:
     stand_in.server.shutdown()
     thread.join()
     stand_in.server.server_close()
+
+
+@pytest.fixture
+def azure_vm() -> Iterator[Any]:
+    """Azure's metadata service and APIs in small, as a machine sees them; see tests/azure_standin.py."""
+    stand_in, thread = _load(Path(__file__).with_name("azure_standin.py")).started()
+    yield stand_in
+    stand_in.server.shutdown()
+    thread.join()
+    stand_in.server.server_close()

@@ -2,8 +2,8 @@
 train --preset dcgan-digits`.
 
 torchrun itself ends with 1 whatever its workers said. Here a worker's own code comes through, so that a service manager
-can tell bad input (2: do not try again) from an interruption (75: start the same command again). `--watch aws`
-or `--watch gcp`, before torchrun's own arguments, makes it look out for the cloud's notices; $GANGWAY_STOP_AT (seconds
+can tell bad input (2: do not try again) from an interruption (75: start the same command again). `--watch aws`,
+`azure` or `gcp`, before torchrun's own arguments, makes it look out for the cloud's notices; $GANGWAY_STOP_AT (seconds
 since 1970) is the job's deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own.
 """
 

@@ -15,16 +15,18 @@ __all__ = ["NOTICES_VARIABLE", "Kind", "Notice", "notices_file", "read_notices",
 
 NOTICES_VARIABLE = "GANGWAY_NOTICES"
 
-Kind = Literal["spot-interruption", "lifecycle-terminate", "max-hours", "rebalance", "host-maintenance"]
+Kind = Literal["spot-interruption", "lifecycle-terminate", "max-hours", "rebalance", "host-maintenance", "host-restart"]
 
 
 class Notice(NamedTuple):
     """One notice.
 
     Attributes:
-        kind: spot-interruption, lifecycle-terminate (its Auto Scaling group wants the node to go), max-hours (the job's
-            time is over), rebalance (an interruption has become likely: save, and go on), or host-maintenance (the
-            machine's host will be taken away, up to an hour from now: save, and go on until the machine is shut down).
+        kind: spot-interruption, lifecycle-terminate (its Auto Scaling group or scale set wants the node to go),
+            max-hours (the job's time is over), rebalance (an interruption has become likely: save, and go on),
+            host-maintenance (the machine's host will be taken away, up to an hour from now, or stand still for some
+            seconds: save, and go on until the machine is shut down), or host-restart (the machine will be restarted
+            soon, here or on another host, and come back).
         seen_at: when it was noticed, seconds since 1970.
         deadline: when the node goes, ISO 8601 as the cloud wrote it; empty where it does not say.
     """

@@ -5,8 +5,8 @@ launcher itself: torchrun hands that on, the workers agree, save and leave with 
 host's maintenance to come, becomes a notice only; the workers see it and save once (`trainer.interruption`). The same
 thread keeps the job's deadline.
 
-One `Poll` per cloud: AWS and Google Cloud are here, Azure's scheduled events would be another of the same shape. Not
-here: what needs root or a cloud's command line, such as completing a lifecycle action.
+One `Poll` per cloud: AWS's and Google Cloud's are here, Azure's is in `trainer.scheduled_events`. Not here: what needs
+root or a cloud's command line, such as completing a lifecycle action.
 """
 
 import http.client
@@ -22,6 +22,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from trainer.notices import Kind, Notice, write_notice
+from trainer.scheduled_events import AzureMetadata
 
 __all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "GceMetadata", "Poll", "Watcher", "poll_sec_of"]
 
@@ -34,6 +35,8 @@ _TOKEN_TTL_SEC = 21600
 # Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
 _GCE_POLL_SEC = 0.5
 _GCE_WAIT_SEC = 4
+# Azure's own advice: a preemption is told 30 s before.
+_AZURE_POLL_SEC = 1.0
 
 
 class AwsMetadata:
@@ -161,13 +164,17 @@ def _gcp() -> Poll:
     return GceMetadata(os.environ.get("GANGWAY_METADATA_URL", "http://169.254.169.254")).poll
 
 
-CLOUDS: Mapping[str, Callable[[], Poll]] = MappingProxyType({"aws": _aws, "gcp": _gcp})
+def _azure() -> Poll:
+    return AzureMetadata(os.environ.get("GANGWAY_METADATA_URL", "http://169.254.169.254")).poll
+
+
+CLOUDS: Mapping[str, Callable[[], Poll]] = MappingProxyType({"aws": _aws, "azure": _azure, "gcp": _gcp})
 """What `--watch` accepts, and what makes its poll."""
 
 
 def poll_sec_of(cloud: str) -> float:
     """Seconds between two polls of a cloud."""
-    return _GCE_POLL_SEC if cloud == "gcp" else POLL_SEC
+    return {"azure": _AZURE_POLL_SEC, "gcp": _GCE_POLL_SEC}.get(cloud, POLL_SEC)
 
 
 class Watcher(threading.Thread):

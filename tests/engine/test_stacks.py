@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = pytest.mark.engine
+# A life is some ten runs of the engine, which share two cores with another one.
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 IMAGE = "docker-build:index:Image"
 ALWAYS_EXPORTED = {"job", "image", "run_bucket", "log_group", "dashboard"}
