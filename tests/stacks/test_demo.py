@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -17,9 +19,16 @@ from trainer.record import RunRecord
 
 
 def _gangway(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "stacks.cli", *arguments]
+    # A shell starts what it puts in the background with SIGINT ignored, and children inherit that: not so a terminal.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    started = f"{listening}; from stacks.cli import main; main()"
     return subprocess.Popen(
-        command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-c", started, *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
@@ -50,10 +59,18 @@ def test_the_quick_demo_tells_the_whole_story(tmp_path: Path) -> None:
         assert words in output
 
 
+@contextmanager
+def _killed_at_last(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A test that fails leaves nothing for others to trip over."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 @pytest.mark.slow
 def test_ctrl_c_during_training_leaves_no_process_and_no_half_result(tmp_path: Path) -> None:
-    process = _gangway("demo", "--out", "out", cwd=tmp_path)
-    try:
+    with _gangway("demo", "--out", "out", cwd=tmp_path) as process, _killed_at_last(process):
         deadline = time.monotonic() + 200
         while not list(tmp_path.glob("out/*/stats.jsonl")):
             assert process.poll() is None, process.stdout.read() if process.stdout else ""
@@ -63,8 +80,6 @@ def test_ctrl_c_during_training_leaves_no_process_and_no_half_result(tmp_path: P
         assert workers
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
     assert process.returncode not in (0, None)
     assert "Traceback" not in output
     assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
