@@ -4,17 +4,22 @@ Nothing here builds an image, calls a cloud or starts a process: every function 
 offline plan and `Output.apply`. Specs are in `images.specs`, bash quoting and `docker run` in `images.shell`.
 """
 
+from images.azure import render_azure_head, render_azure_node
+from images.azure_specs import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import render_gcp_head, render_gcp_node, render_tpu_startup
 from images.gcp_specs import DataSource, FileSystem, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
 from images.head import render_head_init
-from images.render import USER_DATA_LIMIT_BYTES, render_cloud_init, render_dockerfile, user_data_base64gzip
+from images.render import USER_DATA_LIMIT_BYTES, base64gzip, render_cloud_init, render_dockerfile, user_data_base64gzip
 from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, HeadInitSpec, NodeInitSpec, job_key
 
 __all__ = [
     "DOCKERFILE_FLAVOURS",
     "USER_DATA_LIMIT_BYTES",
+    "AzureHeadSpec",
+    "AzureNodeSpec",
     "DataSource",
     "DockerfileSpec",
+    "FabricSetup",
     "FileSystem",
     "Flavour",
     "GcpHeadSpec",
@@ -23,7 +28,10 @@ __all__ = [
     "NcclSetup",
     "NodeInitSpec",
     "TpuHostSpec",
+    "base64gzip",
     "job_key",
+    "render_azure_head",
+    "render_azure_node",
     "render_cloud_init",
     "render_dockerfile",
     "render_gcp_head",

@@ -6,7 +6,6 @@ APIs (`images.on_node`). Pure, like everything here. Google takes 256 KiB of met
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from images.gcp_shell import gcp_env_text, gcp_job_env_text, nccl_env_text
 from images.gcp_specs import GcpHeadSpec, GcpMachineSpec, GcpNodeSpec, TpuHostSpec
@@ -14,10 +13,12 @@ from images.observability import render_prometheus_gce
 from images.render import (
     BIN_DIR,
     ETC_DIR,
-    STOP_MARGIN_SEC,
+    LIB_DIR,
     NodeFile,
     cloud_config,
+    python_file,
     scripts,
+    short_stop_margin_sec,
     template_environment,
     unit,
 )
@@ -25,11 +26,10 @@ from images.shell import RESULTS_SEC, job_json_text
 
 __all__ = ["LIB_DIR", "render_gcp_head", "render_gcp_node", "render_tpu_startup"]
 
-LIB_DIR = "/opt/gangway/lib"
 CLOUD = "gcp"
-_ON_NODE = Path(__file__).parent / "on_node"
 _RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _STARTED = ("gangway-trainer.service", "gangway-watch.timer")
+_NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service", "gangway-watch.service")
 
 
 def render_gcp_node(spec: GcpNodeSpec) -> str:
@@ -86,7 +86,7 @@ def _worker_files(
         "role": "worker",
         "results_sec": 0 if spec.file_system else RESULTS_SEC,
         "shipped": ["gangway-prepare.service", "gangway-trainer.service"],
-        "timeout_stop_sec": spec.job.shutdown_timeout_sec + _stop_margin_sec(spec),
+        "timeout_stop_sec": spec.job.shutdown_timeout_sec + short_stop_margin_sec(spec.job),
         # Nothing replaces a TPU host that is given up.
         "tries_again": isinstance(spec, TpuHostSpec),
     }
@@ -102,11 +102,6 @@ def _worker_files(
     if isinstance(spec, GcpNodeSpec) and spec.nccl is not None:
         files.append(NodeFile(f"{ETC_DIR}/nccl.env", "0600", nccl_env_text(spec.nccl)))
     return files, started
-
-
-def _stop_margin_sec(spec: GcpMachineSpec) -> int:
-    """A preempted machine has 30 s in all (Compute Engine documentation, "Spot VMs"): no more waiting than that."""
-    return min(STOP_MARGIN_SEC, max(1, 30 - spec.job.shutdown_timeout_sec))
 
 
 def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
@@ -126,8 +121,8 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
         **_values(spec, steps),
         "log_options": lambda stream: " --log-driver none",
         "role": "head",
-        # Prometheus says much, and nothing that a metric reads.
-        "shipped": ["gangway-prepare.service", "gangway-rendezvous.service"],
+        # Prometheus says much, and nothing that a metric reads; the watch sends its events itself.
+        "shipped": [name for name in units if name.endswith(".service") and name not in _NOT_SHIPPED],
         "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
         "tries_again": True,
     }
@@ -138,7 +133,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     ]
     if spec.plan_fill_source is not None:
         files.append(NodeFile(f"{LIB_DIR}/images/on_node/plan_fill.py", "0644", spec.plan_fill_source))
-        files.append(_python("fill.py"))
+        files.append(python_file("fill.py"))
     if spec.prometheus_image is not None:
         text = render_prometheus_gce(spec.stack, spec.project, spec.zones, port=spec.metrics_port)
         files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
@@ -149,9 +144,9 @@ def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),
-        _python("__init__.py"),
-        _python("gce.py"),
-        *([_python("ship.py")] if spec.log_id else []),
+        python_file("__init__.py"),
+        python_file("gce.py"),
+        *([python_file("ship.py")] if spec.log_id else []),
     ]
     if spec.data is not None and spec.data.request is not None:
         text = json.dumps(dict(spec.data.request), indent=1, sort_keys=True)
@@ -175,7 +170,3 @@ def _values(spec: GcpMachineSpec, steps: Sequence[str]) -> dict[str, object]:
 
 def _log_units(spec: GcpMachineSpec) -> list[str]:
     return ["gangway-logs.service"] if spec.log_id else []
-
-
-def _python(name: str) -> NodeFile:
-    return NodeFile(f"{LIB_DIR}/images/on_node/{name}", "0644", (_ON_NODE / name).read_text("utf-8"))

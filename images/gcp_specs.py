@@ -4,14 +4,12 @@ Frozen dataclasses of plain values, made inside `Output.apply`. They check only 
 what a person writes has been checked by `stacks`.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from components.job import JobSpec
-from images.specs import check_digest, check_env, check_hours, check_pinned
+from images.specs import check_digest, check_env, check_hours, check_pinned, ended_object
 
 __all__ = ["DataSource", "FileSystem", "GcpHeadSpec", "GcpMachineSpec", "GcpNodeSpec", "NcclSetup", "TpuHostSpec"]
 
@@ -128,12 +126,8 @@ class GcpMachineSpec:
 
     @property
     def ended_object(self) -> str:
-        """Below `bucket_uri`: there once this very job has ended, so that nobody fills groups for it any more.
-
-        The job is what runs, however many nodes it runs on: a pool of another size has the same head.
-        """
-        what = json.dumps([self.job.image, self.job.argv, self.max_hours])
-        return f"{self.job.name}/ended-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
+        """Below `bucket_uri`: there once this very job has ended, so that nobody fills groups for it any more."""
+        return ended_object(self.job, self.max_hours)
 
 
 @dataclass(frozen=True, kw_only=True)

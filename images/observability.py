@@ -13,7 +13,15 @@ from typing import Any
 
 from images.render import template_environment
 
-__all__ = ["COLUMNS", "PREFIX", "Panel", "grafana_dashboard", "render_prometheus", "render_prometheus_gce"]
+__all__ = [
+    "COLUMNS",
+    "PREFIX",
+    "Panel",
+    "grafana_dashboard",
+    "render_prometheus",
+    "render_prometheus_azure",
+    "render_prometheus_gce",
+]
 
 PREFIX = "gangway_trainer_"
 # The classic model as Grafana 10.4 and 11.0 write it; later versions migrate it when they load it.
@@ -85,6 +93,34 @@ def render_prometheus_gce(
     template = template_environment().get_template("prometheus-gce.yml.j2")
     return template.render(
         stack=stack, project=project, zones=zones, port=port, scrape_interval_sec=scrape_interval_sec
+    )
+
+
+def render_prometheus_azure(
+    stack: str,
+    place: tuple[str, str],
+    client_id: str,
+    *,
+    port: int,
+    scrape_interval_sec: int = 15,
+) -> str:
+    """prometheus.yml for the head node on Azure, which has to be allowed to read machines and their interfaces.
+
+    Args:
+        stack: label of all its figures.
+        place: subscription id and resource group, whose scale sets are all the stack's.
+        client_id: of the head's identity.
+        port: as of `render_prometheus`.
+        scrape_interval_sec: seconds between two scrapes.
+    """
+    template = template_environment().get_template("prometheus-azure.yml.j2")
+    return template.render(
+        stack=stack,
+        subscription_id=place[0],
+        resource_group_name=place[1],
+        client_id=client_id,
+        port=port,
+        scrape_interval_sec=scrape_interval_sec,
     )
 
 

@@ -14,19 +14,24 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from components.job import JobSpec
 from images.shell import CONTAINER_NAME, RESULTS_SEC, job_env_text, job_json_text, node_env_text
 from images.specs import TRAINER_UID, DockerfileSpec, NodeInitSpec
 
 __all__ = [
     "BIN_DIR",
     "ETC_DIR",
+    "LIB_DIR",
     "STOP_MARGIN_SEC",
     "USER_DATA_LIMIT_BYTES",
     "NodeFile",
+    "base64gzip",
     "cloud_config",
+    "python_file",
     "render_cloud_init",
     "render_dockerfile",
     "scripts",
+    "short_stop_margin_sec",
     "template_environment",
     "unit",
     "user_data_base64gzip",
@@ -38,6 +43,8 @@ USER_DATA_LIMIT_BYTES = 16_384
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
+LIB_DIR = "/opt/gangway/lib"
+_ON_NODE = Path(__file__).parent / "on_node"
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
@@ -93,13 +100,31 @@ def user_data_base64gzip(text: str) -> str:
     Raises:
         ValueError: the compressed text is above EC2's limit.
     """
-    packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
-    if len(packed) > USER_DATA_LIMIT_BYTES:
+    packed = base64gzip(text)
+    if (size := len(base64.b64decode(packed))) > USER_DATA_LIMIT_BYTES:
         raise ValueError(
-            f"user data: {len(packed)} bytes after gzip; allowed: at most {USER_DATA_LIMIT_BYTES} (EC2's limit); "
+            f"user data: {size} bytes after gzip; allowed: at most {USER_DATA_LIMIT_BYTES} (EC2's limit); "
             "fix: shorten the job's env and argv, for example by a file on the parallel file system"
         )
-    return base64.b64encode(packed).decode()
+    return packed
+
+
+def base64gzip(text: str) -> str:
+    """The text as cloud-init reads it on any cloud; the same text gives the same bytes (under one build of zlib)."""
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
+
+
+def short_stop_margin_sec(job: JobSpec) -> int:
+    """Between the trainer's own end and systemd's, where a machine that is taken back has 30 s in all.
+
+    Compute Engine documentation, "Spot VMs"; Azure's, "Scheduled Events for Linux VMs": no more waiting than that.
+    """
+    return min(STOP_MARGIN_SEC, max(1, 30 - job.shutdown_timeout_sec))
+
+
+def python_file(name: str) -> NodeFile:
+    """A module of `images.on_node`, as a machine imports it."""
+    return NodeFile(f"{LIB_DIR}/images/on_node/{name}", "0644", (_ON_NODE / name).read_text("utf-8"))
 
 
 def _preparation(spec: NodeInitSpec) -> list[str]:

@@ -24,6 +24,7 @@ __all__ = [
     "check_env",
     "check_hours",
     "check_pinned",
+    "ended_object",
     "job_key",
 ]
 
@@ -40,6 +41,15 @@ def job_key(job: JobSpec) -> str:
     Its clock and its end are kept by this. How many hours it may take is no part of it: more of them let it go on.
     """
     return hashlib.sha256(json.dumps([job.image, job.argv]).encode()).hexdigest()[:12]
+
+
+def ended_object(job: JobSpec, max_hours: float | None) -> str:
+    """Below a stack's place in its bucket: there once this very job has ended, so that nobody fills groups for it.
+
+    The job is what runs, however many nodes it runs on: a pool of another size has the same head.
+    """
+    what = json.dumps([job.image, job.argv, max_hours])
+    return f"{job.name}/ended-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
 def check_digest(place: str, image: str) -> None:

@@ -57,8 +57,8 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
 def _basis(config: StackConfig) -> str:
     """Whose price the totals are made of, such as `the spot price of capacity[0]`."""
     kind = config.cluster.capacity[0].kind
-    # Reserved nodes are billed at the on-demand price; a block is paid for in advance.
-    market = kind if kind in ("spot", "capacity-block", "flex-start") else "on-demand"
+    # Reserved nodes are billed at the on-demand price, flex-start at that at most; a block is paid for in advance.
+    market = kind if kind in ("spot", "capacity-block") else "on-demand"
     return f"the {market} price of capacity[0]"
 
 
@@ -67,6 +67,7 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     batch_size, nodes = PRESETS[config.job.preset].batch_size, config.cluster.nodes
     per_node = machine.num_accelerators.value
     most = batch_size // per_node
+    smaller = "choose an accelerator with fewer chips" if machine.backend == "xla" else "choose a smaller machine type"
     if nodes.max > most:
         yield Finding(
             Severity.ERROR,
@@ -74,7 +75,7 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
             "gangway:cluster.nodes",
             f"batch_size {batch_size} of {config.job.preset} has less than one image for each of "
             f"{nodes.max * per_node} workers",
-            f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else "choose a smaller machine type",
+            f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else smaller,
         )
     sizes = range(1, min(nodes.max, most) + 1)
     uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node)]
@@ -89,7 +90,7 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
                 "batch.uneven",
                 "gangway:cluster.nodes",
                 f"{told} by {uneven[0] * per_node} workers: {why}",
-                fix or "choose an accelerator with fewer chips",
+                fix or smaller,
             )
             return
         waiting = _waiting(batch_size, per_node, uneven)

@@ -76,11 +76,12 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
             owners = [
                 kind for schema in around.schemas if loc[-1] in schema.get("properties", {}) and (kind := _kind(schema))
             ]
-            fix = (
-                f"leave it out: only kind: {' or '.join(owners)} has it"
-                if owners
-                else nearest_hint(str(loc[-1]), names)
-            )
+            if owners:
+                fix = f"leave it out: only kind: {' or '.join(owners)} has it"
+            elif sections := _sections_with(str(loc[-1]), schema):
+                fix = f"write it in {' or '.join(sections)}"
+            else:
+                fix = nearest_hint(str(loc[-1]), names)
             return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
             fix = f"add {_written(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
@@ -101,6 +102,12 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
         case _:
             problem = "has no value" if value is None else "not an accepted value"
             return InputError(where, problem, value=value, allowed=setting.words(), fix=_fix(loc, value, setting))
+
+
+def _sections_with(key: str, schema: _Schema) -> list[str]:
+    """Config paths of the sections that have such a key."""
+    keys = {name: _setting_at(schema, (name,)).keys() for name in schema["properties"]}
+    return [f"gangway:{name}" for name, of_section in keys.items() if key in of_section]
 
 
 def _shown(value: object) -> object:

@@ -1,14 +1,13 @@
 """What a person should know before `up` on Google Cloud: what is wrong, and every automatic choice with its reason.
 
-Pure. What all providers share is `stacks.checks`, what is about TPU slices `stacks.gcp_tpu_findings`; what cannot be
-planned at all raises in `stacks.gcp_plan`.
+Pure. What all providers share is `stacks.checks`, what is about TPU slices `stacks.gcp_tpu_findings`, what is about
+installing things at boot `stacks.gcp_package_findings`; what cannot be planned at all raises in `stacks.gcp_plan`.
 """
 
 from collections.abc import Iterable
 
 from components.capacity import Spot
 from components.catalog import GpuDirectFabric, RoceFabric
-from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
 from components.gcp.capacity_findings import LadderContext, capacity_findings
@@ -17,7 +16,8 @@ from components.gcp.policies import bucket_of, prefix_of
 from stacks.checks import common_findings
 from stacks.config import StackConfig
 from stacks.gcp_job import fabric_min_gbps
-from stacks.gcp_plan import GcpPlan
+from stacks.gcp_package_findings import egress, lustre_kernel
+from stacks.gcp_plan import GcpPlan, zone_is_assumed
 from stacks.gcp_tpu_findings import slice_findings
 
 __all__ = ["findings"]
@@ -38,7 +38,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *_zone(planned),
         *_spot(config),
         *_storage(config, planned),
-        *_network(config, planned),
+        *egress(config, planned),
         *_money(config, planned),
     )
 
@@ -61,6 +61,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
     yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
     least = fabric_min_gbps(config, planned)
+    yield from _ignored(config, planned, least)
     if least is not None:
         yield Finding(
             Severity.INFO,
@@ -71,8 +72,33 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "set fabric_check: {enabled: false} to start without",
         )
     yield from _secure_boot(config, planned)
-    context = LadderContext(machine, planned.zone, nodes.min, nodes.max, config.job.max_hours)
+    context = LadderContext(machine, planned.zone, zone_is_assumed(config), nodes.min, nodes.max, config.job.max_hours)
     yield from capacity_findings(config.cluster.capacity, context)
+
+
+def _ignored(config: StackConfig, planned: GcpPlan, least_gbps: float | None) -> Iterable[Finding]:
+    """Settings that somebody wrote, of parts that this stack does not have."""
+    if config.head.model_fields_set and not planned.head:
+        yield Finding(
+            Severity.WARNING,
+            "head.ignored",
+            "gangway:head",
+            "of no effect: one node of one rung has no head node, and nothing scrapes its metrics",
+            "remove the section",
+        )
+    written = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
+    if written and least_gbps is None:
+        alone = config.cluster.nodes.max < 2
+        why = (
+            "one node" if alone else f"{planned.machine.name}, whose GPU NICs, if any, the default image does not use,"
+        )
+        yield Finding(
+            Severity.WARNING,
+            "fabric.check-ignored",
+            f"{CLUSTER}.fabric_check",
+            f"of no effect: {why} has no fabric to be tested",
+            "remove fabric_check",
+        )
 
 
 def _fabric_words(fabric: GpuDirectFabric | RoceFabric) -> str:
@@ -128,14 +154,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     if storage is None:
         return
     if storage.kind == "lustre":
-        if config.network.egress is Egress.ENDPOINTS and (planned.tpu is not None or config.cluster.image_id is None):
-            yield Finding(
-                Severity.WARNING,
-                "storage.lustre-client",
-                "gangway:network.egress",
-                "machines fetch the Lustre client from outside Google's APIs, and endpoints do not lead there",
-                "set egress: nat" + ("" if planned.tpu is not None else ", or pin an image_id that holds the client"),
-            )
+        yield from lustre_kernel(config, planned)
         yield Finding(
             Severity.INFO,
             "network.private-services",
@@ -161,19 +180,15 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _network(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    own_image = planned.tpu is None and config.cluster.image_id is not None
-    if config.network.egress is Egress.ENDPOINTS and not own_image:
-        yield Finding(
-            Severity.WARNING,
-            "network.no-packages",
-            "gangway:network.egress",
-            "the default image holds no Docker, and endpoints lead to Google's APIs alone: nothing can be installed",
-            "set egress: nat" + (", or pin an image_id that holds Docker" if planned.tpu is None else ""),
-        )
-
-
 def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    yield Finding(
+        Severity.INFO,
+        "budget.currency",
+        "gangway:budget.monthly_usd",
+        f"the budget is of {config.budget.monthly_usd:,.2f} USD: Google refuses it, and `up` fails, where the billing "
+        "account is kept in another currency",
+        "see the account's currency before `up`: gcloud billing accounts describe",
+    )
     if config.budget.stop_at_percent is not None:
         yield Finding(
             Severity.INFO,

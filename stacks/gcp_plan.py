@@ -23,9 +23,9 @@ from components.gcp.slices import SlicePlan
 from components.gcp.tpu_machine import slice_machine
 from components.tags import TagPolicy, carbon_class
 from stacks.config import StackConfig
-from stacks.gcp_tpu import check_tpu_rungs, slice_of
+from stacks.gcp_tpu import check_tpu_rungs, slice_of, tpu_types
 
-__all__ = ["FILESTORE_TIER", "GcpPlan", "head_type", "offered_zones", "plan"]
+__all__ = ["FILESTORE_TIER", "GcpPlan", "head_type", "offered_zones", "plan", "zone_is_assumed"]
 
 FILESTORE_TIER = "basic-ssd"
 _IMAGE = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/[^@]+@sha256:[0-9a-f]{64}")
@@ -109,7 +109,14 @@ def _machine(config: StackConfig) -> MachineType:
     if cluster.machine_type is not None:
         return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
     assert cluster.accelerator is not None, "StackConfig holds one of the two"
-    return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator")
+    try:
+        return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator")
+    except InputError as error:
+        if cluster.accelerator in {machine.accelerator for machine in catalog.machines.values()}:
+            raise
+        # The catalogue of machines knows no slices.
+        allowed = f"{error.allowed}; of TPUs {tpu_types()}"
+        raise InputError(error.place, error.problem, value=error.value, allowed=allowed, fix=error.fix) from None
 
 
 def _check_zones(config: StackConfig, zones: list[str]) -> None:
@@ -149,6 +156,11 @@ def _zone(config: StackConfig, region: Region, machine: MachineType, tpu: SliceP
     if offering:
         return offering[0], f"the first of {region.name} that has {machine.name}"
     return zones[0], f"the first of {region.name}"
+
+
+def zone_is_assumed(config: StackConfig) -> bool:
+    """Whether nobody has named a zone, neither for the cluster nor for a rung."""
+    return config.cluster.zone is None and preferred_zone(config.cluster.capacity) is None
 
 
 def offered_zones(machine: MachineType, tpu: SlicePlan | None) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from components.capacity import AnyRung, OnDemand, Reservation, Spot
 from components.catalog import load_tpus
 from components.findings import InputError
-from components.gcp.capacity import LADDER
+from components.gcp.capacity import LADDER, check_reservation_project
 from components.gcp.slices import SlicePlan, plan_slice
 from stacks.config import StackConfig
 
-__all__ = ["TPU_TIERS", "check_tpu_rungs", "reservation_name", "slice_of"]
+__all__ = ["TPU_TIERS", "check_tpu_rungs", "reservation_name", "slice_of", "tpu_types"]
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
 """The rungs that the queue of TPUs has, with its own words for them."""
@@ -30,6 +30,7 @@ def slice_of(config: StackConfig) -> SlicePlan | None:
         InputError: no such slice, one that the TPU API does not make, or a topology of something else.
     """
     accelerator = config.cluster.accelerator
+    _check_spelling(accelerator)
     prefixes = tuple(f"{tpu.prefix}-" for tpu in load_tpus().generations.values())
     if accelerator is None or not (accelerator.startswith(prefixes) or _TPU_TYPE.fullmatch(accelerator)):
         if config.cluster.topology is not None:
@@ -42,15 +43,32 @@ def slice_of(config: StackConfig) -> SlicePlan | None:
         return None
     found = plan_slice(accelerator_type=accelerator, topology=config.cluster.topology)
     if found.api_type is None or found.runtime_version is None:
-        makes = [tpu.prefix for tpu in load_tpus().generations.values() if tpu.api_type.value is not None]
         raise InputError(
             "gangway:cluster.accelerator",
             f"the Cloud TPU API makes no slices of {found.generation}",
             value=accelerator,
-            allowed=", ".join(f"{prefix}-NUMBER" for prefix in makes),
+            allowed=tpu_types(),
             fix="write v6e-64 or another of those",
         )
     return found
+
+
+def tpu_types() -> str:
+    """The accelerator types that the TPU API makes, for people."""
+    makes = [tpu.prefix for tpu in load_tpus().generations.values() if tpu.api_type.value is not None]
+    return ", ".join(f"{prefix}-NUMBER" for prefix in makes)
+
+
+def _check_spelling(accelerator: str | None) -> None:
+    """Refuses V6E-8: a slice by its look, which no list of GPUs would help with."""
+    if accelerator is not None and accelerator != accelerator.lower() and _TPU_TYPE.fullmatch(accelerator.lower()):
+        raise InputError(
+            "gangway:cluster.accelerator",
+            "accelerator types of TPUs are written small",
+            value=accelerator,
+            allowed=tpu_types(),
+            fix=f"write {accelerator.lower()}",
+        )
 
 
 def check_tpu_rungs(rungs: Sequence[AnyRung]) -> None:
@@ -88,6 +106,8 @@ def _check_rung(rung: AnyRung, here: str) -> None:
             allowed="no zones and no machine_types",
             fix="remove them; gangway:cluster.zone names the zone",
         )
+    if isinstance(rung, Reservation):
+        check_reservation_project(rung.id, f"{here}.id")
     if isinstance(rung, Reservation) and "/" in rung.id and not _SHARED_RESERVATION.fullmatch(rung.id):
         full = _FULL_RESERVATION.fullmatch(rung.id)
         raise InputError(

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from components.capacity import AnyRung, Reservation, Spot
 from components.findings import Finding, Severity
-from components.gcp.capacity_findings import ignored_settings
+from components.gcp.capacity_findings import ignored_settings, zone_unnamed
 from stacks.config import StackConfig
-from stacks.gcp_plan import GcpPlan, offered_zones
+from stacks.gcp_plan import GcpPlan, offered_zones, zone_is_assumed
+from trainer.config import PRESETS
 
 __all__ = ["slice_findings"]
 
@@ -28,6 +29,8 @@ def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield from _state(config)
     yield from _ignored(config)
     yield from _rung(config.cluster.capacity[0])
+    if zone_is_assumed(config):
+        yield from zone_unnamed(config.cluster.capacity[0], f"{CLUSTER}.capacity[0]", planned.zone)
     yield from _zone(planned)
     yield from _energy(planned)
 
@@ -49,7 +52,7 @@ def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "tpu.fixed-number",
             f"{CLUSTER}.nodes",
             f"the slices of one request come together and train together: {nodes.min} to {nodes.max} is no such number",
-            f"set nodes: {{min: {nodes.max}, max: {nodes.max}}}",
+            f"set nodes: {{min: {(num := _even_number(config, planned))}, max: {num}}}",
         )
     if nodes.max > 1:
         yield Finding(
@@ -61,6 +64,13 @@ def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             f"hosts take from their metadata (MEGASCALE_...), which was tried with a stand-in of it only",
             "take one larger slice where there is one: the chips' own network is faster",
         )
+
+
+def _even_number(config: StackConfig, planned: GcpPlan) -> int:
+    """The most slices of those asked for that share the batch evenly, which XLA needs; all of them where none do."""
+    batch_size, chips = PRESETS[config.job.preset].batch_size, planned.machine.num_accelerators.value
+    most = config.cluster.nodes.max
+    return next((num for num in range(most, 0, -1) if batch_size % (num * chips) == 0), most)
 
 
 def _state(config: StackConfig) -> Iterable[Finding]:

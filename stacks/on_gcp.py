@@ -63,7 +63,11 @@ def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
         "group_names": nodes.group_names,
         "queued_resource": nodes.queued_resource,
         "head_instance_id": head.instance_id if head else None,
+        # Also a Filestore's address: the name is that of every provider.
         "lustre_dns_name": storage.dns_name if storage else None,
+        "mount_point": storage.mount_point if storage else None,
+        "project": planned.project,
+        "zone": planned.zone,
         "log_group": logs.log_name,
         "dashboard": observed.dashboard_id,
         "budget_topic_id": budget.topic_id,

@@ -43,11 +43,13 @@ def show_plan(plan: Plan, console: Console) -> None:
     cost = plan.cost
     upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
     fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
+    least = "at least " if cost.unknown else ""
+    missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
     console.print(
         Panel(
-            f"[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
+            f"{least}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
             f"[bold]{usd(cost.run)}[/] for a run of {cost.run_hours:g} h"
-            f"{upfront}{fallback if cost.standby_hourly else ''}"
+            f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
             f"\n{_energy(plan)}"
             f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}[/]",
             title="envelope (estimated)",
@@ -60,7 +62,10 @@ def _energy(plan: Plan) -> str:
     """Energy and emissions of a run; or that nobody can tell."""
     energy, carbon = plan.energy, plan.carbon
     if energy.kwh is None or carbon.gco2e is None:
-        return f"[bold]unknown[/] kWh a run, PUE {energy.pue:g}; grid at {carbon.intensity_g_per_kwh:g} g/kWh"
+        return (
+            f"[bold]unknown[/] kWh and [bold]unknown[/] kg CO2e a run: PUE {energy.pue:g}, "
+            f"grid at {carbon.intensity_g_per_kwh:g} g/kWh"
+        )
     return (
         f"[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
         f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
@@ -102,9 +107,9 @@ def cost_table(cost: CostEstimate) -> Table:
         table.add_column(column, overflow="fold", justify="left" if column == "what" else "right")
     for component in cost.components:
         standby = " [dim](standby)[/]" if component.standby else ""
+        provenance = ", ".join(filter(None, (component.source, component.as_of, component.confidence)))
         table.add_row(
-            f"{escape(component.name)}{standby}\n"
-            f"[dim]{escape(component.source)}, {component.as_of}, {component.confidence}[/]",
+            f"{escape(component.name)}{standby}\n[dim]{escape(provenance)}[/]",
             f"{component.quantity:g} {component.unit}\nat {usd(component.price, 4)}",
             usd(component.hourly),
         )

@@ -117,13 +117,13 @@ def _session() -> Statement:
 
 def _own_groups(stack: str, self_termination: bool) -> Statement:
     """A node's word about itself, to its own group."""
-    # Suspended are the alarms that would fill a lower rung with nodes in place of those that are done.
-    leaving = ["autoscaling:SuspendProcesses", "autoscaling:TerminateInstanceInAutoScalingGroup"]
     actions = [
         "autoscaling:CompleteLifecycleAction",
         "autoscaling:RecordLifecycleActionHeartbeat",
         "autoscaling:SetInstanceHealth",
-        *(leaving if self_termination else []),
+        # The alarms that would fill a lower rung for a job that has ended, whether its nodes stay or leave.
+        "autoscaling:SuspendProcesses",
+        *(["autoscaling:TerminateInstanceInAutoScalingGroup"] if self_termination else []),
     ]
     return on_groups_of(stack, "OwnGroups", actions)
 

@@ -1,4 +1,4 @@
-"""What wakes a person: no training steps, idle GPUs, many interruptions, missing or given-up nodes, a failed job.
+"""What wakes a person: no steps, idle GPUs, interruptions, missing or given-up nodes, a failed job, a record at risk.
 
 Plans only, no resources and no SDK. Each alarm is a PromQL expression over metrics of Cloud Monitoring; what it tells
 people is what is the matter and what to do. PromQL, because a condition in the older form cannot see a metric that
@@ -76,6 +76,7 @@ METRICS = (
     MetricPlan("Interruptions", 'jsonPayload.event="interrupt"'),
     MetricPlan("Checkpoints", 'jsonPayload.event="checkpoint"'),
     MetricPlan("NodesGivenUp", 'jsonPayload.event="node-given-up"'),
+    MetricPlan("RecordsAtRisk", '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'),
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
     MetricPlan("JobsEndedWell", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'),
 )
@@ -131,6 +132,7 @@ def plan_alarms(
         *([_nodes_missing(stack, groups, num_nodes)] if groups else []),
         _node_given_up(stack),
         _job_ended_badly(stack),
+        _record_at_risk(stack),
     ]
 
 
@@ -241,5 +243,18 @@ def _job_ended_badly(stack: str) -> AlarmPlan:
         "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
         "stack's log: status 2 is bad input, 3 a fabric too slow.",
         f"{_lines(stack, 'JobsEndedBadly', '10m')} > 0",
+        "CRITICAL",
+    )
+
+
+def _record_at_risk(stack: str) -> AlarmPlan:
+    """What failed is tried again by itself, and the workers wait meanwhile: nobody would hear of it otherwise."""
+    return AlarmPlan(
+        "record-at-risk",
+        "The head node is not ready (file system, image, the import of the data), or the run record could not be put "
+        "where it outlives the nodes. It is tried again, and the workers may be waiting, and cost, meanwhile. In the "
+        "stack's log the field `reason` of head-not-ready or record-not-put says why: mend that, and before a destroy "
+        "see that the record is in the run bucket.",
+        f"{_lines(stack, 'RecordsAtRisk', '15m')} > 0",
         "CRITICAL",
     )

@@ -17,8 +17,17 @@ from components.findings import InputError
 from components.gcp.budget_stop import StopPlan, declare_stop
 from components.gcp.channels import check_budget_emails, declare_channels
 
-__all__ = ["Budget", "BudgetAlarm", "BudgetArgs", "check_billing_account", "plan_budget_alarms", "units_and_nanos"]
+__all__ = [
+    "Budget",
+    "BudgetAlarm",
+    "BudgetArgs",
+    "check_billing_account",
+    "plan_amount",
+    "plan_budget_alarms",
+    "units_and_nanos",
+]
 
+_CURRENCY = re.compile(r"[A-Z]{3}")
 _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
 
 
@@ -33,9 +42,11 @@ class BudgetAlarm:
 class BudgetArgs(TypedDict):
     """Inputs of Budget.
 
-    `project_number` is the number of `project`. The billing account must be kept in dollars. `tag_key` and `tag_value`
-    select what counts; `tag_value` is the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs
-    of `queued_resource_names` deleted and the instances of `head_ids` stopped: all full names (`projects/...`).
+    `project_number` is the number of `project`. Google takes a budget in the currency of the billing account alone:
+    where that is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` the limit in it, which stands for
+    `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent` the
+    groups of `group_ids` are emptied, the TPUs of `queued_resource_names` deleted and the instances of `head_ids`
+    stopped: all full names (`projects/...`).
     """
 
     project: pulumi.Input[str]
@@ -43,6 +54,8 @@ class BudgetArgs(TypedDict):
     billing_account: str
     region: str
     monthly_usd: float
+    currency: NotRequired[str | None]
+    monthly_amount: NotRequired[float | None]
     emails: list[str]
     alert_percent: list[float]
     stop_at_percent: NotRequired[float | None]
@@ -77,13 +90,47 @@ def check_billing_account(billing_account: str, place: str = "gangway:budget.bil
         )
 
 
-def units_and_nanos(usd: float) -> tuple[str, int]:
-    """Dollars as the API writes money: whole ones, and billionths; cents are exact.
+def plan_amount(
+    monthly_usd: float,
+    currency: str | None = None,
+    monthly_amount: float | None = None,
+    place: str = "gangway:budget",
+) -> tuple[str, float]:
+    """Currency and limit of the budget, which never is dollars under another currency's name.
+
+    Raises:
+        InputError: one of `currency` and `monthly_amount` without the other, no currency's code, or dollars twice.
+    """
+    if currency is None and monthly_amount is None:
+        return "USD", monthly_usd
+    if currency is None or monthly_amount is None:
+        raise InputError(
+            place,
+            "currency and monthly_amount belong together",
+            value=monthly_amount if currency is None else currency,
+            allowed="both, or neither for a billing account in dollars",
+            fix="add currency: EUR, or the one of the account" if currency is None else "add monthly_amount",
+        )
+    if not _CURRENCY.fullmatch(currency) or currency == "USD":
+        raise InputError(
+            f"{place}.currency",
+            "not another currency than the dollar",
+            value=currency,
+            allowed="three capital letters, such as EUR; monthly_usd is for USD",
+            fix="leave currency and monthly_amount out"
+            if currency == "USD"
+            else "write currency: EUR, or the account's",
+        )
+    return currency, monthly_amount
+
+
+def units_and_nanos(amount: float) -> tuple[str, int]:
+    """Money as the API writes it: whole units of a currency, and billionths; cents are exact.
 
     >>> units_and_nanos(1500.25)
     ('1500', 250000000)
     """
-    cents = round(usd * 100)
+    cents = round(amount * 100)
     return str(cents // 100), cents % 100 * 10_000_000
 
 
@@ -142,8 +189,9 @@ class Budget(pulumi.ComponentResource):
     def _budget(self, alarms: Sequence[BudgetAlarm], topic_id: pulumi.Output[str]) -> billing.Budget:
         args = self._args
         channels = declare_channels(f"{self._name}-budget", args["emails"], args["project"], args["tags"], self._child)
-        units, nanos = units_and_nanos(args["monthly_usd"])
-        money = billing.BudgetAmountSpecifiedAmountArgs(currency_code="USD", units=units, nanos=nanos)
+        currency, amount = plan_amount(args["monthly_usd"], args.get("currency"), args.get("monthly_amount"))
+        units, nanos = units_and_nanos(amount)
+        money = billing.BudgetAmountSpecifiedAmountArgs(currency_code=currency, units=units, nanos=nanos)
         return billing.Budget(
             f"{self._name}-budget",
             billing_account=args["billing_account"],

@@ -20,6 +20,7 @@ __all__ = [
     "OFFERED",
     "Provisioning",
     "check_ladder",
+    "check_reservation_project",
     "plan_provisioning",
     "preferred_zone",
     "rung_from_args",
@@ -32,9 +33,8 @@ OFFERED = ("reservation", "flex-start", "spot", "on-demand")
 
 # A reservation of this project, or of one that shares it with us; a block of it where one is named.
 _NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
-_RESERVATION = re.compile(
-    rf"(projects/[a-z][-a-z0-9]{{4,28}}[a-z0-9]/reservations/)?{_NAME}(/reservationBlocks/{_NAME})?"
-)
+_PROJECT = r"[a-z][-a-z0-9]{4,28}[a-z0-9]"
+_RESERVATION = re.compile(rf"(projects/{_PROJECT}/reservations/)?{_NAME}(/reservationBlocks/{_NAME})?")
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
     check_kinds(rungs, OFFERED, "Google Cloud", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
+        if isinstance(rung, Reservation):
+            check_reservation_project(rung.id, f"{here}.id")
         if isinstance(rung, Reservation) and not _RESERVATION.fullmatch(rung.id):
             raise InputError(
                 f"{here}.id",
@@ -103,6 +105,23 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
             )
         if isinstance(rung, Spot | OnDemand):
             _check_market(rung, here)
+
+
+def check_reservation_project(reservation: str, place: str) -> None:
+    """Refuses the full name of a reservation in what can be no project, before anything is said of its name.
+
+    Raises:
+        InputError: the project's id is none.
+    """
+    named = re.match(r"projects/([^/]*)/(?:locations|reservations)/", reservation)
+    if named is not None and not re.fullmatch(_PROJECT, named[1]):
+        raise InputError(
+            place,
+            f"{named[1]!r} can be no project's id",
+            value=reservation,
+            allowed="an id of 6 to 30 lowercase letters, digits and -, beginning with a letter",
+            fix="write the id of the project that shares it, or the reservation's name alone for one of your own",
+        )
 
 
 def _check_market(rung: Spot | OnDemand, here: str) -> None:

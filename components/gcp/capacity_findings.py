@@ -12,7 +12,7 @@ from components.catalog import GcpMachineType
 from components.findings import Finding, Severity
 from components.gcp.capacity import LADDER, rung_zone
 
-__all__ = ["LadderContext", "capacity_findings", "ignored_settings"]
+__all__ = ["LadderContext", "capacity_findings", "ignored_settings", "zone_unnamed"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class LadderContext:
     Attributes:
         machine: the cluster's machine type.
         zone: the cluster's zone, where the file system is.
+        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
         num_nodes_min: the job goes on with so many nodes.
         num_nodes_max: and asks for so many.
         max_hours: the longest the job may run.
@@ -29,6 +30,7 @@ class LadderContext:
 
     machine: GcpMachineType
     zone: str
+    zone_assumed: bool
     num_nodes_min: int
     num_nodes_max: int
     max_hours: float
@@ -41,6 +43,8 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         path = f"{LADDER}[{index}]"
         found += _not_sold(rung, path, context.machine)
         found += _zone(rung, path, context)
+        if context.zone_assumed:
+            found += zone_unnamed(rung, path, context.zone)
         found += ignored_settings(rung, path)
         if isinstance(rung, FlexStart):
             found += _flex_start(rung, path, last=index == len(rungs) - 1, context=context)
@@ -133,6 +137,18 @@ def _other_zone(rung: AnyRung, named: str, zone: str, context: LadderContext) ->
     )
 
 
+def zone_unnamed(rung: AnyRung, path: str, assumed: str) -> Iterable[Finding]:
+    """Reserved machines are in one zone, which their owner alone knows."""
+    if isinstance(rung, Reservation) and rung.zone is None:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.zone-unnamed",
+            f"{path}.zone",
+            f"nobody has named the zone of {rung.id}: {assumed} is assumed, and anywhere else no node would start",
+            "set zone: to where `gcloud compute reservations list` shows it",
+        )
+
+
 def ignored_settings(rung: AnyRung, path: str) -> Iterable[Finding]:
     """Settings of a spot rung that have no counterpart: nothing is ignored without a word."""
     reasons = {
@@ -152,6 +168,15 @@ def ignored_settings(rung: AnyRung, path: str) -> Iterable[Finding]:
 
 
 def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContext) -> Iterable[Finding]:
+    if path == f"{LADDER}[0]":
+        yield Finding(
+            Severity.INFO,
+            "capacity.flex-start-once",
+            path,
+            f"the nodes are asked for once: one that gives itself up is not made anew, and after {rung.max_hours:g} h "
+            "all are gone",
+            "ask again by `pulumi up --replace` with the URN of the resize request",
+        )
     if rung.max_hours < context.max_hours:
         then = "ends with its last checkpoint" if last else "goes on with the next rung"
         yield Finding(

@@ -73,14 +73,30 @@ def _node_price(
 ) -> CostComponent:
     market, machine_type = _market(template), template["machineType"]
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
-    price = catalog.price(machine_type, region)
-    fact = None
-    if price is not None and market != "flex-start":
-        fact = price.spot_high if market == "spot" else price.on_demand
-    if price is None or fact is None or fact.value is None:
+    offers = [
+        (p.region, p.spot_high if market == "spot" else p.on_demand)
+        for p in catalog.prices
+        if p.machine_type == machine_type
+    ]
+    found = _nearest(offers, region)
+    if found is None:
         return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
-    note = ", paid whether used or not" if market == "reservation" else ""
-    return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(price.region, region)}")
+    priced, fact = found
+    note = {
+        "reservation": ", paid whether used or not",
+        # Compute Engine documentation, "About Flex-start VMs": A4, A3 and A2 cost less than on demand.
+        "flex-start": ", on-demand: flex-start costs this at most",
+    }.get(market, "")
+    return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(priced, region)}")
+
+
+_Offer = tuple[str, Fact[float | None]]
+
+
+def _nearest(offers: Iterable[_Offer], region: str) -> _Offer | None:
+    """The region's own price; where it has none that is known, that of the first region with one."""
+    known = [offer for offer in offers if offer[1].value is not None]
+    return next((offer for offer in known if offer[0] == region), known[0] if known else None)
 
 
 def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
@@ -89,11 +105,12 @@ def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
     spot, chips = inputs["tier"] == "spot", plan.chips * slices
     market = "spot" if spot else "reservation" if inputs.get("reservation_name") else "on-demand"
     label = f"{name}: {slices} x {plan.accelerator_type}, {chips} chips, {market}"
-    price = load_tpus().price(plan.generation, region)
-    fact: Fact[float | None] | None = None if price is None else price.spot if spot else price.on_demand
-    if price is None or fact is None or fact.value is None:
+    prices = [p for p in load_tpus().prices if p.generation == plan.generation]
+    found = _nearest([(p.region, p.spot if spot else p.on_demand) for p in prices], region)
+    if found is None:
         return unknown_price(label, chips, f"no {market} price in the catalogue", unit="chip-hour")
-    return from_fact(label, fact, chips, unit="chip-hour", note=elsewhere(price.region, region))
+    priced, fact = found
+    return from_fact(label, fact, chips, unit="chip-hour", note=elsewhere(priced, region))
 
 
 def _as_queued(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,9 @@
 
 The head reads from the bucket which groups there are, since it stands before them. What is decided is `plan_fill` of
 `components.gcp.fallback`, whose source lies beside this file; here Compute Engine is asked and told. Nothing is filled
-for a job that has ended: its nodes say so by an object in the bucket before they leave.
+for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by an object in the
+bucket. What a look has done is a line of JSON, which the stack's log has as an event: `ladder-changed`, one for each
+group, or `ladder-not-kept`.
 """
 
 import json
@@ -124,19 +126,28 @@ def main(argv: Sequence[str]) -> int:
     try:
         content = google.get(config_uri)
         if content is None:
-            print(f"gangway: no groups yet in {config_uri}", file=sys.stderr, flush=True)
+            _say(f"no groups yet in {config_uri}")
             return 0
         if google.exists(ended_uri):
-            print("gangway: the job has ended: no group is filled", file=sys.stderr, flush=True)
+            _say(f"the job has ended ({ended_uri} is there): no group is filled")
             return 0
         for change in look(google, json.loads(content), history):
-            print(f"gangway: {change}", file=sys.stderr, flush=True)
+            _tell("ladder-changed", change)
     except OSError as error:
         refused = isinstance(error, RefusedError) and error.status == 403
         what = "may not" if refused else "cannot"
-        print(f"gangway: {what} look after the groups, trying again in a minute: {error}", file=sys.stderr, flush=True)
+        _tell("ladder-not-kept", f"{what} look after the groups, trying again in a minute: {error}")
         return 1
     return 0
+
+
+def _say(text: str) -> None:
+    print(f"gangway: {text}", file=sys.stderr, flush=True)
+
+
+def _tell(event: str, reason: str) -> None:
+    """A line that is shipped with its fields."""
+    print(json.dumps({"event": event, "reason": reason}), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@
     python3 -m images.on_node.gce import FILE, with a request to Managed Lustre in it
     python3 -m images.on_node.gce copy gs://BUCKET/PREFIX FOLDER
 
-Exit code 0, or 1 with one line that says why. REST and no `gcloud`: Ubuntu's images do not all bring it.
+Exit code 0; else one line says why, and it is 1, or 2 where another try would end the same: not found, not allowed.
+REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
 import json
@@ -27,6 +28,8 @@ __all__ = ["Google", "RefusedError", "log_entry", "main"]
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
 CHUNK_BYTES = 1 << 24
+# Answers that another try does not change, of HTTP and of a long operation (google.rpc.Code): not found, not allowed.
+FINAL_STATUS = (403, 404, 5, 7)
 # Of one log entry Cloud Logging takes 256 KB; a reason is cut long before.
 MAX_VALUE_CHARS = 4000
 
@@ -35,7 +38,7 @@ class RefusedError(OSError):
     """An API's answer that is an error.
 
     Attributes:
-        status: of HTTP.
+        status: of HTTP, or a long operation's google.rpc.Code.
     """
 
     def __init__(self, status: int, what: str) -> None:
@@ -261,7 +264,10 @@ def _import(google: Google, file: str) -> None:
 
 
 def _copy(google: Google, uri: str, folder: str) -> None:
-    print(f"{google.copy(uri, Path(folder))} objects of {uri}", flush=True)
+    number = google.copy(uri, Path(folder))
+    if not number:
+        raise RefusedError(404, f"nothing below {uri.rstrip('/')}/")
+    print(f"{number} objects of {uri}", flush=True)
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -283,7 +289,7 @@ def main(argv: Sequence[str]) -> int:
         COMMANDS[argv[0]](Google.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
-        return 1
+        return 2 if isinstance(error, RefusedError) and error.status in FINAL_STATUS else 1
     return 0
 
 

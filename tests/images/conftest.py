@@ -19,7 +19,10 @@ import pytest
 import images
 from components.job import JobSpec, Rendezvous, Volume
 from images import (
+    AzureHeadSpec,
+    AzureNodeSpec,
     DataSource,
+    FabricSetup,
     FileSystem,
     GcpHeadSpec,
     GcpNodeSpec,
@@ -211,6 +214,74 @@ def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
     )
 
 
+AZURE: dict[str, Any] = {
+    "stack": "demo",
+    "client_id": "11111111-2222-3333-4444-555555555555",
+    "image_registry": "gangwaydemo.azurecr.io",
+    "bucket_uri": "https://gwdemo.blob.core.windows.net/runs/demo",
+    "run_dir": "/shared/runs/demo",
+    "file_system": FileSystem("lustre", "10.42.8.4@tcp:/lustrefs", "/shared"),
+    "ingestion_url": "https://demo-lines.westus-1.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/"
+    "Custom-Gangway?api-version=2023-01-01",
+    "max_hours": 8,
+}
+
+
+@pytest.fixture(scope="session")
+def azure_job(job: JobSpec) -> JobSpec:
+    volumes = (
+        Volume(source="/shared", target="/shared"),
+        Volume(source="/etc/nccl.conf", target="/etc/nccl.conf", read_only=True),
+        Volume(source="/opt/microsoft", target="/opt/microsoft", read_only=True),
+    )
+    env = {**job.env, "NCCL_SOCKET_IFNAME": "eth0", "NCCL_NET": "IB", "NCCL_IB_HCA": "^mlx5_an"}
+    image = "gangwaydemo.azurecr.io/gangway/trainer@sha256:" + "ab" * 32
+    return job.model_copy(update={"image": image, "volumes": volumes, "env": env})
+
+
+@pytest.fixture(scope="session")
+def azure_node(azure_job: JobSpec) -> AzureNodeSpec:
+    """An ND96isr_H100_v5 worker with every part of the node planned."""
+    topology = "/opt/microsoft/ndv5/topo.xml"
+    return AzureNodeSpec(
+        **AZURE,
+        job=azure_job,
+        fabric=FabricSetup(
+            num_hcas=8,
+            gbps_each=400,
+            devices=("/dev/infiniband",),
+            kernel_modules=("nvidia-peermem",),
+            topology_file=topology,
+            nccl_conf={"NCCL_TOPO_FILE": topology, "NCCL_IB_PCI_RELAXED_ORDERING": "1"},
+        ),
+        data_dir="/shared/celeba",
+        scratch_mount_point="/scratch",
+        labels={"team": "ml-platform", "cost_center": "4711"},
+        terminate_when_done=True,
+    )
+
+
+@pytest.fixture(scope="session")
+def azure_plain_node(azure_job: JobSpec) -> AzureNodeSpec:
+    """A single worker with one GPU, one disk and nothing shared."""
+    alone = {**AZURE, "file_system": None, "ingestion_url": None, "max_hours": None}
+    return AzureNodeSpec(**alone, job=azure_job.model_copy(update={"volumes": (), "env": {}}))
+
+
+@pytest.fixture(scope="session")
+def azure_head(azure_job: JobSpec) -> AzureHeadSpec:
+    """A head node with all that it may have to do."""
+    return AzureHeadSpec(
+        **AZURE,
+        job=azure_job,
+        subscription_id="00000000-0000-0000-0000-000000000001",
+        resource_group_name="demo-rg",
+        prometheus_image="prom/prometheus:v3.7.3",
+        fallback={"version": 1, "groups": [], "num_nodes_min": 2},
+        plan_look_source="def plan_look(config, history, sizes, active=0):\n    return None\n",
+    )
+
+
 @pytest.fixture(scope="session")
 def machines(load_module: Callable[[Path], ModuleType]) -> Any:
     """The module `machines.py` beside this one."""
@@ -251,6 +322,30 @@ def gcp_machine(
     (tmp_path / "fake" / "python3").symlink_to(sys.executable)
     env = {"GANGWAY_METADATA_URL": gce.url, "GANGWAY_API_URL": gce.url, "GANGWAY_ROOT": str(tmp_path)}
     made = machines.GcpMachine(tmp_path, node, env, gcp_scripts, gcp=gcp_node, gce=gce)
+    made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
+    return made
+
+
+@pytest.fixture(scope="session")
+def azure_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
+    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
+    root = tmp_path_factory.mktemp("azure")
+    (root / "lib" / "images").mkdir(parents=True)
+    (root / "lib" / "images" / "__init__.py").touch()
+    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    folder: Path = machines.scripts_of("azure", root / "bin")
+    return folder
+
+
+@pytest.fixture
+def azure_machine(
+    tmp_path: Path, node: NodeInitSpec, azure_node: AzureNodeSpec, azure_vm: Any, azure_scripts: Path, machines: Any
+) -> Any:
+    (tmp_path / "fake").mkdir()
+    # This Python without this environment's packages: the machine's has none of them.
+    (tmp_path / "fake" / "python3").symlink_to(sys.executable)
+    env = {"GANGWAY_METADATA_URL": azure_vm.url, "GANGWAY_API_URL": azure_vm.url, "GANGWAY_ROOT": str(tmp_path)}
+    made = machines.AzureMachine(tmp_path, node, env, azure_scripts, azure=azure_node, vm=azure_vm)
     made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
     return made
 

@@ -1,4 +1,4 @@
-"""A machine in small: a folder that node scripts take for one, with fake commands first on PATH. Of AWS, and of Google.
+"""A machine in small: a folder that node scripts take for one, with fake commands first on PATH. One kind a cloud.
 
 Not a test; `conftest.py` loads it.
 """
@@ -17,7 +17,17 @@ from typing import Any, ClassVar
 import yaml
 
 import images
-from images import GcpHeadSpec, GcpNodeSpec, HeadInitSpec, NodeInitSpec, TpuHostSpec
+from images import (
+    AzureHeadSpec,
+    AzureNodeSpec,
+    GcpHeadSpec,
+    GcpNodeSpec,
+    HeadInitSpec,
+    NodeInitSpec,
+    TpuHostSpec,
+)
+from images.azure_shell import azure_env_text, azure_job_env_text, fabric_env_text
+from images.azure_specs import AzureMachineSpec
 from images.gcp_shell import gcp_env_text, gcp_job_env_text, nccl_env_text
 from images.gcp_specs import GcpMachineSpec
 from images.shell import head_env_text, job_env_text, node_env_text
@@ -208,9 +218,44 @@ class GcpMachine(Machine):
         return entries
 
 
+@dataclass
+class AzureMachine(Machine):
+    """The same on Azure: real Python and curl on the machine, its metadata and APIs in small (`vm`)."""
+
+    azure: AzureMachineSpec = field(kw_only=True)
+    vm: Any = field(kw_only=True)
+
+    def write_settings(self, head: HeadInitSpec | None) -> None:
+        """The files that the scripts read."""
+        (self.root / "node.env").write_text(azure_env_text(self.azure))
+        if isinstance(self.azure, AzureNodeSpec):
+            (self.root / "job.env").write_text(azure_job_env_text(self.azure, str(self.bin)))
+            if self.azure.fabric is not None:
+                (self.root / "fabric.env").write_text(fabric_env_text(self.azure.fabric))
+        self.env["GANGWAY_FABRIC_ENV"] = f"{self.root}/fabric.env"
+
+    def plan(self, **changes: Any) -> None:
+        """Changes the spec that the scripts are told."""
+        self.azure = replace(self.azure, **changes)
+
+    def key(self) -> str:
+        """What the scripts know the job by."""
+        return job_key(self.azure.job)
+
+    def verbs(self) -> list[str]:
+        """What was asked of scale sets: the method and the last part of the address."""
+        return [f"{call.method} {call.path.rpartition('/')[2]}" for call in self.vm.asked("management.azure.com")]
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events that were sent to the log."""
+        return [row["Line"] for row in self.vm.rows]
+
+
 def rendered(spec: Any) -> str:
     """What a machine is started with."""
     renderers: dict[type, Any] = {
+        AzureHeadSpec: images.render_azure_head,
+        AzureNodeSpec: images.render_azure_node,
         NodeInitSpec: images.render_cloud_init,
         HeadInitSpec: images.render_head_init,
         GcpNodeSpec: images.render_gcp_node,

@@ -1,11 +1,12 @@
 """How a worker on Google Cloud gives up, leaves its group and tells of it: real bash, curl, Python; APIs in small."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images import TpuHostSpec
+from images import GcpHeadSpec, TpuHostSpec
 from images.gcp_shell import gcp_docker_argv
 
 ENDED = "gangway-records/demo/dcgan-celeba64/ended-"
@@ -47,6 +48,7 @@ def test_who_may_not_speak_to_its_group_stops_itself(gcp_machine: Any, gce: Any)
     assert done.returncode == 1
     assert ["poweroff"] in gcp_machine.calls("systemctl")
     assert "permission for demo-0-spot" in done.stderr
+    assert "its group makes it anew, but a flex-start group replaces no node" in done.stderr
 
 
 def test_a_log_that_cannot_be_written_stops_nobody(gcp_machine: Any, gce: Any) -> None:
@@ -138,12 +140,31 @@ def test_who_cannot_tell_the_bucket_stays_and_is_asked_again(worker: Any, gce: A
     assert worker.verbs() == ["deleteInstances"]
 
 
-def test_who_stays_when_the_job_is_done_tells_nobody(worker: Any, gce: Any) -> None:
+def test_nothing_is_bought_for_a_job_that_has_ended_whoever_stays(worker: Any, gce: Any) -> None:
     worker.plan(terminate_when_done=False)
     worker.state("ran").touch()
     worker.env |= exited("0")
-    assert worker.run("leave-node.sh").returncode == 0
-    assert (gce.objects, worker.verbs()) == ({}, [])
+    gce.denied.add("storage")
+    done = worker.run("leave-node.sh")
+    assert done.returncode == 0
+    assert "watch-node.sh tries again" in done.stderr
+    gce.denied.clear()
+    worker.fake("systemctl", '[ "$1" = is-active ] && echo inactive || echo running')
+    for _ in range(2):
+        assert worker.run("watch-node.sh").returncode == 0
+    assert gce.objects == {f"gangway-records/demo/{worker.gcp.ended_object}": b"0 done\n"}
+    assert [call.query["name"] for call in gce.asked("storage")] == [f"demo/{worker.gcp.ended_object}"] * 2, "once"
+    assert worker.verbs() == [], "it stays"
+
+
+def test_a_head_whose_jobs_hours_are_over_ends_the_ladder_without_a_worker(
+    worker: Any, gce: Any, gcp_head: GcpHeadSpec, tmp_path: Path
+) -> None:
+    worker.gcp = replace(gcp_head, run_dir=f"{tmp_path}/run")
+    worker.fake("systemctl", "echo inactive; exit 3")
+    worker.start_job(9 * 3600)
+    assert worker.run("watch-node.sh").returncode == 0
+    assert gce.objects == {f"gangway-records/demo/{gcp_head.ended_object}": b"75 max-hours\n"}
 
 
 def test_another_job_has_not_ended_with_this_one(worker: Any) -> None:

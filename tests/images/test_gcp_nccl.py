@@ -85,8 +85,13 @@ def test_the_module_is_built_for_the_running_kernel_where_it_is_missing(host: An
     done = prepare(host)
     assert done.returncode == 0, done.stderr
     steps = [call[4:] if call[1] == "-y" else call[1:] for call in host.calls("apt-get")]
-    packages = ["apt-transport-artifact-registry", "dkms", f"linux-headers-{kernel}"]
-    assert steps == [["update"], ["install", *packages], ["update"], ["download", "dmabuf-import-helper"]]
+    assert steps == [
+        ["update"],
+        ["install", "apt-transport-artifact-registry"],
+        ["update"],
+        ["install", "dkms", f"linux-headers-{kernel}"],
+        ["download", "dmabuf-import-helper"],
+    ]
     assert host.repository("gpudirect") == (
         "deb [signed-by=/usr/share/keyrings/gpudirect.gpg arch=all] "
         "ar+https://us-apt.pkg.dev/projects/gce-ai-infra gpudirect-tcpxo-apt main\n"

@@ -97,13 +97,13 @@ def test_apt_that_fails_at_first_is_tried_again(bare: Any) -> None:
     assert bare.events() == []
 
 
-def make_nics(sysfs: Path, gvnics: int, rdma: int) -> None:
-    (sysfs / "drivers/gve").mkdir(parents=True)
+def make_nics(sysfs: Path, gvnics: int, rdma: int, driver: str = "gve") -> None:
+    (sysfs / "drivers" / driver).mkdir(parents=True)
     (sysfs / "drivers/virtio_net").mkdir()
     for number in range(gvnics):
         device = sysfs / f"class/net/enp{number}s0/device"
         device.mkdir(parents=True)
-        (device / "driver").symlink_to(sysfs / "drivers/gve")
+        (device / "driver").symlink_to(sysfs / "drivers" / driver)
     other = sysfs / "class/net/other/device"
     other.mkdir(parents=True)
     (other / "driver").symlink_to(sysfs / "drivers/virtio_net")
@@ -112,10 +112,10 @@ def make_nics(sysfs: Path, gvnics: int, rdma: int) -> None:
         (sysfs / f"class/infiniband/mlx5_{number}").mkdir(parents=True)
 
 
-@pytest.mark.parametrize(("gvnics", "rdma"), [(9, 0), (2, 8)])
-def test_planned_nics_let_the_node_go_on(bare: Any, tmp_path: Path, gvnics: int, rdma: int) -> None:
+@pytest.mark.parametrize(("gvnics", "rdma", "driver"), [(9, 0, "gve"), (9, 0, "gvnic"), (2, 8, "gve")])
+def test_planned_nics_let_the_node_go_on(bare: Any, tmp_path: Path, gvnics: int, rdma: int, driver: str) -> None:
     bare.plan(gvnics_planned=gvnics, rdma_nics_planned=rdma)
-    make_nics(tmp_path / "sys", gvnics, rdma)
+    make_nics(tmp_path / "sys", gvnics, rdma, driver)
     done = bare.run("check-nics.sh", SYSFS=f"{tmp_path}/sys", NIC_DEADLINE_SEC="0")
     assert (done.returncode, done.stderr) == (0, f"gangway: NICs: {gvnics} gVNIC, {rdma} RDMA\n")
 

@@ -81,13 +81,45 @@ def test_lustres_client_comes_from_googles_repository_for_the_running_kernel(bar
     )
 
 
-def test_a_kernel_without_a_lustre_client_is_told(bare: Any) -> None:
+NO_CLIENT = "[[ $* != *lustre-client-modules-6.8.0-1020-gcp* ]]"
+
+
+def test_a_kernel_without_a_lustre_client_of_googles_gets_one_that_is_built_here(bare: Any) -> None:
+    mounts(bare, "lustre")
+    bare.fails_at_first("modprobe", 1)
+    bare.fake("apt-get", NO_CLIENT)
+    done = bare.run("mount-lustre.sh", LUSTRE_DEADLINE_SEC="0")
+    assert done.returncode == 0, done.stderr
+    assert "no client of Google's for kernel 6.8.0-1020-gcp: it is built here" in done.stderr
+    assert [call[4:] for call in bare.calls("apt-get")][2:] == [
+        ["update"],
+        ["install", "apt-transport-artifact-registry"],
+        ["update"],
+        ["install", "dkms", "linux-headers-6.8.0-1020-gcp"],
+        ["install", "lustre-client-modules-dkms", "lustre-client-utils"],
+    ]
+    assert bare.repository("lustre-client-dkms") == (
+        "deb [signed-by=/usr/share/keyrings/lustre-client-dkms.gpg] "
+        "ar+https://us-apt.pkg.dev/projects/lustre-client-modules-dkms lustre-client-ubuntu-noble main\n"
+    )
+    assert bare.repository("artifact-registry").endswith("apt apt-transport-artifact-registry-stable main\n")
+    assert bare.calls("mount")[0][:2] == ["-t", "lustre"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [("enabled", "; Secure Boot is on, which loads no module that was built here"), ("disabled", "")],
+)
+def test_a_kernel_without_any_lustre_client_is_told(bare: Any, state: str, why: str) -> None:
     deadline = mounts(bare, "lustre")
     bare.fake("modprobe", "exit 1")
+    bare.fake("apt-get", f"{NO_CLIENT} && [[ $* != *dkms* ]]")
+    bare.fake("mokutil", f"echo SecureBoot {state}")
     assert bare.run("mount-lustre.sh", **{deadline: "0"}).returncode == 1
-    assert [line["reason"] for line in bare.events()] == [
-        "cannot install the Lustre client for kernel 6.8.0-1020-gcp within 0 s"
-    ]
+    (event,) = bare.events()
+    assert event["reason"] == f"cannot install the Lustre client for kernel 6.8.0-1020-gcp within 0 s{why}"
+    assert not (bare.root / "etc/apt/sources.list.d/lustre-client-dkms.list").exists(), "or apt's next update fails"
+    assert (bare.root / "etc/apt/sources.list.d/lustre-client.list").exists()
 
 
 def test_nfs_gets_its_client_where_it_is_missing(bare: Any) -> None:
@@ -179,11 +211,34 @@ def test_another_source_is_brought_anew(filler: Any, tmp_path: Path) -> None:
     assert (tmp_path / "shared/data/index.json").exists()
 
 
-def test_data_that_cannot_be_had_gives_the_node_up(filler: Any, gce: Any, tmp_path: Path) -> None:
-    gce.denied.add("storage")
-    assert filler.run("fill-data.sh", FILL_DEADLINE_SEC="0").returncode == 1
-    assert [line["reason"] for line in filler.events()] == ["cannot bring gs://acme-data/celeba/ within 0 s"]
+@pytest.mark.parametrize("how", ["refused", "nothing there"])
+def test_data_that_another_try_would_not_bring_gives_the_node_up_at_once(
+    filler: Any, gce: Any, tmp_path: Path, how: str
+) -> None:
+    """The deadline is four hours, in which the others would wait and cost."""
+    if how == "refused":
+        gce.denied.add("storage")
+    else:
+        gce.objects = {"acme-data/celebs/index.json": b"{}", "acme-data/celeba/": b""}
+    assert filler.run("fill-data.sh").returncode == 1
+    (event,) = filler.events()
+    assert event["event"] == "node-given-up"
+    why = "403: GET " if how == "refused" else "404: nothing below gs://acme-data/celeba/"
+    assert event["reason"].startswith(f"cannot bring gs://acme-data/celeba/: gangway: copy: {why}")
     assert not (tmp_path / "shared/.gangway-filled").exists()
+    assert len(gce.asked("storage")) == 1
+
+
+def test_data_that_comes_in_half_is_tried_again(filler: Any, gce: Any, tmp_path: Path) -> None:
+    gce.cut.add("acme-data/celeba/index.json")
+    assert filler.run("fill-data.sh", FILL_DEADLINE_SEC="0").returncode == 1
+    (event,) = filler.events()
+    assert event["reason"].startswith(
+        "cannot bring gs://acme-data/celeba/ within 0 s: gangway: copy: celeba/index.json: "
+    )
+    gce.cut.clear()
+    assert filler.run("fill-data.sh").returncode == 0
+    assert (tmp_path / "shared/data/index.json").read_bytes() == b"{}"
 
 
 def test_the_head_has_lustre_import_and_the_workers_wait(
@@ -195,6 +250,9 @@ def test_the_head_has_lustre_import_and_the_workers_wait(
     assert "the head has not brought gs://acme-data/celeba within 0 s" in [line["reason"] for line in filler.events()]
     filler.gcp = replace(gcp_head, file_system=worker.file_system)
     (tmp_path / "import.json").write_text(IMPORT)
+    # What an import brings, the stand-in does not.
+    (tmp_path / "shared/data").mkdir()
+    (tmp_path / "shared/data/index.json").touch()
     done = filler.run("fill-data.sh", IMPORT_FILE=f"{tmp_path}/import.json")
     assert done.returncode == 0, done.stderr
     first, *looks = gce.asked("lustre")
@@ -205,11 +263,16 @@ def test_the_head_has_lustre_import_and_the_workers_wait(
     assert filler.run("fill-data.sh", FILL_DEADLINE_SEC="0").returncode == 0
 
 
-def test_an_import_that_fails_is_told_by_the_head(filler: Any, gce: Any, gcp_head: GcpHeadSpec, tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [{"code": 7, "message": "no permission on gs://acme-data"}, None])
+def test_an_import_that_brings_nothing_is_told_by_the_head_at_once(
+    filler: Any, gce: Any, gcp_head: GcpHeadSpec, tmp_path: Path, error: Any
+) -> None:
     filler.gcp = replace(gcp_head, file_system=filler.gcp.file_system)
-    gce.import_error = {"code": 7, "message": "no permission on gs://acme-data"}
+    gce.import_error = error
     (tmp_path / "import.json").write_text(IMPORT)
-    done = filler.run("fill-data.sh", IMPORT_FILE=f"{tmp_path}/import.json", FILL_DEADLINE_SEC="0")
-    assert done.returncode == 1
-    assert "no permission on gs://acme-data" in done.stderr
-    assert [line["event"] for line in filler.events()] == ["head-not-ready"]
+    assert filler.run("fill-data.sh", IMPORT_FILE=f"{tmp_path}/import.json").returncode == 1
+    (event,) = filler.events()
+    assert event["event"] == "head-not-ready"
+    why = "gangway: import: 7: no permission on gs://acme-data" if error else "gangway: nothing came from "
+    assert event["reason"].startswith(f"cannot bring gs://acme-data/celeba: {why}")
+    assert not (tmp_path / "shared/.gangway-filled").exists()

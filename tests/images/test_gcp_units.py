@@ -98,6 +98,21 @@ def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: Gc
     assert started == [*(f"gangway-{name}.service" for name in services), *timers]
 
 
+def test_what_the_head_does_for_the_others_is_in_the_stacks_log(unit: Any, gcp_head: GcpHeadSpec) -> None:
+    def shipped(spec: GcpHeadSpec) -> list[str]:
+        (command,) = unit(spec, "gangway-logs.service", "ExecStart")
+        (before,) = unit(spec, "gangway-logs.service", "Before")
+        names = command.partition(" gangway-demo ")[2]
+        assert names == before
+        return [name.removeprefix("gangway-").removesuffix(".service") for name in names.split()]
+
+    assert shipped(gcp_head) == ["prepare", "rendezvous", "data", "record", "fill"]
+    assert shipped(replace(gcp_head, data=None, fallback_uri=None, plan_fill_source=None, file_system=None)) == [
+        "prepare",
+        "rendezvous",
+    ]
+
+
 def test_a_head_that_only_keeps_the_rendezvous(gcp_head: GcpHeadSpec, machines: Any) -> None:
     plain = replace(
         gcp_head,

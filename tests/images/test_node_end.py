@@ -180,11 +180,16 @@ def test_after_a_final_result_the_node_leaves_and_no_alarm_brings_another(
 
 
 @pytest.mark.parametrize(("status", "reason"), FINAL)
-def test_a_node_that_is_to_stay_only_says_how_the_job_ended(ended_node: Any, status: str, reason: str) -> None:
+def test_a_node_that_is_to_stay_says_how_the_job_ended_and_stops_the_ladder_once(
+    ended_node: Any, status: str, reason: str
+) -> None:
     ended_node.plan(terminate_when_done=False)
     ended_node.env |= exited(status)
-    assert ended_node.run("leave-node.sh").returncode == 0
-    assert ended_node.said_to_group() == []
+    ended_node.fake("systemctl", "echo inactive; exit 3")
+    for script in ("leave-node.sh", "watch-node.sh"):
+        assert ended_node.run(script).returncode == 0
+    asked = [call[0] for call in ended_node.said_to_group()]
+    assert asked == ["describe-auto-scaling-groups", "suspend-processes", "suspend-processes"]
     assert [event["reason"] for event in ended_node.events()] == [reason]
 
 

@@ -53,7 +53,7 @@ def test_a_node_that_is_to_stay_is_not_told_to_leave_by_the_watch(idle_node: Any
     idle_node.plan(terminate_when_done=False)
     for _ in range(2):
         assert idle_node.run("watch-node.sh").returncode == 0
-    assert (idle_node.said_to_group(), len(idle_node.events())) == ([], 1)
+    assert (idle_node.left(), len(idle_node.events())) == (False, 1)
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "deactivating"])

@@ -17,12 +17,14 @@ import pytest
 import yaml
 from jinja2 import UndefinedError
 
+from components.azure.machine import MAX_CUSTOM_DATA_BYTES
 from components.job import JobSpec
 from images import (
     DOCKERFILE_FLAVOURS,
     Flavour,
     HeadInitSpec,
     NodeInitSpec,
+    base64gzip,
     render_cloud_init,
     render_dockerfile,
     render_head_init,
@@ -125,6 +127,12 @@ def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
 
 AWS = ["node", "plain_node", "head", "plain_head"]
 GCP = ["gcp_node", "gcp_plain_node", "gcp_head"]
+AZURE = ["azure_node", "azure_plain_node", "azure_head"]
+
+
+def cloud_of(name: str) -> str:
+    """Whose machine a spec's fixture is."""
+    return "aws" if name in AWS else "azure" if name in AZURE else "gcp"
 
 
 @pytest.fixture
@@ -135,15 +143,15 @@ def document(name: str, request: pytest.FixtureRequest, machines: Any) -> str:
 
 
 every_aws_node = pytest.mark.parametrize("name", AWS)
-every_node = pytest.mark.parametrize("name", [*AWS, *GCP])
-every_machine = pytest.mark.parametrize("name", [*AWS, *GCP, "tpu_host"])
+every_node = pytest.mark.parametrize("name", [*AWS, *AZURE, *GCP])
+every_machine = pytest.mark.parametrize("name", [*AWS, *AZURE, *GCP, "tpu_host"])
 
 
 @every_machine
 def test_what_a_machine_is_started_with_is_golden(
     name: str, document: str, same_as_golden: Callable[[str, str], None]
 ) -> None:
-    cloud, kind = ("gcp", name.removeprefix("gcp_")) if name not in AWS else ("aws", name)
+    cloud, kind = (cloud_of(name), name.removeprefix(f"{cloud_of(name)}_"))
     same_as_golden("startup-gcp.tpu_host.sh" if name == "tpu_host" else f"cloud-init-{cloud}.{kind}.yaml", document)
 
 
@@ -155,7 +163,7 @@ def test_cloud_init_is_a_cloud_config_of_known_files(name: str, document: str) -
     assert sorted(parts) == (["packages"] if name in ("head", "plain_head") else []) + ["runcmd", "write_files"]
     modes = {file["path"]: file["permissions"] for file in parts["write_files"]}
     # The job's environment may hold secrets.
-    secret = [path for path in modes if re.search(r"/(job.env|job.json|n\w+.env)$", path)]
+    secret = [path for path in modes if re.search(r"/(job.env|job.json|fabric.env|n\w+.env)$", path)]
     assert {modes[path] for path in secret} == {"0600"}
     _, enabled, started = parts["runcmd"]
     assert [command[1] for command in parts["runcmd"]] == ["daemon-reload", "enable", "start"]
@@ -186,6 +194,7 @@ def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
 
 SCRIPTS = {
     **{"node": 13, "plain_node": 9, "head": 7, "plain_head": 4},
+    **{"azure_node": 16, "azure_plain_node": 12, "azure_head": 8},
     **{"gcp_node": 17, "gcp_plain_node": 11, "gcp_head": 9, "tpu_host": 12},
 }
 """How many files of bash there are."""
@@ -199,7 +208,7 @@ def test_every_script_passes_bash(name: str, files: list[Path]) -> None:
         subprocess.run(["bash", "-n", str(path)], check=True)
 
 
-@pytest.mark.parametrize("name", ["node", "head", "gcp_node", "gcp_head", "tpu_host"])
+@pytest.mark.parametrize("name", ["node", "head", "azure_node", "azure_head", "gcp_node", "gcp_head", "tpu_host"])
 def test_scripts_lose_their_comments_and_nothing_else(
     name: str, document: str, machines: Any, request: pytest.FixtureRequest
 ) -> None:
@@ -209,7 +218,7 @@ def test_scripts_lose_their_comments_and_nothing_else(
         command = ["bash", "-c", f"whole() {{\n{script}\n}}; declare -f whole"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    folder = request.getfixturevalue("aws_scripts" if name in AWS else "gcp_scripts")
+    folder = request.getfixturevalue(f"{cloud_of(name)}_scripts")
     files = {Path(path).name: text for path, (_, text) in machines.files_of(document).items() if path.endswith(".sh")}
     for script, text in files.items():
         source = (folder / script).read_text()
@@ -218,7 +227,7 @@ def test_scripts_lose_their_comments_and_nothing_else(
         assert printed(text) == printed(source), script
 
 
-@pytest.mark.parametrize(("cloud", "number"), [("aws", 11), ("gcp", 17)])
+@pytest.mark.parametrize(("cloud", "number"), [("aws", 11), ("azure", 13), ("gcp", 17)])
 def test_every_script_passes_shellcheck(cloud: str, number: int, request: pytest.FixtureRequest) -> None:
     if not (shellcheck := shutil.which("shellcheck")):
         pytest.skip("no shellcheck on this machine")
@@ -259,6 +268,12 @@ def test_prometheus_finds_the_workers_of_its_stack_alone(head: HeadInitSpec) -> 
 def test_user_data_leaves_room(document: str) -> None:
     """12 KiB of EC2's 16: the rest is for a user's variables and tags."""
     assert len(base64.b64decode(user_data_base64gzip(document))) < 12 * 1024
+
+
+@pytest.mark.parametrize("name", AZURE)
+def test_custom_data_leaves_room(document: str) -> None:
+    """Half of what Azure takes."""
+    assert len(base64.b64decode(base64gzip(document))) < MAX_CUSTOM_DATA_BYTES // 2
 
 
 @pytest.mark.parametrize("name", [*GCP, "tpu_host"])

@@ -83,6 +83,15 @@ def test_what_aws_does_not_have(edited: Edited, place: str) -> None:
     assert fix in mistakes[place].fix
 
 
+def test_a_key_of_another_section_names_that_section(gcp_edited: GcpEdited) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        gcp_edited(GPU, gcp={"zone": "us-central1-a", "kimg": 3})
+    assert {place: mistake.fix for place, mistake in told(caught).items()} == {
+        "gangway:gcp.zone": "write it in gangway:cluster",
+        "gangway:gcp.kimg": "write it in gangway:job",
+    }
+
+
 def test_every_mistake_is_told_at_once(gcp_edited: GcpEdited) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         gcp_edited(GPU, gcp=None, budget={"activate_tag": True}, storage={"source": "s3://my-bucket/x"})

@@ -98,6 +98,10 @@ def test_slices_come_in_one_number(gcp_edited: Edited) -> None:
     finding = found_in(gcp_edited(SLICES, cluster={"nodes": {"min": 1, "max": 2}}))["tpu.fixed-number"]
     assert (finding.severity, finding.path) == (Severity.ERROR, "gangway:cluster.nodes")
     assert finding.fix == "set nodes: {min: 2, max: 2}"
+    odd = found_in(gcp_edited(POD, cluster={"accelerator": "v6e-8", "nodes": {"min": 1, "max": 3}}, region="us-east5"))
+    assert odd["tpu.fixed-number"].fix == "set nodes: {min: 2, max: 2}", "three would be refused by the batch"
+    large = found_in(gcp_edited(SLICES, cluster={"accelerator": "v5p-256", "topology": None}))
+    assert large["batch.too-small"].fix == "choose an accelerator with fewer chips"
     fine = found_in(gcp_edited(SLICES))
     assert "tpu.fixed-number" not in fine
     assert "2 slices train as one job of 16 hosts" in fine["tpu.multislice"].message
@@ -138,19 +142,68 @@ def test_what_nobody_publishes_is_said_to_be_absent(gcp_edited: Edited) -> None:
     assert "energy.unknown" not in found_in(gcp_edited(GPU))
 
 
+ENDPOINTS = {"network": {"egress": "endpoints"}}
+ALONE: dict[str, Any] = {"nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "spot"}]}
+OWN_IMAGE = {"image_id": "projects/p/global/images/i"}
+
+
 @pytest.mark.parametrize(
-    ("name", "fix"), [(GPU, "set egress: nat, or pin an image_id that holds"), (SLICES, "set egress: nat")]
+    ("cluster", "storage", "fix"),
+    [
+        ({}, {}, "set egress: nat"),
+        (
+            ALONE,
+            None,
+            "set egress: nat, or pin an image_id that holds Docker, NVIDIA's driver, NVIDIA's container toolkit and "
+            "the kernel module import-helper",
+        ),
+    ],
+    ids=["with a head", "alone"],
 )
-def test_endpoints_do_not_lead_to_docker_nor_to_the_lustre_client(gcp_edited: Edited, name: str, fix: str) -> None:
-    closed = found_in(gcp_edited(name, network={"egress": "endpoints"}))
-    for code in ("storage.lustre-client", "network.no-packages"):
-        assert closed[code].severity is Severity.WARNING
-        assert closed[code].fix.startswith(fix)
-        assert ("image_id" in closed[code].fix) is (name == GPU)
-    own = {"network": {"egress": "endpoints"}, "cluster": {"image_id": "projects/p/global/images/i"}}
-    if name == GPU:
-        assert not {"storage.lustre-client", "network.no-packages"} & set(found_in(gcp_edited(name, **own)))
-    assert not {"storage.lustre-client", "network.no-packages"} & set(found_in(gcp_edited(name)))
+def test_endpoints_do_not_lead_to_docker(gcp_edited: Edited, cluster: Any, storage: Any, fix: str) -> None:
+    finding = found_in(gcp_edited(GPU, cluster=cluster, storage=storage, **ENDPOINTS))["network.no-packages"]
+    assert (finding.severity, finding.path, finding.fix) == (Severity.ERROR, "gangway:network.egress", fix)
+    assert "network.no-packages" not in found_in(gcp_edited(GPU))
+
+
+@pytest.mark.parametrize("cluster", [{}, {**ALONE, "capacity": [{"kind": "spot"}, {"kind": "on-demand"}]}])
+def test_an_image_of_their_own_is_not_the_heads(gcp_edited: Edited, cluster: Any) -> None:
+    found = found_in(gcp_edited(GPU, cluster={**cluster, **OWN_IMAGE}, **ENDPOINTS))
+    assert found["network.head-no-packages"].severity is Severity.ERROR
+    assert found["network.head-no-packages"].fix == "set egress: nat"
+    assert not {"network.no-packages", "network.image-holds"} & set(found)
+    assert "network.head-no-packages" not in found_in(gcp_edited(GPU, cluster={**cluster, **OWN_IMAGE}))
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "storage", "holds"),
+    [
+        ("a3-megagpu-8g", {}, "NVIDIA's container toolkit, the Lustre client and the kernel module import-helper"),
+        ("g2-standard-48", None, "Docker, NVIDIA's driver and NVIDIA's container toolkit"),
+    ],
+)
+def test_an_own_image_has_to_hold_all_of_it(gcp_edited: Edited, machine_type: str, storage: Any, holds: str) -> None:
+    cluster = {**ALONE, **OWN_IMAGE, "machine_type": machine_type}
+    finding = found_in(gcp_edited(GPU, cluster=cluster, storage=storage, **ENDPOINTS))["network.image-holds"]
+    assert (finding.severity, finding.path) == (Severity.INFO, "gangway:cluster.image_id")
+    assert finding.message.endswith(holds)
+
+
+@pytest.mark.parametrize(
+    ("name", "storage", "severity", "lacks"),
+    [
+        (SLICES, {}, Severity.ERROR, "the Lustre client"),
+        (SLICES, None, Severity.WARNING, "Cloud Storage FUSE"),
+        (POD, {}, Severity.WARNING, "nfs-common"),
+    ],
+)
+def test_hosts_of_slices_have_docker_and_not_their_file_systems_client(
+    gcp_edited: Edited, name: str, storage: Any, severity: Severity, lacks: str
+) -> None:
+    finding = found_in(gcp_edited(name, storage=storage, **ENDPOINTS))["network.no-packages"]
+    assert (finding.severity, finding.fix) == (severity, "set egress: nat")
+    assert f"holds Docker; {lacks} is installed" in finding.message
+    assert "network.no-packages" not in found_in(gcp_edited(name, storage=storage))
 
 
 def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
@@ -169,6 +222,56 @@ def test_nodes_that_stay_are_told(gcp_edited: Edited, name: str, fix: str) -> No
 def test_a_late_stop_is_told(gcp_edited: Edited) -> None:
     assert "hours late" in found_in(gcp_edited(GPU))["budget.late"].message
     assert "budget.late" not in found_in(gcp_edited(GPU, budget={"stop_at_percent": None}))
+
+
+@pytest.mark.parametrize("name", [SLICES, GPU])
+def test_a_reservation_is_in_a_zone(gcp_edited: Edited, name: str) -> None:
+    rung = {"kind": "reservation", "id": "gan"}
+    zone = plan(gcp_edited(name)).zone
+    finding = found_in(gcp_edited(name, cluster={"zone": None, "capacity": [rung]}))["capacity.zone-unnamed"]
+    assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.capacity[0].zone")
+    for named in ({"zone": zone, "capacity": [rung]}, {"zone": None, "capacity": [{**rung, "zone": zone}]}):
+        assert "capacity.zone-unnamed" not in found_in(gcp_edited(name, cluster=named))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        ({"machine_type": "a2-highgpu-8g"}, "a2-highgpu-8g, whose"),
+        ({"machine_type": "a3-highgpu-8g"}, "a3-highgpu-8g, whose"),
+        ({"nodes": {"min": 1, "max": 1}}, "one node has"),
+        ({}, None),
+    ],
+)
+def test_a_check_of_no_fabric_is_not_ignored_in_silence(gcp_edited: Edited, cluster: Any, told: str | None) -> None:
+    found = found_in(gcp_edited(GPU, cluster={**cluster, "fabric_check": {"min_fraction": 0.5}}))
+    assert ("fabric.check-ignored" in found) is (told is not None)
+    if told is not None:
+        assert told in found["fabric.check-ignored"].message
+        assert "fabric.check-ignored" not in found_in(gcp_edited(GPU, cluster=cluster)), "nobody wrote it"
+        off = {**cluster, "fabric_check": {"enabled": False}}
+        assert "fabric.check-ignored" not in found_in(gcp_edited(GPU, cluster=off))
+
+
+def test_a_head_that_is_not_there_is_not_ignored_in_silence(gcp_edited: Edited) -> None:
+    head = {"machine_type": "e2-small"}
+    finding = found_in(gcp_edited(GPU, cluster=ALONE, head=head))["head.ignored"]
+    assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:head")
+    assert "head.ignored" not in found_in(gcp_edited(GPU, head=head))
+    assert "head.ignored" not in found_in(gcp_edited(GPU, cluster=ALONE))
+
+
+def test_lustres_client_is_made_for_some_kernels(gcp_edited: Edited) -> None:
+    assert found_in(gcp_edited(SLICES))["storage.lustre-kernel"].severity is Severity.WARNING
+    assert "storage.lustre-kernel" not in found_in(gcp_edited(POD)), "it has a Filestore"
+    assert found_in(gcp_edited(GPU))["storage.floating-image"].path == "gangway:cluster.image_id"
+    pinned = found_in(gcp_edited(GPU, cluster=OWN_IMAGE))
+    assert not {"storage.floating-image", "storage.lustre-kernel"} & set(pinned)
+
+
+def test_the_currency_of_the_budget_is_told(gcp_edited: Edited) -> None:
+    finding = found_in(gcp_edited(GPU))["budget.currency"]
+    assert "160,000.00 USD" in finding.message
 
 
 def test_a_fabric_that_is_unproven_with_the_images_nccl_is_told(gcp_edited: Edited, repo: Path) -> None:

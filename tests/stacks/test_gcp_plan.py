@@ -181,6 +181,22 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "a topology of another size": (
         SLICES, {"cluster": {"topology": "4x4x4"}}, "gangway:cluster", "topologies of 32 chips: 2x4x4",
     ),
+    "a slice in capitals": (
+        POD, {"cluster": {"accelerator": "V6E-8"}}, "gangway:cluster.accelerator",
+        "v4-NUMBER, v5litepod-NUMBER, v5p-NUMBER, v6e-NUMBER write v6e-8",
+    ),
+    "an accelerator of nobody": (
+        GPU, {"cluster": {"machine_type": None, "accelerator": "v6e"}}, "gangway:cluster.accelerator",
+        "; of TPUs v4-NUMBER, ",
+    ),
+    "a reservation of no project, for slices": (
+        SLICES, {"cluster": {"capacity": [{"kind": "reservation", "id": "projects/other/reservations/r"}]}},
+        "gangway:cluster.capacity[0].id", "an id of 6 to 30",
+    ),
+    "a reservation of no project": (
+        GPU, {"cluster": {"capacity": [{"kind": "reservation", "id": "projects/other/reservations/r"}]}},
+        "gangway:cluster.capacity[0].id", "write the id of the project that shares it",
+    ),
     "no API for it": (
         POD, {"cluster": {"accelerator": "tpu7x-16"}}, "gangway:cluster.accelerator", "write v6e-64",
     ),

@@ -83,7 +83,9 @@ def test_everything_is_made_by_the_stacks_own_provider_in_its_project(program: t
 def test_the_exports_have_the_names_of_every_provider(program: tuple[StackConfig, Recording]) -> None:
     config, recorded = program
     exported = dict(recorded.result)
-    assert set(exported) == EVERYWHERE | {"queued_resource", "budget_topic_id"}
+    assert set(exported) == EVERYWHERE | {"queued_resource", "budget_topic_id", "mount_point", "project", "zone"}
+    assert (exported["project"], exported["zone"]) == ("my-project", plan(config).zone)
+    assert (exported["mount_point"] is not None) is (config.storage is not None)
     tpu = plan(config).tpu is not None
     assert (exported["queued_resource"] is not None) is tpu
     assert bool(exported["group_names"]) is not tpu

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from components.cost import estimate
+from components.cost import estimate, unknown_price
 from components.findings import Finding, Severity
 from stacks.plan import Plan
 from stacks.sandbox.rows import SandboxRow, Status
@@ -17,6 +17,14 @@ def shown(what: object, width: int = 200) -> str:
     with console.capture() as capture:
         console.print(what)
     return capture.get()
+
+
+def shown_plan(plan: Plan) -> str:
+    """The last part, with the sums."""
+    console = Console(width=200, no_color=True)
+    with console.capture() as capture:
+        show_plan(plan, console)
+    return capture.get().rpartition("envelope (estimated)")[2]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +71,20 @@ def test_an_unknown_price_is_shown_as_such(demo_plan: Plan) -> None:
     assert shown(cost_table(estimate([unknown], 1))).count("unknown") == 2
 
 
+def test_provenance_has_no_holes(demo_plan: Plan) -> None:
+    assert "no price in the catalogue, unknown" in shown(
+        cost_table(estimate([unknown_price("nodes", 2, "no price in the catalogue")], 1))
+    )
+
+
+def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Plan) -> None:
+    lines = [*demo_plan.cost.components, unknown_price("data: 18000 GiB", 18000, "no price in the catalogue")]
+    text = shown_plan(replace(demo_plan, cost=estimate(lines, 1)))
+    assert "at least $50.57 an hour" in text
+    assert "without these, whose price is not known: data: 18000 GiB" in text
+    assert "at least" not in shown_plan(demo_plan)
+
+
 def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: Plan) -> None:
     console = Console(width=200, no_color=True)
     with console.capture() as capture:
@@ -76,6 +98,10 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node",
     ):
         assert words in text
+
+
+def test_unknown_energy_is_unknown_carbon_too(gcp_plans: dict[str, Plan]) -> None:
+    assert "unknown kWh and unknown kg CO2e a run: PUE" in shown_plan(gcp_plans["gcp-v5e-pod"])
 
 
 def test_the_sandbox_says_that_it_is_one_and_counts_by_type() -> None:

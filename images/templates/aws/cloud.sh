@@ -76,14 +76,20 @@ replace_node() {
     fi
 }
 
-# Alarms that fill a fallback rung would bring new nodes for those that leave, so they are suspended first.
-leave_group() {
-    local instance group
-    instance=$(imds instance-id) || return 1
+# Alarms fill a fallback rung with what others lack, also for a job that has ended. That they cannot be suspended is no
+# reason to stay. The head node has no say over groups.
+tell_ended() {
+    local group
+    [ "$ROLE" = worker ] || return 0
     for group in $(groups_of_stack 'AutoScalingGroups[].AutoScalingGroupName'); do
         aws autoscaling suspend-processes --region "$REGION" --auto-scaling-group-name "$group" \
             --scaling-processes AlarmNotification || log "could not suspend the alarms of $group"
     done
+}
+
+leave_group() {
+    local instance
+    instance=$(imds instance-id) || return
     log "$instance leaves its group"
     aws autoscaling terminate-instance-in-auto-scaling-group --region "$REGION" --instance-id "$instance" \
         --should-decrement-desired-capacity

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every GPU NIC that was planned is there, or the node is given up: NCCL would go on with fewer, or over TCP, many times
-# slower. RoCE NICs are counted as RDMA devices, those of GPUDirect as interfaces of the gVNIC driver.
+# slower. RoCE NICs are counted as RDMA devices, those of GPUDirect as interfaces of the gVNIC driver, which is named gve,
+# and was gvnic in Google's releases until 2023.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -12,9 +13,9 @@ count_rdma() { find "$SYSFS/class/infiniband" -mindepth 1 -maxdepth 1 2>/dev/nul
 count_gvnic() {
     local count=0 driver
     for driver in "$SYSFS"/class/net/*/device/driver; do
-        if [ -e "$driver" ] && [ "$(basename "$(readlink -f "$driver")")" = gve ]; then
-            count=$((count + 1))
-        fi
+        case $(basename "$(readlink -f "$driver")") in
+        gve | gvnic) count=$((count + 1)) ;;
+        esac
     done
     echo "$count"
 }

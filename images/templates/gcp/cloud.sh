@@ -22,21 +22,23 @@ let_go() { :; }
 
 send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
 
-# A machine that may not speak to its group stops itself: the group then makes it anew. A TPU host is in no group.
+# A machine that may not speak to its group stops itself, and costs no more: the group then makes it anew, unless it is
+# one of flex-start, whose instances may not be repaired; the head then fills the rung below. A TPU host is in no group.
 replace_node() {
     if [ -z "$IN_GROUP" ]; then
         log "nobody replaces a single host of a slice: systemd tries again"
     elif gce replace; then
         log "this node's group makes it anew"
     else
-        log "this node stops, and its group makes it anew"
+        log "this node stops: its group makes it anew, but a flex-start group replaces no node, and has one less from now on"
         systemctl poweroff
     fi
 }
 
-# The head fills groups with what others lack: that the job has ended has to stand in the bucket first.
+# The head fills groups with what others lack, until this stands in the bucket.
+tell_ended() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
+
 leave_group() {
-    [ -n "$IN_GROUP" ] && gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT" || return
     log "this node leaves its group"
     gce leave
 }
@@ -59,6 +61,15 @@ apt_source() {
     local keyring=$ROOT/usr/share/keyrings/$1.gpg
     curl -fsS --max-time 60 "$2" | gpg --dearmor --yes --output "$keyring" &&
         echo "deb [signed-by=$keyring${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
+}
+
+# apt_source_of_google NAME WHERE [OPTIONS]: the same for a repository of Google's that wants to know who asks; apt learns
+# to say so by a package of its own.
+apt_source_of_google() {
+    apt_source artifact-registry https://packages.cloud.google.com/apt/doc/apt-key.gpg \
+        "https://packages.cloud.google.com/apt apt-transport-artifact-registry-stable main" &&
+        apt_get update && apt_get install apt-transport-artifact-registry &&
+        apt_source "$1" https://us-apt.pkg.dev/doc/repo-signing-key.gpg "ar+https://us-apt.pkg.dev/projects/$2" "${3:-}"
 }
 
 # codename: of this Ubuntu.

@@ -7,25 +7,45 @@ set -euo pipefail
 DEADLINE_SEC=${GANGWAY_FILL_DEADLINE_SEC:-14400}
 REQUEST=${GANGWAY_IMPORT_FILE:-/etc/gangway/import.json}
 FILLED=$MOUNT_POINT/.gangway-filled
+# What gce.py's exit code says of a try that need not be repeated.
+REFUSED=2
+SAID=
 
 filled() { [ "$(cat "$FILLED" 2>/dev/null)" = "$DATA_SOURCE" ]; }
+
+# some_file: at least one; a trainer that finds none would make data of its own.
+some_file() { [ -n "$(find "$MOUNT_POINT/data" -type f -print -quit)" ]; }
 
 bring() {
     mkdir -p "$MOUNT_POINT/data"
     if [ "$DATA_BY" = import ]; then
-        gce import "$REQUEST"
+        gce import "$REQUEST" || return
     else
-        gce copy "$DATA_SOURCE" "$MOUNT_POINT/data"
-    fi && echo "$DATA_SOURCE" >"$FILLED.part" && mv "$FILLED.part" "$FILLED"
+        gce copy "$DATA_SOURCE" "$MOUNT_POINT/data" || return
+    fi
+    if ! some_file; then
+        log "nothing came from $DATA_SOURCE: is the prefix right?"
+        return "$REFUSED"
+    fi
+    echo "$DATA_SOURCE" >"$FILLED.part" && mv "$FILLED.part" "$FILLED"
 }
 
 # The lock goes with the process that holds it: a machine that dies leaves it to the next.
-fill_once() { flock -w "$DEADLINE_SEC" 9 && { filled || bring; }; }
+fill_once() {
+    local status=0
+    flock -w "$DEADLINE_SEC" 9 || return
+    if ! filled; then
+        SAID=$(bring 2>&1) || status=$?
+        [ -z "$SAID" ] || log "$SAID"
+    fi
+    [ "$status" != "$REFUSED" ] || give_up "cannot bring $DATA_SOURCE: $SAID"
+    return "$status"
+}
 
 if [ "$DATA_BY" = head ]; then
     retry "$DEADLINE_SEC" filled || give_up "the head has not brought $DATA_SOURCE within $DEADLINE_SEC s"
 else
     retry "$DEADLINE_SEC" fill_once 9>"$MOUNT_POINT/.gangway-fill.lock" ||
-        give_up "cannot bring $DATA_SOURCE within $DEADLINE_SEC s"
+        give_up "cannot bring $DATA_SOURCE within $DEADLINE_SEC s: $SAID"
 fi
 log "data: $DATA_SOURCE is at $MOUNT_POINT/data"

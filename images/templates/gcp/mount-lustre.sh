@@ -1,17 +1,40 @@
 #!/usr/bin/env bash
 # Mounts the Managed Lustre file system, with retries until a deadline. Google builds its client's modules for some
-# kernels only: a node whose kernel has none is given up, and says so.
+# kernels only: for another they are built here, which Secure Boot refuses to load. A node without them is given up.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-600}
+DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-1800}
 
 # Managed Lustre documentation, "Connect to your Managed Lustre instance from Compute Engine": for Ubuntu.
-install_client() {
-    modprobe lustre && return
+install_built() {
     apt_source lustre-client https://us-apt.pkg.dev/doc/repo-signing-key.gpg \
         "https://us-apt.pkg.dev/projects/lustre-client-binaries lustre-client-ubuntu-$(codename) main" &&
-        apt_get update && apt_get install "lustre-client-modules-$(uname -r)" lustre-client-utils && modprobe lustre
+        apt_get update && apt_get install "lustre-client-modules-$(uname -r)" lustre-client-utils
+}
+
+# The same, "Dynamic Kernel Module Support (DKMS) for Compute Engine clients": built here, in some minutes, and not signed.
+install_source() {
+    apt_source_of_google lustre-client-dkms "lustre-client-modules-dkms lustre-client-ubuntu-$(codename) main" &&
+        apt_get update && apt_get install dkms "linux-headers-$(uname -r)" &&
+        apt_get install lustre-client-modules-dkms lustre-client-utils
+}
+
+install_client() {
+    modprobe lustre && return
+    if ! install_built; then
+        log "no client of Google's for kernel $(uname -r): it is built here"
+        # A source that apt cannot read would fail its next update too.
+        install_source || { rm -f "$ROOT/etc/apt/sources.list.d/lustre-client-dkms.list" && return 1; }
+    fi
+    modprobe lustre
+}
+
+# secure_boot: what may be the reason, where it is on.
+secure_boot() {
+    if [[ $(mokutil --sb-state 2>/dev/null) == *enabled* ]]; then
+        echo "; Secure Boot is on, which loads no module that was built here"
+    fi
 }
 
 seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
@@ -26,6 +49,6 @@ if mountpoint -q "$MOUNT_POINT"; then
     exit 0
 fi
 retry "$(seconds_left)" install_client ||
-    give_up "cannot install the Lustre client for kernel $(uname -r) within $DEADLINE_SEC s"
+    give_up "cannot install the Lustre client for kernel $(uname -r) within $DEADLINE_SEC s$(secure_boot)"
 retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
 log "lustre: $MOUNT_SOURCE is at $MOUNT_POINT"

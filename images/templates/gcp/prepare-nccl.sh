@@ -14,14 +14,11 @@ KERNEL_MODULES=() INSTALL_ARGV=() SIDE_ARGV=() SIDE_NAME='' SIDE_READY='' APERTU
 # shellcheck source=/dev/null
 . "${GANGWAY_NCCL_ENV:-/etc/gangway/nccl.env}"
 
-# The module comes as source, from a repository of Google's that wants to know who asks; apt learns to say so by a package
-# of its own. All this as cluster-toolkit of 2026-06-25 does it for an image (examples/machine-learning/a3-megagpu-8g).
+# The module comes as source. All this as cluster-toolkit of 2026-06-25 does it for an image
+# (examples/machine-learning/a3-megagpu-8g).
 add_repository() {
-    apt_source artifact-registry https://packages.cloud.google.com/apt/doc/apt-key.gpg \
-        "https://packages.cloud.google.com/apt apt-transport-artifact-registry-stable main" &&
-        apt_get update && apt_get install apt-transport-artifact-registry dkms "linux-headers-$(uname -r)" &&
-        apt_source gpudirect https://us-apt.pkg.dev/doc/repo-signing-key.gpg \
-            "ar+https://us-apt.pkg.dev/projects/gce-ai-infra gpudirect-tcpxo-apt main" arch=all && apt_get update
+    apt_source_of_google gpudirect "gce-ai-infra gpudirect-tcpxo-apt main" arch=all &&
+        apt_get update && apt_get install dkms "linux-headers-$(uname -r)"
 }
 
 # From Linux 6.13 on the name of a namespace is a string.

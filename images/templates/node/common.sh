@@ -5,7 +5,8 @@
 #   group_waits        succeeds where its group wants it to go and waits for its word; let_go gives that word
 #   send_event         EVENT [NAME VALUE]...: sends one JSON line to the stack's log, with the instance's name
 #   replace_node       has its group replace this node; may wait until that has begun
-#   leave_group        takes this node out of its group, which becomes smaller, and no other is brought in its place
+#   tell_ended         has nobody bring nodes for this job any more: it has ended for good, whoever stays
+#   leave_group        takes this node out of its group, which becomes smaller
 #   put_object FILE KEY    copies a file into the run bucket, below $BUCKET_URI
 #   put_folder FOLDER KEY  the same with all that is in a folder, for $RESULTS_SEC at most
 #   registry_login     logs docker in to $IMAGE_REGISTRY
@@ -52,15 +53,19 @@ give_up() {
     exit 1
 }
 
+# finish: what is left to do for a job that has ended: no node is bought for it any more, and this one leaves, if wanted.
+finish() {
+    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
+    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
+}
+
 # end_job STATUS REASON: a final result. The trainer is not started again, and the node leaves when that is wanted.
 end_job() {
     mkdir -p "$STATE_DIR"
     echo "$1 $2" >"$STATE_DIR/ended"
     log "the job has ended here: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
-    if [ -n "$TERMINATE_WHEN_DONE" ]; then
-        leave_group || log "could not leave: watch-node.sh tries again"
-    fi
+    finish || log "could not tell of it, or leave: watch-node.sh tries again"
 }
 
 # hours_over SECONDS: the job's hours passed at least SECONDS ago. They count from the job's first start on any node. Where

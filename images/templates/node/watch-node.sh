@@ -24,9 +24,7 @@ fi
 if group_waits; then
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
-    if [ -n "$TERMINATE_WHEN_DONE" ]; then
-        leave_group
-    fi
+    finish
 elif hours_over 0; then
     end_job 75 max-hours
 fi

@@ -25,8 +25,8 @@ def plans(
 
 
 def test_which_alarms_there_are() -> None:
-    everything = ["no-steps", "gpu-idle", "interruptions", "nodes-missing", "node-given-up", "job-failed"]
-    assert list(plans()) == everything
+    rest = ["interruptions", "nodes-missing", "node-given-up", "job-failed", "record-at-risk"]
+    assert list(plans()) == ["no-steps", "gpu-idle", *rest]
     assert "gpu-idle" not in plans(expect_gpu=False)
     assert "nodes-missing" not in plans([])
 
@@ -62,6 +62,8 @@ def test_the_figures_of_the_others() -> None:
     assert made["interruptions"].query.endswith("Interruptions" + RESOURCE + "[1h])) > 3")
     assert made["node-given-up"].query.endswith("NodesGivenUp" + RESOURCE + "[10m])) > 0")
     assert made["job-failed"].query.endswith("JobsEndedBadly" + RESOURCE + "[10m])) > 0")
+    assert made["record-at-risk"].query.endswith("RecordsAtRisk" + RESOURCE + "[15m])) > 0")
+    assert made["record-at-risk"].severity == "CRITICAL"
 
 
 def test_missing_nodes_are_those_that_were_there_and_whose_job_goes_on() -> None:
@@ -107,5 +109,7 @@ def test_a_line_is_a_statistic_or_an_event() -> None:
     assert by_name["Steps"].filter == "NOT jsonPayload.event:* AND jsonPayload.step>=0"
     assert by_name["GpuUtilisation"].field == "gpu_utilisation"
     assert by_name["NodesGivenUp"].filter == 'jsonPayload.event="node-given-up"'
+    at_risk = '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'
+    assert by_name["RecordsAtRisk"].filter == at_risk, "in brackets: it stands behind an AND"
     assert by_name["JobsEndedWell"].filter == 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'
     assert by_name["JobsEndedBadly"].filter == 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'

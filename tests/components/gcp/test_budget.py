@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.findings import InputError
-from components.gcp.budget import Budget, BudgetAlarm, plan_budget_alarms, units_and_nanos
+from components.gcp.budget import Budget, BudgetAlarm, plan_amount, plan_budget_alarms, units_and_nanos
 
 
 @pytest.fixture
@@ -99,6 +99,29 @@ def test_what_is_no_billing_account(make: Callable[..., Any], args: Any, wrong: 
     with pytest.raises(InputError, match="not the id of a billing account") as caught:
         make(Budget, {**args, "billing_account": wrong})
     assert caught.value.place == "gangway:budget.billing_account"
+
+
+def test_a_billing_account_in_another_currency_has_a_limit_in_it(make: Callable[..., Any], args: Any) -> None:
+    """Dollars under another code would be another limit: 160000 JPY for 160000 USD."""
+    budget = make(Budget, {**args, "currency": "JPY", "monthly_amount": 230000}).one("Budget").inputs
+    assert budget["amount"]["specifiedAmount"] == {"currencyCode": "JPY", "units": "230000", "nanos": 0}
+    assert plan_amount(1500.25) == ("USD", 1500.25)
+    assert plan_amount(1500, "EUR", 1380.5) == ("EUR", 1380.5)
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "place", "fix"),
+    [
+        ("EUR", None, "gangway:gcp", "add monthly_amount"),
+        (None, 5.0, "gangway:gcp", "add currency: EUR, or the one of the account"),
+        ("USD", 5.0, "gangway:gcp.currency", "leave currency and monthly_amount out"),
+        ("euro", 5.0, "gangway:gcp.currency", "write currency: EUR, or the account's"),
+    ],
+)
+def test_a_currency_that_is_half_told(currency: str | None, amount: float | None, place: str, fix: str) -> None:
+    with pytest.raises(InputError) as caught:
+        plan_amount(1500, currency, amount, "gangway:gcp")
+    assert (caught.value.place, caught.value.fix) == (place, fix)
 
 
 @given(st.decimals(min_value="0.01", max_value="10000000", places=2))

@@ -23,13 +23,14 @@ def find(rungs: Sequence[dict[str, Any]], machine_type: str = "a3-megagpu-8g", *
     values: dict[str, Any] = {
         "machine": MACHINES[machine_type],
         "zone": MACHINES[machine_type].zones.value[0],
+        "zone_assumed": False,
         "num_nodes_min": 2,
         "num_nodes_max": 2,
         "max_hours": 12,
         **changes,
     }
     found = capacity_findings([rung_from_args(rung) for rung in rungs], LadderContext(**values))
-    return [finding for finding in found if finding.code != "capacity.rungs-apart"]
+    return [finding for finding in found if finding.code not in ("capacity.rungs-apart", "capacity.flex-start-once")]
 
 
 def only(findings: list[Finding]) -> tuple[str, str, str]:
@@ -87,6 +88,15 @@ def test_a_reservation_elsewhere_moves_the_cluster() -> None:
     assert find([RESERVED], "a2-highgpu-8g") == [], "nothing places its nodes anyway"
 
 
+def test_a_reservation_in_a_zone_that_nobody_named() -> None:
+    zone = MACHINES["a2-highgpu-8g"].zones.value[0]
+    (finding,) = find([RESERVED], "a2-highgpu-8g", zone_assumed=True)
+    assert only([finding]) == ("warning", "capacity.zone-unnamed", "capacity[0].zone")
+    assert f"{zone} is assumed" in finding.message
+    assert find([SPOT], "a2-highgpu-8g", zone_assumed=True) == [], "only what is reserved is somewhere already"
+    assert find([{**RESERVED, "zone": zone}], "a2-highgpu-8g", zone_assumed=True) == []
+
+
 def test_the_same_reservation_twice() -> None:
     findings = [finding for finding in find([RESERVED, SPOT, RESERVED]) if finding.severity == "error"]
     assert only(findings) == ("error", "capacity.same-reservation", "capacity[2].id")
@@ -113,7 +123,7 @@ def test_rungs_are_placed_each_by_itself(
     rungs: list[dict[str, Any]], machine_type: str, num_nodes: int, told: bool
 ) -> None:
     zone = MACHINES[machine_type].zones.value[0]
-    context = LadderContext(MACHINES[machine_type], zone, 1, num_nodes, 12)
+    context = LadderContext(MACHINES[machine_type], zone, False, 1, num_nodes, 12)
     found = capacity_findings([rung_from_args(rung) for rung in rungs], context)
     assert [(f.severity.value, f.path) for f in found if f.code == "capacity.rungs-apart"] == (
         [("info", "gangway:cluster.capacity")] if told else []
@@ -128,6 +138,18 @@ def test_flex_start_ends_before_the_job() -> None:
     (finding,) = find([FLEX, SPOT], max_hours=200)
     assert "goes on with the next rung" in finding.message
     assert finding.fix == "set gangway:job.max_hours: 24", "a week is the longest there is"
+
+
+@pytest.mark.parametrize(("rungs", "told"), [([FLEX, SPOT], True), ([SPOT, FLEX], False), ([SPOT], False)])
+def test_flex_start_is_asked_for_once(rungs: list[dict[str, Any]], told: bool) -> None:
+    machine = MACHINES["a3-megagpu-8g"]
+    context = LadderContext(machine, machine.zones.value[0], False, 2, 2, 12)
+    found = capacity_findings([rung_from_args(rung) for rung in rungs], context)
+    once = [finding for finding in found if finding.code == "capacity.flex-start-once"]
+    assert [finding.path for finding in once] == (["gangway:cluster.capacity[0]"] if told else [])
+    if told:
+        assert "after 24 h all are gone" in once[0].message
+        assert "pulumi up --replace" in once[0].fix
 
 
 def test_flex_start_brings_all_nodes_or_none() -> None:

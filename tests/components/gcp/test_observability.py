@@ -119,7 +119,13 @@ def test_every_alarm_is_a_policy_of_the_api(
 def test_tpus_are_watched_without_groups(make: Callable[..., Any], args: Any) -> None:
     made = make(Observability, {**args, "group_names": [], "num_nodes": 0, "expect_gpu": False})
     names = [policy.name for policy in made.of("AlertPolicy")]
-    assert names == ["demo-interruptions", "demo-job-failed", "demo-no-steps", "demo-node-given-up"]
+    assert names == [
+        "demo-interruptions",
+        "demo-job-failed",
+        "demo-no-steps",
+        "demo-node-given-up",
+        "demo-record-at-risk",
+    ]
 
 
 def test_addresses_are_channels(make: Callable[..., Any], args: Any, api_mistakes: Callable[..., list[str]]) -> None:
@@ -138,7 +144,7 @@ def test_the_dashboard_is_one_of_the_api(
     body = json.loads(made.one("Dashboard").inputs["dashboardJson"])
     assert body == plan_dashboard("demo", "us-east5", LOG, GROUPS, seen[0])
     assert api_mistakes("monitoring.v1", "Dashboard", body) == []
-    assert len(seen[0]) == 6
+    assert len(seen[0]) == 7
     titles = [widget.get("title") for widget in body["gridLayout"]["widgets"]]
     assert titles[1:] == [
         "Alarms",

@@ -72,7 +72,8 @@ def test_nodes_that_are_asked_for_together_count_where_they_go() -> None:
     request = Resource(RESIZE_REQUEST, "flex", {"resizeBy": 4.0})
     nodes, disks, below, _ = bill(flex, spot, group(flex, 0, "flex"), group(spot, 0, "below"), request)
     assert (nodes.name, nodes.standby) == ("flex: 4 x a3-ultragpu-8g, flex-start", False)
-    assert (nodes.hourly, nodes.source) == (None, "no flex-start price in the catalogue")
+    assert nodes.hourly == pytest.approx(4 * 86.75992)
+    assert nodes.source.endswith(", on-demand: flex-start costs this at most")
     assert disks.hourly == pytest.approx(800 * 0.08 / 730)
     assert (below.name, below.standby) == ("below: 4 x a3-ultragpu-8g, spot", True)
 
@@ -137,6 +138,25 @@ def test_a_price_of_another_region_says_so() -> None:
     assert price is not None
     assert price.region == "us-central2"
     assert line.source.endswith(" (price of us-central2)")
+
+
+def test_a_region_without_the_price_does_not_keep_another_from_standing_in() -> None:
+    offer = template("a3-highgpu-8g")
+    nodes, _ = bill(offer, group(offer, 2), region="us-central1")
+    assert nodes.hourly == pytest.approx(2 * 87.83247)
+    assert nodes.source.endswith(" (price of us-east4)")
+    own, _ = bill(offer, group(offer, 2), region="europe-west4")
+    assert own.hourly == pytest.approx(2 * 111.81719)
+    slices = {"tier": "spot", "accelerator_type": "v6e-8"}
+    (line,) = bill(Resource(TPU, "tpu", slices), region="southamerica-west1")
+    assert line.price is not None
+    assert "(price of " in line.source
+
+
+def test_flex_start_of_a_machine_without_a_list_price_stays_unknown() -> None:
+    offer = template("a4-highgpu-8g", "FLEX_START")
+    nodes, _ = bill(offer, group(offer, 1))
+    assert (nodes.hourly, nodes.source) == (None, "no flex-start price in the catalogue")
 
 
 def test_the_rest_by_hand() -> None:
@@ -227,7 +247,7 @@ def test_a_pool_and_a_head_that_are_really_declared(declare: Callable[..., Any],
     lines = price_resources(declare(program).resources, load_provider("gcp"), "us-east4")
     nodes = [(line.name, line.standby, line.price) for line in lines if "a3-megagpu-8g" in line.name]
     assert sorted(nodes) == [
-        ("pool-0-flex-start: 4 x a3-megagpu-8g, flex-start", False, None),
+        ("pool-0-flex-start: 4 x a3-megagpu-8g, flex-start", False, 92.2143),
         ("pool-1-spot: 4 x a3-megagpu-8g, spot", True, 21.73517),
         ("pool-2-reservation: 4 x a3-megagpu-8g, reservation", False, 92.2143),
     ]

@@ -138,7 +138,8 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/gce.py <<'GANGWAY_
     python3 -m images.on_node.gce import FILE, with a request to Managed Lustre in it
     python3 -m images.on_node.gce copy gs://BUCKET/PREFIX FOLDER
 
-Exit code 0, or 1 with one line that says why. REST and no `gcloud`: Ubuntu's images do not all bring it.
+Exit code 0; else one line says why, and it is 1, or 2 where another try would end the same: not found, not allowed.
+REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
 import json
@@ -158,6 +159,8 @@ __all__ = ["Google", "RefusedError", "log_entry", "main"]
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
 CHUNK_BYTES = 1 << 24
+# Answers that another try does not change, of HTTP and of a long operation (google.rpc.Code): not found, not allowed.
+FINAL_STATUS = (403, 404, 5, 7)
 # Of one log entry Cloud Logging takes 256 KB; a reason is cut long before.
 MAX_VALUE_CHARS = 4000
 
@@ -166,7 +169,7 @@ class RefusedError(OSError):
     """An API's answer that is an error.
 
     Attributes:
-        status: of HTTP.
+        status: of HTTP, or a long operation's google.rpc.Code.
     """
 
     def __init__(self, status: int, what: str) -> None:
@@ -392,7 +395,10 @@ def _import(google: Google, file: str) -> None:
 
 
 def _copy(google: Google, uri: str, folder: str) -> None:
-    print(f"{google.copy(uri, Path(folder))} objects of {uri}", flush=True)
+    number = google.copy(uri, Path(folder))
+    if not number:
+        raise RefusedError(404, f"nothing below {uri.rstrip('/')}/")
+    print(f"{number} objects of {uri}", flush=True)
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -414,7 +420,7 @@ def main(argv: Sequence[str]) -> int:
         COMMANDS[argv[0]](Google.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
-        return 1
+        return 2 if isinstance(error, RefusedError) and error.status in FINAL_STATUS else 1
     return 0
 
 
@@ -598,14 +604,17 @@ give_up() {
     exit 1
 }
 
+finish() {
+    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
+    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
+}
+
 end_job() {
     mkdir -p "$STATE_DIR"
     echo "$1 $2" >"$STATE_DIR/ended"
     log "the job has ended here: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
-    if [ -n "$TERMINATE_WHEN_DONE" ]; then
-        leave_group || log "could not leave: watch-node.sh tries again"
-    fi
+    finish || log "could not tell of it, or leave: watch-node.sh tries again"
 }
 
 hours_over() {
@@ -642,13 +651,14 @@ replace_node() {
     elif gce replace; then
         log "this node's group makes it anew"
     else
-        log "this node stops, and its group makes it anew"
+        log "this node stops: its group makes it anew, but a flex-start group replaces no node, and has one less from now on"
         systemctl poweroff
     fi
 }
 
+tell_ended() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
+
 leave_group() {
-    [ -n "$IN_GROUP" ] && gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT" || return
     log "this node leaves its group"
     gce leave
 }
@@ -668,6 +678,13 @@ apt_source() {
     local keyring=$ROOT/usr/share/keyrings/$1.gpg
     curl -fsS --max-time 60 "$2" | gpg --dearmor --yes --output "$keyring" &&
         echo "deb [signed-by=$keyring${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
+}
+
+apt_source_of_google() {
+    apt_source artifact-registry https://packages.cloud.google.com/apt/doc/apt-key.gpg \
+        "https://packages.cloud.google.com/apt apt-transport-artifact-registry-stable main" &&
+        apt_get update && apt_get install apt-transport-artifact-registry &&
+        apt_source "$1" https://us-apt.pkg.dev/doc/repo-signing-key.gpg "ar+https://us-apt.pkg.dev/projects/$2" "${3:-}"
 }
 
 codename() {
@@ -917,9 +934,7 @@ fi
 if group_waits; then
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
-    if [ -n "$TERMINATE_WHEN_DONE" ]; then
-        leave_group
-    fi
+    finish
 elif hours_over 0; then
     end_job 75 max-hours
 fi

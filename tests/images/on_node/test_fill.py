@@ -53,7 +53,10 @@ def test_a_group_without_capacity_is_filled_below_after_enough_looks(
     assert head() == 0
     assert requests(gce) == [(2, "ACCEPTED")]
     assert gce.groups["demo-1-flex"]["requests"][0]["requestedRunDuration"] == {"seconds": "3600"}
-    assert "demo-1-flex (flex-start): 0 -> 2 nodes" in capsys.readouterr().err
+    # As the journal has it, and its shipper the event's fields.
+    assert [json.loads(line) for line in capsys.readouterr().err.splitlines()] == [
+        {"event": "ladder-changed", "reason": "demo-1-flex (flex-start): 0 -> 2 nodes"}
+    ]
     # The request waits, and counts as the group's size: one group grows at a time, after counts of its own.
     for _ in range(3):
         assert head() == 0
@@ -98,7 +101,7 @@ def test_nothing_is_filled_for_a_job_that_has_ended(
     for _ in range(4):
         assert head() == 0
     assert gce.asked("compute") == []
-    assert "the job has ended: no group is filled" in capsys.readouterr().err
+    assert f"the job has ended ({ENDED_URI} is there): no group is filled" in capsys.readouterr().err
 
 
 def test_a_head_before_its_groups_waits(gce: Any, head: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +133,9 @@ def test_an_api_that_refuses_is_asked_again(
 ) -> None:
     gce.denied.add("resizeRequests")
     assert [head(), head(), head()] == [0, 0, 1]
-    assert "trying again in a minute: 403" in capsys.readouterr().err
+    said = json.loads(capsys.readouterr().err)
+    assert said["event"] == "ladder-not-kept"
+    assert "trying again in a minute: 403" in said["reason"]
     gce.denied.clear()
     assert head() == 0
     assert requests(gce) == [(2, "ACCEPTED")]

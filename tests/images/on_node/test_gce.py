@@ -40,7 +40,7 @@ def test_the_machines_python_needs_no_more_than_ubuntu_22_has(source: Path) -> N
         )
     }
     known = {"collections", "datetime", "json", "os", "pathlib", "runpy", "signal", "subprocess", "sys", "threading"}
-    assert imported <= known | {"images", "time", "typing", "urllib"}
+    assert imported <= known | {"http", "images", "time", "types", "typing", "urllib"}
 
 
 def test_every_call_is_one_that_google_publishes(
@@ -78,13 +78,15 @@ def test_an_event_is_the_fields_of_an_entry(gce: Any) -> None:
     assert (payload["exit_status"], payload["reason"]) == (75, "x" * MAX_VALUE_CHARS)
 
 
-def test_an_answer_that_is_an_error_is_one_line_and_1(gce: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_that_is_an_error_is_one_line_and_2_where_another_try_would_end_the_same(
+    gce: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     gce.denied.add("deleteInstances")
-    assert main(["leave"]) == 1
+    assert main(["leave"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gangway: leave: 403: POST ")
     del gce.items["instance/attributes/created-by"]
-    assert main(["replace"]) == 1
+    assert main(["replace"]) == 2
     assert "gangway: replace: 404: GET " in capsys.readouterr().err
 
 
@@ -99,10 +101,10 @@ def test_a_machine_without_its_metadata_server_says_so(
 def test_what_is_in_the_bucket_is_found_and_what_is_not_is_told(gce: Any, capsys: pytest.CaptureFixture[str]) -> None:
     gce.objects["b/k/ä b"] = b""
     assert main(["exists", "gs://b/k/ä b"]) == 0
-    assert main(["exists", "gs://b/k/c"]) == 1
+    assert main(["exists", "gs://b/k/c"]) == 2
     assert "there is no gs://b/k/c" in capsys.readouterr().err
     gce.denied.add("storage")
-    assert main(["exists", "gs://b/k/ä b"]) == 1
+    assert main(["exists", "gs://b/k/ä b"]) == 2
     assert "403" in capsys.readouterr().err
 
 
@@ -172,5 +174,16 @@ def test_an_import_is_waited_for_and_its_error_is_told(
     assert main(["import", str(file)]) == 0
     assert len(gce.asked("lustre")) == 4
     gce.import_error = {"code": 7, "message": "no permission"}
-    assert main(["import", str(file)]) == 1
+    assert main(["import", str(file)]) == 2
     assert "gangway: import: 7: no permission" in capsys.readouterr().err
+    gce.import_error = {"code": 14, "message": "unavailable"}
+    assert main(["import", str(file)]) == 1
+
+
+def test_a_prefix_without_objects_is_not_copied_as_if_it_were_there(
+    gce: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gce.objects |= {"b/digits/one": b"1", "b/digist/": b""}
+    assert main(["copy", "gs://b/digits", str(tmp_path)]) == 0
+    assert main(["copy", "gs://b/digist/", str(tmp_path)]) == 2
+    assert "gangway: copy: 404: nothing below gs://b/digist/" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""What machines on Azure do at boot, all values known: GPU workers and the head node.
+
+Frozen dataclasses of plain values, made inside `Output.apply`. They check only what a machine would find out too late;
+what a person writes has been checked by `stacks`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.job import JobSpec
+from images.gcp_specs import FileSystem
+from images.specs import check_digest, check_env, check_hours, check_pinned, ended_object
+
+__all__ = ["AzureHeadSpec", "AzureMachineSpec", "AzureNodeSpec", "FabricSetup"]
+
+
+@dataclass(frozen=True)
+class FabricSetup:
+    """What a worker must have before it counts as one; `components.azure.fabric.FabricPlan` says what each is.
+
+    Attributes:
+        num_hcas: InfiniBand devices with their link up; 0 checks the files alone.
+        gbps_each: the rate each of them must show.
+        devices: of the host, that the job's container gets beside the GPUs.
+        kernel_modules: to be loaded.
+        topology_file: must be there and not empty; empty for none.
+        nccl_conf: variables that /etc/nccl.conf must set.
+    """
+
+    num_hcas: int = 0
+    gbps_each: int = 0
+    devices: tuple[str, ...] = ()
+    kernel_modules: tuple[str, ...] = ()
+    topology_file: str = ""
+    nccl_conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureMachineSpec:
+    """What all of a stack's machines are told.
+
+    Attributes:
+        stack: its name.
+        client_id: of the managed identity that the machine runs as.
+        job: what workers run; its image must be named by digest.
+        image_registry: host to log in to, such as `gangway.azurecr.io`.
+        bucket_uri: `https://ACCOUNT.blob.core.windows.net/CONTAINER/...` under which `<job>/run.json` is put.
+        run_dir: the run directory as the machine sees it.
+        file_system: Managed Lustre; None for none. Data behind it comes by itself, as it is read.
+        ingestion_url: where rows of lines and events are POSTed; None leaves both to the machine's journal.
+        max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
+    """
+
+    stack: str
+    client_id: str
+    job: JobSpec
+    image_registry: str
+    bucket_uri: str
+    run_dir: str
+    file_system: FileSystem | None = None
+    ingestion_url: str | None = None
+    max_hours: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what a machine could only find out after it has begun to cost money."""
+        place = type(self).__name__
+        check_digest(f"{place}.job.image", self.job.image)
+        check_hours(place, self.max_hours)
+        check_env(place, self.job.env)
+        if self.file_system is not None and self.file_system.kind != "lustre":
+            raise ValueError(
+                f"{place}.file_system: {self.file_system.kind!r}; allowed: 'lustre'; fix: pass Managed Lustre's address"
+            )
+
+    @property
+    def ended_object(self) -> str:
+        """Below `bucket_uri`: there once this very job has ended, so that nobody fills scale sets for it any more."""
+        return ended_object(self.job, self.max_hours)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureNodeSpec(AzureMachineSpec):
+    """A GPU worker, in a scale set.
+
+    Attributes:
+        fabric: what it must have for its InfiniBand; None checks nothing.
+        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
+        scratch_mount_point: where the machine's own disks go; None leaves them alone.
+        labels: of the container.
+        terminate_when_done: when the job has ended for good the node deletes itself from its scale set.
+    """
+
+    fabric: FabricSetup | None = None
+    data_dir: str | None = None
+    scratch_mount_point: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    terminate_when_done: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a job that would go on over TCP, in silence, where InfiniBand does not work."""
+        super().__post_init__()
+        if self.fabric is not None and self.fabric.num_hcas and "NCCL_NET" not in self.job.env:
+            raise ValueError(
+                "AzureNodeSpec.job.env: no NCCL_NET beside InfiniBand; allowed: with NCCL_NET=IB in it; "
+                "fix: pass nccl_env of components.azure.fabric.plan_fabric"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureHeadSpec(AzureMachineSpec):
+    """The head node.
+
+    Attributes:
+        subscription_id: of the stack.
+        resource_group_name: of the stack, in which all scale sets are its own.
+        port: of the rendezvous store.
+        metrics_port: of the workers' metrics.
+        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+        fallback: `components.azure.fallback.FallbackConfig` as JSON data; None where something else asks for nodes.
+        plan_look_source: Python source of `plan_look` with all that it calls, which decides; with `fallback` alone.
+    """
+
+    subscription_id: str
+    resource_group_name: str
+    port: int = 29400
+    metrics_port: int = 9400
+    prometheus_image: str | None = None
+    fallback: Mapping[str, Any] | None = None
+    plan_look_source: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what the head could only find out at boot."""
+        super().__post_init__()
+        if self.prometheus_image is not None:
+            check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)
+        if (self.fallback is None) != (self.plan_look_source is None):
+            raise ValueError(
+                "AzureHeadSpec.fallback: given without plan_look_source, or the other way round; allowed: both or "
+                "neither; fix: pass the source of components.azure.fallback.plan_look and of what it calls"
+            )

@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# Azure for common.sh, which says what each of its functions is for: the metadata service with its scheduled events, the
+# scale set, Log Analytics, Blob Storage, the container registry. The calls themselves are Python's work (images/on_node).
+export GANGWAY_CLIENT_ID=$CLIENT_ID
+LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
+export ROOT=${GANGWAY_ROOT:-}
+# mount-scratch.sh: the machine's own disks, and where the HPC image's service has put a file system over all of them.
+export SCRATCH_DISKS='nvme-Microsoft_NVMe_Direct_Disk*' IMAGE_SCRATCH=/mnt/resource_nvme
+# images/on_node/azure_alive.py says Unhealthy where this is.
+GIVEN_UP=${GANGWAY_STATE_DIR:-/run/gangway}/given-up
+
+# azure COMMAND...: see images/on_node/azure_commands.py.
+azure() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.azure_commands "$@"; }
+
+# For an eviction or a deletion, or because the machine shuts down. A restart is no end: run-job.sh waits for it.
+leaving() { azure leaving || [ "$(systemctl is-system-running)" = stopping ]; }
+
+# A machine of a scale set that is deleted goes when it says so, or when its notice is over.
+group_waits() { [ -n "$IN_GROUP" ] && azure waiting; }
+let_go() { azure let-go && log "this machine's end need not wait"; }
+
+send_event() { azure event "$LOG_GROUP" "$ROLE" "$@"; }
+
+# The head asks for another in its place. A machine that may not leave its scale set stops itself: the head deletes it.
+replace_node() {
+    mkdir -p "$(dirname "$GIVEN_UP")" && touch "$GIVEN_UP"
+    if azure leave; then
+        log "this node leaves its scale set, and the head asks for another"
+    else
+        log "this node stops, for the head to delete it and ask for another"
+        systemctl poweroff
+    fi
+}
+
+# The head fills scale sets with what they lack, until this stands in the container.
+tell_ended() { azure put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
+
+leave_group() {
+    log "this node leaves its scale set"
+    azure leave
+}
+
+put_object() { azure put "$1" "$BUCKET_URI/$2"; }
+put_folder() {
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.azure_commands put-folder "$1" "$BUCKET_URI/$2"
+}
+
+# Azure Container Registry's documentation, "Authentication": this name says that the password is a token.
+registry_login() {
+    azure registry-token "$IMAGE_REGISTRY" |
+        docker login --username 00000000-0000-0000-0000-000000000000 --password-stdin "$IMAGE_REGISTRY"
+}
+
+# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
+apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }

@@ -1,0 +1,241 @@
+"""What a worker on Azure checks and mounts before it trains: real bash; adapters, apt and mounts in small."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images import FabricSetup
+from images.azure_specs import AzureNodeSpec
+
+CONF = "NCCL_IB_PCI_RELAXED_ORDERING=1\nNCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\nNCCL_IGNORE_CPU_AFFINITY=1\n"
+
+
+def adapter(
+    root: Path, name: str, state: str = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", layer: str = "InfiniBand"
+) -> None:
+    """A device as sysfs shows it."""
+    port = root / "sys/class/infiniband" / name / "ports/1"
+    port.mkdir(parents=True, exist_ok=True)
+    (port / "link_layer").write_text(f"{layer}\n")
+    (port / "state").write_text(f"{state}\n")
+    (port / "rate").write_text(f"{rate}\n")
+
+
+@pytest.fixture
+def ib(azure_machine: Any, tmp_path: Path) -> Any:
+    """A machine with all that its size should have."""
+    for number in range(8):
+        adapter(tmp_path, f"mlx5_ib{number}")
+    adapter(tmp_path, "mlx5_an0", rate="100 Gb/sec (4X EDR)", layer="Ethernet")
+    topology = tmp_path / "opt/microsoft/ndv5/topo.xml"
+    topology.parent.mkdir(parents=True)
+    topology.write_text("<system/>")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nccl.conf").write_text(CONF)
+    azure_machine.fake("modprobe")
+    azure_machine.env |= {"GANGWAY_SYSFS": f"{tmp_path}/sys", "GANGWAY_IB_DEADLINE_SEC": "0"}
+    return azure_machine
+
+
+def given_up(machine: Any) -> str:
+    """Why the machine gave itself up."""
+    done = machine.run("check-ib.sh")
+    assert (done.returncode, machine.verbs()) == (1, ["DELETE 3"]), done.stderr
+    (event,) = machine.events()
+    assert event["event"] == "node-given-up"
+    return str(event["reason"])
+
+
+def test_a_machine_with_all_that_was_planned_is_taken(ib: Any) -> None:
+    done = ib.run("check-ib.sh")
+    assert (done.returncode, ib.verbs()) == (0, []), done.stderr
+    assert ib.calls("modprobe") == [["nvidia-peermem"]]
+    assert "8 adapters up at 400 Gb/s" in done.stderr
+
+
+def test_names_do_not_matter_before_the_image_has_renamed_devices(ib: Any, tmp_path: Path) -> None:
+    for device in (tmp_path / "sys/class/infiniband").glob("mlx5_ib*"):
+        device.rename(device.with_name(device.name.replace("ib", "")))
+    assert ib.run("check-ib.sh").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"state": "1: DOWN"}, "mlx5_ib3: 1: DOWN, 400 Gb/sec (4X NDR)"),
+        ({"state": "2: INIT"}, "mlx5_ib3: 2: INIT"),
+        ({"rate": "200 Gb/sec (2X NDR)"}, "mlx5_ib3: 4: ACTIVE, 200 Gb/sec"),
+        ({"rate": "2.5 Gb/sec (1X SDR)"}, "mlx5_ib3: 4: ACTIVE, 2.5 Gb/sec"),
+        ({"layer": "Ethernet"}, "7 adapters up at 400 Gb/s, 8 planned"),
+    ],
+)
+def test_one_adapter_that_is_not_up_gives_the_node_up(
+    ib: Any, tmp_path: Path, changed: dict[str, str], said: str
+) -> None:
+    adapter(tmp_path, "mlx5_ib3", **changed)
+    reason = given_up(ib)
+    assert "InfiniBand after 0 s: 7 adapters up at 400 Gb/s, 8 planned" in reason
+    assert said in reason
+
+
+def test_a_machine_without_any_adapter_is_given_up(ib: Any, tmp_path: Path) -> None:
+    (tmp_path / "sys/class/infiniband").rename(tmp_path / "gone")
+    assert "0 adapters up at 400 Gb/s, 8 planned" in given_up(ib)
+
+
+def test_a_link_that_comes_up_late_is_waited_for(ib: Any, tmp_path: Path) -> None:
+    adapter(tmp_path, "mlx5_ib3", state="1: DOWN")
+    port = tmp_path / "sys/class/infiniband/mlx5_ib3/ports/1"
+    ib.fake("sleep", f"echo '4: ACTIVE' >{port}/state")
+    assert ib.run("check-ib.sh", IB_DEADLINE_SEC="10").returncode == 0
+
+
+@pytest.mark.parametrize("file", ["opt/microsoft/ndv5/topo.xml", "etc/nccl.conf"])
+def test_files_that_nccl_needs_must_be_there_and_say_what_is_planned(ib: Any, tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_text("")
+    assert "NCCL is not told of this machine: /opt/microsoft/ndv5/topo.xml" in given_up(ib)
+
+
+def test_a_module_that_does_not_load_gives_the_node_up(ib: Any) -> None:
+    ib.fake("modprobe", "exit 1")
+    assert "cannot load nvidia-peermem" in given_up(ib)
+
+
+def test_a_size_with_files_and_no_infiniband_checks_those_alone(ib: Any, azure_node: AzureNodeSpec) -> None:
+    assert azure_node.fabric is not None
+    ib.plan(fabric=FabricSetup(topology_file=azure_node.fabric.topology_file, nccl_conf=azure_node.fabric.nccl_conf))
+    ib.fake("modprobe", "exit 1")
+    assert ib.run("check-ib.sh").returncode == 0
+
+
+@pytest.fixture
+def bare_azure(azure_machine: Any, tmp_path: Path) -> Any:
+    """A fresh machine: nothing is mounted, and apt has all that it is asked for."""
+    for folder in ("etc/apt/sources.list.d", "usr/share/keyrings"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/os-release").write_text("VERSION_CODENAME=noble\n")
+    azure_machine.fake("curl", "echo key")
+    azure_machine.fake("gpg", 'cat >"${@: -1}"')
+    azure_machine.fake("mountpoint", "exit 1")
+    azure_machine.fake("uname", "echo 6.8.0-1044-azure")
+    azure_machine.fake("dpkg", "echo amd64")
+    azure_machine.fake(
+        "apt-cache",
+        "case $1 in\n"
+        "search) printf '%s - Metapackage\\n' amlfs-lustre-client-2.16.1-14-gbc76088"
+        ' amlfs-lustre-client-2.17.0-24-gf517bc4 amlfs-lustre-client-dkms-2.17.0-24-gf517bc4 | grep -E "$3" ;;\n'
+        'madison) case $2 in *2.16.1*) echo "$2 | 6.8.0-1044-azure | https://x noble/main" ;;'
+        ' *) echo "$2 | 6.8.0-1060-azure | https://x noble/main" ;; esac ;;\n'
+        "esac",
+    )
+    for name in ("apt-get", "mount", "modprobe"):
+        azure_machine.fake(name)
+    azure_machine.plan(file_system=replace(azure_machine.azure.file_system, mount_point=f"{tmp_path}/shared"))
+    return azure_machine
+
+
+def test_the_images_own_client_mounts(bare_azure: Any, tmp_path: Path) -> None:
+    done = bare_azure.run("mount-lustre.sh")
+    assert done.returncode == 0, done.stderr
+    assert bare_azure.calls("apt-get") == []
+    address = ["10.42.8.4@tcp:/lustrefs", f"{tmp_path}/shared"]
+    assert bare_azure.calls("mount") == [["-t", "lustre", "-o", "noatime,flock", *address]]
+
+
+def test_the_newest_client_for_the_running_kernel_is_installed(bare_azure: Any, tmp_path: Path) -> None:
+    bare_azure.fails_at_first("modprobe", 1)
+    done = bare_azure.run("mount-lustre.sh")
+    assert done.returncode == 0, done.stderr
+    source = (tmp_path / "etc/apt/sources.list.d/gangway-amlfs.list").read_text()
+    assert source.endswith("https://packages.microsoft.com/repos/amlfs-noble/ noble main\n")
+    install = bare_azure.calls("apt-get")[-1]
+    assert install[-2:] == ["install", "amlfs-lustre-client-2.16.1-14-gbc76088=6.8.0-1044-azure"]
+
+
+def test_for_another_kernel_the_client_is_built(bare_azure: Any) -> None:
+    bare_azure.fails_at_first("modprobe", 1)
+    bare_azure.fake("uname", "echo 7.0.0-1-azure")
+    done = bare_azure.run("mount-lustre.sh")
+    assert done.returncode == 0, done.stderr
+    assert bare_azure.calls("apt-get")[-1][-3:] == [
+        "install",
+        "linux-headers-7.0.0-1-azure",
+        "amlfs-lustre-client-dkms-2.17.0-24-gf517bc4",
+    ]
+    assert "it is built here" in done.stderr
+
+
+def test_a_kernel_without_a_client_gives_the_node_up_and_says_so(bare_azure: Any) -> None:
+    bare_azure.fake("modprobe", "exit 1")
+    bare_azure.fake("uname", "echo 7.0.0-1-azure")
+    assert bare_azure.run("mount-lustre.sh", LUSTRE_DEADLINE_SEC="0").returncode == 1
+    assert bare_azure.verbs() == ["DELETE 3"]
+    (event,) = bare_azure.events()
+    assert event["reason"] == "cannot install the Lustre client for kernel 7.0.0-1-azure within 0 s"
+
+
+def test_what_cannot_be_mounted_gives_the_node_up(bare_azure: Any) -> None:
+    bare_azure.fake("mount", "exit 32")
+    assert bare_azure.run("mount-lustre.sh", LUSTRE_DEADLINE_SEC="0").returncode == 1
+    assert bare_azure.verbs() == ["DELETE 3"]
+
+
+def test_what_is_mounted_is_left(bare_azure: Any) -> None:
+    bare_azure.fake("mountpoint")
+    assert bare_azure.run("mount-lustre.sh").returncode == 0
+    assert bare_azure.calls("mount") == []
+
+
+def test_docker_that_is_there_is_left(azure_machine: Any) -> None:
+    azure_machine.fake("docker", """[ $1 != info ] || echo '{"nvidia":{},"runc":{}}'""")
+    azure_machine.fake("apt-get")
+    assert azure_machine.run("install-docker.sh").returncode == 0
+    assert azure_machine.calls("apt-get") == []
+    assert azure_machine.calls("systemctl") == [["start", "docker.service"]]
+
+
+def test_an_own_image_is_told_of_nvidias_runtime(azure_machine: Any) -> None:
+    azure_machine.fake("docker", """[ $1 != info ] || echo '{"runc":{}}'""")
+    azure_machine.fake("nvidia-ctk")
+    assert azure_machine.run("install-docker.sh").returncode == 0
+    assert azure_machine.calls("nvidia-ctk") == [["runtime", "configure", "--runtime=docker"]]
+    assert ["restart", "docker.service"] in azure_machine.calls("systemctl")
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("exit 1", "docker does not take NVIDIA's runtime"), ("", "the image has no NVIDIA container toolkit")],
+)
+def test_an_image_that_cannot_give_gpus_to_containers_gives_the_node_up(
+    azure_machine: Any, broken: str, said: str
+) -> None:
+    azure_machine.fake("docker", """[ $1 != info ] || echo '{"runc":{}}'""")
+    if broken:
+        azure_machine.fake("nvidia-ctk", broken)
+    assert azure_machine.run("install-docker.sh").returncode == 1
+    assert [event["reason"] for event in azure_machine.events()] == [said]
+
+
+def test_the_head_installs_docker(azure_machine: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    azure_machine.azure = request.getfixturevalue("azure_head")
+    system = tmp_path / "system"
+    system.mkdir()
+    for part in ("/usr/bin", "/bin"):
+        for path in Path(part).iterdir():
+            if path.name != "docker" and not (system / path.name).exists():
+                (system / path.name).symlink_to(path)
+    azure_machine.env["PATH"] = f"{tmp_path}/fake:{system}"
+    azure_machine.fake("apt-get")
+    assert azure_machine.run("install-docker.sh", DOCKER_DEADLINE_SEC="0").returncode == 0
+    assert azure_machine.calls("apt-get")[-1][-2:] == ["install", "docker.io"]
+
+
+def test_scratch_is_where_the_image_has_put_it(azure_machine: Any, tmp_path: Path) -> None:
+    azure_machine.plan(scratch_mount_point=f"{tmp_path}/scratch")
+    azure_machine.fake("mountpoint", '[ "${@: -1}" = /mnt/resource_nvme ]')
+    azure_machine.fake("mount")
+    azure_machine.fake("chown")
+    assert azure_machine.run("mount-scratch.sh").returncode == 0
+    assert azure_machine.calls("mount") == [["--bind", "/mnt/resource_nvme", f"{tmp_path}/scratch"]]
