@@ -181,14 +181,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 
 def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    yield Finding(
-        Severity.INFO,
-        "budget.currency",
-        "gangway:budget.monthly_usd",
-        f"the budget is of {config.budget.monthly_usd:,.2f} USD: Google refuses it, and `up` fails, where the billing "
-        "account is kept in another currency",
-        "see the account's currency before `up`: gcloud billing accounts describe",
-    )
+    yield _currency(config)
     if config.budget.stop_at_percent is not None:
         yield Finding(
             Severity.INFO,
@@ -204,3 +197,26 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "the nodes stay, and cost, when the job is done",
             "destroy the stack then" if planned.tpu else "set terminate_when_done: true, or destroy the stack then",
         )
+
+
+def _currency(config: StackConfig) -> Finding:
+    """Google takes a budget in the billing account's currency alone."""
+    section, usd = config.gcp, config.budget.monthly_usd
+    assert section is not None, "stacks.by_provider has seen to it"
+    if section.currency is None or section.monthly_amount is None:
+        return Finding(
+            Severity.INFO,
+            "budget.currency",
+            "gangway:budget.monthly_usd",
+            f"the budget is of {usd:,.2f} USD: Google refuses it, and `up` fails, where the billing account is kept in "
+            "another currency",
+            "in that case add to gangway:gcp its currency: EUR and monthly_amount: in it",
+        )
+    amount = f"{section.monthly_amount:,.2f} {section.currency}"
+    return Finding(
+        Severity.INFO,
+        "budget.currency",
+        "gangway:gcp.monthly_amount",
+        f"the budget, its alarms and its stop are of {amount} a month; prices are in dollars, and are compared with "
+        f"monthly_usd, {usd:,.2f} USD",
+    )

@@ -235,6 +235,8 @@ class Parts:
             "project_number": self._project_number(),
             "billing_account": section.billing_account,
             "monthly_usd": budget.monthly_usd,
+            "currency": section.currency,
+            "monthly_amount": section.monthly_amount,
             "emails": list(budget.emails),
             "alert_percent": list(budget.alert_percent),
             "stop_at_percent": budget.stop_at_percent,

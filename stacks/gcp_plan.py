@@ -12,7 +12,7 @@ from typing import cast
 from components.capacity import Reservation
 from components.catalog import GcpMachineType, MachineType, Region, load_provider, load_tpus
 from components.findings import InputError, nearest_hint
-from components.gcp.budget import plan_budget_alarms
+from components.gcp.budget import plan_amount, plan_budget_alarms
 from components.gcp.capacity import LADDER, check_ladder, preferred_zone, rung_zone
 from components.gcp.channels import check_budget_emails
 from components.gcp.fabric import plan_interfaces
@@ -86,6 +86,7 @@ def plan(config: StackConfig) -> GcpPlan:
     _check_storage(config)
     _check_head(head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
+    plan_amount(config.budget.monthly_usd, config.gcp.currency, config.gcp.monthly_amount, "gangway:gcp")
     check_budget_emails(config.budget.emails)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     nodes = cluster.nodes

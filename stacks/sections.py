@@ -19,7 +19,7 @@ from pydantic import (
 
 from components.capacity import Rung
 from components.choices import Egress, LustreDeployment
-from components.fields import Number, Percent, PositiveWhole, Whole
+from components.fields import Number, Percent, PositiveNumber, PositiveWhole, Whole
 from components.findings import nearest_hint
 from trainer.config import PRESETS
 
@@ -270,11 +270,15 @@ class GcpConfig(Section):
     Attributes:
         project: id of the project that everything is made in.
         billing_account: whose budget counts; whoever runs `up` is its Costs Manager.
+        currency: of the billing account, where it is not kept in dollars: Google takes a budget in no other.
+        monthly_amount: the budget in `currency`; the plan goes on comparing `monthly_usd` with its prices.
         tpu_api_url: where the TPU API answers, such as a Private Service Connect endpoint; Google's own when left out.
     """
 
     project: str = Field(pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$", examples=["my-project"])
     billing_account: str = Field(pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", examples=["012345-6789AB-CDEF01"])
+    currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
+    monthly_amount: PositiveNumber | None = None
     tpu_api_url: str | None = Field(
         default=None, pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?/?$", examples=["https://tpu-lab.p.googleapis.com"]
     )

@@ -272,6 +272,10 @@ def test_lustres_client_is_made_for_some_kernels(gcp_edited: Edited) -> None:
 def test_the_currency_of_the_budget_is_told(gcp_edited: Edited) -> None:
     finding = found_in(gcp_edited(GPU))["budget.currency"]
     assert "160,000.00 USD" in finding.message
+    assert "currency: EUR" in finding.fix
+    own = found_in(gcp_edited(GPU, gcp={"currency": "EUR", "monthly_amount": 147000}))["budget.currency"]
+    assert (own.severity, own.path) == (Severity.INFO, "gangway:gcp.monthly_amount")
+    assert "147,000.00 EUR a month" in own.message
 
 
 def test_a_fabric_that_is_unproven_with_the_images_nccl_is_told(gcp_edited: Edited, repo: Path) -> None:

@@ -181,6 +181,11 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "a topology of another size": (
         SLICES, {"cluster": {"topology": "4x4x4"}}, "gangway:cluster", "topologies of 32 chips: 2x4x4",
     ),
+    "a currency without an amount": (GPU, {"gcp": {"currency": "EUR"}}, "gangway:gcp", "add monthly_amount"),
+    "an amount without a currency": (GPU, {"gcp": {"monthly_amount": 9}}, "gangway:gcp", "add currency: EUR"),
+    "dollars twice": (
+        GPU, {"gcp": {"currency": "USD", "monthly_amount": 9}}, "gangway:gcp.currency", "leave currency and",
+    ),
     "a slice in capitals": (
         POD, {"cluster": {"accelerator": "V6E-8"}}, "gangway:cluster.accelerator",
         "v4-NUMBER, v5litepod-NUMBER, v5p-NUMBER, v6e-NUMBER write v6e-8",

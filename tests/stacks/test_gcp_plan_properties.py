@@ -105,6 +105,8 @@ FILESTORE = some(
 )
 GCP = some(
     {"project": st.just("my-project"), "billing_account": st.just("012345-6789AB-CDEF01")},
+    currency=st.sampled_from(["EUR", "JPY", "USD"]),
+    monthly_amount=st.sampled_from([1, 250000.5]),
     tpu_api_url=st.sampled_from(["https://tpu-lab.p.googleapis.com", "http://127.0.0.1:8080/"]),
 )
 BUDGET = some(

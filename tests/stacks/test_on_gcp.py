@@ -208,6 +208,13 @@ def test_nodes_read_the_source_only_where_they_bring_it(gcp_edited: Edited) -> N
     assert "node-data" in readers(gcp_edited(SLICES)), "there is no head"
 
 
+def test_a_budget_is_in_the_billing_accounts_currency(gcp_edited: Edited) -> None:
+    config = gcp_edited(GPU, gcp={"currency": "EUR", "monthly_amount": 147000.5})
+    (budget,) = of(run_program(config, PlaceholderCloud()).resources, "Budget")
+    amount = {"currencyCode": "EUR", "units": "147000", "nanos": 500_000_000}
+    assert budget.inputs["amount"]["specifiedAmount"] == amount
+
+
 def test_locks_on_a_share_pass_the_firewall(gcp_plans: dict[str, Plan]) -> None:
     (rule,) = [r.inputs for r in of(gcp_plans[POD].resources, "Firewall") if r.name.endswith("-nfs-locks")]
     assert rule["targetTags"] == ["gcp-v5e-pod-fabric"]
