@@ -13,9 +13,9 @@ from pulumi.runtime.config import get_config_env
 from pydantic import ValidationError
 
 from components.findings import InputError, nearest
-from stacks.by_provider import provider_mistakes
 from stacks.config import StackConfig
 from stacks.config_errors import explain
+from stacks.providers.settings import provider_mistakes
 from stacks.stack_file import read_settings
 
 __all__ = ["from_file", "from_pulumi"]

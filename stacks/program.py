@@ -15,8 +15,8 @@ __all__ = ["build", "provider_module"]
 
 
 def provider_module(provider: str) -> ModuleType:
-    """`stacks.on_<provider>`, imported only when a stack asks for it: each pulls in its cloud's whole SDK."""
-    return import_module(f"stacks.on_{provider}")
+    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's whole SDK."""
+    return import_module(f"stacks.providers.{provider}.program")
 
 
 def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:

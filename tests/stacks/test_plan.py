@@ -19,8 +19,8 @@ from components.findings import InputError, Severity
 from stacks import plan as plan_module
 from stacks.config import StackConfig
 from stacks.loader import from_file
-from stacks.on_aws import plan as plan_on_aws
 from stacks.plan import Plan, make_plan, run_program
+from stacks.providers.aws.program import plan as plan_on_aws
 from stacks.recording import PlaceholderCloud
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]

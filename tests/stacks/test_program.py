@@ -154,5 +154,5 @@ def test_without_the_engine_the_program_names_the_ways_in(repo: Path) -> None:
 
 
 def test_a_provider_is_a_module_of_its_name() -> None:
-    assert provider_module("aws").__name__ == "stacks.on_aws"
+    assert provider_module("aws").__name__ == "stacks.providers.aws.program"
     assert issubclass(InputError, ValueError)

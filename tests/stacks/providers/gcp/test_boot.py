@@ -11,9 +11,9 @@ import yaml
 
 from components.gcp.nccl import nccl_plugin
 from stacks.config import StackConfig
-from stacks.gcp_boot import nccl_setup
-from stacks.gcp_plan import plan
 from stacks.plan import Plan, run_program
+from stacks.providers.gcp.boot import nccl_setup
+from stacks.providers.gcp.plan import plan
 from stacks.recording import PlaceholderCloud, PlannedResource
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"

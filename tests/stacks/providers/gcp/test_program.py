@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stacks.config import StackConfig
-from stacks.gcp_plan import plan
 from stacks.plan import Plan, run_program
+from stacks.providers.gcp.plan import plan
 from stacks.recording import PlaceholderCloud, PlannedResource, Recording
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"

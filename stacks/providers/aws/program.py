@@ -1,7 +1,7 @@
 """A stack on AWS: the components of `components.aws`, wired together from one StackConfig.
 
-What can be known without a resource is `stacks.aws_plan`, so that a mistake is found before anything is declared; what
-the machines read at boot is `stacks.aws_boot`. Other providers get modules of the same shapes.
+What can be known without a resource is `plan`, so that a mistake is found before anything is declared; what
+the machines read at boot is `boot`. Other providers get modules of the same shapes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from components.aws.pricing import price_resources
 from components.catalog import load
 from components.cost import CostComponent, Declared
 from components.order import after
-from stacks.aws_boot import Boot, check_user_data, node_user_data
-from stacks.aws_findings import findings
-from stacks.aws_parts import Parts
-from stacks.aws_plan import AwsPlan, job_spec, plan, purchases
 from stacks.config import StackConfig
+from stacks.providers.aws.boot import Boot, check_user_data, node_user_data
+from stacks.providers.aws.findings import findings
+from stacks.providers.aws.parts import Parts
+from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 

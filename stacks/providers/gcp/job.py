@@ -1,6 +1,6 @@
 """What the machines of a stack on Google Cloud run: the job, where its state is, where its workers meet. Pure.
 
-How a machine comes to run it is `stacks.gcp_boot`; what machines there are is `stacks.gcp_plan`.
+How a machine comes to run it is `boot`; what machines there are is `plan`.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from components.gcp.nccl import nccl_env, nccl_plugin
 from components.gcp.tpu_machine import slice_machine, slice_price
 from components.job import JobSpec, Rendezvous, Volume
 from stacks.config import StackConfig
-from stacks.gcp_plan import GcpPlan
+from stacks.providers.gcp.plan import GcpPlan
 from stacks.run_context import cloud_context
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The workers of a stack on Google Cloud: groups of GPU machines, or slices from the queue of TPUs.
 
-Either way `Nodes` is what the parts around them get to know. Machines, shape and rungs are `stacks.gcp_plan`'s.
+Either way `Nodes` is what the parts around them get to know. Machines, shape and rungs are `plan`'s.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from components.gcp.queued_tpu import QueuedTpu
 from components.gcp.tpu_request import QueuedTpuArgs
 from components.order import after
 from stacks.config import StackConfig
-from stacks.gcp_boot import FALLBACK_OBJECT, Boot, node_user_data, tpu_startup_script
-from stacks.gcp_plan import GcpPlan
-from stacks.gcp_tpu import TPU_TIERS, reservation_name
+from stacks.providers.gcp.boot import FALLBACK_OBJECT, Boot, node_user_data, tpu_startup_script
+from stacks.providers.gcp.plan import GcpPlan
+from stacks.providers.gcp.tpu import TPU_TIERS, reservation_name
 
 __all__ = ["Key", "Nodes", "declare_fallback", "gpu_nodes", "place", "tpu_nodes"]
 
@@ -108,7 +108,7 @@ def tpu_nodes(
     """Slices, asked of the queue together."""
     tpu, cluster, section = planned.tpu, config.cluster, config.gcp
     assert tpu is not None, "asked for slices only where the plan has one"
-    assert section is not None, "stacks.by_provider has seen to it"
+    assert section is not None, "stacks.providers.settings has seen to it"
     (rung,) = cluster.capacity
     shape = {"accelerator_type": tpu.accelerator_type}
     own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}

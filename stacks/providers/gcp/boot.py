@@ -31,8 +31,8 @@ from images import (
     render_tpu_startup,
 )
 from stacks.config import StackConfig
-from stacks.gcp_job import METRICS_PORT, MOUNT, RENDEZVOUS_PORT, run_dir
-from stacks.gcp_plan import GcpPlan
+from stacks.providers.gcp.job import METRICS_PORT, MOUNT, RENDEZVOUS_PORT, run_dir
+from stacks.providers.gcp.plan import GcpPlan
 
 __all__ = ["FALLBACK_OBJECT", "Boot", "head_user_data", "nccl_setup", "node_user_data", "tpu_startup_script"]
 

@@ -1,6 +1,6 @@
 """What a StackConfig means on AWS, before any resource exists: machine, zones, tags, image and job.
 
-Pure: looks up and checks. `stacks.aws_findings` says what a person should know, `stacks.on_aws` declares the resources.
+Pure: looks up and checks. `findings` says what a person should know, `program` declares the resources.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The parts of a stack on AWS, each made of its section of the StackConfig.
 
-One method for each component, with what it needs of others as arguments; who needs whom stands in `stacks.on_aws`.
+One method for each component, with what it needs of others as arguments; who needs whom stands in `program`.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from components.aws.registry import ImageRegistry
 from components.aws.storage import LustreFileSystem, RunBucket
 from components.choices import Egress
 from components.image import TrainerImage
-from stacks.aws_boot import Boot, head_user_data
-from stacks.aws_plan import METRICS_PORT, RENDEZVOUS_PORT, AwsPlan, head_host, head_type
 from stacks.config import StackConfig
+from stacks.providers.aws.boot import Boot, head_user_data
+from stacks.providers.aws.plan import METRICS_PORT, RENDEZVOUS_PORT, AwsPlan, head_host, head_type
 from stacks.trainer_image import CONTEXT, content_tag, dockerfile_for
 
 __all__ = ["Image", "Parts"]

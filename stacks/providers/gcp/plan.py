@@ -1,8 +1,8 @@
 """What a StackConfig means on Google Cloud, before any resource exists: nodes, zone, labels and image.
 
 Nodes are GPU machines or TPU slices; a slice is several machines that the TPU API counts as one node. Pure: looks up
-and checks. `stacks.gcp_tpu` knows slices, `stacks.gcp_job` says what runs, `stacks.gcp_findings` what a person should
-know, `stacks.on_gcp` declares the resources.
+and checks. `tpu` knows slices, `job` says what runs, `findings` what a person should
+know, `program` declares the resources.
 """
 
 import re
@@ -23,7 +23,7 @@ from components.gcp.slices import SlicePlan
 from components.gcp.tpu_machine import slice_machine
 from components.tags import TagPolicy, carbon_class
 from stacks.config import StackConfig
-from stacks.gcp_tpu import check_tpu_rungs, slice_of, tpu_types
+from stacks.providers.gcp.tpu import check_tpu_rungs, slice_of, tpu_types
 
 __all__ = ["FILESTORE_TIER", "GcpPlan", "head_type", "offered_zones", "plan", "zone_is_assumed"]
 
@@ -72,7 +72,7 @@ def plan(config: StackConfig) -> GcpPlan:
     Raises:
         InputError: unknown machine, accelerator, region or zone; a size or a rung Google does not offer; a wrong label.
     """
-    assert config.gcp is not None, "stacks.by_provider has seen to it"
+    assert config.gcp is not None, "stacks.providers.settings has seen to it"
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")
     tpu = slice_of(config)
     machine = _machine(config) if tpu is None else slice_machine(tpu)

@@ -1,7 +1,7 @@
 """A stack on Google Cloud: the components of `components.gcp`, wired together from one StackConfig.
 
-What can be known without a resource is `stacks.gcp_plan`, so that a mistake is found before anything is declared; what
-the machines read at boot is `stacks.gcp_boot`. The shape of `stacks.on_aws`: what both have has one name.
+What can be known without a resource is `plan`, so that a mistake is found before anything is declared; what
+the machines read at boot is `boot`. The shape of AWS's: what both have has one name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from components.cost import CostComponent, Declared
 from components.gcp.pricing import price_resources
 from components.gcp.services import ProjectServices, plan_services
 from stacks.config import StackConfig
-from stacks.gcp_boot import Boot
-from stacks.gcp_findings import findings
-from stacks.gcp_job import job_spec
-from stacks.gcp_nodes import declare_fallback, gpu_nodes, tpu_nodes
-from stacks.gcp_parts import Parts
-from stacks.gcp_plan import GcpPlan, plan
+from stacks.providers.gcp.boot import Boot
+from stacks.providers.gcp.findings import findings
+from stacks.providers.gcp.job import job_spec
+from stacks.providers.gcp.nodes import declare_fallback, gpu_nodes, tpu_nodes
+from stacks.providers.gcp.parts import Parts
+from stacks.providers.gcp.plan import GcpPlan, plan
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 

@@ -1,6 +1,6 @@
 """What a person should know before `up` on AWS: what is wrong, and every automatic choice with its reason. Pure.
 
-What all providers share is `stacks.checks`; what cannot be planned at all raises in `stacks.aws_plan`.
+What all providers share is `stacks.checks`; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ from components.catalog import MachineType, load
 from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
-from stacks.aws_plan import AwsPlan, fabric_min_gbps
 from stacks.checks import common_findings
 from stacks.config import StackConfig
+from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
 
 __all__ = ["findings"]
 

@@ -1,6 +1,6 @@
 """What a person should know before `up` about TPU slices: their shape, their queue, and what does not go with them.
 
-Pure. What machines of all kinds on Google Cloud share is `stacks.gcp_findings`.
+Pure. What machines of all kinds on Google Cloud share is `findings`.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from components.capacity import AnyRung, Reservation, Spot
 from components.findings import Finding, Severity
 from components.gcp.capacity_findings import ignored_settings, zone_unnamed
 from stacks.config import StackConfig
-from stacks.gcp_plan import GcpPlan, offered_zones, zone_is_assumed
+from stacks.providers.gcp.plan import GcpPlan, offered_zones, zone_is_assumed
 from trainer.config import PRESETS
 
 __all__ = ["slice_findings"]

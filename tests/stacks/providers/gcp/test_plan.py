@@ -8,10 +8,10 @@ import pytest
 
 from components.findings import InputError
 from stacks.config import StackConfig
-from stacks.gcp_job import job_spec
-from stacks.gcp_plan import plan
-from stacks.gcp_tpu import reservation_name
 from stacks.plan import Plan
+from stacks.providers.gcp.job import job_spec
+from stacks.providers.gcp.plan import plan
+from stacks.providers.gcp.tpu import reservation_name
 from trainer.record import RunContext
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"

@@ -1,6 +1,6 @@
 """What a person should know before `up` on Google Cloud about what machines install at boot, and from where. Pure.
 
-All other findings about machines are `stacks.gcp_findings`. How things are installed is `images`.
+All other findings about machines are `findings`. How things are installed is `images`.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from components.choices import Egress
 from components.findings import Finding, Severity
 from components.gcp.nccl import nccl_plugin
 from stacks.config import StackConfig
-from stacks.gcp_plan import GcpPlan
+from stacks.providers.gcp.plan import GcpPlan
 
 __all__ = ["egress", "lustre_kernel"]
 

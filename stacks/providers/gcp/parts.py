@@ -1,6 +1,6 @@
 """The parts of a stack on Google Cloud, each made of its section of the StackConfig.
 
-One method for each component, with what it needs of others as arguments; who needs whom stands in `stacks.on_gcp`.
+One method for each component, with what it needs of others as arguments; who needs whom stands in `program`.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from components.gcp.storage import Filestore, LustreFileSystem, RunBucket
 from components.image import TrainerImage
 from images import Flavour
 from stacks.config import StackConfig
-from stacks.gcp_boot import Boot, head_user_data
-from stacks.gcp_job import METRICS_PORT, RENDEZVOUS_PORT, head_host
-from stacks.gcp_nodes import Key, Nodes, place
-from stacks.gcp_plan import FILESTORE_TIER, GcpPlan, head_type
+from stacks.providers.gcp.boot import Boot, head_user_data
+from stacks.providers.gcp.job import METRICS_PORT, RENDEZVOUS_PORT, head_host
+from stacks.providers.gcp.nodes import Key, Nodes, place
+from stacks.providers.gcp.plan import FILESTORE_TIER, GcpPlan, head_type
 from stacks.trainer_image import CONTEXT, content_tag, dockerfile_for
 
 __all__ = ["Image", "Parts"]
@@ -229,7 +229,7 @@ class Parts:
     def budget(self, key: Key, nodes: Nodes, head: HeadNode | None) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
         budget, section = self.config.budget, self.config.gcp
-        assert section is not None, "stacks.by_provider has seen to it"
+        assert section is not None, "stacks.providers.settings has seen to it"
         args: dict[str, Any] = {
             **place(self.config, self.planned),
             "project_number": self._project_number(),

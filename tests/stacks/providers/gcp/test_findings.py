@@ -9,8 +9,8 @@ import pytest
 
 from components.findings import Finding, Severity
 from stacks.config import StackConfig
-from stacks.gcp_findings import IMAGE_NCCL, findings
-from stacks.gcp_plan import plan
+from stacks.providers.gcp.findings import IMAGE_NCCL, findings
+from stacks.providers.gcp.plan import plan
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]

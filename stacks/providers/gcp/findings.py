@@ -1,7 +1,7 @@
 """What a person should know before `up` on Google Cloud: what is wrong, and every automatic choice with its reason.
 
-Pure. What all providers share is `stacks.checks`, what is about TPU slices `stacks.gcp_tpu_findings`, what is about
-installing things at boot `stacks.gcp_package_findings`; what cannot be planned at all raises in `stacks.gcp_plan`.
+Pure. What all providers share is `stacks.checks`, what is about TPU slices `tpu_findings`, what is about
+installing things at boot `package_findings`; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ from components.gcp.nccl import nccl_findings, nccl_plugin
 from components.gcp.policies import bucket_of, prefix_of
 from stacks.checks import common_findings
 from stacks.config import StackConfig
-from stacks.gcp_job import fabric_min_gbps
-from stacks.gcp_package_findings import egress, lustre_kernel
-from stacks.gcp_plan import GcpPlan, zone_is_assumed
-from stacks.gcp_tpu_findings import slice_findings
+from stacks.providers.gcp.job import fabric_min_gbps
+from stacks.providers.gcp.package_findings import egress, lustre_kernel
+from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
+from stacks.providers.gcp.tpu_findings import slice_findings
 
 __all__ = ["findings"]
 
@@ -202,7 +202,7 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 def _currency(config: StackConfig) -> Finding:
     """Google takes a budget in the billing account's currency alone."""
     section, usd = config.gcp, config.budget.monthly_usd
-    assert section is not None, "stacks.by_provider has seen to it"
+    assert section is not None, "stacks.providers.settings has seen to it"
     if section.currency is None or section.monthly_amount is None:
         return Finding(
             Severity.INFO,

@@ -1,6 +1,6 @@
 """What a stack file asks of the queue of TPUs: the slice, the rung, the reservation. Pure.
 
-What is the same for GPU machines is `stacks.gcp_plan`; what a person should know is `stacks.gcp_tpu_findings`.
+What is the same for GPU machines is `plan`; what a person should know is `tpu_findings`.
 """
 
 import re

@@ -13,8 +13,8 @@ from components.aws.fabric import plan_interfaces
 from components.catalog import load
 from components.findings import InputError
 from stacks.config import StackConfig
-from stacks.on_aws import plan
 from stacks.plan import Plan, run_program
+from stacks.providers.aws.program import plan
 from stacks.recording import PlaceholderCloud, PlannedResource
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]

@@ -11,10 +11,10 @@ import yaml
 
 from components.findings import InputError
 from images import USER_DATA_LIMIT_BYTES
-from stacks.aws_boot import check_user_data
-from stacks.aws_plan import plan
 from stacks.config import StackConfig
 from stacks.plan import run_program
+from stacks.providers.aws.boot import check_user_data
+from stacks.providers.aws.plan import plan
 from stacks.recording import PlaceholderCloud, PlannedResource, Recording
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from components.findings import InputError
-from stacks.by_provider import provider_mistakes
 from stacks.config import StackConfig
+from stacks.providers.settings import provider_mistakes
 from stacks.sections import EXAMPLES_OF
 
 GPU, TPU = "gcp-a3-spot", "gcp-v5p-multislice"

@@ -1,0 +1,1 @@
+"""Stacks on Google Cloud; `stacks.providers` says what each module is for."""
