@@ -9,17 +9,14 @@ from collections.abc import Sequence
 
 from components.aws.metric_alarms import MAX_GROUPS, AlarmPlan, CompositePlan, MetricPlan, Missing, Source
 from components.findings import InputError
+from components.limits import check_steps_alarm
 
 __all__ = [
-    "STEPS_ALARM_MINUTES",
     "check_groups",
-    "check_steps_alarm",
     "plan_alarms",
     "plan_no_steps",
 ]
 
-# Below, late metrics would look like a trainer that stands still; above, nobody would call it an alarm.
-STEPS_ALARM_MINUTES = range(10, 1441)
 GPU_IDLE_BELOW = 0.10
 GIVEN_UP_PER_HOUR = 2
 
@@ -39,24 +36,6 @@ def check_groups(groups: Sequence[str]) -> list[str]:
             fix="join rungs of one kind: a spot or on-demand rung takes several machine_types and zones",
         )
     return list(groups)
-
-
-def check_steps_alarm(minutes: int) -> None:
-    """Refuses a window in which late metrics look like a standstill, or one that is no alarm any more.
-
-    Raises:
-        InputError: it is outside STEPS_ALARM_MINUTES.
-    """
-    allowed = STEPS_ALARM_MINUTES
-    if minutes not in allowed:
-        nearest = min(max(minutes, allowed.start), allowed.stop - 1)
-        raise InputError(
-            "steps_alarm_minutes",
-            "not a window CloudWatch can watch for steps",
-            value=minutes,
-            allowed=f"{allowed.start} to {allowed.stop - 1} minutes",
-            fix=f"steps_alarm_minutes: {nearest}",
-        )
 
 
 def plan_alarms(

@@ -11,14 +11,14 @@ away from each new group, so what is not written here does not pass.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NotRequired, TypedDict
 
 import pulumi
 from pulumi_aws import ec2, vpc
 
+from components.firewall import HeadPortsArgs
 from components.order import after
 
-__all__ = ["GROUPS", "Flow", "HeadPortsArgs", "RulePlan", "declare_groups", "plan_flows", "plan_rules"]
+__all__ = ["GROUPS", "Flow", "RulePlan", "declare_groups", "plan_flows", "plan_rules"]
 
 ANYWHERE = "0.0.0.0/0"
 GROUPS: Mapping[str, str] = MappingProxyType(
@@ -35,17 +35,6 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"lustre-988": (988, 988), "lustre-1018-1023": (1018, 1023)}
 )
-
-
-class HeadPortsArgs(TypedDict):
-    """Where the head node and the workers listen: the rendezvous store, and the workers' metrics.
-
-    `lustre` (false) lets the head mount a file system in the workers' group.
-    """
-
-    rendezvous_port: int
-    metrics_port: int
-    lustre: NotRequired[bool]
 
 
 @dataclass(frozen=True)

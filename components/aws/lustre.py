@@ -4,12 +4,13 @@ FSx refuses a wrong size or combination only minutes into a deployment; here the
 value to write instead. Pure: the facts are the catalogue's, the resources are in `components.aws.storage`.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from components.catalog import LustreOffer, load
 from components.choices import LustreDeployment
 from components.findings import InputError
+from components.limits import nearest_number
+from components.lustre import check_tier
 
 __all__ = ["LustrePlan", "plan_lustre"]
 
@@ -56,7 +57,7 @@ def plan_lustre(
         _check_size(offer, place, capacity_gib, None)
         assert offer.scratch_deployment_type.value is not None, "AWS has scratch file systems"
         return LustrePlan(offer.scratch_deployment_type.value, capacity_gib, None, False, None, None)
-    tier = _checked_tier(offer, place, throughput_mbps_per_tib)
+    tier = check_tier(place, "FSx for Lustre", offer.throughput_mbps_per_tib.value, throughput_mbps_per_tib)
     _check_size(offer, place, capacity_gib, tier if efa else None)
     _check_metadata(offer, place, metadata_iops)
     # A file system made without a metadata configuration can never get one, and AUTOMATIC is in the price.
@@ -98,20 +99,6 @@ def _check_scratch(
             )
 
 
-def _checked_tier(offer: LustreOffer, place: str, throughput_mbps_per_tib: int | None) -> int:
-    tiers = offer.throughput_mbps_per_tib.value
-    if throughput_mbps_per_tib is not None and throughput_mbps_per_tib in tiers:
-        return throughput_mbps_per_tib
-    wanted = throughput_mbps_per_tib or 0
-    raise InputError(
-        f"{place}.throughput_mbps_per_tib",
-        "not a throughput tier of FSx for Lustre",
-        value=throughput_mbps_per_tib,
-        allowed=", ".join(map(str, tiers)),
-        fix=f"set throughput_mbps_per_tib: {_nearest(wanted, tiers)}",
-    )
-
-
 def _check_size(offer: LustreOffer, place: str, capacity_gib: int, efa_tier: int | None) -> None:
     """Plain file systems come in one small size and multiples of a step; with EFA only in multiples of the tier's."""
     if efa_tier is None:
@@ -132,7 +119,7 @@ def _check_size(offer: LustreOffer, place: str, capacity_gib: int, efa_tier: int
         f"not a size FSx for Lustre offers{with_efa}",
         value=capacity_gib,
         allowed=f"{rule}; around this value {' and '.join(map(str, sizes))}",
-        fix=f"set capacity_gib: {_nearest(capacity_gib, sizes)}",
+        fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
     )
 
 
@@ -145,10 +132,5 @@ def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -
         "not a number of metadata IOPS that FSx for Lustre provisions",
         value=metadata_iops,
         allowed=", ".join(map(str, values)),
-        fix=f"set metadata_iops: {_nearest(metadata_iops, values)}, or leave it out: FSx then sets it by size",
+        fix=f"set metadata_iops: {nearest_number(metadata_iops, values)}, or leave it out: FSx then sets it by size",
     )
-
-
-def _nearest(wanted: int, values: Iterable[int]) -> int:
-    """The value closest to `wanted`; between two equally close ones the larger, which surely holds the data."""
-    return min(values, key=lambda value: (abs(value - wanted), -value))

@@ -14,10 +14,11 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ec2, route53
 
-from components.aws.firewall import HeadPortsArgs, declare_groups, plan_flows, plan_rules
+from components.aws.firewall import declare_groups, plan_flows, plan_rules
 from components.aws.flow_logs import declare_flow_logs
 from components.choices import Egress
 from components.cidr import private_network
+from components.firewall import HeadPortsArgs
 from components.order import after
 
 __all__ = [

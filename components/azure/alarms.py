@@ -8,15 +8,13 @@ set's size is in no log, so each node says that it lives: ALIVE_EVENT, once a mi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.findings import InputError
+from components.limits import check_steps_alarm
 
 __all__ = [
     "ALIVE_EVENT",
     "COLUMNS",
-    "STEPS_ALARM_MINUTES",
     "TABLE",
     "AlarmPlan",
-    "check_steps_alarm",
     "plan_alarms",
 ]
 
@@ -34,8 +32,6 @@ COLUMNS: Sequence[tuple[str, str]] = (
 it has none, and all of it (what is no JSON as `{"message": ...}`)."""
 ALIVE_EVENT = "alive"
 """What every node sends once a minute as long as it runs, whatever it does."""
-# Below, late lines would look like a trainer that stands still; above, the query's two days end.
-STEPS_ALARM_MINUTES = range(10, 1441)
 GPU_IDLE_BELOW = 0.10
 # Lines are in the table some minutes after they were printed.
 DELAY_MINUTES = 5
@@ -58,24 +54,6 @@ class AlarmPlan:
     description: str
     query: str
     severity: int
-
-
-def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
-    """Refuses a window in which late lines look like a standstill, or one longer than a day.
-
-    Raises:
-        InputError: it is outside STEPS_ALARM_MINUTES.
-    """
-    allowed = STEPS_ALARM_MINUTES
-    if minutes not in allowed:
-        nearest = min(max(minutes, allowed.start), allowed.stop - 1)
-        raise InputError(
-            place,
-            "not a window in which missing steps can be told",
-            value=minutes,
-            allowed=f"{allowed.start} to {allowed.stop - 1} minutes",
-            fix=f"{place.rpartition('.')[2]}: {nearest}",
-        )
 
 
 def plan_alarms(

@@ -83,7 +83,7 @@ def plan_budget_alarms(
     return alarms
 
 
-def check_starts_on(starts_on: str, place: str = "gangway:budget.starts_on") -> None:
+def check_starts_on(starts_on: str, place: str = "gangway:azure.budget_starts_on") -> None:
     """Refuses a day on which no budget can begin.
 
     Raises:
@@ -101,7 +101,7 @@ def check_starts_on(starts_on: str, place: str = "gangway:budget.starts_on") -> 
         "a budget of Azure begins on the first of a month",
         value=starts_on,
         allowed=f"the first of a month, from {EARLIEST} on, such as '2026-01-01'",
-        fix="write the first of this month" if day is None else f"set starts_on: '{first}'",
+        fix="write the first of this month" if day is None else f"set {place.rpartition('.')[2]}: '{first}'",
     )
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "OFFERED",
     "UP_TO_ON_DEMAND",
     "ScaleSetFields",
+    "check_infiniband",
     "check_ladder",
     "plan_scale_set",
     "preferred_zone",
@@ -143,6 +144,40 @@ def _check_market(rung: Spot | OnDemand, here: str) -> None:
             value=rung.max_usd_per_hour,
             allowed=f"US dollars, from {PRICE_STEP_USD:.5f} on",
             fix="leave max_usd_per_hour out to pay up to the on-demand price",
+        )
+
+
+def check_infiniband(
+    machine: AzureMachineType,
+    rungs: Sequence[AnyRung],
+    num_nodes_max: int,
+    place: str = "capacity",
+    nodes_place: str = "num_nodes_max",
+) -> None:
+    """Refuses what the single placement group, which InfiniBand needs, leaves out.
+
+    Raises:
+        InputError: a reservation, or more nodes than any such group holds.
+    """
+    if machine.infiniband is None:
+        return
+    for index, rung in enumerate(rungs):
+        if isinstance(rung, Reservation):
+            raise InputError(
+                f"{place}[{index}].kind",
+                f"{machine.name} cannot be reserved: a reservation refuses the single placement group of InfiniBand",
+                value=rung.kind,
+                allowed="spot, on-demand",
+                fix=f"remove rung {index}" if len(rungs) > 1 else "write kind: on-demand, without id",
+            )
+    largest = machine.infiniband.largest_group_on_request.value
+    if num_nodes_max > largest:
+        raise InputError(
+            nodes_place,
+            "more nodes than one InfiniBand partition holds",
+            value=num_nodes_max,
+            allowed=f"at most {largest}",
+            fix="make several pools, for jobs that do not talk to each other",
         )
 
 

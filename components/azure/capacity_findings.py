@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from components.azure.capacity import LADDER, rung_zones
 from components.capacity import AnyRung, Reservation, Spot
+from components.capacity_findings import not_sold
 from components.catalog import AzureMachineType
 from components.findings import Finding, Severity
 
@@ -43,9 +44,10 @@ class LadderContext:
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
     found = [*_same_reservation(rungs), *_group_size(context), *_rungs_apart(rungs, context), *_own_zone(context)]
+    machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
-        found += _not_sold(rung, path, context.machine)
+        found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.as_of}")
         found += _zones(rung, path, context)
         found += _ignored(rung, path)
     return [*found, *_quotas(rungs, context)]
@@ -128,19 +130,6 @@ def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
         f"{context.region} has no zone {zone}",
         f"write one of: {', '.join(context.region_zones)}",
     )
-
-
-def _not_sold(rung: AnyRung, path: str, machine: AzureMachineType) -> Iterable[Finding]:
-    """Azure does not sell every size in every way."""
-    sold = machine.capacity.value
-    if rung.kind not in sold:
-        yield Finding(
-            Severity.ERROR,
-            "capacity.not-sold",
-            f"{path}.kind",
-            f"{machine.name} cannot be had as {rung.kind} ({machine.capacity.source}, {machine.capacity.as_of})",
-            f"write one of: {', '.join(sold)}",
-        )
 
 
 def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:

@@ -13,8 +13,9 @@ import pulumi
 from pulumi_azure_native import compute, keyvault, managedidentity
 
 from components.azure.grants import Grantee
-from components.azure.names import RANDOM_DIGITS, shortened
+from components.azure.names import RANDOM_DIGITS
 from components.azure.policies import KEY_USER
+from components.names import shortened
 from components.order import after
 
 __all__ = ["EncryptionKey", "EncryptionKeyArgs", "KeyArgs"]

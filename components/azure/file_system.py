@@ -17,7 +17,7 @@ from pulumi_azure_native.storagecache import outputs
 from components.azure.encryption import KeyArgs
 from components.azure.grants import Grantee
 from components.azure.lustre import LustrePlan, plan_lustre
-from components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBUTOR, account_of, blob_source, container_id
+from components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBUTOR, blob_source, container_id, importable
 from components.choices import LustreDeployment
 from components.findings import InputError, nearest
 from components.order import after
@@ -146,15 +146,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         """The container behind the file system, and what has to stand before Azure looks into it."""
         args, source = self._args, blob_source(url)
         account_id = args.get("source_account_id") or ""
-        place = account_of(account_id, source)
-        if place.subscription_id != args["subscription_id"]:
-            raise InputError(
-                "gangway:storage.source_account_id",
-                "the log of imports has to be in this account, which is in another subscription",
-                value=account_id,
-                allowed=f"an account in the subscription {args['subscription_id']}",
-                fix="copy the data into an account of this subscription, or leave source out",
-            )
+        place = importable(account_id, source, args["subscription_id"])
         log = storage.BlobContainer(
             f"{self._name}-lustre-log",
             resource_group_name=place.resource_group_name,
@@ -179,7 +171,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         principal = args.get("importer_principal_id")
         if principal is None:
             raise InputError(
-                "gangway:storage.importer_principal_id",
+                "gangway:azure.importer_principal_id",
                 "missing: Azure's own service principal has to be let into the account of source",
                 allowed="the object id of HPC Cache Resource Provider in your directory",
                 fix=f"copy it from `az ad sp show --id {IMPORTER_APP_ID} --query id`",

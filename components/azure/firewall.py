@@ -8,9 +8,9 @@ refuses everything. Flows on InfiniBand pass no security group: a scale set's pa
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
 
 from components.choices import Egress
+from components.firewall import HeadPortsArgs
 
 __all__ = [
     "AZURE_SERVICES",
@@ -20,7 +20,6 @@ __all__ = [
     "LUSTRE_PORTS",
     "ROLES",
     "Flow",
-    "HeadPortsArgs",
     "Rule",
     "plan_flows",
     "plan_lustre_flows",
@@ -45,17 +44,6 @@ AZURE_SERVICES: Mapping[str, str] = {
 FIRST_PRIORITY, LAST_PRIORITY, STEP = 100, 4096, 10
 EVERYWHERE = "*"
 HTTPS = ("443",)
-
-
-class HeadPortsArgs(TypedDict):
-    """Where the head node and the workers listen: the rendezvous store, and the workers' metrics.
-
-    `lustre` (false) lets the head mount a file system.
-    """
-
-    rendezvous_port: int
-    metrics_port: int
-    lustre: NotRequired[bool]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from components.azure.launch import (
     security_profile,
 )
 from components.azure.machine import ADMIN, ENTRA_LOGIN, Security, plan_image
-from components.azure.names import shortened
+from components.names import shortened
 from components.order import after
 
 __all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HEAD_ROOT_GIB", "HeadNode", "HeadNodeArgs", "head_address"]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from components.catalog import AmlfsTier, load_amlfs_subnets, load_amlfs_tiers
 from components.choices import LustreDeployment
 from components.findings import InputError
+from components.limits import nearest_number
+from components.lustre import Setting, check_tier, refuse_foreign
 
 __all__ = ["GIB_PER_TIB", "LustrePlan", "plan_lustre"]
 
@@ -53,7 +55,7 @@ def plan_lustre(
         InputError: with the nearest values that Azure Managed Lustre accepts, or the setting to leave out.
     """
     _check_foreign(place, deployment, efa, metadata_iops)
-    tier = _checked_tier(place, throughput_mbps_per_tib)
+    tier = load_amlfs_tiers()[check_tier(place, "Azure Managed Lustre", load_amlfs_tiers(), throughput_mbps_per_tib)]
     sizes = _sizes_around(tier, capacity_gib)
     if capacity_gib not in sizes:
         _refuse_size(place, capacity_gib, tier, sizes)
@@ -77,38 +79,15 @@ def _sizes_around(tier: AmlfsTier, wanted_gib: int) -> list[int]:
 
 def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None) -> None:
     """What FSx for Lustre has and Azure Managed Lustre has not."""
-    wrong = {
+    wrong: dict[str, Setting] = {
         "deployment": (deployment != LustreDeployment.PERSISTENT, deployment, "every file system there is durable"),
         "efa": (efa, efa, "clients reach it over TCP; its servers are not on the InfiniBand network"),
         "metadata_iops": (metadata_iops is not None, metadata_iops, "metadata performance follows the size"),
     }
-    for name, (given, value, why) in wrong.items():
-        if given:
-            raise InputError(
-                f"{place}.{name}",
-                f"not a setting of Azure Managed Lustre: {why}",
-                value=value,
-                allowed=f"no {name} with provider: azure",
-                fix=f"leave {name} out",
-            )
-
-
-def _checked_tier(place: str, throughput_mbps_per_tib: int | None) -> AmlfsTier:
-    tiers = load_amlfs_tiers()
-    if throughput_mbps_per_tib is not None and throughput_mbps_per_tib in tiers:
-        return tiers[throughput_mbps_per_tib]
-    nearest = min(tiers, key=lambda tier: (abs(tier - (throughput_mbps_per_tib or 0)), -tier))
-    raise InputError(
-        f"{place}.throughput_mbps_per_tib",
-        "not a throughput tier of Azure Managed Lustre",
-        value=throughput_mbps_per_tib,
-        allowed=", ".join(map(str, tiers)),
-        fix=f"set throughput_mbps_per_tib: {nearest}",
-    )
+    refuse_foreign(place, "Azure Managed Lustre", "azure", wrong)
 
 
 def _refuse_size(place: str, capacity_gib: int, tier: AmlfsTier, sizes: list[int]) -> None:
-    nearest = min(sizes, key=lambda size: (abs(size - capacity_gib), -size))
     around = " and ".join(f"{size} ({size // GIB_PER_TIB} TiB)" for size in sizes)
     raise InputError(
         f"{place}.capacity_gib",
@@ -116,5 +95,5 @@ def _refuse_size(place: str, capacity_gib: int, tier: AmlfsTier, sizes: list[int
         value=capacity_gib,
         allowed=f"multiples of {tier.step_tib.value * GIB_PER_TIB} up to {_largest_tib(tier) * GIB_PER_TIB}, larger "
         f"ones by Microsoft's support alone; nearest: {around}",
-        fix=f"set capacity_gib: {nearest}",
+        fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
     )

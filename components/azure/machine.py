@@ -28,6 +28,7 @@ __all__ = [
     "Security",
     "authorized_keys",
     "check_custom_data",
+    "node_image",
     "plan_image",
     "plan_security",
 ]
@@ -127,6 +128,23 @@ def plan_image(image: str, place: str = "image_id") -> Image:
             fix="write it like microsoft-dsvm:ubuntu-hpc:2204, or copy an id of `az image list`",
         )
     return Image(**found.groupdict(default="latest"))
+
+
+def node_image(machine: AzureMachineType, own: str | None, place: str = "image_id") -> Image:
+    """The nodes' image: the one that is written, or else the one for the machine type.
+
+    Raises:
+        InputError: none is written and none is known to fit, or what is written is no image's name.
+    """
+    image = own or machine.image.value
+    if image is None:
+        raise InputError(
+            place,
+            f"missing: no public image is known to fit {machine.name}",
+            allowed="a resource id, or publisher:offer:sku:version",
+            fix="name one with the drivers of its GPUs and of InfiniBand",
+        )
+    return plan_image(image, place)
 
 
 def plan_security(

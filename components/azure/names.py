@@ -7,26 +7,14 @@ And here are the GUIDs that Azure calls role assignments by. Pure.
 """
 
 import re
-from hashlib import sha256
 from uuid import UUID, uuid5
 
-__all__ = ["RANDOM_DIGITS", "guid", "letters", "shortened"]
+__all__ = ["RANDOM_DIGITS", "guid", "letters"]
 
 RANDOM_DIGITS = 8
 """What Pulumi adds to a logical name."""
 # Any fixed one of our own will do: names made below it never meet those of others.
 _NAMESPACE = UUID("6f1f7c3e-5d0b-5b52-9d1b-7a2f0f1f4a10")
-
-
-def shortened(name: str, most: int, digits: int = 4) -> str:
-    """`name` where it fits; else its beginning and some digits of its hash, so that two long names stay two.
-
-    >>> shortened("a-stack-with-a-very-long-name", 12)
-    'a-stack-9fcf'
-    """
-    if len(name) <= most:
-        return name
-    return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
 
 
 def letters(name: str, most: int) -> str:

@@ -16,10 +16,11 @@ import pulumi
 from pulumi_azure_native import network, privatedns
 
 from components.azure.bastion import BASTION_PREFIX, BASTION_SUBNET, declare_bastion
-from components.azure.firewall import ROLES, HeadPortsArgs, Rule, plan_flows, plan_lustre_flows, plan_rules
+from components.azure.firewall import ROLES, Rule, plan_flows, plan_lustre_flows, plan_rules
 from components.azure.flow_logs import declare_flow_log
 from components.choices import Egress
 from components.cidr import private_network
+from components.firewall import HeadPortsArgs
 from components.order import after
 
 __all__ = ["Egress", "HeadPortsArgs", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]

@@ -13,14 +13,21 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import compute
 
-from components.azure.capacity import ScaleSetFields, check_ladder, plan_scale_set, rung_from_args, rung_zones
+from components.azure.capacity import (
+    ScaleSetFields,
+    check_infiniband,
+    check_ladder,
+    plan_scale_set,
+    rung_from_args,
+    rung_zones,
+)
 from components.azure.fallback import plan_fallback
 from components.azure.launch import NodeLaunch, identity_type, vm_profile
-from components.azure.machine import NODES_TAG, RUNG_TAG, Image, Security, plan_image, plan_security
-from components.azure.names import shortened
-from components.capacity import AnyRung, Reservation, RungPlan, plan_ladder
+from components.azure.machine import NODES_TAG, RUNG_TAG, Image, Security, node_image, plan_security
+from components.capacity import RungPlan, plan_ladder
 from components.catalog import AzureMachineType, load_provider
 from components.findings import InputError
+from components.names import shortened
 
 __all__ = [
     "CapacityRungArgs",
@@ -113,7 +120,7 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
     machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
-    _check_infiniband(machine, rungs, args["num_nodes_max"])
+    check_infiniband(machine, rungs, args["num_nodes_max"])
     proximity = args.get("proximity", False)
     if proximity and machine.infiniband is not None:
         raise InputError(
@@ -127,7 +134,7 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
     ladder = plan_ladder(rungs)
     return NodePoolPlan(
         machine,
-        plan_image(_image(machine, own)),
+        node_image(machine, own),
         plan_security(
             machine,
             own_image=own is not None,
@@ -140,43 +147,6 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
         tuple(rung_zones(rung, args["zone"]) for rung in rungs),
         proximity,
     )
-
-
-def _check_infiniband(machine: AzureMachineType, rungs: Sequence[AnyRung], num_nodes_max: int) -> None:
-    """What the single placement group, which InfiniBand needs, leaves out."""
-    if machine.infiniband is None:
-        return
-    for index, rung in enumerate(rungs):
-        if isinstance(rung, Reservation):
-            raise InputError(
-                f"capacity[{index}].kind",
-                f"{machine.name} cannot be reserved: a reservation refuses the single placement group of InfiniBand",
-                value=rung.kind,
-                allowed="spot, on-demand",
-                fix=f"remove rung {index}",
-            )
-    largest = machine.infiniband.largest_group_on_request.value
-    if num_nodes_max > largest:
-        raise InputError(
-            "num_nodes_max",
-            "more nodes than one InfiniBand partition holds",
-            value=num_nodes_max,
-            allowed=f"at most {largest}",
-            fix="make several pools, for jobs that do not talk to each other",
-        )
-
-
-def _image(machine: AzureMachineType, own: str | None) -> str:
-    """The image that is written, or else the one for the machine type."""
-    image = own or machine.image.value
-    if image is None:
-        raise InputError(
-            "image_id",
-            f"missing: no public image is known to fit {machine.name}",
-            allowed="a resource id, or publisher:offer:sku:version",
-            fix="pass the image_id of one with the drivers of its GPUs and of InfiniBand",
-        )
-    return image
 
 
 class IbNodePool(pulumi.ComponentResource):

@@ -17,7 +17,7 @@ from components.azure.alarms import COLUMNS, TABLE, AlarmPlan, plan_alarms
 from components.azure.channels import declare_action_group
 from components.azure.dashboard import plan_dashboard
 from components.azure.names import guid
-from components.findings import InputError
+from components.limits import check_within
 from components.order import after
 
 __all__ = ["NodeLogs", "NodeLogsArgs", "Observability", "ObservabilityArgs", "check_retention"]
@@ -69,14 +69,7 @@ def check_retention(days: int, place: str = "retention_days") -> None:
     Raises:
         InputError: it is outside RETENTION_DAYS.
     """
-    if days not in RETENTION_DAYS:
-        raise InputError(
-            place,
-            "Log Analytics does not keep lines for so many days",
-            value=days,
-            allowed=f"{RETENTION_DAYS.start} to {RETENTION_DAYS.stop - 1}",
-            fix=f"set {place.rpartition('.')[2]}: {min(max(days, RETENTION_DAYS.start), RETENTION_DAYS.stop - 1)}",
-        )
+    check_within(days, RETENTION_DAYS, place, "Log Analytics does not keep lines for so many days")
 
 
 class NodeLogs(pulumi.ComponentResource):

@@ -29,6 +29,7 @@ __all__ = [
     "container_id",
     "group_id",
     "head_actions",
+    "importable",
     "node_actions",
     "role_id",
     "stop_actions",
@@ -107,7 +108,7 @@ def blob_source(url: str, place: str = "gangway:storage.source") -> BlobSource:
     return BlobSource(found["account"], found["container"], (found["prefix"] or "").strip("/"))
 
 
-def account_of(account_id: str, source: BlobSource, place: str = "gangway:storage.source_account_id") -> AccountPlace:
+def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.source_account_id") -> AccountPlace:
     """Where the storage account `account_id` is, which has to be the one of `source`.
 
     Raises:
@@ -124,6 +125,26 @@ def account_of(account_id: str, source: BlobSource, place: str = "gangway:storag
             fix=f"copy it from `az storage account show --name {source.account} --query id`",
         )
     return AccountPlace(found["subscription"], found["group"])
+
+
+def importable(
+    account_id: str, source: BlobSource, subscription_id: str, place: str = "gangway:azure.source_account_id"
+) -> AccountPlace:
+    """Where the account is from which Managed Lustre of this subscription is to import.
+
+    Raises:
+        InputError: as `account_of`, or it is in another subscription.
+    """
+    account = account_of(account_id, source, place)
+    if account.subscription_id != subscription_id:
+        raise InputError(
+            place,
+            "the log of imports has to be in this account, which is in another subscription",
+            value=account_id,
+            allowed=f"an account in the subscription {subscription_id}",
+            fix="copy the data into an account of this subscription, or leave source out",
+        )
+    return account
 
 
 def role_id(subscription_id: str, role: str) -> str:

@@ -9,20 +9,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.findings import InputError
+from components.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 
 __all__ = [
     "METRICS",
-    "STEPS_ALARM_MINUTES",
     "AlarmPlan",
     "MetricPlan",
-    "check_steps_alarm",
     "metric_name",
     "plan_alarms",
 ]
 
-# Below, late metrics would look like a trainer that stands still; above, the query's window ends (a day).
-STEPS_ALARM_MINUTES = range(10, 1441)
 GPU_IDLE_BELOW = 0.10
 # A group's size is a point a minute, which can be seen some minutes later.
 DELAY_MINUTES = 4
@@ -90,24 +86,6 @@ def metric_name(stack: str, metric: str) -> str:
     'gangway/demo/Steps'
     """
     return f"gangway/{stack}/{metric}"
-
-
-def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
-    """Refuses a window in which late metrics look like a standstill, or one longer than a day.
-
-    Raises:
-        InputError: it is outside STEPS_ALARM_MINUTES.
-    """
-    allowed = STEPS_ALARM_MINUTES
-    if minutes not in allowed:
-        nearest = min(max(minutes, allowed.start), allowed.stop - 1)
-        raise InputError(
-            place,
-            "not a window in which missing steps can be told",
-            value=minutes,
-            allowed=f"{allowed.start} to {allowed.stop - 1} minutes",
-            fix=f"{place.rpartition('.')[2]}: {nearest}",
-        )
 
 
 def plan_alarms(

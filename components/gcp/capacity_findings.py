@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from components.capacity import AnyRung, FlexStart, OnDemand, Reservation, Spot
+from components.capacity_findings import not_sold
 from components.catalog import GcpMachineType
 from components.findings import Finding, Severity
 from components.gcp.capacity import LADDER, rung_zone
@@ -39,9 +40,10 @@ class LadderContext:
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
     found = list(_same_reservation(rungs))
+    machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
-        found += _not_sold(rung, path, context.machine)
+        found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.as_of}")
         found += _zone(rung, path, context)
         if context.zone_assumed:
             found += zone_unnamed(rung, path, context.zone)
@@ -77,19 +79,6 @@ def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
                 f"{rung.id} is already what rung {first[rung.id]} uses",
                 "remove this rung",
             )
-
-
-def _not_sold(rung: AnyRung, path: str, machine: GcpMachineType) -> Iterable[Finding]:
-    """Compute Engine does not sell every machine type in every way."""
-    sold = machine.capacity.value
-    if rung.kind not in sold:
-        yield Finding(
-            Severity.ERROR,
-            "capacity.not-sold",
-            f"{path}.kind",
-            f"{machine.name} cannot be had as {rung.kind} ({machine.capacity.source}, {machine.capacity.as_of})",
-            f"write one of: {', '.join(sold)}",
-        )
 
 
 def _zone(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:

@@ -10,18 +10,17 @@ RoCE VPC networks"); only GPU NICs of this stack's nodes lie in them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
 
 import pulumi
 from pulumi_gcp import compute
 
+from components.firewall import HeadPortsArgs
 from components.gcp.fabric import MAIN, FabricNetwork
 
 __all__ = [
     "IAP_RANGE",
     "ROLES",
     "Flow",
-    "HeadPortsArgs",
     "declare_denial",
     "declare_lock_callbacks",
     "declare_rules",
@@ -37,17 +36,6 @@ ROLES = ("fabric", "head")
 LUSTRE_PORT = 988
 # The lowest that a rule can have: just above what a network refuses by itself, without a word.
 LAST_PRIORITY = 65534
-
-
-class HeadPortsArgs(TypedDict):
-    """Where the head node and the workers listen: the rendezvous store, and the workers' metrics.
-
-    `lustre` (false) lets the head mount a file system.
-    """
-
-    rendezvous_port: int
-    metrics_port: int
-    lustre: NotRequired[bool]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ catalogue's, the resources are in `components.gcp.storage`.
 from dataclasses import dataclass
 from typing import Any
 
-from components.catalog import LustreTier, SizeRange, load_filestore_tiers, load_lustre_tiers
+from components.catalog import SizeRange, load_filestore_tiers, load_lustre_tiers
 from components.choices import LustreDeployment
 from components.findings import InputError
 from components.gcp.names import filesystem_name
+from components.limits import nearest_number
+from components.lustre import Setting, check_tier, refuse_foreign
 
 __all__ = [
     "DATA_PATH",
@@ -77,7 +79,7 @@ def plan_lustre(
         InputError: with the nearest values that Managed Lustre accepts, or the setting to leave out.
     """
     _check_foreign(place, deployment, efa, metadata_iops, export_runs)
-    tier = _checked_tier(place, throughput_mbps_per_tib)
+    tier = load_lustre_tiers()[check_tier(place, "Managed Lustre", load_lustre_tiers(), throughput_mbps_per_tib)]
     if capacity_gib not in (sizes := sizes_around(tier, capacity_gib)):
         _refuse_size(
             place, capacity_gib, sizes, f"Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB"
@@ -140,7 +142,7 @@ def _check_foreign(
     place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None, export_runs: bool
 ) -> None:
     """What FSx for Lustre has and Managed Lustre has not."""
-    wrong = {
+    wrong: dict[str, Setting] = {
         "deployment": (
             deployment != LustreDeployment.PERSISTENT,
             str(deployment),
@@ -150,37 +152,14 @@ def _check_foreign(
         "metadata_iops": (metadata_iops is not None, metadata_iops, "metadata performance follows the size"),
         "export_runs": (export_runs, export_runs, "it exports on demand only; nodes put their records into the bucket"),
     }
-    for name, (given, value, why) in wrong.items():
-        if given:
-            raise InputError(
-                f"{place}.{name}",
-                f"not a setting of Google Cloud Managed Lustre: {why}",
-                value=value,
-                allowed=f"no {name} with provider: gcp",
-                fix=f"leave {name} out",
-            )
-
-
-def _checked_tier(place: str, throughput_mbps_per_tib: int | None) -> LustreTier:
-    tiers = load_lustre_tiers()
-    if throughput_mbps_per_tib is not None and throughput_mbps_per_tib in tiers:
-        return tiers[throughput_mbps_per_tib]
-    nearest = min(tiers, key=lambda tier: (abs(tier - (throughput_mbps_per_tib or 0)), -tier))
-    raise InputError(
-        f"{place}.throughput_mbps_per_tib",
-        "not a throughput tier of Managed Lustre",
-        value=throughput_mbps_per_tib,
-        allowed=", ".join(map(str, tiers)),
-        fix=f"set throughput_mbps_per_tib: {nearest}",
-    )
+    refuse_foreign(place, "Google Cloud Managed Lustre", "gcp", wrong)
 
 
 def _refuse_size(place: str, capacity_gib: int, sizes: list[int], what: str) -> None:
-    nearest = min(sizes, key=lambda size: (abs(size - capacity_gib), -size))
     raise InputError(
         f"{place}.capacity_gib",
         f"not a size {what}",
         value=capacity_gib,
         allowed=f"nearest: {' and '.join(map(str, sizes))}",
-        fix=f"set capacity_gib: {nearest}",
+        fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
     )

@@ -6,23 +6,14 @@ Most resources are named by Pulumi (the logical name and seven random digits); t
 import re
 from hashlib import sha256
 
-__all__ = ["account_id", "filesystem_name", "shortened"]
+from components.names import shortened
+
+__all__ = ["account_id", "filesystem_name"]
 
 # Service accounts: 6 to 30 characters.
 MAX_ACCOUNT = 30
 # Managed Lustre: letters and digits, at most eight.
 MAX_FILESYSTEM = 8
-
-
-def shortened(name: str, most: int, digits: int = 4) -> str:
-    """`name` where it fits; else its beginning and some digits of its hash, so that two long names stay two.
-
-    >>> shortened("a-stack-with-a-very-long-name", 12)
-    'a-stack-9fcf'
-    """
-    if len(name) <= most:
-        return name
-    return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
 
 
 def account_id(stack: str, role: str) -> str:

@@ -19,8 +19,9 @@ from components.catalog import GcpMachineType, load_provider
 from components.choices import Egress
 from components.cidr import private_network
 from components.findings import InputError
+from components.firewall import HeadPortsArgs
 from components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, plan_fabric_networks, plan_interfaces
-from components.gcp.firewall import HeadPortsArgs, declare_denial, declare_rules, network_tag, plan_flows
+from components.gcp.firewall import declare_denial, declare_rules, network_tag, plan_flows
 from components.order import after
 
 __all__ = ["Egress", "HeadPortsArgs", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]

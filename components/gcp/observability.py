@@ -13,10 +13,10 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import logging, monitoring
 
-from components.findings import InputError
 from components.gcp.alarms import METRICS, AlarmPlan, MetricPlan, metric_name, plan_alarms
 from components.gcp.channels import declare_channels
 from components.gcp.dashboard import plan_dashboard
+from components.limits import check_within
 from components.order import after
 
 __all__ = [
@@ -97,14 +97,7 @@ def check_retention(days: int, place: str = "retention_days") -> None:
     Raises:
         InputError: it is outside RETENTION_DAYS.
     """
-    if days not in RETENTION_DAYS:
-        raise InputError(
-            place,
-            "Cloud Logging does not keep logs for so many days",
-            value=days,
-            allowed=f"{RETENTION_DAYS.start} to {RETENTION_DAYS.stop - 1}",
-            fix=f"set {place.rpartition('.')[2]}: {min(max(days, RETENTION_DAYS.start), RETENTION_DAYS.stop - 1)}",
-        )
+    check_within(days, RETENTION_DAYS, place, "Cloud Logging does not keep logs for so many days")
 
 
 class NodeLogs(pulumi.ComponentResource):

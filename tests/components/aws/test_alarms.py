@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.aws.alarms import (
-    STEPS_ALARM_MINUTES,
     check_groups,
-    check_steps_alarm,
     plan_alarms,
     plan_no_steps,
 )
 from components.aws.metric_alarms import MAX_GROUPS, AlarmPlan
 from components.aws.observability import Observability
 from components.findings import InputError
+from components.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 MINUTES = 30

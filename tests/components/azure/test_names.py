@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.names import RANDOM_DIGITS, guid, letters, shortened
+from components.azure.names import RANDOM_DIGITS, guid, letters
 
 stacks = st.from_regex(r"\A[a-z][a-z0-9-]{0,38}[a-z0-9]\Z")
 subscriptions = st.uuids().map(str)
@@ -17,13 +17,6 @@ DIGITS = "0" * RANDOM_DIGITS
 def test_names_fit_the_rules_of_azure_with_pulumis_digits(stack: str) -> None:
     assert re.fullmatch(r"[a-z0-9]{3,24}", letters(stack, 24) + DIGITS)
     assert re.fullmatch(r"[a-z0-9]{5,50}", letters(stack, 50) + DIGITS)
-
-
-@given(stacks, st.integers(8, 30))
-def test_a_shortened_name_fits_and_ends_well(stack: str, most: int) -> None:
-    short = shortened(stack, most)
-    assert len(short) <= most
-    assert short == stack or re.fullmatch(r"[a-z0-9-]*[a-z0-9]", short)
 
 
 @given(subscriptions, stacks, st.lists(st.sampled_from(["node", "head", "runs", "data"]), max_size=3))

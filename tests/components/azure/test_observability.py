@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.alarms import ALIVE_EVENT, COLUMNS, STEPS_ALARM_MINUTES, TABLE, AlarmPlan, plan_alarms
+from components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms
 from components.azure.dashboard import plan_dashboard
 from components.azure.observability import NodeLogs, Observability, check_retention
 from components.findings import InputError
+from components.limits import STEPS_ALARM_MINUTES
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "node-given-up", "job-failed"}
 # Of Microsoft.Insights/scheduledQueryRules: documented for the query's range, the window and the frequency.
@@ -74,7 +75,7 @@ def test_nodes_are_those_that_say_they_live() -> None:
 def test_a_window_in_which_nothing_can_be_told_is_refused(minutes: int, nearest: int) -> None:
     with pytest.raises(InputError) as caught:
         by_name(steps_alarm_minutes=minutes)
-    assert caught.value.fix == f"steps_alarm_minutes: {nearest}"
+    assert caught.value.fix == f"set steps_alarm_minutes: {nearest}"
 
 
 @pytest.mark.parametrize(("days", "nearest"), [(29, 30), (731, 730), (1, 30)])

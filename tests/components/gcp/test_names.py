@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.gcp.names import account_id, filesystem_name, shortened
+from components.gcp.names import account_id, filesystem_name
 
 STACKS = st.from_regex(r"\A[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
 
@@ -23,10 +23,3 @@ def test_what_fits_is_kept_and_what_does_not_stays_apart() -> None:
     long = ["a-stack-that-is-called-so-a", "a-stack-that-is-called-so-b"]
     assert len({account_id(stack, "node") for stack in long}) == 2
     assert len({filesystem_name(stack) for stack in long}) == 2
-    assert shortened("short", 10) == "short"
-
-
-@given(STACKS)
-def test_a_name_is_as_short_as_asked(stack: str) -> None:
-    assert len(shortened(stack, 12)) <= 12
-    assert shortened(stack, 12) == shortened(stack, 12)
