@@ -1,0 +1,141 @@
+"""What spare capacity costs once it is taken away now and then: interruptions, checkpoints, work done twice. Pure.
+
+A node is taken with a constant rate, independently of the others, and the job stops as a whole: so the mean time
+between interruptions falls with the number of nodes. Between two of them a checkpoint is written every `interval_sec`, which
+takes `save_sec`; an interruption loses half an interval on average, and then `restart_sec` until training goes on.
+The interval that loses least is Young's (1974) with Daly's (2006) correction for the restart.
+
+Not a forecast of any market: how often a provider takes nodes is an input, and where nobody knows it there is no
+estimate. Formulas and worked figures: Young, "A first order approximation to the optimum checkpoint interval", CACM
+17(9), 1974; Daly, FGCS 22(3), 2006.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = [
+    "HOURS_PER_BUCKET",
+    "RESTART_SEC",
+    "SAVE_SEC",
+    "SpotEstimate",
+    "best_interval_sec",
+    "estimate_spot",
+    "mtbf_sec",
+    "rate_per_hour",
+]
+
+HOURS_PER_BUCKET = 720
+"""A month, as AWS's Spot Instance Advisor counts: its buckets are shares of instances taken within one."""
+SAVE_SEC = 10.0
+"""What a checkpoint takes at most, assumed: a DCGAN's of 90 MB takes 0.1 to 0.3 s, and networks grow."""
+RESTART_SEC = 600.0
+"""From a node's end until training goes on, assumed: a new node boots, pulls its image, mounts and joins."""
+
+
+def rate_per_hour(fraction_per_month: float) -> float:
+    """How often a node is taken in an hour, from the share of nodes taken within a month.
+
+    Args:
+        fraction_per_month: 0 (never) up to but not including 1.
+
+    >>> round(rate_per_hour(0.10) * 720, 4)
+    0.1054
+    """
+    assert 0 <= fraction_per_month < 1, "a share of nodes, checked where it enters"
+    return -math.log1p(-fraction_per_month) / HOURS_PER_BUCKET
+
+
+def mtbf_sec(num_nodes: int, fraction_per_month: float) -> float:
+    """Mean time between interruptions of a job on so many nodes, seconds; infinite where none is ever taken."""
+    rate = rate_per_hour(fraction_per_month) * num_nodes
+    return math.inf if rate == 0 else 3600 / rate
+
+
+def best_interval_sec(save_sec: float, mtbf_sec: float, restart_sec: float) -> float:
+    """Seconds of training from one checkpoint to the next that lose least.
+
+    >>> round(best_interval_sec(save_sec=10, mtbf_sec=6000, restart_sec=600))
+    363
+    """
+    return math.sqrt(2 * save_sec * (mtbf_sec + restart_sec))
+
+
+@dataclass(frozen=True)
+class SpotEstimate:
+    """A job on capacity that may be taken away.
+
+    Attributes:
+        mtbf_hours: mean time between interruptions of the job.
+        interval_sec: of its checkpoints.
+        best_interval_sec: the one that loses least.
+        goodput: share of paid time that brings the job on, 0..1; 0 where it never ends.
+        hours: expected, from the first step to the last.
+        interruptions: expected in that time.
+        lost_hours: expected, of work done twice and restarts.
+        usd: expected cost of the nodes; None where the job never ends.
+        feasible: whether it is expected to end at all.
+    """
+
+    mtbf_hours: float
+    interval_sec: float
+    best_interval_sec: float
+    goodput: float
+    hours: float
+    interruptions: float
+    lost_hours: float
+    usd: float | None
+    feasible: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; what is infinite is null."""
+        values = asdict(self)
+        return {
+            name: None if isinstance(value, float) and math.isinf(value) else value for name, value in values.items()
+        }
+
+
+def estimate_spot(
+    num_nodes: int,
+    usd_per_node_hour: float,
+    hours: float,
+    fraction_per_month: float,
+    *,
+    interval_sec: float | None = None,
+    save_sec: float = SAVE_SEC,
+    restart_sec: float = RESTART_SEC,
+) -> SpotEstimate:
+    """What `hours` of undisturbed training come to on nodes that are taken away now and then.
+
+    Expected time is hours * (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). Where that denominator is not
+    above zero, more is lost than done between two interruptions, and the job is not expected to end.
+
+    Args:
+        num_nodes: of the job, at least 1.
+        usd_per_node_hour: price.
+        hours: the job would take without any interruption or checkpoint.
+        fraction_per_month: share of nodes taken within 720 hours, 0 up to but not including 1.
+        interval_sec: from one checkpoint to the next; the best one where left out.
+        save_sec: training stands still for so long at each.
+        restart_sec: from an interruption until training goes on.
+    """
+    between = mtbf_sec(num_nodes, fraction_per_month)
+    # Without interruptions the best interval is endless: nothing is ever saved, and nothing is lost.
+    best = best_interval_sec(save_sec, between, restart_sec)
+    interval = best if interval_sec is None else interval_sec
+    saving = 0.0 if math.isinf(interval) else save_sec / interval
+    lost = 0.0 if math.isinf(between) else (interval / 2 + restart_sec) / between
+    if lost >= 1:
+        return SpotEstimate(between / 3600, interval, best, 0.0, math.inf, math.inf, math.inf, None, False)
+    expected = hours * (1 + saving) / (1 - lost)
+    return SpotEstimate(
+        mtbf_hours=between / 3600,
+        interval_sec=interval,
+        best_interval_sec=best,
+        goodput=(1 - lost) / (1 + saving),
+        hours=expected,
+        interruptions=0.0 if math.isinf(between) else expected * 3600 / between,
+        lost_hours=expected * lost,
+        usd=num_nodes * usd_per_node_hour * expected,
+        feasible=True,
+    )
