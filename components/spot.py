@@ -1,9 +1,9 @@
 """What spare capacity costs once it is taken away now and then: interruptions, checkpoints, work done twice. Pure.
 
 A node is taken with a constant rate, independently of the others, and the job stops as a whole: so the mean time
-between interruptions falls with the number of nodes. Between two of them a checkpoint is written every `interval_sec`, which
-takes `save_sec`; an interruption loses half an interval on average, and then `restart_sec` until training goes on.
-The interval that loses least is Young's (1974) with Daly's (2006) correction for the restart.
+between interruptions falls with the number of nodes. Between two of them a checkpoint is written every
+`interval_sec`, which takes `save_sec`; an interruption loses half an interval on average, and then `restart_sec` until
+training goes on. The interval that loses least is Young's (1974) with Daly's (2006) correction for the restart.
 
 Not a forecast of any market: how often a provider takes nodes is an input, and where nobody knows it there is no
 estimate. Formulas and worked figures: Young, "A first order approximation to the optimum checkpoint interval", CACM
