@@ -28,6 +28,9 @@ test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its 
 	@echo "==> pytest, quick tests of the trainer with this torch"
 	@PYTHONPATH=. $(XLA)/pytest $(QUICK_TRAINER_TESTS)
 
+bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (ten minutes, idle machine)
+	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
+
 lint: $(READY)  ## ruff and mypy --strict
 	@echo "==> ruff"
 	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
@@ -65,5 +68,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	    $$INSTALL --quiet --require-hashes $(XLA_LOCKS:%=--requirement %)
 	@touch $@
 
-.PHONY: help demo test test-xla lint format lock clean
+.PHONY: help demo test test-xla bench lint format lock clean
 .DEFAULT_GOAL := help

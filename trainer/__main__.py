@@ -2,8 +2,11 @@
 
     torchrun --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --kimg 20
     python -m trainer train --preset dcgan-digits --backend xla
+    python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
     python -m trainer evaluate --run-dir runs/dcgan-digits
     python -m trainer record --run-dir runs/dcgan-digits
+    python -m trainer sample --run-dir runs/dcgan-digits --out grid.png
+    python -m trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
 
 Exit codes: 0 done, 1 failed with a traceback, 2 bad input, 3 the fabric is too slow to begin, 75 interrupted (start the
 same command again). Heavy imports wait until a command needs them. Under torchrun every worker runs this file; local
@@ -18,12 +21,17 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from trainer.arguments import Parser
-from trainer.config import PRESETS, TrainConfig, preset
+from trainer.config import TrainConfig
+from trainer.data_command import add_data
 from trainer.errors import TrainerError, WorkerFailedError, from_validation
+from trainer.evaluate_command import add_evaluate
+from trainer.export import add_export
+from trainer.presets import PRESETS, preset, presets_json, presets_table
 from trainer.ranks import Ranks
+from trainer.sample_command import add_sample
 
 if TYPE_CHECKING:
     from trainer.record import RunContext
@@ -49,21 +57,15 @@ def _parser() -> Parser:
     parser = Parser(prog="python -m trainer", description="Trains GANs; see each command's --help.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_train(commands.add_parser("train", help="train, or go on with a run, under torchrun or alone"))
-    evaluate = commands.add_parser("evaluate", help="judge a run's newest checkpoint and update its run.json")
-    evaluate.add_argument("--run-dir", type=Path, required=True)
-    evaluate.add_argument("--data", type=Path, help="folder of shards [RUN_DIR/data]")
-    evaluate.add_argument("--samples", help="fakes to draw [the run's metrics_samples]")
-    evaluate.set_defaults(run=_evaluate)
+    add_evaluate(commands.add_parser("evaluate", help="judge a run's newest checkpoint and update its run.json"))
     record = commands.add_parser("record", help="write run.json anew from stats.jsonl, as after a kill")
     record.add_argument("--run-dir", type=Path, required=True)
     record.set_defaults(run=_record)
-    data = commands.add_parser("data", help="data sets").add_subparsers(required=True, metavar="COMMAND")
-    prepare = data.add_parser("prepare", help="write a data set's shards")
-    datasets = get_args(TrainConfig.model_fields["dataset"].annotation)
-    prepare.add_argument("dataset", choices=datasets, metavar="DATASET", help=", ".join(datasets))
-    prepare.add_argument("--out", type=Path, required=True, help="folder to write")
-    prepare.set_defaults(run=_prepare)
-    presets = commands.add_parser("presets", help="print every preset with its values")
+    add_data(commands.add_parser("data", help="prepare data sets, or measure how fast they are read"))
+    add_sample(commands.add_parser("sample", help="make a grid or a film of a run's images"))
+    add_export(commands.add_parser("export", help="write a run's generator as ONNX, torch.export or safetensors"))
+    presets = commands.add_parser("presets", help="list every preset with its source")
+    presets.add_argument("--json", action="store_true", help="with all values, as JSON")
     presets.set_defaults(run=_presets)
     schema = commands.add_parser("schema", help="print the JSON schema of run.json")
     schema.set_defaults(run=_schema)
@@ -78,6 +80,7 @@ def _add_train(train: Parser) -> None:
     train.add_argument("--data", type=Path, help="folder of shards, prepared there when missing [RUN_DIR/data]")
     train.add_argument("--resume", choices=("auto", "never"), default="auto", help="go on from the newest checkpoint")
     train.add_argument("--metrics-port", type=int, help="serve Prometheus metrics there, on rank 0")
+    train.add_argument("--track", metavar="TARGETS", help="show the run there: tensorboard, mlflow, wandb, by commas")
     train.add_argument("--log-format", choices=("text", "json"), default="text", help="json: the lines of stats.jsonl")
     train.add_argument("--fabric-min-gbps", type=_positive, help="all-reduce bus bandwidth to start with, Gbit/s")
     train.add_argument("--context", type=Path, help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]")
@@ -132,6 +135,7 @@ def _train(arguments: argparse.Namespace) -> int:
             resume=arguments.resume == "auto",
             metrics_port=arguments.metrics_port,
             fabric_min_gbps=arguments.fabric_min_gbps,
+            track=arguments.track.split(",") if arguments.track is not None else (),
             log_json=arguments.log_format == "json",
         )
 
@@ -178,21 +182,6 @@ def _context(path: Path | None) -> "RunContext":
         raise from_validation(error, f"${_CONTEXT_VARIABLE}", known=RunContext.model_fields) from None
 
 
-def _evaluate(arguments: argparse.Namespace) -> int:
-    # The features are computed in parallel batch by batch; more threads inside one only wait for each other.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trainer.evaluate import evaluate
-
-    with _naming({"metrics_samples": "--samples"}, str(arguments.run_dir)):
-        record = evaluate(arguments.run_dir, arguments.data or arguments.run_dir / "data", arguments.samples)
-    for quality in record.quality:
-        print(
-            f"{quality.name}  untrained {quality.untrained.value:.1f}  trained {quality.trained.value:.1f}  "
-            f"real vs real {quality.real_vs_real.value:.1f}  ({quality.trained.note})"
-        )
-    return 0
-
-
 def _record(arguments: argparse.Namespace) -> int:
     from trainer.diary import STATS_FILE, require_run
     from trainer.summary import summarise
@@ -206,19 +195,8 @@ def _record(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _prepare(arguments: argparse.Namespace) -> int:
-    from trainer.data import PREPARERS
-    from trainer.files import check_folder
-
-    check_folder(arguments.out, "--out")
-    PREPARERS[arguments.dataset](arguments.out)
-    print(f"wrote {arguments.out}")
-    return 0
-
-
-def _presets(_: argparse.Namespace) -> int:
-    for config in PRESETS.values():
-        print(config.to_json(), end="")
+def _presets(arguments: argparse.Namespace) -> int:
+    print(presets_json() if arguments.json else presets_table(), end="")
     return 0
 
 

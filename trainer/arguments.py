@@ -15,7 +15,8 @@ __all__ = ["Parser"]
 _PLACE = "command line"
 _MISSING = "the following arguments are required: "
 _VALUE = re.compile(
-    r"invalid (?:(?P<type>\w+) )?(?:value|choice): '(?P<value>.*?)'(?: \(choose from (?P<choices>.*)\))?$"
+    r"invalid (?:(?P<type>\w+) )?(?:value|choice): (?P<quote>'?)(?P<value>.*?)(?P=quote)"
+    r"(?: \(choose from (?P<choices>.*)\))?$"
 )
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 

@@ -2,17 +2,23 @@
 
 Written from the paper. Unlike the usual implementation it draws nothing itself: the random numbers come in as a
 matrix of uniforms, so that the result is a pure function of its arguments and every image's augmentation is the
-same however the batch is spread over workers. Not here: adaptive strength (ADA).
+same however the batch is spread over workers. A clip is augmented as one image: all its frames alike.
+
+Not here: how often to augment (trainer.ada).
 """
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["UNIFORMS", "diffaugment"]
+__all__ = ["GATES", "UNIFORMS", "diffaugment"]
 
 UNIFORMS = 7
 """Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""
+
+GATES = 3
+"""Further columns where not every image is augmented: 1 for each part that this image gets, 0 for each that it does
+not get."""
 
 _SHIFT = 1 / 8
 _HOLE = 1 / 2
@@ -22,30 +28,42 @@ def diffaugment(images: Tensor, policy: str, uniforms: Tensor) -> Tensor:
     """Augments each image on its own.
 
     Args:
-        images: [N, C, H, W] in -1..1.
+        images: [N, C, H, W] in -1..1, or clips [N, C, T, H, W].
         policy: comma-separated parts of color, translation, cutout, applied in this order; or "none".
-        uniforms: [N, UNIFORMS] in [0, 1), on the images' device.
+        uniforms: [N, UNIFORMS] in [0, 1), on the images' device; or [N, UNIFORMS + GATES] to leave parts out.
 
     Returns:
-        [N, C, H, W], differentiable with respect to `images`.
+        The images' shape, differentiable with respect to `images`.
     """
-    parts = policy.split(",")
-    if "color" in parts:
-        images = _color(images, uniforms[:, 0:3, None, None])
-    if "translation" in parts:
-        images = _translation(images, uniforms[:, 3:5])
-    if "cutout" in parts:
-        images = _cutout(images, uniforms[:, 5:7])
+    if policy == "none":
+        return images
+    gates = uniforms[:, UNIFORMS:].bool() if uniforms.shape[1] > UNIFORMS else None
+    parts = (
+        ("color", _color, slice(0, 3)),
+        ("translation", _translation, slice(3, 5)),
+        ("cutout", _cutout, slice(5, 7)),
+    )
+    for number, (part, augment, columns) in enumerate(parts):
+        if part in policy.split(","):
+            augmented = augment(images, uniforms[:, columns])
+            images = (
+                augmented if gates is None else torch.where(_per_image(gates[:, number], images), augmented, images)
+            )
     return images
 
 
+def _per_image(values: Tensor, images: Tensor) -> Tensor:
+    """[N] to [N, 1, 1, ...], to be broadcast over the images."""
+    return values.reshape(-1, *[1] * (images.dim() - 1))
+
+
 def _color(images: Tensor, uniforms: Tensor) -> Tensor:
-    """Brightness by -0.5..0.5, saturation by 0..2, contrast by 0.5..1.5; `uniforms` is [N, 3, 1, 1]."""
-    brightness, saturation, contrast = uniforms[:, 0:1], uniforms[:, 1:2], uniforms[:, 2:3]
+    """Brightness by -0.5..0.5, saturation by 0..2, contrast by 0.5..1.5; `uniforms` is [N, 3]."""
+    brightness, saturation, contrast = (_per_image(column, images) for column in uniforms.unbind(1))
     images = images + (brightness - 0.5)
     grey = images.mean(dim=1, keepdim=True)
     images = (images - grey) * (saturation * 2) + grey
-    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    mean = images.mean(dim=tuple(range(1, images.dim())), keepdim=True)
     coloured: Tensor = (images - mean) * (contrast + 0.5) + mean
     return coloured
 
@@ -55,6 +73,8 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
 
     The paper pads with zero, mid-grey in -1..1; digits stand on black, so a grey band would be a new object.
     """
+    if images.dim() == 5:
+        return _translation(images.flatten(1, 2), uniforms).reshape(images.shape)
     num, channels, height, width = images.shape
     reach_y, reach_x = int(height * _SHIFT), int(width * _SHIFT)
     padded = F.pad(images, (reach_x, reach_x, reach_y, reach_y), mode="replicate")
@@ -69,10 +89,11 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
 
 def _cutout(images: Tensor, uniforms: Tensor) -> Tensor:
     """Clears a square of half the side, centred anywhere in the image, to mid-grey."""
-    in_rows = _near(uniforms[:, 0], images.shape[2])
-    in_columns = _near(uniforms[:, 1], images.shape[3])
-    hole = in_rows[:, None, :, None] & in_columns[:, None, None, :]
-    return images * hole.logical_not()
+    in_rows = _near(uniforms[:, 0], images.shape[-2])
+    in_columns = _near(uniforms[:, 1], images.shape[-1])
+    hole = in_rows[:, :, None] & in_columns[:, None, :]
+    frames = (1,) * (images.dim() - 3)
+    return images * hole.logical_not().reshape(len(images), *frames, *hole.shape[1:])
 
 
 def _near(uniforms: Tensor, length: int) -> Tensor:

@@ -10,6 +10,7 @@ import hashlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from trainer.config import RESUMABLE_CHANGES, TrainConfig
 from trainer.errors import TrainerError, diverged, from_validation
-from trainer.files import clean_temporaries, read_input, sha256_of, write_atomically
+from trainer.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from trainer.identity import RunIdentity
 
 __all__ = ["Checkpoint", "Manifest", "check_config", "load", "load_newest_valid", "newest", "save", "state_digests"]
@@ -58,6 +59,8 @@ class Checkpoint(NamedTuple):
 def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
     """Writes a checkpoint, then deletes what is older than the newest `config.keep_checkpoints` intact ones.
 
+    The first one at or after each multiple of `config.keep_every_kimg` stays for good.
+
     Args:
         folder: where checkpoints are; made where missing.
         state: nested dicts and lists of tensors and numbers.
@@ -75,11 +78,11 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
         if not _is_finite(value):
-            raise diverged(f"{part} at {images} images, not saved", "nan or inf")
+            raise diverged(f"{part} at step {images // config.batch_size}, {images} images, not saved", "nan or inf")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    content = buffer.getvalue()
+    content = buffer.getbuffer()
     path = folder / f"{images:012d}.pt"
     manifest = Manifest(
         images=images,
@@ -90,9 +93,10 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
         identity=identity,
     )
     write_atomically(_manifest_path(path), manifest.model_dump_json(indent=2).encode())
-    write_atomically(path, content)
+    with atomic_writer(path) as file:
+        file.write(content)
     clean_temporaries(folder)
-    _prune(folder, config.keep_checkpoints, identity.run_id)
+    _prune(folder, config, identity.run_id)
     return path
 
 
@@ -100,7 +104,7 @@ def load(path: Path) -> Checkpoint:
     """Reads one checkpoint.
 
     Raises:
-        TrainerError: it is missing, has no manifest, or its content is not what the manifest promises.
+        TrainerError: it is missing, has no manifest, its content is not what the manifest promises, or is code.
     """
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
@@ -114,7 +118,16 @@ def load(path: Path) -> Checkpoint:
             allowed=f"sha256 {manifest.sha256}",
             fix="resume without naming it: the newest valid checkpoint is taken",
         )
-    return Checkpoint(manifest, torch.load(path, map_location="cpu", weights_only=True))
+    try:
+        return Checkpoint(manifest, torch.load(path, map_location="cpu", weights_only=True))
+    except UnpicklingError as error:
+        raise TrainerError(
+            place=str(path),
+            problem="checkpoint holds more than tensors and numbers, and none of it was run",
+            value=str(error).splitlines()[0],
+            allowed="what this trainer has saved",
+            fix="find out who wrote it; resume without it: the newest valid checkpoint is taken",
+        ) from None
 
 
 def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -200,19 +213,31 @@ def _is_finite(value: object) -> bool:
     return all(_is_finite(item) for item in value) if isinstance(value, list | tuple) else True
 
 
-def _prune(folder: Path, keep: int, run_id: str) -> None:
-    """Deletes what is older than the newest `keep` checkpoints that look intact.
+def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
+    """Deletes what is older than the newest `keep_checkpoints` that look intact, but for those that stay for good.
 
     Corrupt ones do not count, or they would push the good ones out. Looked at are the manifest, the run and the size
     alone: hashing every kept file at each save would cost as much as the save itself, `keep` times.
     """
-    kept = 0
-    for path in _files(folder):
-        if kept < keep:
+    kept, files = 0, _files(folder)
+    stay = _milestones(files, config.keep_every_kimg)
+    for path in files:
+        if kept < config.keep_checkpoints:
             kept += _looks_intact(path, run_id)
-        else:
+        elif path not in stay:
             path.unlink()
             _manifest_path(path).unlink(missing_ok=True)
+
+
+def _milestones(newest_first: list[Path], every_kimg: float) -> set[Path]:
+    """The first checkpoint at or after each multiple of so many thousand images; none where that is 0.
+
+    It was the first when it was written and still is: what came before it in the same stretch cannot come later.
+    """
+    if not every_kimg:
+        return set()
+    first_of = {int(path.stem) // (every_kimg * 1000): path for path in newest_first}
+    return {path for stretch, path in first_of.items() if stretch > 0}
 
 
 def _looks_intact(checkpoint: Path, run_id: str) -> bool:

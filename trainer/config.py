@@ -1,26 +1,40 @@
 """TrainConfig: everything that decides what a training run computes, as a human writes it.
 
-Not here: where the run happens (trainer.distributed), where its files go (the command line) and what it costs
-(RunContext in trainer.record). Does not import torch.
+Not here: values that run as they are (trainer.presets), which of them go together (trainer.rules), where the run
+happens (trainer.distributed), where its files go (the command line) and what it costs (RunContext in trainer.record).
+Does not import torch.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
-from trainer.errors import TrainerError, from_validation, nearest
+from trainer.errors import TrainerError, from_validation
 from trainer.files import read_input
+from trainer.quality.names import NONE, parse
+from trainer.rules import first_broken
 
-__all__ = ["AUGMENTATIONS", "PRESETS", "RESUMABLE_CHANGES", "TrainConfig", "preset"]
+__all__ = ["AUGMENTATIONS", "RESUMABLE_CHANGES", "TrainConfig"]
 
 AUGMENTATIONS = ("color", "translation", "cutout")
 """Parts a DiffAugment policy may be made of."""
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
+"""A flag's value is text, which pydantic takes for a number, but not for one of a few."""
 
 
 class TrainConfig(BaseModel):
@@ -31,55 +45,99 @@ class TrainConfig(BaseModel):
         dataset: the data set's name; the shards must carry the same.
         resolution: height and width of the images, pixels.
         channels: 1 for grey, 3 for RGB.
+        frames: 1 for images; above, length of the video clips that are learnt.
+        num_classes: 0 learns images regardless of class; above, the number of classes, whose labels both networks get.
+        architecture: family of the two networks.
         z_dim: length of the latent vector.
         ngf: the generator's width: channels of its last feature map.
         ndf: the discriminator's width: channels of its first feature map.
         batch_size: global batch, images per step over all workers.
+        batch_gpu: images that a worker takes at once, adding up gradients over its share; 0 takes the share whole.
         kimg: length of the run, thousands of real images shown.
+        d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
+        loss: what the two networks play for.
         lr_g: the generator's Adam step size.
         lr_d: the discriminator's Adam step size.
         beta1: Adam's first moment decay.
         beta2: Adam's second moment decay.
-        r1_gamma: weight of the R1 penalty; 0 turns it off.
+        r1_gamma: weight of the R1 penalty, on real images; 0 turns it off.
+        r2_gamma: weight of the R2 penalty, the same on fakes; 0 turns it off.
         r1_interval: steps from one lazily applied penalty to the next; its weight grows by the same factor.
+        gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
+        drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
         ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
         augment: DiffAugment policy, comma-separated parts of `AUGMENTATIONS`, or "none".
+        ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
+        ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
+        stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
+        fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
         seed: of initial weights, order of images, latents and augmentation.
         checkpoint_kimg: thousands of images from one checkpoint to the next.
         keep_checkpoints: how many checkpoints stay on disk.
+        keep_every_kimg: the first checkpoint of each so many thousand images stays for good too; 0 for none.
         stats_kimg: thousands of images from one line of stats.jsonl to the next.
         sample_kimg: thousands of images from one sample grid to the next.
         channels_last: NHWC memory layout: 1.3 times faster here on a CPU, needed for tensor cores on a GPU.
         backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
-        metrics_samples: fakes drawn for the quality metric.
+        precision: of the networks' forward passes; fp8 is for linear layers, on GPUs that have it.
+        tf32: let CUDA's matrix units round float32 inputs to TF32; elsewhere without effect.
+        compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
+        cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
+        shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
+        check_gradients_steps: steps from one comparison of all workers' gradients to the next; 0 for never.
+        metrics: quality metrics computed while training, comma-separated names of trainer.quality.names, or "none".
+        metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
+        metrics_samples: fakes drawn for the quality metrics.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     preset: str
-    dataset: Literal["digits"]
-    resolution: Literal[32, 64]
-    channels: Literal[1, 3]
+    dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "clips"]
+    resolution: Annotated[Literal[16, 32, 64, 128, 256], FromText]
+    channels: Annotated[Literal[1, 3], FromText]
+    frames: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText] = 1
+    num_classes: int = Field(default=0, ge=0)
+    architecture: Literal["dcgan", "resnet", "r3gan", "progressive"] = "dcgan"
     z_dim: int = Field(default=64, ge=1)
     ngf: int = Field(default=32, ge=1)
     ndf: int = Field(default=32, ge=1)
     batch_size: int = Field(default=64, ge=1)
+    batch_gpu: int = Field(default=0, ge=0)
     kimg: Positive
+    d_steps: int = Field(default=1, ge=1)
+    loss: Literal["nonsaturating", "wgan-gp", "relativistic"] = "nonsaturating"
     lr_g: Positive = 2e-4
     lr_d: Positive = 2e-4
     beta1: Fraction = 0.5
     beta2: Fraction = 0.99
     r1_gamma: float = Field(default=1.0, ge=0)
+    r2_gamma: float = Field(default=0.0, ge=0)
     r1_interval: int = Field(default=16, ge=1)
+    gp_weight: float = Field(default=0.0, ge=0)
+    drift: float = Field(default=0.0, ge=0)
     ema_kimg: float = Field(default=2.0, ge=0)
     augment: str = "none"
+    ada_target: Fraction = 0.0
+    ada_kimg: Positive = 500.0
+    stable_kimg: float = Field(default=0.0, ge=0)
+    fade_kimg: float = Field(default=0.0, ge=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_kimg: Positive = 20.0
     keep_checkpoints: int = Field(default=3, ge=2)
+    keep_every_kimg: float = Field(default=0, ge=0)
     stats_kimg: Positive = 1.0
     sample_kimg: Positive = 20.0
     channels_last: bool = True
     backend: Literal["auto", "gloo", "nccl", "xla"] = "auto"
+    precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
+    tf32: bool = True
+    compile: Literal["off", "auto", "on"] = "off"
+    cuda_graphs: bool = False
+    shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"
+    check_gradients_steps: int = Field(default=100, ge=0)
+    metrics: str = NONE
+    metrics_kimg: float = Field(default=0, ge=0)
     metrics_samples: int = Field(default=1797, ge=2)
 
     @field_validator("augment")
@@ -94,10 +152,33 @@ class TrainConfig(BaseModel):
             raise ValueError("color needs channels 3; leave it out for grey images")
         return policy
 
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: str) -> str:
+        return ",".join(parse(names)) or NONE
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if broken := first_broken(self):
+            context = {"field": broken.field, "value": getattr(self, broken.field), "fix": broken.fix}
+            raise PydanticCustomError("rule", "{allowed}", {"allowed": broken.allowed, **context})
+        return self
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Of one image [C, H, W], or of one clip [C, T, H, W]."""
+        time = () if self.frames == 1 else (self.frames,)
+        return (self.channels, *time, self.resolution, self.resolution)
+
+    @property
+    def step_images(self) -> int:
+        """Real images shown in a step: a batch for each of the discriminator's steps."""
+        return self.batch_size * self.d_steps
+
     @property
     def total_images(self) -> int:
-        """Images after which the run is done: whole batches that cover kimg."""
-        return -(-round(self.kimg * 1000) // self.batch_size) * self.batch_size
+        """Images after which the run is done: whole steps that cover kimg."""
+        return -(-round(self.kimg * 1000) // self.step_images) * self.step_images
 
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
         """Refuses more workers than a step has images: one of them would have none.
@@ -166,49 +247,27 @@ class TrainConfig(BaseModel):
         try:
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
-            field = str(error.errors()[0]["loc"][0])
+            field = str(next(iter(error.errors()[0]["loc"]), ""))
             fix = f"give an allowed value, or leave it out for {getattr(self, field, None)!r}"
             raise from_validation(error, "TrainConfig", known=type(self).model_fields, separator=".", fix=fix) from None
 
 
 RESUMABLE_CHANGES = frozenset(
-    {"kimg", "checkpoint_kimg", "keep_checkpoints", "stats_kimg", "sample_kimg", "backend", "metrics_samples"}
-)
-"""Fields that may differ between the sessions of one run: they do not change what a step computes."""
-
-PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
     {
-        # Chosen on 2 CPU cores by FD-ENL0: R1 of 0.1 and 1e-3 did better than 0.3, 1 and 2e-4 at equal kimg.
-        "dcgan-digits": TrainConfig(
-            preset="dcgan-digits",
-            dataset="digits",
-            resolution=32,
-            channels=1,
-            kimg=150,
-            lr_g=1e-3,
-            lr_d=1e-3,
-            r1_gamma=0.1,
-            ema_kimg=5,
-            augment="translation",
-        ),
+        "kimg",
+        "checkpoint_kimg",
+        "keep_checkpoints",
+        "keep_every_kimg",
+        "stats_kimg",
+        "sample_kimg",
+        "backend",
+        "compile",
+        "cuda_graphs",
+        "shard",
+        "check_gradients_steps",
+        "metrics",
+        "metrics_kimg",
+        "metrics_samples",
     }
 )
-"""Configurations that run as they are, by name."""
-
-
-def preset(name: str) -> TrainConfig:
-    """The preset of that name.
-
-    Raises:
-        TrainerError: there is none.
-    """
-    if name not in PRESETS:
-        near = nearest(name, PRESETS)
-        raise TrainerError(
-            place="--preset",
-            problem="no such preset",
-            value=name,
-            allowed=", ".join(PRESETS),
-            fix=f"--preset {near}" if near else "`python -m trainer presets` prints each with its values",
-        )
-    return PRESETS[name]
+"""Fields that may differ between the sessions of one run: they do not change what a step computes."""

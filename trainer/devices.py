@@ -3,7 +3,10 @@
 Not energy, which has meters of its own (`trainer.energy`).
 """
 
+import os
 import resource
+import time
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -23,20 +26,37 @@ class Load(NamedTuple):
         rss_gib: peak resident set of this process.
         gpu_gib: peak of the GPU memory it allocated; None without a GPU.
         gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
+        cpu_sec: CPU time of this process so far, all its threads.
+        cores: that its node's workers may use; 0 on all but one of them, so that they add up.
+        host_memory_gib: in use on its node, by all processes; likewise.
     """
 
     rss_gib: float
     gpu_gib: float | None
     gpu_utilisation: float | None
+    cpu_sec: float
+    cores: int
+    host_memory_gib: float
 
 
 def load(world: World) -> Load:
     """This worker's load now."""
     # Kilobytes on Linux.
     rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
+    first = world.local_rank == 0
+    cores = len(os.sched_getaffinity(0)) if first else 0
+    of_the_host = (time.process_time(), cores, _host_memory_gib() if first else 0.0)
     if world.device.type != "cuda":
-        return Load(rss_gib, None, None)
-    return Load(rss_gib, torch.cuda.max_memory_allocated(world.device) / _GIB, _gpu_utilisation(world.device))
+        return Load(rss_gib, None, None, *of_the_host)
+    gpu_gib = torch.cuda.max_memory_allocated(world.device) / _GIB
+    return Load(rss_gib, gpu_gib, _gpu_utilisation(world.device), *of_the_host)
+
+
+def _host_memory_gib() -> float:
+    """Memory that cannot be given to a new process without swapping."""
+    rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    kib = {name: int(rows[name].split()[0]) for name in ("MemTotal", "MemAvailable")}
+    return (kib["MemTotal"] - kib["MemAvailable"]) * 1024 / _GIB
 
 
 def _gpu_utilisation(device: torch.device) -> float | None:

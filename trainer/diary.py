@@ -1,17 +1,18 @@
 """stats.jsonl, the run's diary: lines appended and flushed one by one, read back with a count of what is damaged.
 
 Two kinds of lines: statistics (no `event` key) and events (`event` is start, resume, checkpoint, checkpoint-skipped,
-stats-damaged, repaired, interrupt, done or quality). It is the only source of the record's times, so a line that
-cannot be read is counted and told, never passed over silently. Only rank 0 writes. Not a logger, and no torch.
+stats-damaged, repaired, choices, interrupt, done or quality). It is the only source of the record's times, so a line
+that cannot be read is counted and told, never passed over silently. Only rank 0 writes. Not a logger, and no torch.
 """
 
 import json
-import time
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from trainer.clock import SessionClock
 from trainer.errors import TrainerError
 from trainer.files import read_input
 
@@ -33,6 +34,7 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "interrupt": frozenset({"cause"}),
         "done": frozenset({"state_sha256"}),
         "quality": frozenset({"quality"}),
+        "choices": frozenset({"choices"}),
     }
 )
 """Keys that the record reads, by event; a line without them is as damaged as one that is no JSON."""
@@ -117,30 +119,39 @@ class StatsWriter:
     Args:
         run_dir: of the run; it exists.
         echo: print each line as well, for those who collect this process's output.
+        listeners: told of each line that has been written, by whichever thread wrote it.
 
     Raises:
         TrainerError: it cannot be written.
     """
 
-    def __init__(self, run_dir: Path, *, echo: bool = False) -> None:
-        self._path, self._echo = run_dir / STATS_FILE, echo
+    def __init__(
+        self, run_dir: Path, *, echo: bool = False, listeners: Sequence[Callable[[Line], object]] = ()
+    ) -> None:
+        self._path, self._echo, self._clock = run_dir / STATS_FILE, echo, SessionClock()
+        self._listeners = listeners
+        self._lock = threading.Lock()  # the thread that saves a checkpoint writes too
         if self._path.exists() and self._path.stat().st_size and not self._path.read_bytes().endswith(b"\n"):
             self._append("\n")  # a killed session left half a line; keep it apart from ours
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Writes one line.
+        """Writes one line, with the present time where it has none: seconds since 1970, of this session's clock.
 
         Raises:
             TrainerError: the disk is full or the folder cannot be written.
         """
-        text = json.dumps(line)
-        self._append(text + "\n")
-        if self._echo:
-            print(text, flush=True)
+        with self._lock:
+            stamped = {"time": self._clock.now(), **line}
+            text = json.dumps(stamped)
+            self._append(text + "\n")
+            if self._echo:
+                print(text, flush=True)
+        for listener in self._listeners:
+            listener(stamped)
 
     def event(self, event: str, images: int, session: int, **details: object) -> None:
-        """Writes an event line with the present time, seconds since 1970."""
-        self.write({"event": event, "images": images, "time": time.time(), "session": session, **details})
+        """Writes an event line."""
+        self.write({"event": event, "images": images, "session": session, **details})
 
     def _append(self, text: str) -> None:
         try:

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainer.errors import TrainerError, WorkerFailedError
 from trainer.ranks import Ranks
+from trainer.sharding import accumulate, is_sharded
 
 __all__ = ["World", "require_xla", "start"]
 
@@ -86,12 +87,24 @@ class World:
         `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
         module stays as it is, and `step` averages.
         """
-        if self.control is None or self.on_xla:
+        if self.control is None or self.on_xla or is_sharded(module):
             return module
         on_gpu = self.device.type == "cuda"
         return DistributedDataParallel(
             module, device_ids=[self.device] if on_gpu else None, gradient_as_bucket_view=True
         )
+
+    @contextlib.contextmanager
+    def accumulating(self, module: nn.Module, *, last: bool) -> Iterator[None]:
+        """For forward and backward of one micro-batch through `wrap`: gradients travel with the last one alone.
+
+        Args:
+            module: what `wrap` returned.
+            last: whether this is the step's last micro-batch.
+        """
+        accumulate(module, last=last)
+        with module.no_sync() if isinstance(module, DistributedDataParallel) and not last else contextlib.nullcontext():
+            yield
 
     @property
     def on_xla(self) -> bool:
@@ -175,7 +188,10 @@ class World:
         """
         if self.control is None:
             return
+        # Of a split network every worker has other gradients: there is nothing to compare.
         named = [(name, parameter.grad) for name, parameter in parameters if parameter.grad is not None]
+        if not named:
+            return
         sums = torch.stack([_bit_sum(gradient) for _, gradient in named]).cpu()
         everyone = [torch.empty_like(sums) for _ in range(self.world_size)]
         dist.all_gather(everyone, sums, group=self.control)

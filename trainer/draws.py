@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trainer.augment import UNIFORMS
 
-__all__ = ["Purpose", "latents", "uniforms"]
+__all__ = ["Purpose", "labels", "latents", "uniforms"]
 
 
 class Purpose(enum.IntEnum):
@@ -28,6 +28,13 @@ class Purpose(enum.IntEnum):
     G_AUGMENT = 4
     SAMPLES = 5
     METRIC = 6
+    REAL_GATE = 7
+    FAKE_GATE = 8
+    G_GATE = 9
+    MIX = 10
+    SAMPLE_LABELS = 11
+    METRIC_LABELS = 12
+    GALLERY = 13
 
 
 def _generator(seed: int, images: int, purpose: Purpose) -> torch.Generator:
@@ -40,6 +47,13 @@ def latents(num: int, z_dim: int, *, seed: int, images: int, purpose: Purpose) -
     return torch.randn(num, z_dim, generator=_generator(seed, images, purpose))
 
 
-def uniforms(num: int, *, seed: int, images: int, purpose: Purpose) -> Tensor:
-    """Uniform numbers in [0, 1) for the augmentation, [num, UNIFORMS] float32 on the CPU."""
-    return torch.rand(num, UNIFORMS, generator=_generator(seed, images, purpose))
+def uniforms(num: int, *, seed: int, images: int, purpose: Purpose, columns: int = UNIFORMS) -> Tensor:
+    """Uniform numbers in [0, 1), for the augmentation unless told otherwise, [num, columns] float32 on the CPU."""
+    return torch.rand(num, columns, generator=_generator(seed, images, purpose))
+
+
+def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpose) -> Tensor | None:
+    """Classes, all equally likely, [num] int64 on the CPU; None without classes."""
+    if not num_classes:
+        return None
+    return torch.randint(num_classes, (num,), generator=_generator(seed, images, purpose))

@@ -121,7 +121,9 @@ def from_validation(
         fix: for a value out of range; empty for a sentence that fits everywhere.
     """
     first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"])
+    # A rule about several fields has no place of its own in pydantic's eyes: its context names one.
+    context = first.get("ctx", {}) if first["type"] == "rule" else {}
+    path = ".".join([*(str(part) for part in first["loc"]), *filter(None, [context.get("field")])])
     near = nearest(path, known)
     fixes = {
         "extra_forbidden": f"did you mean {near!r}? otherwise remove it" if near else "remove it",
@@ -134,7 +136,7 @@ def from_validation(
         problem={"extra_forbidden": "unknown field", "json_invalid": "is not JSON"}.get(
             first["type"], "not an accepted value"
         ),
-        value=first["input"],
+        value=context.get("value", first["input"]),
         allowed="" if unknown else first["msg"].removeprefix("Value error, "),
-        fix=fixes.get(first["type"], fix or "change it to an allowed value"),
+        fix=context.get("fix") or fixes.get(first["type"], fix or "change it to an allowed value"),
     )

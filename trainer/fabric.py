@@ -19,12 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from trainer.errors import UnhealthyError
 from trainer.figure import Figure, Frozen
 
 if TYPE_CHECKING:
     from trainer.distributed import World
 
-__all__ = ["FabricPoint", "FabricRecord", "bus_gbps", "check_fabric"]
+__all__ = ["FabricPoint", "FabricRecord", "bus_gbps", "check_fabric", "unhealthy"]
 
 _MIB = 1 << 20
 _GPU_BYTES = tuple(size * _MIB for size in (1, 4, 16, 64, 256, 1024, 2048))
@@ -179,3 +180,15 @@ def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(world.device)
     return points
+
+
+def unhealthy(fabric: FabricRecord) -> UnhealthyError:
+    """The error of a run that does not begin on a fabric below its threshold."""
+    expected = "" if fabric.expected.value is None else f"; {fabric.expected.value:.3g} Gbit/s are expected"
+    return UnhealthyError(
+        place="--fabric-min-gbps",
+        problem=f"the fabric is too slow: {fabric.reason}",
+        value=fabric.threshold.value,
+        allowed=f"a bus bandwidth above it{expected}",
+        fix="look for a node without EFA or with a sick network card (NCCL_DEBUG=INFO), or lower the threshold",
+    )

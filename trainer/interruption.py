@@ -7,6 +7,7 @@ for hours. Not here: the clouds' notices themselves; `trainer.watch` polls them,
 """
 
 import signal
+import time
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
@@ -25,6 +26,8 @@ class Request(IntEnum):
     NOTHING = 0
     SAVE = 1
     STOP = 2
+    FAIL = 3
+    """A worker's checkpoint has failed: all stop at once, with its error."""
 
 
 class Interruption:
@@ -36,7 +39,7 @@ class Interruption:
 
     def __init__(self, notices: Path | None = None) -> None:
         self._notices = notices or notices_file()
-        self._signal = ""
+        self._signal, self._signal_at = "", 0.0
         self._saved_size = 0
 
     def install(self) -> Self:
@@ -75,8 +78,14 @@ class Interruption:
         notice = self.notice
         return notice.kind if notice is not None else self._signal
 
+    @property
+    def waited_sec(self) -> float:
+        """Seconds since the first signal; 0 until one has come."""
+        return time.monotonic() - self._signal_at if self._signal else 0.0
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signal = self._signal or signal.Signals(number).name
+        if not self._signal:
+            self._signal, self._signal_at = signal.Signals(number).name, time.monotonic()
 
     def _file_size(self) -> int:
         try:

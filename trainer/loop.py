@@ -4,31 +4,33 @@ Not here: what is written (trainer.reporter), what a run goes on from (trainer.r
 what a worker's share of a step is (trainer.batch).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from trainer import distributed
+from trainer import ada, distributed
 from trainer.batch import Batch
+from trainer.compiling import check_graphs, compile_losses
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages, open_matching, prepare_if_missing
 from trainer.distributed import World
-from trainer.draws import Purpose
-from trainer.errors import UnhealthyError
 from trainer.exit_codes import EXIT_INTERRUPTED
-from trainer.fabric import FabricRecord, check_fabric
+from trainer.fabric import check_fabric, unhealthy
 from trainer.interruption import Interruption, Request
 from trainer.losses import DLoss, GLoss
 from trainer.memory import keep_freed_memory
+from trainer.precision import choose, set_tf32
+from trainer.quality.in_training import MetricsInTraining
 from trainer.record import RunContext
 from trainer.reporter import Reporter
 from trainer.resume import check_run_dir, is_done, restore, same_everywhere
+from trainer.sharding import shard
 from trainer.state import TrainState
+from trainer.sums import Sums
 from trainer.telemetry import serving
 
 __all__ = ["train"]
-
-_CHECK_GRADIENTS_EVERY_STEPS = 100
 
 
 def train(
@@ -41,6 +43,7 @@ def train(
     resume: bool = True,
     metrics_port: int | None = None,
     fabric_min_gbps: float | None = None,
+    track: Sequence[str] = (),
     log_json: bool = False,
 ) -> int:
     """Trains to the end or to an interruption.
@@ -54,6 +57,7 @@ def train(
         resume: go on from the newest valid checkpoint; False refuses a directory that has one.
         metrics_port: for Prometheus; None for no endpoint.
         fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
+        track: targets that rank 0 shows the run to besides, see trainer.tracking.
         log_json: print the lines of stats.jsonl.
 
     Returns:
@@ -62,14 +66,22 @@ def train(
     Raises:
         TrainerError: on every rank; UnhealthyError for a fabric that is too slow.
     """
-    with distributed.start(config.backend) as world, serving(world, metrics_port) as endpoint:
+    with (
+        distributed.start(config.backend) as world,
+        serving(world, metrics_port) as endpoint,
+        Reporter(run_dir, config, world, context, endpoint, track=track, log_json=log_json) as reporter,
+    ):
         # Set-up: data, networks, the newest valid checkpoint, outputs.
         config.check_workers(world.world_size, equal_shares=world.on_xla)
+        precision = world.together(lambda: choose(config.precision, world.device))
+        check_graphs(config, world.device)
+        set_tf32(enabled=config.tf32)
         world.first(lambda: check_run_dir(run_dir, data_dir))
         allocator = keep_freed_memory()
         world.first(lambda: prepare_if_missing(config, data_dir))
         data = world.together(lambda: open_matching(config, data_dir))
         state = TrainState.create(config, world.device)
+        choices = {"precision": state.use(precision)}
         sha256 = data.index.sha256
         restored = world.together(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
         same_everywhere(world.gather(state.images), run_dir)
@@ -77,18 +89,19 @@ def train(
             if world.rank == 0:
                 print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
             return 0
+        metrics = MetricsInTraining(config, data, world)
         fabric = check_fabric(world, fabric_min_gbps, context.fabric_gbps)
-        reporter = Reporter(run_dir, config, world, context, endpoint, log_json=log_json)
+        choices["shard"] = shard(state, config, world)
         reporter.begin(state, data, restored, allocator, fabric)
         if fabric.verdict == "below":
             reporter.end(state, "unhealthy-fabric")
-            raise _unhealthy(fabric)
-        interrupted = _run(state, config, world, data, reporter, interruption)
+            raise unhealthy(fabric)
+        interrupted = _run(state, config, world, data, metrics, reporter, interruption, choices)
 
         # The end, for now or for good: the state is on disk before anything else is said.
         reporter.checkpoint(state)
-        causes = world.gather(interruption.cause)
-        reporter.end(state, next(filter(None, causes)) if interrupted else "")
+        causes, waited = world.gather(interruption.cause), max(world.gather(interruption.waited_sec))
+        reporter.end(state, next(filter(None, causes)) if interrupted else "", waited)
         return EXIT_INTERRUPTED if interrupted else 0
 
 
@@ -97,59 +110,75 @@ def _run(
     config: TrainConfig,
     world: World,
     data: ShardedImages,
+    metrics: MetricsInTraining,
     reporter: Reporter,
     interruption: Interruption,
+    choices: dict[str, str],
 ) -> bool:
     """Steps until the last image or an agreed interruption; returns whether it was the latter."""
     networks = (state.generator, state.discriminator)
-    d_loss = world.wrap(DLoss(state.discriminator, config.augment, config.r1_gamma / 2 * config.r1_interval))
-    g_loss = world.wrap(GLoss(state.generator, state.discriminator, config.augment))
     batch = Batch(config, world, data)
-    sums = torch.zeros(4).to(world.device)
+    losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
+    reporter.chosen(state, {**choices, "compile": compile_losses(*losses, state, batch, config, world)})
+    d_loss, g_loss = (world.wrap(loss) for loss in losses)
+    sums = Sums(config, world.device)
     while state.images < config.total_images:
-        # Discriminator step; every r1_interval steps its loss carries the R1 penalty.
-        with_r1 = config.r1_gamma > 0 and state.step % config.r1_interval == 0
-        with torch.no_grad():
-            fakes = state.generator(batch.latents(state.images, Purpose.D_LATENTS))
-        terms = d_loss(
-            batch.reals(state.images),
-            fakes,
-            batch.uniforms(state.images, Purpose.REAL_AUGMENT),
-            batch.uniforms(state.images, Purpose.FAKE_AUGMENT),
-            with_r1,
-        )
-        state.opt_d.zero_grad()
-        (batch.weight * terms.total).backward()
-        world.step(state.opt_d)
+        # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
+        penalised, signs = state.step % config.r1_interval == 0, torch.zeros(()).to(world.device)
+        for images in range(state.images, state.images + config.step_images, config.batch_size):
+            sums.saw(batch.order(images))
+            state.opt_d.zero_grad()
+            for micro in batch.for_discriminator(state, images):
+                with torch.no_grad():
+                    fakes = state.generator(micro.inputs.latents, micro.inputs.labels)
+                with world.accumulating(d_loss, last=micro.last):
+                    terms = d_loss(micro.inputs, fakes, penalised)
+                    state.scale_d.backward(micro.weight * terms.total)
+                sums.add_d(micro.weight, terms)
+                signs += terms.real_sign * len(fakes)
+            state.discriminator.drop_idle_gradients()
+            state.scale_d.step(world, state.opt_d)
 
         # Generator step; the discriminator judges without collecting gradients of its own.
         state.discriminator.requires_grad_(False)
-        loss_g = g_loss(batch.latents(state.images, Purpose.G_LATENTS), batch.uniforms(state.images, Purpose.G_AUGMENT))
         state.opt_g.zero_grad()
-        (batch.weight * loss_g).backward()
-        world.step(state.opt_g)
+        for micro in batch.for_generator(state):
+            with world.accumulating(g_loss, last=micro.last):
+                loss_g = g_loss(micro.inputs)
+                state.scale_g.backward(micro.weight * loss_g)
+            sums.add_g(micro.weight, loss_g)
+        state.generator.drop_idle_gradients()
+        state.scale_g.step(world, state.opt_g)
         state.discriminator.requires_grad_(True)
 
-        # Averaged generator.
-        state.images += config.batch_size
-        state.update_ema()
-
-        # Statistics, weighted like the losses: shares of the global batch may differ by an image.
-        means = torch.stack([loss_g.detach(), terms.logistic, terms.penalty, loss_g.new_tensor(float(with_r1))])
-        sums += batch.weight * means
+        # Images seen, averaged generator, phase of networks that grow.
+        sums.close_step(penalised=penalised)
+        state.advance()
         world.flush()
 
+        # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
+        if ada.is_due(config, state.step):
+            state.augment_p = ada.adapted(state.augment_p, world.gather(signs.item()), config)
+
         # Every worker must have the same gradients, or they train different networks.
-        if state.step % _CHECK_GRADIENTS_EVERY_STEPS == 0:
+        if config.check_gradients_steps and state.step % config.check_gradients_steps == 0:
             for network in networks:
                 world.check_gradients(network.named_parameters())
 
+        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
+        request = world.highest(max(interruption.request(), reporter.request))
+        if request == Request.FAIL:
+            reporter.fail()
+
         # A line of statistics, when it is time or the run stops.
-        request = world.highest(interruption.request())
         interrupted = request == Request.STOP
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
-            reporter.tick(state, sums, networks)
-            sums = torch.zeros(4).to(world.device)  # not zero_(): on XLA that would be one more program
+            reporter.tick(state, sums, networks, batch.stall_sec)
+            sums = Sums(config, world.device)
+
+        # Quality metrics, when they are due.
+        if moment := metrics.moment(state):
+            reporter.quality(state, moment)
 
         # Samples and checkpoint.
         if state.passed(config.sample_kimg):
@@ -164,14 +193,3 @@ def _run(
         if interrupted:
             return state.images < config.total_images
     return False
-
-
-def _unhealthy(fabric: FabricRecord) -> UnhealthyError:
-    expected = "" if fabric.expected.value is None else f"; {fabric.expected.value:.3g} Gbit/s are expected"
-    return UnhealthyError(
-        place="--fabric-min-gbps",
-        problem=f"the fabric is too slow: {fabric.reason}",
-        value=fabric.threshold.value,
-        allowed=f"a bus bandwidth above it{expected}",
-        fix="look for a node without EFA or with a sick network card (NCCL_DEBUG=INFO), or lower the threshold",
-    )

@@ -1,9 +1,10 @@
-"""How a node joins and leaves a rendezvous whose store outlives it: torchrun's c10d rendezvous, with two changes.
+"""How a node joins and leaves a rendezvous whose store outlives it: torchrun's c10d rendezvous, with some changes.
 
 torchrun closes a rendezvous for good when an agent ends, which is right where the agents hold the store themselves.
 With a store on the head node it would bar every later start of the same job. Here an ending node only leaves, and at
-once: the others need not wait until its heartbeats are missed. And a node that is up before the store waits for it.
-Not here: the store itself, which is `trainer.rendezvous`.
+once: the others need not wait until its heartbeats are missed. A node may join a group that is up, and workers may be
+started anew. And a node that is up before the store waits for it. Not here: the store itself, which is
+`trainer.rendezvous`.
 """
 
 import socket
@@ -14,8 +15,12 @@ from typing import TYPE_CHECKING
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
-    from torch.distributed.elastic.rendezvous import RendezvousParameters
+    from collections.abc import Callable
+
+    from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
+
+    NextRendezvous = Callable[[DynamicRendezvousHandler], RendezvousInfo]
 
 __all__ = ["BACKEND", "Membership", "wait_for_store"]
 
@@ -33,10 +38,15 @@ class Membership:
         self._handler: DynamicRendezvousHandler | None = None
 
     def register(self) -> None:
-        """Makes torchrun know `BACKEND`; once for each process."""
+        """Makes torchrun know `BACKEND`, and open a store of the workers' own in every round; once for each process."""
         from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
+        from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
         rendezvous_handler_registry.register(BACKEND, self._create)
+        # Of every dynamic rendezvous, --standalone's too.
+        DynamicRendezvousHandler.next_rendezvous = _anew(  # type: ignore[assignment]  # torch has no hook for it
+            DynamicRendezvousHandler.next_rendezvous
+        )
 
     def _create(self, params: "RendezvousParameters") -> "DynamicRendezvousHandler":
         from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
@@ -66,6 +76,24 @@ class Membership:
             print(f"gangway: left without a word to the others: {error}", file=sys.stderr, flush=True)
             return False
         return True
+
+
+def _anew(honest: "NextRendezvous") -> "NextRendezvous":
+    """`next_rendezvous` with a new store for the workers, announced to all nodes, in every round.
+
+    torch 2.15 opens and announces one when a node is first of its group for the first time, and then no more. So a node
+    that joins later waits in vain, and the first one with it (seen: 60 s, both end with 1); and workers started anew
+    find addresses of those before them (seen: "Connection refused", and the job ends).
+    """
+
+    def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
+        before = handler._shared_tcp_store_server
+        handler._bootstrap_store_info = handler._shared_tcp_store_server = None
+        info = honest(handler)
+        del before  # not earlier: other nodes' workers may have been at their last checkpoint until now
+        return info
+
+    return next_rendezvous
 
 
 def wait_for_store(endpoint: str, wait_sec: float = STORE_WAIT_SEC, poll_sec: float = 5.0) -> None:

@@ -1,11 +1,13 @@
 """Fréchet distance between two sets of images in the feature space of any FeatureExtractor.
 
-Same code for FD-ENL0 now and FID later: uint8 images, float64 sums, and an eigenvalue formula that stays right when
+The same code for FD-ENL0 and FID: uint8 images, float64 sums, and an eigenvalue formula that stays right when
 there are fewer images than features and the covariances are singular (Heusel et al. 2017, arXiv:1706.08500; Dowson &
 Landau 1982). Not here: the networks (trainer.features) and what is compared with what (trainer.evaluate).
 """
 
+import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +43,22 @@ class FeatureStats:
         self._num += len(features)
         self._sum += features.sum(axis=0)
         self._outer += features.T @ features
+
+    def __add__(self, other: "FeatureStats") -> "FeatureStats":
+        """The sums over both sets of vectors."""
+        return self.from_sums(self.sums() + other.sums())
+
+    def sums(self) -> Matrix:
+        """All sums as one vector, [1 + dim + dim * dim], to be added to those of other workers."""
+        return np.concatenate([[self._num], self._sum, self._outer.ravel()])
+
+    @classmethod
+    def from_sums(cls, sums: Matrix) -> Self:
+        """The opposite of `sums`. A count is exact in float64 up to 2**53."""
+        dim = math.isqrt(len(sums) - 1)  # dim * (dim + 1) numbers besides the count
+        stats = cls(dim)
+        stats._num, stats._sum, stats._outer = int(sums[0]), sums[1 : dim + 1], sums[dim + 1 :].reshape(dim, dim)
+        return stats
 
     def moments(self) -> Moments:
         """Mean and covariance so far; needs two vectors or more."""

@@ -16,6 +16,8 @@ from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EX
 from trainer.fabric import FabricRecord
 from trainer.figure import Figure, Frozen
 from trainer.files import read_input, write_atomically
+from trainer.quality.record import QualityInTraining, QualityPoint, QualityProtocol, QualityRecord
+from trainer.utilisation import UtilisationRecord
 
 __all__ = [
     "EXIT_BAD_INPUT",
@@ -30,12 +32,15 @@ __all__ = [
     "FabricRecord",
     "Figure",
     "InterruptionRecord",
+    "QualityInTraining",
+    "QualityPoint",
     "QualityProtocol",
     "QualityRecord",
     "RunContext",
     "RunRecord",
     "SessionRecord",
     "Summary",
+    "UtilisationRecord",
     "schema",
 ]
 
@@ -61,6 +66,7 @@ class RunContext(Frozen):
         accelerator_utilisation: mean share of board power while training, 0..1.
         host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
         fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
+        accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16, fp8.
     """
 
     run_id: str = ""
@@ -78,6 +84,7 @@ class RunContext(Frozen):
     accelerator_utilisation: Figure | None = None
     host_watts: Figure | None = None
     fabric_gbps: Figure | None = None
+    accelerator_tflops: dict[str, Figure] = Field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -127,15 +134,20 @@ class InterruptionRecord(Frozen):
     Attributes:
         at: when the session stopped, ISO 8601 UTC.
         images: images the next session resumed from, or would.
-        cause: spot-interruption, lifecycle-terminate, max-hours, unhealthy-fabric, the signal's name, or killed.
+        cause: spot-interruption, lifecycle-terminate, host-restart, max-hours, unhealthy-fabric, the signal's name, or
+            killed.
         lost_sec: seconds from the moment the run first held those images to the moment it went on from them:
             stopping, downtime, starting up, and any work that had to be done again.
+        save_sec: of the checkpoint made at the stop.
+        stop_sec: from the first worker's signal to the state on disk; a preemption leaves about 20 s.
     """
 
     at: str
     images: int
     cause: str
     lost_sec: Figure
+    save_sec: Figure = Figure.absent("s", "not recorded by that version")
+    stop_sec: Figure = Figure.absent("s", "not recorded by that version")
 
 
 class DatasetRecord(Frozen):
@@ -151,52 +163,6 @@ class Summary(Frozen):
 
     last: Figure
     mean: Figure
-
-
-class QualityProtocol(Frozen):
-    """All that must be equal for two values of a Fréchet distance to be comparable.
-
-    Attributes:
-        extractor: the feature network.
-        weights_sha256: of its weights file.
-        dim: length of the feature vector.
-        resizer: how images reach the network's input size.
-        num_reals: images behind the reference statistics.
-        num_fakes: images drawn from the generator.
-        num_real_halves: images in each of the two disjoint halves behind `real_vs_real`.
-        split: the part of the data set that is the reference.
-        seed: of the latents and of the halves.
-        kimg: images the judged generator was trained for, thousands.
-    """
-
-    extractor: str
-    weights_sha256: str
-    dim: int
-    resizer: str
-    num_reals: int
-    num_fakes: int
-    num_real_halves: int
-    split: str
-    seed: int
-    kimg: float
-
-
-class QualityRecord(Frozen):
-    """One quality metric: FD-ENL0 now. Lower is better.
-
-    Attributes:
-        name: of the metric; FID only for the Inception features of the FID paper.
-        untrained: the distance of the same generator before its first step.
-        trained: the distance of the averaged generator.
-        real_vs_real: the distance between two halves of the real images, the floor one can hope for.
-        protocol: how all three were computed.
-    """
-
-    name: str
-    untrained: Figure
-    trained: Figure
-    real_vs_real: Figure
-    protocol: QualityProtocol
 
 
 class EnergyRecord(Frozen):
@@ -237,9 +203,13 @@ class RunRecord(Frozen):
         status: running, interrupted (by an agreed stop or killed: resume it) or done.
         notes: what a reader must know of the diary: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
+        choices: what the newest session trained with (precision, shard, compile), each with its reason.
         fabric: the newest session's acceptance test; null in records from before there was one.
+        utilisation: how well the machines were used; null in records from before it was counted.
         images: real images shown so far.
         wall_sec: training time of all sessions, without the gaps between them.
+        quality: the newest value of each metric, of `python -m trainer evaluate` or computed while training.
+        quality_in_training: metrics computed while training and what they cost; null where there were none.
         summaries: loss_g, loss_d, r1, grad_norm_g, grad_norm_d.
         state_sha256: digest of the final tensors of g, d, ema, opt_g and opt_d, to compare two runs bit for bit.
     """
@@ -268,7 +238,10 @@ class RunRecord(Frozen):
     scaling_efficiency: Figure
     summaries: dict[str, Summary]
     quality: tuple[QualityRecord, ...]
+    quality_in_training: QualityInTraining | None = None
+    choices: dict[str, str] = {}
     fabric: FabricRecord | None = None
+    utilisation: UtilisationRecord | None = None
     energy: EnergyRecord
     carbon: CarbonRecord
     cost: CostRecord

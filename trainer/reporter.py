@@ -5,40 +5,48 @@ what it finds damaged and writes anew it says, on stdout and as an event. The lo
 and an error of rank 0 (a full disk) is raised on all. Decides nothing about training.
 """
 
-import math
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data import Sampler, ShardedImages
-from trainer.devices import device_name, gpu_of, load
+from trainer.devices import device_name
 from trainer.diary import StatsWriter, read_diary
 from trainer.distributed import World
-from trainer.energy import choose_readers, merge, read_all
-from trainer.errors import TrainerError, diverged
+from trainer.errors import TrainerError
 from trainer.fabric import FabricRecord
 from trainer.files import write_atomically
+from trainer.flops import step_flops
 from trainer.identity import RunIdentity, identify
+from trainer.interruption import Request
+from trainer.meters import Meters, Stalls, check_finite, is_finite
 from trainer.notices import Notice
 from trainer.provenance import code_sha256, versions
-from trainer.record import RunContext, RunRecord
-from trainer.resume import Restored
-from trainer.samples import COLUMNS, ROWS, sample_grid, write_grid
+from trainer.quality.in_training import Moment
+from trainer.record import RunContext
+from trainer.resume import Restored, found_damage
+from trainer.samples import num_shown, sample_grid, write_samples
+from trainer.saving import Saved, Saver
 from trainer.state import TrainState
 from trainer.summary import summarise
+from trainer.sums import Sums
 from trainer.telemetry import MetricsEndpoint
+from trainer.tracking import Feeds, TrackedRun, check_targets, open_feeds
 
 __all__ = ["Reporter"]
 
+_PLAIN = ("fp32:", "ddp: whole", "off: not asked for")
+
 
 class Reporter:
-    """One session's outputs. Use `begin`, then the rest.
+    """One session's outputs. Use it as a context, `begin` first, then the rest.
 
     Args:
         run_dir: of the run.
@@ -46,6 +54,7 @@ class Reporter:
         world: this worker's place.
         context: what the launcher knows.
         endpoint: for Prometheus; None for none.
+        track: targets that the run is shown to, see trainer.tracking.
         log_json: print the lines of stats.jsonl instead of sentences about them.
     """
 
@@ -57,14 +66,31 @@ class Reporter:
         context: RunContext,
         endpoint: MetricsEndpoint | None,
         *,
+        track: Sequence[str] = (),
         log_json: bool = False,
     ) -> None:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
+        self._endpoint, self._track, self._log_json = endpoint, track, log_json
         self._stats: StatsWriter | None = None
         self._identity: RunIdentity | None = None
-        self._endpoint, self._log_json = endpoint, log_json
+        self._saver: Saver | None = None
+        self._feeds = Feeds()
+        self._status = "failed"
         self._saved_images = -1
-        self._readers = choose_readers(world.local_rank, gpu_of(world), context)
+        self._telemetry_sec = 0.0
+        world.together(lambda: check_targets(track))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Lets the save under way and the trackers end, whatever has ended the run."""
+        if self._saver is not None:
+            try:
+                self._saver.wait()
+            except TrainerError as error:  # another error is on its way to the user already
+                print(f"the last checkpoint failed too: {error.headline}", flush=True)
+        self._feeds.close(self._status)
 
     def begin(
         self, state: TrainState, data: ShardedImages, restored: Restored, allocator: str, fabric: FabricRecord
@@ -83,11 +109,12 @@ class Reporter:
         """
         world = self._world
         self._saved_images = state.images if state.images else -1
+        flops = step_flops(self._config, device_name(world), self._context)
 
         def write() -> None:
             self._open(state, data, restored)
-            shown = data.take(Sampler(len(data), self._config.seed).indices(0, COLUMNS * ROWS))
-            write_grid(self._dir / "reals.png", torch.from_numpy(shown))
+            shown = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
+            write_samples(self._dir / "reals.png", torch.from_numpy(shown))
             if not state.images:
                 self._write_samples(state, self._sample_path(0))
             self._event(
@@ -102,13 +129,13 @@ class Reporter:
                 dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
                 context=self._context.model_dump(mode="json"),
                 fabric=fabric.model_dump(mode="json"),
+                flops={name: figure.model_dump(mode="json") for name, figure in flops._asdict().items()},
                 code_sha256=code_sha256(),
                 versions=versions(),
             )
 
         world.first(write)
-        self._began = self._last_time = time.monotonic()
-        self._last_images = state.images
+        self._meters = Meters(self._config, world, self._context, state.images, flops)
 
     def _open(self, state: TrainState, data: ShardedImages, restored: Restored) -> None:
         """Finds out which session this is and opens the diary, then tells what was found damaged."""
@@ -116,69 +143,46 @@ class Reporter:
         self._identity = identify(
             self._dir, diary, restored.identity, self._context.run_id, self._config.preset, data.index.sha256
         )
-        repairs = _repairs(self._dir)
+        damage = list(found_damage(self._dir, diary, self._identity, restored))
         write_atomically(self._dir / "config.json", self._config.to_json().encode())
-        self._stats = StatsWriter(self._dir, echo=self._log_json)
-        for sentence in restored.passed_over:
-            print(f"passed over a checkpoint: {sentence}", flush=True)
-            self._event("checkpoint-skipped", state.images, why=sentence)
-        losses = diary.losses(self._me.session)
-        if losses and losses not in [line.get("losses") for line in diary.lines]:
-            print(f"stats.jsonl is damaged: {losses}; run {self._me.run_id} goes on, its record says so", flush=True)
-            self._event("stats-damaged", state.images, losses=losses, unreadable_lines=diary.unreadable)
-        for file, found, done in repairs:
-            print(f"{file} was damaged ({found}); {done}", flush=True)
-            self._event("repaired", state.images, file=file, found=found, done=done)
+        self._saver = Saver(self._dir / "checkpoints", self._config, self._identity, self._saved)
+        run = TrackedRun(
+            self._me.run_id, self._me.session, state.images, self._dir, self._config.model_dump(mode="json")
+        )
+        self._feeds = open_feeds(self._track, run, self._warn)
+        listeners = [self._feeds.show, *([self._endpoint.show] if self._endpoint is not None else [])]
+        self._stats = StatsWriter(self._dir, echo=self._log_json, listeners=listeners)
+        for sentence, event, details in damage:
+            print(sentence, flush=True)
+            self._event(event, state.images, **details)
 
-    def tick(self, state: TrainState, sums: Tensor, networks: tuple[nn.Module, nn.Module]) -> None:
+    def tick(
+        self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], loader_stall_sec: float = 0.0
+    ) -> None:
         """Writes a statistics line.
 
         Args:
             state: after a step.
-            sums: this worker's [loss_g, loss_d, r1, steps with r1] times its weight, summed since the last line.
+            sums: this worker's, since the last line.
             networks: generator and discriminator, their gradients those of the last step.
+            loader_stall_sec: what this worker has waited for images since the session began.
 
         Raises:
             TrainerError: a loss is no longer finite, or the disk is full; on every rank.
         """
-        steps = (state.images - self._last_images) // self._config.batch_size
-        now = time.monotonic()
-        energy_here = read_all(self._readers, self._world.node_rank)
-        everyone = self._world.gather((sums.tolist(), energy_here, load(self._world)))
-        workers = len(everyone)
-        loss_g, loss_d, r1, r1_steps = (sum(row[0][column] for row in everyone) / workers for column in range(4))
-        energy = merge([row[1] for row in everyone])
-        known = [reading.joules for reading in energy.values() if reading.joules is not None]
-        gpu_gib = [row[2].gpu_gib for row in everyone if row[2].gpu_gib is not None]
-        busy = [row[2].gpu_utilisation for row in everyone if row[2].gpu_utilisation is not None]
-        line: dict[str, Any] = {
-            "images": state.images,
-            "step": state.step,
-            "kimg": state.images / 1000,
-            "time": time.time(),
-            "wall_sec": now - self._began,
-            "images_per_sec": (state.images - self._last_images) / (now - self._last_time),
-            "loss_g": loss_g / steps,
-            "loss_d": loss_d / steps,
-            "r1": r1 / r1_steps if r1_steps else None,
-            "grad_norm_g": _grad_norm(networks[0]),
-            "grad_norm_d": _grad_norm(networks[1]),
-            "rss_gib": sum(row[2].rss_gib for row in everyone),
-            "gpu_gib": sum(gpu_gib) if gpu_gib else None,
-            "gpu_utilisation": sum(busy) / len(busy) if busy else None,
-            "world_size": workers,
-            "energy_joules": sum(known) if known else None,
-            "energy": {device: list(reading) for device, reading in energy.items()},
-        }
-        self._last_time, self._last_images = now, state.images
-        _check_finite(line)
-        self._world.first(lambda: self._show(line))
+        sums = sums.cpu()  # waits for the steps that are still under way, which are no part of telemetry's time
+        with self._timed():
+            checkpoint_sec = self._saver.stall_sec if self._saver is not None else 0.0
+            stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec)
+            line = self._meters.line(state, sums, networks, stalls)
+            if not is_finite(line):
+                self._settle()  # a state that went bad earlier was noticed earlier
+            check_finite(line)
+            self._world.first(lambda: self._show(line))
 
     def _show(self, line: dict[str, Any]) -> None:
         assert self._stats is not None, "only rank 0 comes here, after _open"
         self._stats.write({**line, "session": self._me.session})
-        if self._endpoint is not None:
-            self._endpoint.show(line)
         if self._log_json:
             return
         total = self._config.total_images / 1000
@@ -190,44 +194,83 @@ class Reporter:
 
     def samples(self, state: TrainState) -> None:
         """Writes a grid of the averaged generator under the name of its kimg."""
-        self._world.first(lambda: self._write_samples(state, self._sample_path(state.images)))
+        with self._timed():
+            self._world.first(lambda: self._write_samples(state, self._sample_path(state.images)))
+
+    def quality(self, state: TrainState, moment: Moment) -> None:
+        """Writes the values of metrics computed while training, and their cost."""
+        self._world.first(lambda: moment.tell(self._event, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
-        """Saves the state unless this very state is saved already.
+        """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
 
         Args:
             state: after a step.
             notices: every worker's, of those that asked for it.
+
+        Raises:
+            TrainerError: the save before failed; on every rank.
         """
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
-            self._world.first(lambda: self._save(state, why))
+            live = state.live()
+            self._world.first(lambda: self._opened_saver.save(live, state.images, why))
             self._saved_images = state.images
 
-    def _save(self, state: TrainState, why: str) -> None:
-        began = time.monotonic()
-        folder = self._dir / "checkpoints"
-        path = checkpoint.save(folder, state.state_dict(), self._config, state.images, self._me)
-        noticed = {"why": why} if why else {}
-        self._event("checkpoint", state.images, file=path.name, sec=time.monotonic() - began, **noticed)
+    @property
+    def request(self) -> Request:
+        """FAIL as soon as a save has failed: the loop then stops all workers with `fail`."""
+        return Request.FAIL if self._saver is not None and self._saver.failed else Request.NOTHING
 
-    def end(self, state: TrainState, cause: str) -> None:
+    def fail(self) -> NoReturn:
+        """Raises what has failed in the thread that saves.
+
+        Raises:
+            TrainerError: on every rank.
+        """
+        self._settle()
+        raise AssertionError("a worker asked for FAIL, and none has failed")
+
+    def _settle(self) -> None:
+        """Waits for the save under way; raises its error on every rank."""
+        self._world.first(lambda: self._saver.wait() if self._saver is not None else None)
+
+    def _saved(self, saved: Saved) -> None:
+        """Notes a checkpoint that is on disk; called by the thread that saves."""
+        noticed = {"why": saved.why} if saved.why else {}
+        self._event(
+            "checkpoint", saved.images, file=saved.path.name, sec=saved.sec, stall_sec=saved.stall_sec, **noticed
+        )
+
+    def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
+        """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
+        self._world.first(lambda: self._event("choices", state.images, choices=dict(choices)))
+        for name, reason in choices.items():
+            if self._world.rank == 0 and not reason.startswith(_PLAIN):
+                print(f"{name} {reason}", flush=True)
+
+    def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
         """Writes the last event and the record.
 
         Args:
             state: already saved by `checkpoint`.
             cause: a notice's kind or a signal's name; empty when the run is done.
+            waited_sec: since the first worker's signal, when this is called; 0 without one.
         """
+        began = time.monotonic()
+        self._settle()
+        stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
+        final = {} if cause else state.state_dict()  # on every worker: each may hold a part
+        self._status = "interrupted" if cause else "done"
 
         def write() -> None:
             if cause:
-                self._event("interrupt", state.images, cause=cause)
+                self._event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
                 print(
                     f"interrupted by {cause} at {state.images} images; the same command goes on from there", flush=True
                 )
             else:
-                digests = checkpoint.state_digests(state.state_dict())
-                self._event("done", state.images, state_sha256=digests)
+                self._event("done", state.images, state_sha256=checkpoint.state_digests(final))
             self._write_samples(state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
 
@@ -237,6 +280,22 @@ class Reporter:
         assert self._stats is not None, "only rank 0 comes here, after _open"
         self._stats.event(event, images, self._me.session, **details)
 
+    def _warn(self, sentence: str) -> None:
+        """Tells what went wrong without stopping the run; called by trackers' threads."""
+        print(sentence, flush=True)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Counts the block as telemetry's time."""
+        began = time.monotonic()
+        yield
+        self._telemetry_sec += time.monotonic() - began
+
+    @property
+    def _opened_saver(self) -> Saver:
+        assert self._saver is not None, "only rank 0 asks, after _open"
+        return self._saver
+
     @property
     def _me(self) -> RunIdentity:
         assert self._identity is not None, "only rank 0 asks, after _open"
@@ -244,34 +303,8 @@ class Reporter:
 
     def _write_samples(self, state: TrainState, path: Path) -> None:
         device = self._world.own_device
-        write_grid(path, sample_grid(state.ema_on(device), self._config, device))
+        write_samples(path, sample_grid(state.ema_on(device), self._config, device))
+        self._feeds.picture(path, state.images)
 
     def _sample_path(self, images: int) -> Path:
         return self._dir / "samples" / f"{images // 1000:06d}kimg.png"
-
-
-def _repairs(run_dir: Path) -> list[tuple[str, str, str]]:
-    """For each file of an earlier session that cannot be read: its name, what is wrong, and what is done about it."""
-    readers: dict[str, tuple[Callable[[Path], object], str]] = {
-        "config.json": (TrainConfig.from_file, "written anew from this command's configuration"),
-        "run.json": (RunRecord.read, "written anew from stats.jsonl when this session ends"),
-    }
-    repairs = []
-    for name, (read, done) in readers.items():
-        if (run_dir / name).exists():
-            try:
-                read(run_dir / name)
-            except TrainerError as error:
-                repairs.append((name, error.headline, done))
-    return repairs
-
-
-def _check_finite(line: dict[str, Any]) -> None:
-    for key in ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d"):
-        if not math.isfinite(line[key]):
-            raise diverged(f"{key} at {line['images']} images", str(line[key]))
-
-
-def _grad_norm(network: nn.Module) -> float:
-    gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
-    return float(torch.nn.utils.get_total_norm(gradients))

@@ -4,19 +4,20 @@ Every check here is made before anything is written. Not here: reading checkpoin
 session this is (trainer.identity).
 """
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from trainer import checkpoint
 from trainer.config import TrainConfig
-from trainer.diary import STATS_FILE
+from trainer.diary import STATS_FILE, Diary
 from trainer.errors import TrainerError
 from trainer.files import check_folder
 from trainer.identity import RunIdentity, check_dataset
 from trainer.record import RunRecord
 from trainer.state import TrainState
 
-__all__ = ["Restored", "check_run_dir", "is_done", "restore", "same_everywhere"]
+__all__ = ["Restored", "check_run_dir", "found_damage", "is_done", "restore", "same_everywhere"]
 
 
 class Restored(NamedTuple):
@@ -67,6 +68,36 @@ def restore(
     check_dataset(found.manifest.identity, dataset_sha256, data_dir)
     state.load_state_dict(found.state)
     return Restored(found.manifest.identity, passed_over)
+
+
+def found_damage(
+    run_dir: Path, diary: Diary, identity: RunIdentity, restored: Restored
+) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """What earlier sessions have left that cannot be read: a sentence on each, and its event with its details.
+
+    Args:
+        run_dir: of the run, before this session has written anything.
+        diary: what can be read of its stats.jsonl.
+        identity: of this session.
+        restored: what it goes on from.
+    """
+    for sentence in restored.passed_over:
+        yield f"passed over a checkpoint: {sentence}", "checkpoint-skipped", {"why": sentence}
+    losses = diary.losses(identity.session)
+    if losses and losses not in [line.get("losses") for line in diary.lines]:
+        sentence = f"{STATS_FILE} is damaged: {losses}; run {identity.run_id} goes on, its record says so"
+        yield sentence, "stats-damaged", {"losses": losses, "unreadable_lines": diary.unreadable}
+    readers: dict[str, tuple[Callable[[Path], object], str]] = {
+        "config.json": (TrainConfig.from_file, "written anew from this command's configuration"),
+        "run.json": (RunRecord.read, "written anew from stats.jsonl when this session ends"),
+    }
+    for name, (read, done) in readers.items():
+        if (run_dir / name).exists():
+            try:
+                read(run_dir / name)
+            except TrainerError as error:
+                found = error.headline
+                yield f"{name} was damaged ({found}); {done}", "repaired", {"file": name, "found": found, "done": done}
 
 
 def is_done(record: Path) -> bool:

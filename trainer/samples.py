@@ -1,55 +1,60 @@
-"""Grids of images as PNG: what the generator makes of the same latents over time, and real images to compare with.
+"""What the generator makes of the same latents over time: a grid for images, a film strip and a film for clips.
 
-Not a gallery: one grid, fixed latents, no picking.
+Not a gallery: one grid, fixed latents, no picking. Any other latents are `python -m trainer sample`'s.
 """
 
-import io
 from pathlib import Path
 
 import torch
-from PIL import Image
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
+from trainer import draws
 from trainer.config import TrainConfig
-from trainer.draws import Purpose, latents
-from trainer.files import write_atomically
+from trainer.draws import Purpose
+from trainer.networks import Generator
+from trainer.pictures import film_frames, strip, tile, write_film, write_png
 
-__all__ = ["sample_grid", "to_uint8", "write_grid"]
+__all__ = ["COLUMNS", "ROWS", "num_shown", "sample_grid", "to_uint8", "write_samples"]
 
-_FRAME = 2
-_FRAME_GREY = 96
 COLUMNS = 12
 ROWS = 8
-_TARGET_PIXELS = 64
-"""Small images are enlarged to about this side, pixel by pixel, so that a person sees them."""
+_CLIP_COLUMNS = 4
+_CLIPS = 16
+"""A clip costs as much as its frames, and a strip shows each frame."""
+_FRAMES_PER_SEC = 16
 
 
 def to_uint8(images: Tensor) -> Tensor:
-    """[N, C, H, W] in -1..1 to uint8 on the CPU, as the metrics and the grids see them."""
+    """Images in -1..1, of any shape, to uint8 on the CPU, as the metrics and the grids see them."""
     return ((images + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
 
 
-def sample_grid(generator: nn.Module, config: TrainConfig, device: torch.device) -> Tensor:
-    """uint8 images [COLUMNS * ROWS, C, H, W] of the run's fixed latents."""
-    fixed = latents(COLUMNS * ROWS, config.z_dim, seed=config.seed, images=0, purpose=Purpose.SAMPLES)
+def num_shown(config: TrainConfig) -> int:
+    """Images or clips in the run's grids."""
+    return COLUMNS * ROWS if config.frames == 1 else _CLIPS
+
+
+def sample_grid(generator: Generator, config: TrainConfig, device: torch.device) -> Tensor:
+    """uint8 images [N, C, H, W], or clips [N, C, T, H, W], of the run's fixed latents and classes."""
+    fixed = {"seed": config.seed, "images": 0}
+    latents = draws.latents(num_shown(config), config.z_dim, purpose=Purpose.SAMPLES, **fixed)
+    labels = draws.labels(num_shown(config), config.num_classes, purpose=Purpose.SAMPLE_LABELS, **fixed)
     with torch.no_grad():
-        return to_uint8(generator(fixed.to(device)))
+        return to_uint8(generator(latents.to(device), None if labels is None else labels.to(device)))
 
 
-def write_grid(path: Path, images: Tensor) -> None:
-    """Writes uint8 images [N, C, H, W], N a multiple of COLUMNS, as one PNG with a thin frame around each.
+def write_samples(path: Path, images: Tensor) -> None:
+    """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as a film beside it.
+
+    Args:
+        path: of the .png; the film's has the suffix .mp4.
+        images: to write.
 
     Raises:
-        TrainerError: the file cannot be written.
+        TrainerError: a file cannot be written.
     """
-    scale = max(1, _TARGET_PIXELS // images.shape[-1])
-    tiles = images.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
-    framed = F.pad(tiles, (_FRAME, 0, _FRAME, 0), value=_FRAME_GREY)
-    _, channels, height, width = framed.shape
-    rows = framed.reshape(-1, COLUMNS, channels, height, width)
-    grid = rows.permute(0, 3, 1, 4, 2).reshape(-1, COLUMNS * width, channels)
-    pixels = F.pad(grid, (0, 0, 0, _FRAME, 0, _FRAME), value=_FRAME_GREY).numpy()
-    buffer = io.BytesIO()
-    Image.fromarray(pixels.squeeze(2) if channels == 1 else pixels).save(buffer, format="PNG")
-    write_atomically(path, buffer.getvalue())
+    if images.dim() == 4:
+        write_png(path, tile(images, COLUMNS))
+        return
+    write_png(path, strip(images))
+    write_film(path.with_suffix(".mp4"), film_frames(images, _CLIP_COLUMNS), _FRAMES_PER_SEC)

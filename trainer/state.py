@@ -1,4 +1,4 @@
-"""All that a training run is at one moment: two networks, the averaged generator, two optimisers, images seen.
+"""All that a training run is at one moment: two networks, the averaged generator, two optimisers, images seen, p.
 
 There is no generator state among it: every random number is a function of seed and images seen (trainer.draws,
 trainer.data.sampler). Not here: files (trainer.checkpoint) and the steps (trainer.loop).
@@ -10,8 +10,14 @@ from typing import Any, Self
 import torch
 from torch import nn
 
+from trainer.ada import first_p
 from trainer.config import TrainConfig
+from trainer.float8 import use_float8
+from trainer.loss_scale import LossScale
 from trainer.networks import Discriminator, Generator, build
+from trainer.phases import phase_at
+from trainer.precision import Precision
+from trainer.sharding import whole
 
 __all__ = ["TrainState"]
 
@@ -26,6 +32,10 @@ class TrainState:
         opt_g: Adam of the generator.
         opt_d: Adam of the discriminator.
         images: real images shown so far.
+        augment_p: share of the images that each part of the augmentation changes, see trainer.ada.
+        phase: what the networks make now, a function of `images`.
+        scale_g: of the generator's loss; see trainer.loss_scale.
+        scale_d: of the discriminator's.
     """
 
     def __init__(
@@ -35,10 +45,10 @@ class TrainState:
         # Copied before it is moved: on XLA the copy would share memory that the first step overwrites.
         self.ema = copy.deepcopy(generator).eval().requires_grad_(False).to(device)
         self.generator, self.discriminator = generator.to(device), discriminator.to(device)
-        betas = (config.beta1, config.beta2)
-        self.opt_g = _adam(self.generator, config.lr_g, betas)
-        self.opt_d = _adam(self.discriminator, config.lr_d, betas)
-        self.images = 0
+        self.renew_optimisers()
+        self.scale_g = self.scale_d = LossScale(device.type, enabled=False)
+        self.images, self.augment_p = 0, first_p(config)
+        self._enter_phase()
 
     @classmethod
     def create(cls, config: TrainConfig, device: torch.device) -> Self:
@@ -46,15 +56,43 @@ class TrainState:
         generator, discriminator = build(config)
         return cls(config, generator, discriminator, device)
 
+    def renew_optimisers(self) -> None:
+        """New optimisers, without moments, over the networks' present parameters."""
+        betas = (self._config.beta1, self._config.beta2)
+        self.opt_g = _adam(self.generator, self._config.lr_g, betas)
+        self.opt_d = _adam(self.discriminator, self._config.lr_d, betas)
+
+    def use(self, precision: Precision) -> str:
+        """Trains in that precision from now on; call it before `load_state_dict`. Returns what came of it, and why."""
+        networks = (self.generator, self.discriminator)
+        for network in networks:
+            network.precision = None if precision.dtype is None else precision
+        kind, scaled = precision.device_type, precision.name == "fp16"
+        self.scale_g, self.scale_d = (LossScale(kind, enabled=scaled) for _ in networks)
+        if precision.name != "fp8":
+            return precision.reason
+        return f"{precision.reason}; {sum(use_float8(network) for network in networks)} linear layer(s) take part"
+
     @property
     def step(self) -> int:
-        """Steps made: one shows one global batch."""
-        return self.images // self._config.batch_size
+        """Steps made, each with one update of the generator."""
+        return self.images // self._config.step_images
 
     def passed(self, kimg: float) -> bool:
         """Whether the last step reached a further multiple of that many thousand images."""
         every = kimg * 1000
-        return self.images // every > (self.images - self._config.batch_size) // every
+        return self.images // every > (self.images - self._config.step_images) // every
+
+    def advance(self) -> None:
+        """Counts a step that has been made: images, the averaged generator, the networks' phase."""
+        self.images += self._config.step_images
+        self.update_ema()
+        self._enter_phase()
+
+    def _enter_phase(self) -> None:
+        self.phase = phase_at(self._config, self.images, next(self.generator.parameters()).device)
+        for network in (self.generator, self.discriminator, self.ema):
+            network.enter(self.phase)
 
     @torch.no_grad()
     def update_ema(self) -> None:
@@ -63,30 +101,43 @@ class TrainState:
         The half-life grows with the run up to that, as StyleGAN2's does, so that a young run's average is young.
         """
         half_life = min(self._config.ema_kimg * 1000, self.images * 0.05)
-        keep = 0.5 ** (self._config.batch_size / half_life) if half_life else 0.0
+        keep = 0.5 ** (self._config.step_images / half_life) if half_life else 0.0
         for averaged, present in zip(self.ema.parameters(), self.generator.parameters(), strict=True):
-            averaged.lerp_(present, 1 - keep)
+            averaged.lerp_(whole(present), 1 - keep)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on."""
-        parts: dict[str, nn.Module | torch.optim.Optimizer] = self._parts()
-        return {"images": self.images, **{name: _on_cpu(part.state_dict()) for name, part in parts.items()}}
+        live: dict[str, Any] = _on_cpu(self.live())
+        return live
+
+    def live(self) -> dict[str, Any]:
+        """`state_dict` without the copy: the tensors that the next step changes, where they are.
+
+        Split networks are gathered: all workers call this together (trainer.sharding).
+        """
+        parts = {name: whole(part.state_dict()) for name, part in self._parts().items()}
+        scales = {"scale_g": self.scale_g.state_dict(), "scale_d": self.scale_d.state_dict()}
+        return {"images": self.images, "augment_p": self.augment_p, **parts, **(scales if self.scale_g.enabled else {})}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The opposite of `state_dict`, on any device."""
-        self.images = state["images"]
+        self.images, self.augment_p = state["images"], state.get("augment_p", self.augment_p)
         for name, part in self._parts().items():
             if isinstance(part, torch.optim.Optimizer):
                 _load_optimiser(part, state[name])
             else:
                 part.load_state_dict(state[name])
+        self.scale_g.load_state_dict(state.get("scale_g", {}))
+        self.scale_d.load_state_dict(state.get("scale_d", {}))
+        self._enter_phase()
 
-    def ema_on(self, device: torch.device) -> nn.Module:
+    def ema_on(self, device: torch.device) -> Generator:
         """The averaged generator there: itself where it is there already, else a copy."""
         if next(self.ema.parameters()).device == device:
             return self.ema
         copied, _ = build(self._config)
         copied.load_state_dict(_on_cpu(self.ema.state_dict()))
+        copied.enter(phase_at(self._config, self.images, device))
         return copied.to(device).eval().requires_grad_(False)
 
     def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:

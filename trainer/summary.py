@@ -8,7 +8,7 @@ does not import torch.
 import itertools
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from trainer.config import TrainConfig
 from trainer.diary import STATS_FILE, Diary, Line, read_diary
 from trainer.errors import TrainerError
+from trainer.quality.history import latest_quality, quality_in_training
 from trainer.record import (
     CarbonRecord,
     CostRecord,
@@ -23,13 +24,13 @@ from trainer.record import (
     EnergyRecord,
     FabricRecord,
     Figure,
-    InterruptionRecord,
-    QualityRecord,
     RunContext,
     RunRecord,
     SessionRecord,
     Summary,
 )
+from trainer.stops import interruptions, stop_notes
+from trainer.utilisation import utilisation
 
 __all__ = ["summarise"]
 
@@ -83,12 +84,13 @@ def _record(
     wall_sec = sum(session.wall_sec for session in sessions.values())
     shown = sum(session.images_to - session.images_from for session in sessions.values())
     energy = _energy(ticks, context)
+    stops = tuple(interruptions(sessions, diary.beginnings, lines))
     done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
     ended_by = last_session.ended_by
     return RunRecord(
         id=first["run_id"],
         status="done" if ended_by == "done" else "running" if ended_by == "running" else "interrupted",
-        notes=tuple(notes),
+        notes=(*notes, *stop_notes(stops, list(sessions.values()))),
         stack=context.stack,
         provider=context.provider,
         region=context.region,
@@ -96,7 +98,7 @@ def _record(
         capacity=context.capacity,
         num_nodes=context.num_nodes,
         sessions=tuple(sessions.values()),
-        interruptions=tuple(_interruptions(sessions, diary.beginnings, lines)),
+        interruptions=stops,
         code_sha256=latest["code_sha256"],
         image_digest=context.image_digest,
         seed=config.seed,
@@ -108,8 +110,11 @@ def _record(
         sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
         scaling_efficiency=Figure.absent("1", "needs a run of the same configuration on one worker to compare with"),
         summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
-        quality=tuple(_latest_quality(diary.lines)),
+        quality=tuple(latest_quality(diary.lines)),
+        quality_in_training=quality_in_training(diary.lines, wall_sec),
+        choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
+        utilisation=utilisation(ticks, diary.beginnings),
         energy=energy,
         carbon=_carbon(energy, context),
         cost=_cost(list(sessions.values()), context),
@@ -155,38 +160,6 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
         wall_sec=last["time"] - began["time"],
         backend=began["backend"],
         device=began["device"],
-    )
-
-
-def _interruptions(
-    sessions: Mapping[int, SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
-) -> Iterable[InterruptionRecord]:
-    for number, session in sessions.items():
-        if session.ended_by not in ("interrupt", "killed"):
-            continue
-        before = [line for line in lines if line["session"] <= number]
-        cause = next((line["cause"] for line in before[::-1] if line.get("event") == "interrupt"), "killed")
-        resumed = next((line for line in beginnings if line["session"] > number), None)
-        if resumed is None:
-            images = max((line["images"] for line in before if line.get("event") == "checkpoint"), default=0)
-            lost = Figure.absent("s", "not resumed yet")
-        else:
-            images = resumed["images"]
-            lost = _lost_sec(before, resumed)
-        yield InterruptionRecord(
-            at=session.end, images=images, cause=cause if session.ended_by == "interrupt" else "killed", lost_sec=lost
-        )
-
-
-def _lost_sec(before: Sequence[Line], resumed: Line) -> Figure:
-    held = [line["time"] for line in before if line["images"] >= resumed["images"]]
-    if not held:
-        return Figure.absent("s", "the lines that say when the run first held those images are lost")
-    return Figure.measured(
-        resumed["time"] - min(held),
-        "s",
-        "wall clock, from first holding the images it resumed from to going on from them",
-        note="stopping, downtime, starting up and work done again",
     )
 
 
@@ -281,11 +254,6 @@ def _peak_memory(ticks: Sequence[Line]) -> Figure:
     )
     peak = max(line[key] for line in ticks if line[key] is not None)
     return Figure.measured(peak, "GiB", f"{what}, summed over workers")
-
-
-def _latest_quality(lines: Sequence[Line]) -> Iterable[QualityRecord]:
-    by_name = {line["quality"]["name"]: line["quality"] for line in lines if line.get("event") == "quality"}
-    return (QualityRecord.model_validate(quality) for quality in by_name.values())
 
 
 def _iso(seconds: float) -> str:

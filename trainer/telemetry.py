@@ -1,7 +1,8 @@
 """The last statistics line for Prometheus, behind a flag.
 
 Rank 0 alone listens, because it alone has the figures of all workers. The port is taken before anything else of the
-run is touched, so that a port in use costs no time. Not a logger; what is kept is in trainer.diary.
+run is touched, so that a port in use costs no time. Not a logger; what is kept is in trainer.diary, and who is told
+without asking is in trainer.tracking.
 """
 
 import contextlib
@@ -31,6 +32,14 @@ _GAUGES: Mapping[str, str] = MappingProxyType(
         "grad_norm_d": "grad_norm_d",
         "energy_joules": "energy_joules",
         "rss_gib": "rss_gib",
+        "gpu_gib": "gpu_gib",
+        "host_memory_gib": "host_memory_gib",
+        "cpu_utilisation": "cpu_utilisation",
+        "gpu_utilisation": "gpu_utilisation",
+        "mfu": "mfu",
+        "loader_stall_sec": "loader_stall_seconds",
+        "checkpoint_stall_sec": "checkpoint_stall_seconds",
+        "telemetry_sec": "telemetry_seconds",
         "world_size": "world_size",
     }
 )

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from trainer.config import PRESETS, TrainConfig
+from trainer.config import TrainConfig
 from trainer.data.digits import prepare_digits
+from trainer.data.shards import write_shards
+from trainer.presets import PRESETS
 
 TIMEOUT_SEC = 120
 
@@ -35,6 +38,37 @@ def tiny_config() -> TrainConfig:
             "metrics_samples": 32,
         }
     )
+
+
+FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
+    "dcgan": ("dcgan-cifar10", {"r1_interval": 2}),
+    "dcgan-ada": ("dcgan-cifar10", {"r1_interval": 2, "ada_target": 0.01, "ada_kimg": 0.1, "lr_d": 2e-3}),
+    "resnet": ("wgan-gp-cifar10", {"d_steps": 2}),
+    "r3gan": ("r3gan-cifar10", {"num_classes": 3, "lr_g": 1e-3, "lr_d": 1e-3}),
+    # 1 step at 4x4; 8x8 and 16x16 fade in over 2 steps and last 1.
+    "progressive": ("progan-celeba128", {"stable_kimg": 0.012, "fade_kimg": 0.024, "num_classes": 3}),
+    "video": ("progan-video-ucf101", {"stable_kimg": 0.012, "fade_kimg": 0.024, "frames": 8}),
+}
+"""By name: the preset that a tiny run of the family is made from, and what else is otherwise than there."""
+
+
+@pytest.fixture(scope="session")
+def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TrainConfig, Path]]:
+    """By name: a run of each family of networks that takes milliseconds a step, and its shards, read only."""
+    drawn = np.random.Generator(np.random.PCG64(0))
+    folders = {}
+    for name, shape in (("images", (3, 16, 16)), ("clips", (3, 8, 16, 16))):
+        folders[name] = tmp_path_factory.mktemp(name)
+        pixels = drawn.integers(0, 256, (40, *shape), dtype=np.uint8)
+        labels = drawn.integers(0, 3, 40)
+        write_shards(folders[name], "folder", pixels, labels=labels, classes=("a", "b", "c"))
+    small: dict[str, object] = {"dataset": "folder", "resolution": 16, "ngf": 8, "ndf": 8, "z_dim": 6, "batch_size": 12}
+    short = {"kimg": 0.072, "stats_kimg": 0.012, "checkpoint_kimg": 0.036, "sample_kimg": 1.0, "ema_kimg": 0.1}
+    runs = {}
+    for name, (preset, more) in FAMILIES.items():
+        config = PRESETS[preset].replace({**small, **short, **more})
+        runs[name] = config, folders["images" if config.frames == 1 else "clips"]
+    return runs
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainer.config import PRESETS, TrainConfig
+from trainer.config import TrainConfig
 from trainer.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext
@@ -19,53 +19,62 @@ from trainer import distributed
 from trainer.batch import Batch
 from trainer.config import TrainConfig
 from trainer.data import open_matching
-from trainer.draws import Purpose
 from trainer.losses import DLoss, GLoss
-from trainer.networks import build
+from trainer.state import TrainState
 
-config = TrainConfig.from_file(Path(sys.argv[1]))
-data = open_matching(config, Path(sys.argv[2]))
+def doubled(inputs):
+    # In float64, but for labels.
+    return type(inputs)(*(each.double() if each is not None and each.is_floating_point() else each for each in inputs))
 
-def gradients(world, step):
+def gradients(config, data, world, step):
     # One step's losses as the loop computes them, in float64 and without an optimiser.
-    generator, discriminator = (network.double() for network in build(config))
-    d_loss = world.wrap(DLoss(discriminator, config.augment, config.r1_gamma / 2 * config.r1_interval))
-    g_loss = world.wrap(GLoss(generator, discriminator, config.augment))
+    state = TrainState.create(config, world.device)
+    state.load_state_dict({**state.state_dict(), "images": step * config.step_images})
+    generator, discriminator = state.generator.double(), state.discriminator.double()
+    d_loss = world.wrap(DLoss(discriminator, config))
+    g_loss = world.wrap(GLoss(generator, discriminator, config))
     batch = Batch(config, world, data)
-    images = step * config.batch_size
-    with torch.no_grad():
-        fakes = generator(batch.latents(images, Purpose.D_LATENTS).double())
-    uniforms = [batch.uniforms(images, purpose).double() for purpose in (Purpose.REAL_AUGMENT, Purpose.FAKE_AUGMENT)]
-    terms = d_loss(batch.reals(images).double(), fakes, *uniforms, step == 0)
-    (batch.weight * terms.total).backward()
+    for micro in batch.for_discriminator(state, state.images):
+        inputs = doubled(micro.inputs)
+        with torch.no_grad():
+            fakes = generator(inputs.latents, inputs.labels)
+        with world.accumulating(d_loss, last=micro.last):
+            (micro.weight * d_loss(inputs, fakes, step % config.r1_interval == 0).total).backward()
     discriminator.requires_grad_(False)
-    loss = g_loss(batch.latents(images, Purpose.G_LATENTS).double(), batch.uniforms(images, Purpose.G_AUGMENT).double())
-    (batch.weight * loss).backward()
+    for micro in batch.for_generator(state):
+        with world.accumulating(g_loss, last=micro.last):
+            (micro.weight * g_loss(doubled(micro.inputs))).backward()
     named = [*generator.named_parameters(), *discriminator.named_parameters()]
     return {(name, value.shape): value.grad for name, value in named}
 
 with distributed.start("gloo") as world:
-    assert [part.stop - part.start for part in world.gather(world.slice(64))] == [22, 21, 21]
     alone = dataclasses.replace(world, rank=0, world_size=1, control=None)
-    for step in (0, 1):  # with the penalty, and without it
-        whole, shared = gradients(alone, step), gradients(world, step)
-        assert whole.keys() == shared.keys() and all(value.abs().sum() > 0 for value in whole.values())
-        for name, expected in whole.items():
-            # Float64 sums of the same 64 terms in another order: 1e-16 each, a thousandth of the least tolerated.
-            torch.testing.assert_close(shared[name], expected, rtol=1e-9, atol=1e-12, msg=f"step {step}: {name}")
+    for config_path, folder in zip(sys.argv[1::2], sys.argv[2::2]):
+        config = TrainConfig.from_file(Path(config_path))
+        data = open_matching(config, Path(folder))
+        pieces = config.replace({"batch_gpu": 2})
+        assert [part.stop - part.start for part in world.gather(world.slice(config.batch_size))] == [5, 5, 4]
+        for step in (0, 1, 2):  # with the lazy penalty and without it; progressive: 4x4, and a fade's begin and middle
+            whole, shared = gradients(config, data, alone, step), gradients(pieces, data, world, step)
+            assert whole.keys() == shared.keys() and sum(value.abs().sum() > 0 for value in whole.values()) > 8
+            for name, expected in whole.items():
+                # Float64 sums of the same terms in another order: 1e-16 each, a thousandth of the least tolerated.
+                message = f"{config.preset}, step {step}: {name}"
+                torch.testing.assert_close(shared[name], expected, rtol=1e-9, atol=1e-12, msg=message)
     print("worker is content")
 """
 
 
-def test_three_workers_average_to_the_gradient_of_the_whole_batch(
-    torchrun: Callable[..., Any], tmp_path: Path, digits_dir: Path
+def test_three_workers_and_micro_batches_come_to_the_gradient_of_the_whole_batch(
+    torchrun: Callable[..., Any], tmp_path: Path, families: dict[str, tuple[TrainConfig, Path]]
 ) -> None:
-    config = PRESETS["dcgan-digits"].replace({"ngf": 8, "ndf": 8})
-    assert config.batch_size == 64
-    (tmp_path / "config.json").write_text(config.to_json())
     script = tmp_path / "three_workers.py"
     script.write_text(THREE_WORKERS)
-    code, output = torchrun(str(script), str(tmp_path / "config.json"), str(digits_dir), workers=3).finish()
+    argv = [str(script)]
+    for name, (config, folder) in families.items():
+        (tmp_path / f"{name}.json").write_text(config.replace({"batch_size": 14}).to_json())
+        argv += [str(tmp_path / f"{name}.json"), str(folder)]
+    code, output = torchrun(*argv, workers=3).finish()
     assert code == 0, output
     assert output.count("worker is content") == 3, output
 

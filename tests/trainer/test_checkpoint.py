@@ -1,5 +1,6 @@
 """Checkpoints: hashed, kept, refused when corrupt, and never lost to a full disk."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -104,10 +105,44 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: 
     assert not list(tmp_path.glob(".partial-*"))
 
 
+class Malicious:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.target}",)
+
+
 def test_a_checkpoint_cannot_carry_code(tmp_path: Path, tiny_config: TrainConfig) -> None:
-    path = checkpoint.save(tmp_path, {"images": 1, "g": Path("anything that is not data")}, tiny_config, 100, IDENTITY)
-    with pytest.raises(Exception, match="Weights only load failed"):
+    folder, target = tmp_path / "checkpoints", tmp_path / "it-ran"
+    checkpoint.save(folder, _state(1), tiny_config, 100, IDENTITY)
+    state = {"images": 1, "g": Malicious(target)}
+    path = checkpoint.save(folder, state, tiny_config, 200, IDENTITY)  # with the right hash in its manifest
+    with pytest.raises(TrainerError, match="holds more than tensors and numbers, and none of it was run"):
         checkpoint.load(path)
+    found, passed_over = checkpoint.load_newest_valid(folder)
+    assert found is not None
+    assert found.manifest.images == 100
+    assert f"{path}: checkpoint holds more than tensors" in passed_over[0]
+    assert not target.exists()
+    torch.load(path, weights_only=False)
+    assert target.exists(), "it would have run"
+
+
+@pytest.mark.parametrize(
+    ("every_kimg", "kept"),
+    [(0, [800, 900]), (0.3, [300, 600, 800, 900]), (0.25, [300, 500, 800, 900]), (10, [800, 900])],
+)
+def test_the_first_of_each_stretch_stays_for_good(
+    tmp_path: Path, tiny_config: TrainConfig, every_kimg: float, kept: list[int]
+) -> None:
+    config = tiny_config.replace({"keep_checkpoints": 2, "keep_every_kimg": every_kimg})
+    for images in range(100, 1000, 100):
+        checkpoint.save(tmp_path, _state(1), config, images, IDENTITY)
+    assert _names(tmp_path) == [str(images) for images in kept]
+    assert len(list(tmp_path.glob("*.json"))) == len(kept)
 
 
 def test_digests_ignore_layout_and_see_bits() -> None:
@@ -156,7 +191,7 @@ def test_checkpoints_of_another_run_do_not_count(tmp_path: Path, tiny_config: Tr
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path, tiny_config: TrainConfig, bad: float) -> None:
     checkpoint.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
-    with pytest.raises(TrainerError, match="opt at 200 images, not saved: is no longer a finite number"):
+    with pytest.raises(TrainerError, match="opt at step 12, 200 images, not saved: is no longer a finite number"):
         checkpoint.save(tmp_path, {**_state(1), "opt": {"state": [torch.tensor([1, bad])]}}, tiny_config, 200, IDENTITY)
     assert _names(tmp_path) == ["100"]
     assert not (tmp_path / "000000000200.json").exists()

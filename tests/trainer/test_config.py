@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config import PRESETS, TrainConfig, preset
+from trainer.config import TrainConfig
 from trainer.errors import TrainerError
+from trainer.presets import PRESETS, preset
 
 DIGITS = PRESETS["dcgan-digits"]
 
@@ -64,7 +65,7 @@ def test_equal_shares_are_demanded_where_all_workers_run_one_program() -> None:
             "TrainConfig.kimg: not an accepted value\n  got:     0\n  allowed: Input should be greater than",
         ),
         ({"beta1": 1}, "TrainConfig.beta1"),
-        ({"resolution": 48}, "allowed: Input should be 32 or 64"),
+        ({"resolution": 48}, "allowed: Input should be 16, 32, 64, 128 or 256"),
         ({"nfg": 3}, "TrainConfig.nfg: unknown field\n  got:     3\n  fix:     did you mean 'ngf'?"),
         ({"augment": "flip"}, "color, translation, cutout, or none"),
         ({"augment": "cutout,cutout"}, "each part at most once"),
@@ -90,6 +91,12 @@ def test_a_config_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
         TrainConfig.from_file(path)
     with pytest.raises(TrainerError, match="no such file"):
         TrainConfig.from_file(tmp_path / "missing.json")
+
+
+def test_a_flags_text_is_one_of_a_few_numbers_too() -> None:
+    assert DIGITS.replace({"resolution": "64", "channels": "3"}) == DIGITS.replace({"resolution": 64, "channels": 3})
+    with pytest.raises(TrainerError, match=r"got: +48\n"):
+        DIGITS.replace({"resolution": "48"})
 
 
 def test_presets_are_found_by_their_own_name() -> None:

@@ -22,13 +22,21 @@ def test_a_cpu_has_no_gpus_figures() -> None:
     assert device_name(world_on("cpu")).startswith("cpu, ")
 
 
+def test_a_nodes_cores_and_memory_are_counted_once() -> None:
+    first, second = (load(World(rank, rank, 2, 0, 1, torch.device("cpu"), "gloo", "")) for rank in (0, 1))
+    assert first.cores >= 1
+    assert first.host_memory_gib > 0.1
+    assert (second.cores, second.host_memory_gib) == (0, 0)
+    assert 0 < first.cpu_sec <= second.cpu_sec
+
+
 def test_a_gpu_is_named_and_its_use_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 << 30)
     monkeypatch.setattr(torch.cuda, "utilization", lambda device: 97)
     properties = SimpleNamespace(name="NVIDIA H100", uuid="0123")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     world = world_on("cuda:0")
-    assert load(world)[1:] == (3.0, 0.97)
+    assert load(world)[1:3] == (3.0, 0.97)
     assert gpu_of(world) == Gpu("NVIDIA H100", "GPU-0123", 0)
     assert device_name(world) == "NVIDIA H100"
 

@@ -1,11 +1,13 @@
 """stats.jsonl survives torn lines and full disks, and counts what it lost."""
 
+import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainer.diary import StatsWriter, read_diary, require_run
+from trainer.diary import Line, StatsWriter, read_diary, require_run
 from trainer.errors import TrainerError
 
 
@@ -25,6 +27,38 @@ def test_lines_are_read_back_as_written(tmp_path: Path) -> None:
     assert (event["event"], event["session"], event["file"]) == ("checkpoint", 0, "a.pt")
     assert event["time"] > 1e9
     assert read_diary(tmp_path / "none") == ([], 0)
+
+
+def test_listeners_get_the_very_lines_that_are_written_and_none_that_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[Line] = []
+    writer = StatsWriter(tmp_path, echo=True, listeners=[heard.append, heard.append])
+    writer.write({**TICK, "images": 2})
+    writer.event("checkpoint", 2, 0)
+    assert heard[::2] == heard[1::2] == read_diary(tmp_path).lines
+    assert [json.loads(text) for text in capsys.readouterr().out.splitlines()] == heard[::2]
+    (tmp_path / "stats.jsonl").unlink()
+    (tmp_path / "stats.jsonl").symlink_to("/dev/full")  # every write there fails as on a full disk
+    with pytest.raises(TrainerError, match="cannot be written"):
+        writer.write(TICK)
+    assert len(heard) == 4
+
+
+def test_lines_of_several_threads_stay_whole(tmp_path: Path) -> None:
+    writer = StatsWriter(tmp_path)
+
+    def write() -> None:
+        for _ in range(20):
+            writer.event("checkpoint", 1, 0, text="x" * 20_000)
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    diary = read_diary(tmp_path)
+    assert (len(diary.lines), diary.unreadable) == (80, 0)
 
 
 def test_a_line_torn_by_a_killed_session_is_counted_and_kept_apart(tmp_path: Path) -> None:

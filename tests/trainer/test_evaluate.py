@@ -1,4 +1,4 @@
-"""Judging a run: the three distances with a small extractor, and the record they end in."""
+"""Judging a run: the record it ends in, what is told before the work, and the command line."""
 
 from pathlib import Path
 
@@ -8,18 +8,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainer.__main__ import main
 from trainer.config import TrainConfig
-from trainer.data import open_matching
 from trainer.data.digits import load_digits_images
 from trainer.data.shards import write_shards
 from trainer.errors import TrainerError
-from trainer.evaluate import evaluate, judge
+from trainer.evaluate import evaluate
 from trainer.interruption import Interruption
 from trainer.loop import train
-from trainer.networks import build
-from trainer.record import QualityRecord, RunContext, RunRecord
-
-CPU = torch.device("cpu")
+from trainer.quality import judge
+from trainer.quality.spaces import WeightsPaths
+from trainer.record import RunContext, RunRecord
 
 
 class Shrunk:
@@ -35,68 +34,51 @@ class Shrunk:
         return nn.functional.avg_pool2d(images.double(), 8).flatten(1).numpy()
 
 
-class Memorised(nn.Module):
-    """A perfect generator: it shows real images."""
+@pytest.fixture
+def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small extractor in place of EfficientNet-Lite0."""
 
-    def __init__(self, images: NDArray[np.uint8]) -> None:
-        super().__init__()
-        self._images = torch.from_numpy(images)
+    def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
+        return Shrunk()
 
-    def forward(self, latents: Tensor) -> Tensor:
-        chosen = self._images[(latents[:, 0].abs() * 1e6).long() % len(self._images)]
-        return chosen.float() / 127.5 - 1
+    monkeypatch.setattr(judge, "SPACES", {"enl0": made})
 
 
-def _value(quality: QualityRecord, name: str) -> float:
-    value = getattr(quality, name).value
-    assert isinstance(value, float)
-    return value
+def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> None:
+    assert train(config, run_dir, data_dir, RunContext(), Interruption()) == 0
 
 
-def test_a_perfect_generator_is_as_close_as_real_images_are(tiny_config: TrainConfig, digits_dir: Path) -> None:
-    config = tiny_config.replace({"metrics_samples": 1000})
-    data = open_matching(config, digits_dir)
-    quality = judge(Shrunk(), Memorised(data.take(np.arange(1797))), config, data, CPU, images=2000)
-    assert _value(quality, "trained") < 3 * _value(quality, "real_vs_real")
-    assert _value(quality, "trained") < _value(quality, "untrained") / 20
-    assert quality.protocol.num_reals == 1797
-    assert (quality.protocol.num_real_halves, quality.protocol.kimg) == (898, 2)
-    assert quality.protocol.split == "all images"
-
-
-def test_the_untrained_generator_as_trained_has_equal_distances(tiny_config: TrainConfig, digits_dir: Path) -> None:
-    data = open_matching(tiny_config, digits_dir)
-    generator, _ = build(tiny_config)
-    quality = judge(Shrunk(), generator, tiny_config, data, CPU, images=0)
-    assert _value(quality, "trained") == _value(quality, "untrained")
-    assert quality.protocol.split == "64 of 1797 images, drawn by the seed"
-
-
-def test_evaluating_a_run_updates_its_record(
-    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir, RunContext(), Interruption())
-    monkeypatch.setattr("trainer.evaluate.EfficientNetLite0Features", lambda device: Shrunk())
-    evaluate(tmp_path, digits_dir, None)
-    record = evaluate(tmp_path, digits_dir, samples=20)
+@pytest.mark.usefixtures("shrunk")
+def test_evaluating_a_run_updates_its_record(tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    evaluate(tmp_path, digits_dir)
+    record = evaluate(tmp_path, digits_dir, samples=20, metrics=("fd-enl0", "precision-recall-enl0"))
     assert RunRecord.read(tmp_path / "run.json") == record
-    (quality,) = record.quality
-    assert (quality.name, quality.protocol.num_fakes, quality.protocol.num_reals) == ("FD-4x4", 20, 40)
+    names = [quality.name for quality in record.quality]
+    assert names[0] == "FD-4x4"
+    assert len(names) == 5
+    quality = record.quality[0]
+    assert (quality.protocol.num_fakes, quality.protocol.num_reals) == (20, 40)
+    assert record.quality_in_training is None
     assert record.status == "done"
     assert record.sessions[0].ended_by == "done"
 
 
-def test_a_corrupt_checkpoint_is_passed_over_aloud(
-    tiny_config: TrainConfig,
-    tmp_path: Path,
-    digits_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.usefixtures("shrunk")
+def test_the_runs_own_metrics_are_computed_unless_others_are_asked_for(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
-    config = tiny_config.replace({"kimg": 0.16, "checkpoint_kimg": 0.08})
-    train(config, tmp_path, digits_dir, RunContext(), Interruption())
+    own = {"kimg": 0.16, "metrics": "precision-recall-enl0", "metrics_kimg": 1}
+    _train(tiny_config.replace(own), tmp_path, digits_dir)
+    assert evaluate(tmp_path, digits_dir).quality[0].name == "Precision-Inception", "the small extractor is no ENL0"
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_corrupt_checkpoint_is_passed_over_aloud(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16, "checkpoint_kimg": 0.08}), tmp_path, digits_dir)
     (tmp_path / "checkpoints/000000000160.pt").write_bytes(b"nonsense")
-    monkeypatch.setattr("trainer.evaluate.EfficientNetLite0Features", lambda device: Shrunk())
     assert evaluate(tmp_path, digits_dir, 16).quality[0].protocol.kimg == 0.08
     assert "passed over" in capsys.readouterr().out
 
@@ -105,18 +87,50 @@ def test_what_cannot_be_judged_is_told_before_the_work(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = tmp_path / "run"
-    train(tiny_config.replace({"kimg": 0.16}), run_dir, digits_dir, RunContext(), Interruption())
-    monkeypatch.setattr("trainer.evaluate.EfficientNetLite0Features", lambda device: pytest.fail("work was begun"))
+    _train(tiny_config.replace({"kimg": 0.16}), run_dir, digits_dir)
+    monkeypatch.setattr(judge, "SPACES", {"enl0": lambda device, paths: pytest.fail("work was begun")})
     write_shards(tmp_path / "other", "digits", load_digits_images()[::-1])
     with pytest.raises(TrainerError, match="--data: the shards in"):
-        evaluate(run_dir, tmp_path / "other", None)
+        evaluate(run_dir, tmp_path / "other")
     with pytest.raises(TrainerError, match=r"TrainConfig\.metrics_samples: not an accepted value"):
         evaluate(run_dir, digits_dir, "1")
+    with pytest.raises(TrainerError, match=r"--metrics: fd-enl0-frames is for video"):
+        evaluate(run_dir, digits_dir, metrics=["fd-enl0-frames"])
     (run_dir / "config.json").write_text("{")
     with pytest.raises(TrainerError, match=r"config\.json: is not JSON"):
-        evaluate(run_dir, digits_dir, None)
+        evaluate(run_dir, digits_dir)
     for path in (run_dir / "checkpoints").iterdir():
         path.unlink()
     (run_dir / "config.json").write_text(tiny_config.to_json())
     with pytest.raises(TrainerError, match="--run-dir: holds no checkpoint to judge yet"):
-        evaluate(run_dir, digits_dir, None)
+        evaluate(run_dir, digits_dir)
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_the_command_says_each_value_and_names_its_own_flags(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir)]
+    assert main(command) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("FD-4x4  untrained ")
+    assert "lower is better; 32 fakes against 64 reals: a proxy below 10,000" in said
+    assert main([*command, "--metrics", "fd-enlo"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("--metrics: not an accepted value")
+    assert "did you mean fd-enl0?" in said
+    assert main([*command, "--samples", "1"]) == 2
+    assert capsys.readouterr().err.startswith("--samples: not an accepted value")
+
+
+def test_missing_weights_end_the_command_with_what_to_do(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir), "--metrics", "fid,kid"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("--weights (or $GANGWAY_INCEPTION_WEIGHTS): FID, IS, KID")
+    assert main([*command, "--weights", str(tmp_path / "none.pth")]) == 2
+    assert capsys.readouterr().err.startswith("--weights: ")

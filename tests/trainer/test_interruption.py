@@ -33,11 +33,14 @@ def signalled(notices: Path | None = None) -> Interruption:
 def test_the_first_signal_is_the_cause() -> None:
     interruption = Interruption().install()
     assert not interruption.requested
-    assert (interruption.request(), interruption.cause) == (Request.NOTHING, "")
+    assert (interruption.request(), interruption.cause, interruption.waited_sec) == (Request.NOTHING, "", 0)
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), number)
     assert interruption.requested
     assert (interruption.request(), interruption.cause) == (Request.STOP, "SIGTERM")
+    waited = interruption.waited_sec
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert interruption.waited_sec >= waited > 0, "counted from the first"
 
 
 def test_a_notice_says_why_the_signal_came(notices: Path) -> None:

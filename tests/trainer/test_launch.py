@@ -1,4 +1,4 @@
-"""The launcher: torchrun's workers, with exit codes that mean something and an eye on the cloud's notices."""
+"""The launcher: torchrun's workers, with exit codes that mean something; notices of clouds are in test_clouds."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainer.config import TrainConfig
 from trainer.launch import main
-from trainer.summary import summarise
-
-SPOT = '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'
-REBALANCE = '{"noticeTime": "2026-11-21T08:00:00Z"}'
 
 
 def test_an_unknown_cloud_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,35 +35,3 @@ def test_past_its_deadline_a_job_does_not_start(start: Callable[..., Any], tmp_p
 def test_a_workers_exit_code_comes_through(start: Callable[..., Any], argv: tuple[str, ...], expected: int) -> None:
     code, text = start("-m", "trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", *argv).finish()
     assert code == expected, text
-
-
-def test_a_rebalance_saves_once_and_an_interruption_stops_with_its_cause(
-    torchrun: Callable[..., Any],
-    lines_of: Callable[[Path], list[dict[str, Any]]],
-    tiny_config: TrainConfig,
-    digits_dir: Path,
-    imds: Any,
-    tmp_path: Path,
-) -> None:
-    run_dir = tmp_path / "run"
-    config = tmp_path / "config.json"
-    config.write_text(tiny_config.replace({"kimg": 1000, "checkpoint_kimg": 500, "sample_kimg": 500}).to_json())
-    argv = ["-m", "trainer", "train", "--config", str(config), "--run-dir", str(run_dir), "--data", str(digits_dir)]
-    env = {"GANGWAY_IMDS_URL": imds.url, "GANGWAY_POLL_SEC": "0.1"}
-    started = torchrun(*argv, launcher=("--watch", "aws"), **env)
-    started.wait_for(lambda: len(lines_of(run_dir)) > 3)
-    imds.items["events/recommendations/rebalance"] = REBALANCE
-
-    def saved() -> list[dict[str, Any]]:
-        return [line for line in lines_of(run_dir) if line.get("event") == "checkpoint"]
-
-    started.wait_for(lambda: len(saved()) == 1)
-    at = len(lines_of(run_dir))
-    started.wait_for(lambda: len(lines_of(run_dir)) > at + 3)
-    assert [line["why"] for line in saved()] == ["rebalance"], "once, and the run goes on"
-    imds.items["spot/instance-action"] = SPOT
-    code, text = started.finish()
-    assert code == 75, text
-    (interruption,) = summarise(run_dir).interruptions
-    assert interruption.cause == "spot-interruption"
-    assert interruption.images == lines_of(run_dir)[-1]["images"]

@@ -48,7 +48,13 @@ def test_a_run_leaves_all_its_files_behind(
     }
     assert TrainConfig.from_file(run_dir / "config.json") == short
     lines = lines_of(run_dir)
-    assert [line["event"] for line in lines if "event" in line] == ["start", "checkpoint", "checkpoint", "done"]
+    assert [line["event"] for line in lines if "event" in line] == [
+        "start",
+        "choices",
+        "checkpoint",
+        "checkpoint",
+        "done",
+    ]
     ticks = [line for line in lines if "event" not in line]
     assert [line["images"] for line in ticks] == [80, 160, 240, 320]
     assert [line["step"] for line in ticks] == [5, 10, 15, 20]
@@ -224,7 +230,7 @@ def test_a_state_that_went_bad_between_two_lines_is_not_saved(
     short: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
     config = short.replace({"lr_g": 1e30, "lr_d": 1e30, "stats_kimg": 1, "checkpoint_kimg": 0.16})
-    with pytest.raises(TrainerError, match="at 160 images, not saved: is no longer a finite number"):
+    with pytest.raises(TrainerError, match="at step 10, 160 images, not saved: is no longer a finite number"):
         _train(config, tmp_path, digits_dir)
     assert not list((tmp_path / "checkpoints").glob("*"))
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from trainer.__main__ import main
-from trainer.config import PRESETS, TrainConfig
+from trainer.config import TrainConfig
 from trainer.errors import WorkerFailedError
+from trainer.presets import PRESETS
 from trainer.record import RunRecord, schema
 
 PRESET = ("--preset", "dcgan-digits")
@@ -25,7 +26,11 @@ def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_presets_and_schema_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets"]) == 0
-    assert TrainConfig.from_json(capsys.readouterr().out) == PRESETS["dcgan-digits"]
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in table] == ["PRESET", *PRESETS]
+    assert main(["presets", "--json"]) == 0
+    values = [TrainConfig.model_validate(entry["config"]) for entry in json.loads(capsys.readouterr().out)]
+    assert values == list(PRESETS.values())
     assert main(["schema"]) == 0
     assert capsys.readouterr().out == schema()
 
@@ -53,6 +58,7 @@ def test_digits_are_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["train", "--config", "none.json"], "none.json: no such file"),
         (["train", *PRESET, "--metrics-port", "70000"], "--metrics-port: not a port"),
         (["train", *PRESET, "--metrics-port", "x"], "--metrics-port: not an accepted value\n  got:     'x'"),
+        (["train", *PRESET, "--track", "wandbb"], "--track: no such target\n  got:     'wandbb'"),
         (["train", *PRESET, "--run-dir", "/dev/null"], "--run-dir: /dev/null is a file where a folder is needed"),
         (["train", *PRESET, "--kim", "3"], "unknown flag --kim\n  got:     '--kim 3'\n  fix:     did you mean --kimg?"),
         (["trian"], "COMMAND: not an accepted value\n  got:     'trian'"),
@@ -60,6 +66,8 @@ def test_digits_are_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["data", "prepare", "digits", "--out", "/dev/null/x"], "--out: /dev/null is a file"),
         (["evaluate", "--run-dir", "none"], "--run-dir: no such folder\n  got:     'none'"),
         (["evaluate", "--run-dir", "."], "--run-dir: holds no run"),
+        (["sample", "--run-dir", "none", "--out", "a.png"], "--run-dir: no such folder\n  got:     'none'"),
+        (["export", "--run-dir", "none", "--format", "onnx", "--out", "a.onnx"], "--run-dir: no such folder"),
         (["record", "--run-dir", "none"], "--run-dir: no such folder\n  got:     'none'"),
     ],
 )

@@ -59,7 +59,7 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     expected, found = (RunRecord.read(path / "run.json") for path in (tmp_path / "through", stopped_dir))
     assert [session.world_size for session in found.sessions] == [2, 2]
     assert found.sessions[1].images_from == interrupted.images
-    assert set(expected.state_sha256) == {"images", "g", "d", "ema", "opt_g", "opt_d"}
+    assert set(expected.state_sha256) == {"images", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
     assert found.state_sha256 == expected.state_sha256
     last = f"checkpoints/{tiny_config.total_images:012d}.pt"
     manifests = [checkpoint.load(path / last).manifest for path in (tmp_path / "through", stopped_dir)]

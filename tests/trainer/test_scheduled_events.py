@@ -3,16 +3,13 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainer.config import TrainConfig
 from trainer.notices import read_notices
 from trainer.scheduled_events import AzureMetadata
-from trainer.summary import summarise
 from trainer.watch import CLOUDS, Watcher, poll_sec_of
 
 WHEN = "Mon, 19 Sep 2026 18:29:47 GMT"
@@ -112,33 +109,3 @@ def test_azure_is_asked_every_second(azure_vm: Any, monkeypatch: pytest.MonkeyPa
     azure_vm.schedule("Terminate")
     assert list(CLOUDS["azure"]()()) == [("lifecycle-terminate", WHEN)]
     assert poll_sec_of("azure") == 1.0
-
-
-@pytest.mark.slow
-def test_the_launcher_saves_for_a_pause_and_stops_for_a_restart(
-    torchrun: Callable[..., Any],
-    lines_of: Callable[[Path], list[dict[str, Any]]],
-    tiny_config: TrainConfig,
-    digits_dir: Path,
-    azure_vm: Any,
-    tmp_path: Path,
-) -> None:
-    run_dir, config = tmp_path / "run", tmp_path / "config.json"
-    config.write_text(tiny_config.replace({"kimg": 1000, "checkpoint_kimg": 500, "sample_kimg": 500}).to_json())
-    argv = ["-m", "trainer", "train", "--config", str(config), "--run-dir", str(run_dir), "--data", str(digits_dir)]
-    started = torchrun(*argv, launcher=("--watch", "azure"), GANGWAY_METADATA_URL=azure_vm.url)
-    started.wait_for(lambda: len(lines_of(run_dir)) > 3)
-    azure_vm.schedule("Freeze", duration_sec=9)
-
-    def saved() -> list[str]:
-        return [line["why"] for line in lines_of(run_dir) if line.get("event") == "checkpoint"]
-
-    started.wait_for(lambda: len(saved()) == 1)
-    assert saved() == ["host-maintenance"]
-    azure_vm.schedule("Redeploy")
-    code, text = started.finish()
-    assert code == 75, text
-    (interruption,) = summarise(run_dir).interruptions
-    assert interruption.cause == "host-restart"
-    assert interruption.images == lines_of(run_dir)[-1]["images"]
-    assert azure_vm.started == []

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.checkpoint import state_digests
-from trainer.config import PRESETS, TrainConfig
+from trainer.config import TrainConfig
+from trainer.presets import PRESETS
 from trainer.state import TrainState
 
 CPU = torch.device("cpu")

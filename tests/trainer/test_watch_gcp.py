@@ -4,15 +4,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainer.config import TrainConfig
 from trainer.notices import read_notices
-from trainer.summary import summarise
 from trainer.watch import CLOUDS, POLL_SEC, GceMetadata, Watcher, poll_sec_of
 
 
@@ -84,32 +81,3 @@ def test_google_cloud_is_asked_more_often_than_aws(gce: Any, monkeypatch: pytest
     gce.items["instance/preempted"] = "TRUE"
     assert list(CLOUDS["gcp"]()()) == [("spot-interruption", "")]
     assert poll_sec_of("gcp") < poll_sec_of("aws") == POLL_SEC
-
-
-@pytest.mark.slow
-def test_the_launcher_saves_for_a_maintenance_and_stops_for_a_preemption(
-    torchrun: Callable[..., Any],
-    lines_of: Callable[[Path], list[dict[str, Any]]],
-    tiny_config: TrainConfig,
-    digits_dir: Path,
-    gce: Any,
-    tmp_path: Path,
-) -> None:
-    run_dir, config = tmp_path / "run", tmp_path / "config.json"
-    config.write_text(tiny_config.replace({"kimg": 1000, "checkpoint_kimg": 500, "sample_kimg": 500}).to_json())
-    argv = ["-m", "trainer", "train", "--config", str(config), "--run-dir", str(run_dir), "--data", str(digits_dir)]
-    started = torchrun(*argv, launcher=("--watch", "gcp"), GANGWAY_METADATA_URL=gce.url)
-    started.wait_for(lambda: len(lines_of(run_dir)) > 3)
-    gce.items["instance/maintenance-event"] = "TERMINATE_ON_HOST_MAINTENANCE"
-
-    def saved() -> list[str]:
-        return [line["why"] for line in lines_of(run_dir) if line.get("event") == "checkpoint"]
-
-    started.wait_for(lambda: len(saved()) == 1)
-    assert saved() == ["host-maintenance"]
-    gce.items["instance/preempted"] = "TRUE"
-    code, text = started.finish()
-    assert code == 75, text
-    (interruption,) = summarise(run_dir).interruptions
-    assert interruption.cause == "spot-interruption"
-    assert interruption.images == lines_of(run_dir)[-1]["images"]

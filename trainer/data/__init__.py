@@ -8,41 +8,92 @@ from pathlib import Path
 from types import MappingProxyType
 
 from trainer.config import TrainConfig
-from trainer.data.digits import prepare_digits
+from trainer.data.clips import clips_recipe
+from trainer.data.digits import digits_recipe
+from trainer.data.photos import photos_recipe
+from trainer.data.prepare import prepare
+from trainer.data.recipe import Recipe
 from trainer.data.sampler import Sampler
-from trainer.data.shards import INDEX_FILE, ShardedImages
+from trainer.data.shards import INDEX_FILE, ShardedImages, labels_missing
 from trainer.errors import TrainerError
 
-__all__ = ["PREPARERS", "Sampler", "ShardedImages", "open_matching", "prepare_if_missing"]
+__all__ = ["SHIPPED", "Sampler", "ShardedImages", "open_matching", "prepare_if_missing"]
 
-PREPARERS: Mapping[str, Callable[[Path], None]] = MappingProxyType({"digits": prepare_digits})
-"""How to make each data set's shards from nothing but its name; the argument is the folder to write."""
+SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
+    {
+        "digits": lambda config: digits_recipe(resolution=config.resolution),
+        "photos": lambda config: photos_recipe(resolution=config.resolution, channels=config.channels),
+        "clips": lambda config: clips_recipe(
+            resolution=config.resolution, frames=config.frames, channels=config.channels
+        ),
+    }
+)
+"""The data sets that ship in Python packages and so prepare themselves."""
 
 
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
     """Writes the configured data set's shards unless the folder has an index already.
 
     Raises:
-        TrainerError: the folder cannot be written.
+        TrainerError: the folder cannot be written, or the data set needs a source: with the command to run.
     """
-    if not (folder / INDEX_FILE).exists():
-        PREPARERS[config.dataset](folder)
+    if (folder / INDEX_FILE).exists():
+        return
+    if config.dataset not in SHIPPED:
+        raise TrainerError(
+            place="--data",
+            problem=f"holds no data set, and {config.dataset} does not prepare itself: it needs a source",
+            value=str(folder),
+            allowed="a folder of shards",
+            fix=_command(config, folder),
+        )
+    try:
+        prepare(SHIPPED[config.dataset](config), folder)
+    except TrainerError as error:
+        raise error.at("--data") if error.place == "--out" else error from None
 
 
 def open_matching(config: TrainConfig, folder: Path) -> ShardedImages:
     """Opens and verifies the shards, and checks that they are what the configuration says.
 
     Raises:
-        TrainerError: no shards, a corrupt shard, or another data set or shape than configured.
+        TrainerError: no shards, a corrupt shard, or another data set, shape or number of classes than configured.
     """
     images = ShardedImages.open(folder)
-    wanted = (config.dataset, (config.channels, config.resolution, config.resolution))
-    if (images.index.dataset, images.index.image_shape) != wanted:
+    found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
+    if found != wanted:
         raise TrainerError(
             place=str(folder / INDEX_FILE),
             problem="these shards hold another data set than the configuration names",
-            value=f"{images.index.dataset} {images.index.image_shape}",
+            value=f"{found[0]} {found[1]}",
             allowed=f"{wanted[0]} {wanted[1]}",
-            fix="name another folder with --data, or prepare it anew there",
+            fix=f"name another folder with --data, or prepare it anew there: {_command(config, folder)}",
+        )
+    classes = images.index.num_classes
+    if config.num_classes and not classes:
+        raise labels_missing(str(folder / INDEX_FILE), config.dataset)
+    if config.num_classes not in (0, classes):
+        raise TrainerError(
+            place=str(folder / INDEX_FILE),
+            problem="these shards have another number of classes than the configuration",
+            value=classes,
+            allowed=str(config.num_classes),
+            fix=f"--num-classes {classes}, or 0 to train without classes",
         )
     return images
+
+
+def _command(config: TrainConfig, folder: Path) -> str:
+    """The command that prepares what the configuration wants."""
+    words = ["python -m trainer data prepare", config.dataset]
+    if config.dataset not in SHIPPED:
+        words.append("--source PATH_OR_URL")
+    if config.dataset != "cifar10":
+        words.append(f"--resolution {config.resolution}")
+    if config.channels == 1 and config.dataset != "digits":
+        words.append("--channels 1")
+    if config.frames > 1:
+        words.append(f"--frames {config.frames}")
+    if config.num_classes and config.dataset == "folder":
+        words.append("--labels")
+    return " ".join([*words, f"--out {folder}"])

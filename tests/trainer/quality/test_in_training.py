@@ -1,0 +1,85 @@
+"""Metrics while training: they change nothing that a step computes, come when due, and tell what they cost."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trainer.config import TrainConfig
+from trainer.errors import TrainerError
+from trainer.evaluate import evaluate
+from trainer.interruption import Interruption
+from trainer.loop import train
+from trainer.quality import judge
+from trainer.quality.spaces import WeightsPaths
+from trainer.record import RunContext, RunRecord
+
+
+class Shrunk:
+    """A FeatureExtractor that sees a 4x4 picture."""
+
+    name, network, dim, weights_sha256, resizer = "FD-4x4", "mean of 8x8 blocks", 16, "", "none"
+
+    def __call__(self, images: Tensor) -> NDArray[np.float64]:
+        return nn.functional.avg_pool2d(images.double(), 8).flatten(1).numpy()
+
+
+@pytest.fixture(autouse=True)
+def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small extractor in place of EfficientNet-Lite0."""
+
+    def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
+        return Shrunk()
+
+    monkeypatch.setattr(judge, "SPACES", {"enl0": made})
+
+
+def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> RunRecord:
+    assert train(config, run_dir, data_dir, RunContext(), Interruption()) == 0
+    return RunRecord.read(run_dir / "run.json")
+
+
+def test_metrics_are_told_with_their_cost_and_change_nothing(
+    tiny_config: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Callable[[Path], list[dict[str, Any]]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = tiny_config.replace({"kimg": 0.8})
+    without = _train(config, tmp_path / "without", digits_dir)
+    run_dir = tmp_path / "with"
+    record = _train(config.replace({"metrics": "fd-enl0", "metrics_kimg": 0.32}), run_dir, digits_dir)
+    assert record.state_sha256 == without.state_sha256
+    assert without.quality_in_training is None
+    told = record.quality_in_training
+    assert told is not None
+    assert [(point.name, point.kimg) for point in told.points] == [("FD-4x4", 0.32), ("FD-4x4", 0.64)]
+    events = [line for line in lines_of(run_dir) if line.get("event") == "quality"]
+    assert [line["images"] for line in events] == [320, 640]
+    assert told.cost_sec.value == pytest.approx(sum(line["in_training"]["cost_sec"] for line in events))
+    assert told.share_of_wall.value is not None
+    assert 0 < told.share_of_wall.value < 1
+    assert record.quality[0].trained.value == told.points[-1].value
+    assert "of the time so far went into metrics" in capsys.readouterr().out
+
+
+def test_the_value_is_the_one_that_evaluate_finds(tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
+    config = tiny_config.replace({"kimg": 0.32, "metrics": "fd-enl0", "metrics_kimg": 0.32})
+    record = _train(config, tmp_path, digits_dir)
+    assert record.quality_in_training is not None
+    assert evaluate(tmp_path, digits_dir).quality[0].trained.value == record.quality_in_training.points[-1].value
+
+
+def test_what_cannot_be_computed_is_told_before_the_first_step(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
+) -> None:
+    config = tiny_config.replace({"metrics": "fd-enl0-frames", "metrics_kimg": 1})
+    with pytest.raises(TrainerError, match="fd-enl0-frames is for video"):
+        train(config, tmp_path, digits_dir, RunContext(), Interruption())
+    assert not (tmp_path / "stats.jsonl").exists()

@@ -1,0 +1,143 @@
+"""The real trainer, told by each cloud's metadata service that its machine must go: it saves, says why, leaves with 75
+and later ends with the very bits of a run that nobody interrupted.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.record import RunRecord
+from trainer.stops import SAVE_BUDGET_SEC
+
+SPOT = json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})
+REBALANCE = json.dumps({"noticeTime": "2026-11-21T08:00:00Z"})
+
+Lines = Callable[[Path], list[dict[str, Any]]]
+
+
+class Aws:
+    """Rebalance recommendation, then a spot interruption."""
+
+    pause, end = "rebalance", "spot-interruption"
+
+    def __init__(self, service: Any) -> None:
+        self.service, self.env = service, {"GANGWAY_IMDS_URL": service.url, "GANGWAY_POLL_SEC": "0.1"}
+
+    def say_pause(self) -> None:
+        self.service.items["events/recommendations/rebalance"] = REBALANCE
+
+    def say_end(self) -> None:
+        self.service.items["spot/instance-action"] = SPOT
+
+    def quiet(self) -> None:
+        """As on the machine that takes over."""
+        for item in ("events/recommendations/rebalance", "spot/instance-action"):
+            del self.service.items[item]
+
+
+class Gcp:
+    """A host's maintenance, then a preemption."""
+
+    pause, end = "host-maintenance", "spot-interruption"
+
+    def __init__(self, service: Any) -> None:
+        self.service, self.env = service, {"GANGWAY_METADATA_URL": service.url}
+
+    def say_pause(self) -> None:
+        self.service.items["instance/maintenance-event"] = "TERMINATE_ON_HOST_MAINTENANCE"
+
+    def say_end(self) -> None:
+        self.service.items["instance/preempted"] = "TRUE"
+
+    def quiet(self) -> None:
+        """As on the machine that takes over."""
+        self.service.items.update({"instance/maintenance-event": "NONE", "instance/preempted": "FALSE"})
+
+
+class Azure:
+    """A freeze, then a preemption."""
+
+    pause, end = "host-maintenance", "spot-interruption"
+
+    def __init__(self, service: Any) -> None:
+        self.service, self.env = service, {"GANGWAY_METADATA_URL": service.url, "GANGWAY_POLL_SEC": "0.1"}
+
+    def say_pause(self) -> None:
+        self.service.schedule("Freeze", duration_sec=9)
+
+    def say_end(self) -> None:
+        self.service.schedule("Preempt")
+
+    def quiet(self) -> None:
+        """As on the machine that takes over."""
+        self.service.events.clear()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cloud", "service", "named"), [(Aws, "imds", "aws"), (Gcp, "gce", "gcp"), (Azure, "azure_vm", "azure")]
+)
+def test_a_notice_stops_the_run_with_its_state_on_disk(
+    torchrun: Callable[..., Any],
+    start: Callable[..., Any],
+    lines_of: Lines,
+    tiny_config: TrainConfig,
+    digits_dir: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    cloud: type[Aws | Gcp | Azure],
+    service: str,
+    named: str,
+) -> None:
+    told = cloud(request.getfixturevalue(service))
+    run_dir, path = tmp_path / "run", tmp_path / "config.json"
+    endless = tiny_config.replace({"kimg": 100_000, "checkpoint_kimg": 50_000, "sample_kimg": 50_000})
+
+    def started(config: TrainConfig, into: Path) -> Any:
+        path.write_text(config.to_json())
+        argv = ["-m", "trainer", "train", "--config", str(path), "--run-dir", str(into), "--data", str(digits_dir)]
+        return torchrun(*argv, launcher=("--watch", named), **told.env)
+
+    run = started(endless, run_dir)
+    run.wait_for(lambda: len(lines_of(run_dir)) > 3)
+    told.say_pause()
+    run.wait_for(lambda: any(line.get("event") == "checkpoint" for line in lines_of(run_dir)))
+    at = len(lines_of(run_dir))
+    run.wait_for(lambda: len(lines_of(run_dir)) > at + 3)
+    saves = [line for line in lines_of(run_dir) if line.get("event") == "checkpoint"]
+    assert [line["why"] for line in saves] == [told.pause], "once, and the run goes on"
+
+    told.say_end()
+    code, text = run.finish()
+    assert code == 75, text
+    record = RunRecord.read(run_dir / "run.json")
+    (stop,) = record.interruptions
+    last = lines_of(run_dir)[-1]
+    assert (last["event"], last["cause"], stop.cause) == ("interrupt", told.end, told.end)
+    assert checkpoint.newest(run_dir / "checkpoints") == run_dir / f"checkpoints/{stop.images:012d}.pt"
+    assert last["images"] == stop.images == record.images
+    assert stop.save_sec.value is not None
+    assert stop.stop_sec.value is not None
+    assert 0 < stop.save_sec.value < stop.stop_sec.value < SAVE_BUDGET_SEC
+
+    if named == "azure":
+        # Azure waits for a word before it takes the machine: the node's own script gives it, now that all is on disk.
+        assert told.service.started == []
+        code, text = start("-m", "images.on_node.azure_commands", "let-go", **told.env).finish()
+        assert code == 0, text
+        assert told.service.started == ["event-1"]
+
+    told.quiet()
+    further = tiny_config.replace({"kimg": (stop.images + 800) / 1000, "checkpoint_kimg": 50_000})
+    code, text = started(further, run_dir).finish()
+    assert code == 0, text
+    code, text = started(further, tmp_path / "through").finish()
+    assert code == 0, text
+    found, expected = (RunRecord.read(folder / "run.json") for folder in (run_dir, tmp_path / "through"))
+    assert [(s.images_from, s.world_size) for s in found.sessions] == [(0, 2), (stop.images, 2)]
+    assert found.state_sha256 == expected.state_sha256

@@ -1,0 +1,102 @@
+"""Runs of the trainer as a user starts them, for a while, and what their diaries say of their speed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from trainer.config import TrainConfig
+from trainer.diary import STATS_FILE, read_diary
+
+__all__ = ["environment", "rate", "textbook_rate", "train_for", "train_preset", "train_whole"]
+
+_WARM_UP_LINES = 2
+"""The first lines hold what happens once: kernels are chosen, memory is fetched."""
+_LIMIT_SEC = 600.0
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Of a process with so many threads for its arithmetic."""
+    return {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+
+
+def train_for(
+    config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, processes: int = 1, threads: int
+) -> list[dict[str, Any]]:
+    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines after the warm-up.
+
+    Raises:
+        RuntimeError: the trainer ended otherwise; its output is in the message.
+    """
+    run_dir.mkdir(parents=True)
+    file = run_dir.with_suffix(".json")
+    file.write_text(config.to_json())
+    argv = [*_trainer(processes), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
+    log = run_dir.with_suffix(".log")
+    with log.open("w") as output:
+        process = subprocess.Popen(argv, env=environment(threads), stdout=output, stderr=subprocess.STDOUT)
+        try:
+            _until(process, run_dir, seconds)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+    lines = statistics(run_dir)[_WARM_UP_LINES:]
+    if not lines:
+        raise RuntimeError(f"the trainer wrote no statistics:\n{log.read_text()[-2000:]}")
+    return lines
+
+
+def train_whole(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int) -> list[dict[str, Any]]:
+    """Trains to the configuration's end in one process; returns all statistics lines."""
+    run_dir.mkdir(parents=True)
+    file = run_dir.with_suffix(".json")
+    file.write_text(config.to_json())
+    argv = [*_trainer(1), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
+    subprocess.run(argv, env=environment(threads), check=True, stdout=subprocess.DEVNULL)
+    return statistics(run_dir)
+
+
+def train_preset(name: str, run_dir: Path, *, processes: int, threads: int) -> None:
+    """Trains a preset as it is, to its end, in so many processes."""
+    argv = [*_trainer(processes), "--preset", name, "--run-dir", str(run_dir)]
+    subprocess.run(argv, env=environment(threads), check=True, stdout=subprocess.DEVNULL)
+
+
+def _trainer(processes: int) -> list[str]:
+    launcher = [] if processes == 1 else ["trainer.launch", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    return [sys.executable, "-m", *launcher, "trainer", "train"]
+
+
+def _until(process: subprocess.Popen[bytes], run_dir: Path, seconds: float) -> None:
+    deadline = time.monotonic() + _LIMIT_SEC
+    while process.poll() is None and time.monotonic() < deadline:
+        lines = statistics(run_dir) if (run_dir / STATS_FILE).exists() else []
+        if len(lines) > _WARM_UP_LINES and lines[-1]["wall_sec"] - lines[_WARM_UP_LINES - 1]["wall_sec"] > seconds:
+            return
+        time.sleep(0.2)
+
+
+def statistics(run_dir: Path) -> list[dict[str, Any]]:
+    """The statistics lines of a run."""
+    return [line for line in read_diary(run_dir).lines if "event" not in line]
+
+
+def rate(lines: Sequence[Mapping[str, Any]]) -> float:
+    """Images per second: the median over lines, which a short disturbance does not move."""
+    return float(median(line["images_per_sec"] for line in lines))
+
+
+def textbook_rate(config: TrainConfig, work_dir: Path, data_dir: Path, seconds: float, *, threads: int) -> float:
+    """Images per second of the textbook loop, measured for so many seconds in a process of its own."""
+    file = work_dir / "textbook.json"
+    file.write_text(config.to_json())
+    argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(seconds)]
+    done = subprocess.run(argv, env=environment(threads), capture_output=True, text=True, check=True)
+    found: float = json.loads(done.stdout)["images_per_sec"]
+    return found

@@ -1,0 +1,126 @@
+"""The loop that ours is compared with: DCGAN as tutorials have it, in fp32, contiguous, with plain Adam, eagerly.
+
+    python -m trainer.bench.textbook CONFIG.json DATA_DIR SECONDS
+
+The same computation as `trainer.loop` on the same initial weights, images and latents, so that its losses must be
+equal; only how it is done differs: a DataLoader's batches copied one image at a time, real and fake images judged in
+two passes, an average of the weights in a Python loop, Adam unfused, a loss read out in every step. Never used to
+train.
+"""
+
+import copy
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainer.config import TrainConfig
+from trainer.data import Sampler, ShardedImages
+from trainer.draws import Purpose, latents
+from trainer.networks import build
+
+__all__ = ["StepLosses", "steps"]
+
+
+class StepLosses(NamedTuple):
+    """What one step shows: the generator's loss, the discriminator's without its penalty, and the penalty."""
+
+    loss_g: float
+    loss_d: float
+    r1: float
+
+
+def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Iterator[StepLosses]:
+    """Trains without end, a step each time the next losses are asked for.
+
+    Args:
+        config: without augmentation; its memory layout is not looked at.
+        data: the shards, all of which are held in memory.
+        device: to train on.
+    """
+    assert config.augment == "none", "tutorials have none, and equal losses are wanted"
+    generator, discriminator = (
+        network.to(memory_format=torch.contiguous_format).to(device) for network in build(config)
+    )
+    average = copy.deepcopy(generator)
+    betas = (config.beta1, config.beta2)
+    opt_g = torch.optim.Adam(generator.parameters(), config.lr_g, betas)
+    opt_d = torch.optim.Adam(discriminator.parameters(), config.lr_d, betas)
+    for step, (real,) in enumerate(_batches(config, data)):
+        images = step * config.batch_size
+        with_r1 = config.r1_gamma > 0 and step % config.r1_interval == 0
+
+        # Discriminator: real images, then fake ones.
+        real = real.to(device).requires_grad_(with_r1)
+        fake = generator(_latents(config, images, Purpose.D_LATENTS, device)).detach()
+        real_logits = discriminator(real)
+        logistic = F.softplus(-real_logits).mean() + F.softplus(discriminator(fake)).mean()
+        penalty = _r1(real_logits, real) if with_r1 else torch.zeros((), device=device)
+        opt_d.zero_grad()
+        (logistic + config.r1_gamma / 2 * config.r1_interval * penalty).backward()  # type: ignore[no-untyped-call]  # torch has no types there
+        opt_d.step()
+
+        # Generator.
+        loss_g = F.softplus(-discriminator(generator(_latents(config, images, Purpose.G_LATENTS, device)))).mean()
+        opt_g.zero_grad()
+        loss_g.backward()  # type: ignore[no-untyped-call]  # torch has no types there
+        opt_g.step()
+
+        # Average of the weights.
+        half_life = min(config.ema_kimg * 1000, (images + config.batch_size) * 0.05)
+        keep = 0.5 ** (config.batch_size / half_life) if half_life else 0.0
+        with torch.no_grad():
+            for averaged, present in zip(average.parameters(), generator.parameters(), strict=True):
+                averaged.mul_(keep).add_(present * (1 - keep))
+        yield StepLosses(loss_g.item(), logistic.item(), penalty.item())
+
+
+def _batches(config: TrainConfig, data: ShardedImages) -> DataLoader[tuple[Tensor, ...]]:
+    everything = torch.from_numpy(data.take(torch.arange(len(data)).numpy())).float() / 127.5 - 1
+    sampler = Sampler(len(data), config.seed)
+
+    def order() -> Iterator[list[int]]:
+        images = 0
+        while True:
+            yield sampler.indices(images, config.batch_size).tolist()
+            images += config.batch_size
+
+    return DataLoader(TensorDataset(everything), batch_sampler=order())
+
+
+def _latents(config: TrainConfig, images: int, purpose: Purpose, device: torch.device) -> Tensor:
+    return latents(config.batch_size, config.z_dim, seed=config.seed, images=images, purpose=purpose).to(device)
+
+
+def _r1(logits: Tensor, images: Tensor) -> Tensor:
+    (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
+    return gradients.pow(2).reshape(len(gradients), -1).sum(1).mean()
+
+
+def main(argv: list[str]) -> None:
+    """Trains for so many seconds after a warm-up of a fifth of them; prints images per second as JSON."""
+    config, data = TrainConfig.from_file(Path(argv[0])), ShardedImages.open(Path(argv[1]))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    seconds = float(argv[2])
+    began, timed, counted = time.monotonic(), 0.0, 0
+    for losses in steps(config, data, device):
+        now = time.monotonic()
+        if not timed:
+            timed = now if now - began > seconds / 5 else 0.0
+            continue
+        counted += 1
+        if now - timed > seconds:
+            rate = counted * config.batch_size / (now - timed)
+            print(json.dumps({"images_per_sec": rate, "loss_g": losses.loss_g}))
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,157 @@
+"""torch.compile for the two losses, tried before it is trusted: where it fails or computes otherwise, a run goes on
+without it and says why.
+
+The whole loss is compiled in one graph, its penalty included (`DLoss.functional`: torch.func differentiates inside the
+graph), and then wrapped for data parallelism, so that gradients are averaged as ever. The trial runs each pass once
+both ways on the step's own images and compares gradients; nothing of it stays. Not here: PyTorch/XLA, which compiles by
+itself.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.config import TrainConfig
+from trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    from trainer.batch import Batch
+    from trainer.distributed import World
+    from trainer.losses import DLoss, GLoss
+    from trainer.state import TrainState
+
+__all__ = ["check_graphs", "compile_losses"]
+
+_CLOSE = {"fp32": 1e-3}
+_NEAR = 5e-2
+"""Largest relative difference of a pass's gradients, compiled against not; the wider one with 16 bits and less."""
+_VARIANTS = 64
+"""Of one compiled loss: with and without penalties, and progressive networks' resolutions."""
+
+Pass = Callable[[], Tensor]
+
+
+def check_graphs(config: TrainConfig, device: torch.device) -> None:
+    """Refuses CUDA graphs elsewhere.
+
+    Raises:
+        TrainerError: naming the device.
+    """
+    if config.cuda_graphs and device.type != "cuda":
+        raise TrainerError(
+            place="TrainConfig.cuda_graphs",
+            problem=f"this worker computes on {device.type}, which has no CUDA graphs",
+            value=True,
+            allowed="false on this device",
+            fix="--cuda-graphs false, or start on a GPU machine",
+        )
+
+
+def compile_losses(
+    d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch", config: TrainConfig, world: "World"
+) -> str:
+    """Compiles both losses in place where the configuration and the device want it; the same on every worker.
+
+    Args:
+        d_loss: before `World.wrap`.
+        g_loss: likewise.
+        state: that the first step begins with.
+        batch: for the trial.
+        config: of the run.
+        world: all workers call this together.
+
+    Returns:
+        What was done, and why.
+    """
+    if why_not := _why_not(config, world):
+        return f"off: {why_not}"
+    passes = _passes(d_loss, g_loss, state, batch)
+    expected = {name: _gradients(name, run, d_loss, g_loss) for name, run in passes.items()}
+    _allow_penalties()
+    d_loss.functional = True
+    # Under data parallelism the graphs of a pass must not wait for its averages: those are outside of them.
+    options: dict[str, Any] = {"mode": "reduce-overhead"} if config.cuda_graphs else {}
+    for loss in (d_loss, g_loss):
+        loss.compile(fullgraph=True, dynamic=False, **options)
+    failure = _compare(passes, expected, d_loss, g_loss, _CLOSE.get(config.precision, _NEAR))
+    failures = [text for text in world.gather(failure) if text]
+    if failures:
+        for loss in (d_loss, g_loss):
+            loss._compiled_call_impl = None
+        d_loss.functional = False
+        return f"off: tried, and {failures[0]}"
+    graphs = " with CUDA graphs" if config.cuda_graphs else ""
+    return f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without"
+
+
+def _why_not(config: TrainConfig, world: "World") -> str:
+    if config.compile == "off":
+        return "not asked for"
+    if world.on_xla:
+        return "PyTorch/XLA compiles by itself"
+    if config.shard != "ddp" and world.control is not None:
+        return "sharded networks run uncompiled"
+    if config.compile == "auto" and world.device.type == "cpu":
+        return "on a CPU it was measured slower (DCGAN 32x32: 741 images/s instead of 859; --compile on tries it)"
+    return ""
+
+
+def _allow_penalties() -> None:
+    """What one graph with a gradient in it needs of the compiler, and room for its variants."""
+    import torch._dynamo
+
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
+
+
+def _passes(d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch") -> dict[str, Pass]:
+    """Every kind of pass that the loop makes, by name."""
+    d_inputs = next(batch.for_discriminator(state, state.images)).inputs
+    g_inputs = next(batch.for_generator(state)).inputs
+    with torch.no_grad():
+        fakes = state.generator(d_inputs.latents, d_inputs.labels)
+    return {
+        "the discriminator's loss with penalties": lambda: d_loss(d_inputs, fakes, True).total,
+        "the discriminator's loss": lambda: d_loss(d_inputs, fakes, False).total,
+        "the generator's loss": lambda: g_loss(g_inputs),
+    }
+
+
+def _gradients(name: str, run: Pass, d_loss: "DLoss", g_loss: "GLoss") -> Tensor:
+    """All gradients of one pass in a row, float32 on the CPU."""
+    network: nn.Module = g_loss.generator if name.startswith("the generator") else d_loss.discriminator
+    network.zero_grad()
+    with _resting(d_loss.discriminator if network is g_loss.generator else None):
+        torch.autograd.backward(run())
+    row = torch.cat([p.grad.flatten().float().cpu() for p in network.parameters() if p.grad is not None])
+    network.zero_grad()
+    return row
+
+
+@contextmanager
+def _resting(network: nn.Module | None) -> Iterator[None]:
+    """As the loop does it in the generator's step."""
+    if network is not None:
+        network.requires_grad_(False)
+    yield
+    if network is not None:
+        network.requires_grad_(True)
+
+
+def _compare(
+    passes: dict[str, Pass], expected: dict[str, Tensor], d_loss: "DLoss", g_loss: "GLoss", tolerance: float
+) -> str:
+    """Why the compiled losses cannot be trusted; empty when they can."""
+    for name, run in passes.items():
+        try:
+            found = _gradients(name, run, d_loss, g_loss)
+        except Exception as error:  # the compiler has many, its own and its backends'
+            d_loss.discriminator.requires_grad_(True)
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            return f"{name} does not compile: {type(error).__name__}: {first}"
+        difference = float((found - expected[name]).norm() / expected[name].norm().clamp(min=1e-12))
+        if not difference <= tolerance:
+            return f"{name} then has other gradients (relative difference {difference:.1e})"
+    return ""

@@ -1,0 +1,159 @@
+"""Films to clips: decode through PyAV, crop, resize, cut. And the recipe of any list of films.
+
+A clip is T frames, [C, T, H, W]. Not here: which films there are and what their labels are.
+"""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data.pictures import RESIZER, Box, central_square, resized
+from trainer.data.recipe import BrokenItemError, Decoded, shard_size
+from trainer.data.sources import FileSet
+from trainer.errors import TrainerError
+
+__all__ = ["Cut", "FilmDecoder", "check_cut", "films_per_shard"]
+
+_CLIPS_PER_FILM = 12
+"""Of UCF101, whose films have 186 frames on average and give 11 clips of 16."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a film becomes clips.
+
+    Attributes:
+        resolution: height and width of a clip.
+        channels: 1 or 3.
+        frames: of a clip.
+        stride: frames of the film from one frame of a clip to the next; 2 halves the frame rate.
+        step: frames of the film from the beginning of one clip to that of the next.
+        squares: square parts of a frame, side by side; each gives clips of its own. 1 is the central square.
+    """
+
+    resolution: int
+    channels: int
+    frames: int
+    stride: int = 1
+    step: int = 0
+    squares: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Of one clip."""
+        return self.channels, self.frames, self.resolution, self.resolution
+
+    @property
+    def span(self) -> int:
+        """Frames of the film that one clip reaches over."""
+        return (self.frames - 1) * self.stride + 1
+
+    @property
+    def _step(self) -> int:
+        return self.step or self.frames * self.stride
+
+    def __str__(self) -> str:
+        """As the index says it."""
+        where = "the central square" if self.squares == 1 else f"{self.squares} squares from side to side"
+        return (
+            f"{where} of each frame, {RESIZER}, to {self.resolution}x{self.resolution}; clips of {self.frames} frames, "
+            f"every {self.stride}. frame, a clip begins every {self._step} frames"
+        )
+
+    def boxes(self, width: int, height: int) -> list[Box]:
+        """The squares of a frame."""
+        if self.squares == 1:
+            return [central_square(width, height)]
+        side = min(width, height)
+        spread = [round(number * (max(width, height) - side) / (self.squares - 1)) for number in range(self.squares)]
+        wide = width >= height
+        return [(at, 0, at + side, side) if wide else (0, at, side, at + side) for at in spread]
+
+    def clips(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """All clips of a film, [n, C, T, H, W].
+
+        Args:
+            frames: of the film, [F, squares, C, H, W].
+
+        Raises:
+            BrokenItemError: there are too few.
+        """
+        if len(frames) < self.span:
+            raise BrokenItemError(f"too few frames: {len(frames)}, a clip needs {self.span}")
+        starts = range(0, len(frames) - self.span + 1, self._step)
+        cut = np.stack([frames[start : start + self.span : self.stride] for start in starts])
+        # [clip, T, square, C, H, W] to [square and clip, C, T, H, W]
+        return np.ascontiguousarray(cut.transpose(2, 0, 3, 1, 4, 5).reshape(-1, *self.shape))
+
+
+def check_cut(cut: Cut) -> None:
+    """Refuses what is no clip.
+
+    Raises:
+        TrainerError: it has a single frame.
+    """
+    if cut.frames < 2:
+        raise TrainerError(
+            place="--frames",
+            problem="a clip has at least two frames",
+            value=cut.frames,
+            allowed="2 or more",
+            fix="--frames 16, for example; for single images prepare the folder data set",
+        )
+
+
+def films_per_shard(cut: Cut) -> int:
+    """As many short films as make a file of about 128 MiB."""
+    return max(1, shard_size(cut.shape) // _CLIPS_PER_FILM)
+
+
+@dataclass(frozen=True)
+class FilmDecoder:
+    """Item n is the n-th film.
+
+    Attributes:
+        files: to read from.
+        names: of the films.
+        cut: how they become clips.
+        labels: by film; empty for none.
+    """
+
+    files: FileSet
+    names: tuple[str, ...]
+    cut: Cut
+    labels: tuple[int, ...] = ()
+
+    def __call__(self, item: int) -> Decoded:
+        """Reads, decodes and cuts one film.
+
+        Raises:
+            BrokenItemError: it cannot be read, is not a film, or is too short.
+        """
+        import av
+
+        try:
+            content = self.files.read(self.names[item])
+            frames = list(_frames(content, self.cut))
+        except (OSError, av.FFmpegError, ValueError, IndexError) as error:
+            raise BrokenItemError(f"not a readable film: {' '.join(str(error).split())}") from None
+        clips = self.cut.clips(np.stack(frames) if frames else np.empty((0, 0, 0, 0, 0), np.uint8))
+        return Decoded(clips, np.full(len(clips), self.labels[item], dtype=np.int64) if self.labels else None)
+
+
+def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
+    """Each frame's squares, resized, [squares, C, H, W]."""
+    import av
+    from PIL import Image
+
+    with av.open(io.BytesIO(content), "r") as container:
+        if not container.streams.video:
+            raise ValueError("it has no pictures")
+        stream = container.streams.video[0]
+        stream.thread_type = "NONE"  # processes decode in parallel; threads would only add to them
+        for frame in container.decode(stream):
+            image = Image.fromarray(frame.to_ndarray(format="rgb24")).convert("L" if cut.channels == 1 else "RGB")
+            squares = [resized(image, cut.resolution, box) for box in cut.boxes(*image.size)]
+            yield np.stack(squares)

@@ -1,0 +1,77 @@
+"""Any folder of images: every picture in it and below it, with the first folder's name as its label if wanted.
+
+    python -m trainer data prepare folder --source pictures/ --resolution 64 --out data/
+
+The folder may be a .zip archive or a bucket. The licence is the pictures' own.
+"""
+
+from pathlib import Path
+
+from trainer.data.index import SourceNote
+from trainer.data.pictures import RESIZER, SUFFIXES, PictureDecoder
+from trainer.data.recipe import Recipe, shard_size
+from trainer.data.sources import FileSet, files_in, fingerprint
+from trainer.errors import TrainerError
+
+__all__ = ["folder_recipe"]
+
+
+def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
+    """The recipe of an image folder.
+
+    Args:
+        source: path or URL.
+        out: folder of the data set.
+        resolution: height and width to resize the central square to.
+        channels: 1 or 3.
+        labels: the first folder below the source is the image's class.
+
+    Raises:
+        TrainerError: there is no such folder, no image in it, or an image without a class.
+    """
+    files = files_in(source, out)
+    sizes = {name: size for name, size in files.sizes().items() if name.lower().endswith(SUFFIXES)}
+    if not sizes:
+        raise TrainerError(
+            place=files.place,
+            problem="holds no image",
+            allowed="files that end in " + ", ".join(SUFFIXES),
+            fix="name the folder that holds the images, or one above it",
+        )
+    names = tuple(sizes)
+    classes, numbers = _classes(files, names) if labels else ((), ())
+    shape = (channels, resolution, resolution)
+    return Recipe(
+        dataset="folder",
+        shape=shape,
+        classes=classes,
+        items=names,
+        items_per_shard=shard_size(shape),
+        decode=PictureDecoder(files, names, resolution, channels, labels=numbers),
+        note=SourceNote(
+            name="a folder of images",
+            location=source,
+            content=fingerprint(sizes),
+            official="not applicable",
+            split="all images",
+            processing=f"the central square, {RESIZER}, to {resolution}x{resolution}",
+            licence="unknown: that of the images",
+        ),
+    )
+
+
+def _classes(files: FileSet, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Names of the classes, and each image's number among them."""
+    bare = [name for name in names if "/" not in name]
+    if bare:
+        raise TrainerError(
+            place="--labels",
+            problem="labels are missing: an image lies in no folder that could be its class",
+            value=f"{bare[0]} in {files.place}" + (f" and {len(bare) - 1} others" if len(bare) > 1 else ""),
+            allowed="CLASS/image.png",
+            fix="move every image into a folder named like its class, or leave --labels out",
+        )
+    of_each = [name.partition("/")[0] for name in names]
+    classes = tuple(sorted(set(of_each)))
+    number = {name: position for position, name in enumerate(classes)}
+    return classes, tuple(number[name] for name in of_each)

@@ -1,0 +1,174 @@
+"""index.json: what a folder of shards holds, where it came from, and every file's hash.
+
+It is written last and in one step: a folder with an index is complete. Version 1, which had neither labels nor a
+source, is still read. Not here: the shards themselves (trainer.data.shards) and how they are made
+(trainer.data.prepare).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from trainer.errors import from_validation
+from trainer.files import read_input, write_atomically
+
+__all__ = ["INDEX_FILE", "LabelsFile", "Shard", "ShardIndex", "SourceNote"]
+
+INDEX_FILE = "index.json"
+_SHAPE_LENGTHS = (3, 4)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Shard(_Model):
+    """One file of images.
+
+    Attributes:
+        file: its name in the folder.
+        num_images: in it; clips are images of four dimensions.
+        sha256: of the file.
+    """
+
+    file: str
+    num_images: int
+    sha256: str
+
+
+class LabelsFile(_Model):
+    """The file of all labels, [num_images] int64 in the order of the images.
+
+    Attributes:
+        file: its name in the folder.
+        classes: their names; label n is the n-th.
+        sha256: of the file.
+    """
+
+    file: str
+    classes: tuple[str, ...]
+    sha256: str
+
+
+class SourceNote(_Model):
+    """Where the images came from and what was done to them.
+
+    Attributes:
+        name: of the source, with its version.
+        location: path or URL as it was given; empty where the images ship in a Python package.
+        content: what identifies the source's content: the hash of its archive, or one over file names and sizes.
+        official: whether that is the official one, and how that is known.
+        split: the part of the source.
+        processing: crop, resizing, choice of frames.
+        licence: terms of the source; the reader's own duty.
+        skipped: files left out because they cannot be read.
+    """
+
+    name: str
+    location: str = ""
+    content: str
+    official: str
+    split: str
+    processing: str
+    licence: str
+    skipped: tuple[str, ...] = ()
+
+
+class ShardIndex(_Model):
+    """What a folder of shards holds.
+
+    Attributes:
+        version: of this format.
+        dataset: its name, as in TrainConfig.
+        shape: of one image: channels, height, width; of a clip: channels, frames, height, width.
+        num_images: over all shards.
+        sha256: of the data set: over all shards' hashes in order, and the labels' where there are any.
+        labels: their file; None where the data set has none.
+        source: where the images came from; None in version 1.
+        shards: in order.
+    """
+
+    version: Literal[1, 2] = 2
+    dataset: str
+    shape: tuple[int, ...] = Field(min_length=min(_SHAPE_LENGTHS), max_length=max(_SHAPE_LENGTHS))
+    num_images: int
+    sha256: str
+    labels: LabelsFile | None = None
+    source: SourceNote | None = None
+    shards: tuple[Shard, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, values: Any) -> Any:
+        """Version 1 called the shape image_shape."""
+        if isinstance(values, dict) and values.get("version") == 1 and "image_shape" in values:
+            return {
+                **{key: value for key, value in values.items() if key != "image_shape"},
+                "shape": values["image_shape"],
+            }
+        return values
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        """Training knows the data set by its hash: it must be that of the files below it."""
+        expected = _dataset_sha256(self.shards, self.labels)
+        if self.sha256 != expected:
+            raise ValueError(f"sha256 {expected}, that over the files' hashes; not {self.sha256}")
+        if self.num_images != sum(shard.num_images for shard in self.shards):
+            raise ValueError(f"as many images as the shards have together; not {self.num_images}")
+        return self
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes; 0 where the images have no labels."""
+        return len(self.labels.classes) if self.labels else 0
+
+    @classmethod
+    def of(
+        cls,
+        dataset: str,
+        shape: tuple[int, ...],
+        shards: Sequence[Shard],
+        labels: LabelsFile | None,
+        source: SourceNote,
+    ) -> Self:
+        """The index of these files."""
+        return cls(
+            dataset=dataset,
+            shape=shape,
+            num_images=sum(shard.num_images for shard in shards),
+            sha256=_dataset_sha256(shards, labels),
+            labels=labels,
+            source=source,
+            shards=tuple(shards),
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Reads a folder's index.
+
+        Raises:
+            TrainerError: there is none, or it is damaged.
+        """
+        path = folder / INDEX_FILE
+        fix = f"prepare one: python -m trainer data prepare DATASET --out {folder}"
+        try:
+            return cls.model_validate_json(read_input(path, fix, missing="no data set here"))
+        except ValidationError as error:
+            raise from_validation(error, str(path)) from None
+
+    def write(self, folder: Path) -> None:
+        """Writes it, which makes the folder complete.
+
+        Raises:
+            TrainerError: the disk is full or the folder cannot be written.
+        """
+        write_atomically(folder / INDEX_FILE, (self.model_dump_json(indent=2) + "\n").encode())
+
+
+def _dataset_sha256(shards: Sequence[Shard], labels: LabelsFile | None) -> str:
+    hashes = [shard.sha256 for shard in shards] + ([labels.sha256] if labels else [])
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()

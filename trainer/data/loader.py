@@ -1,0 +1,111 @@
+"""Reads ahead: a thread takes the next batch from the shards while the step computes on this one.
+
+What a batch holds is a function of its position alone (trainer.data.sampler), so reading ahead changes nothing but
+time: a position that was not foreseen, as after a resume, is simply read then. Not here: pixels to floats, and
+augmentation, which belong to the step.
+"""
+
+import time
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainer.data.sampler import Sampler
+from trainer.data.shards import ShardedImages
+from trainer.order import order_of
+
+__all__ = ["Loader", "Reals", "images_per_sec"]
+
+_AHEAD = 2
+"""Batches under way: one that the next step takes, and one more for a storage that hesitates."""
+
+
+@dataclass(frozen=True)
+class Reals:
+    """This worker's share of a global batch, on the CPU.
+
+    Attributes:
+        pixels: [share, C, H, W] or [share, C, T, H, W] uint8; pinned where asked for.
+        labels: [share] int64; None where the data set has none.
+        order: digest of which images these are (trainer.order).
+    """
+
+    pixels: Tensor
+    labels: Tensor | None
+    order: int
+
+
+class Loader:
+    """This worker's share of the batch at any position, read ahead.
+
+    Args:
+        data: the shards.
+        seed: of the order.
+        batch_size: global batch.
+        share: this worker's slice of it.
+        pin: into page-locked memory, from which a GPU copies while it computes.
+
+    Attributes:
+        stall_sec: how long `take` waited for data, all calls together.
+    """
+
+    def __init__(self, data: ShardedImages, seed: int, batch_size: int, share: slice, *, pin: bool = False) -> None:
+        self._data, self._sampler = data, Sampler(len(data), seed)
+        self._batch_size, self._share, self._pin = batch_size, share, pin
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="loader")
+        self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
+        self.stall_sec = 0.0
+
+    def take(self, images: int) -> Reals:
+        """The share of the batch that begins after `images` images; the batches after it are then read ahead.
+
+        Args:
+            images: shown before this batch.
+        """
+        began = time.perf_counter()
+        for position in [position for position in self._ahead if position < images]:
+            self._ahead.pop(position).cancel()
+        reals = self._promised(images).result()
+        self.stall_sec += time.perf_counter() - began
+        del self._ahead[images]
+        for number in range(1, _AHEAD + 1):
+            self._promised(images + number * self._batch_size)
+        return reals
+
+    def _promised(self, images: int) -> Future[Reals]:
+        """The batch at a position, under way from now on."""
+        if images not in self._ahead:
+            self._ahead[images] = self._thread.submit(
+                _read, self._data, self._sampler, images, self._batch_size, self._share, self._pin
+            )
+        return self._ahead[images]
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _read(data: ShardedImages, sampler: Sampler, images: int, batch_size: int, share: slice, pin: bool) -> Reals:
+    """Not a method, so that the thread does not keep its loader alive."""
+    numbers = sampler.indices(images, batch_size)[share]
+    pixels = torch.from_numpy(data.take(numbers))
+    labels = torch.from_numpy(data.labels(numbers)) if data.index.num_classes else None
+    order = order_of(images + share.start, numbers)
+    return Reals(pixels.pin_memory() if pin else pixels, labels, order)
+
+
+def images_per_sec(data: ShardedImages, batch_size: int, seconds: float) -> float:
+    """Images a second that the loader alone delivers to one worker, in training's order."""
+    loader = Loader(data, 0, batch_size, slice(0, batch_size))
+    try:
+        images = 0
+        began = time.perf_counter()
+        while (passed := time.perf_counter() - began) < seconds:
+            loader.take(images)
+            images += batch_size
+        return images / passed
+    finally:
+        loader.close()

@@ -1,0 +1,83 @@
+"""How far a long preparation is: a line on a terminal, rewritten every 2 s; elsewhere a new line every 10 s.
+
+Not a progress bar library: items done, rate, time left.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+__all__ = ["Progress"]
+
+_TTY_SEC, _LOG_SEC = 2.0, 10.0
+
+
+class Progress:
+    """Progress of one preparation.
+
+    Args:
+        what: is prepared.
+        total: items, or bytes.
+        unit: of what is counted.
+        out: to write to.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        unit: str = "files",
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._total, self._unit = what, total, unit
+        self._before = self._done = 0
+        self._out, self._clock = out or sys.stdout, clock
+        self._tty = self._out.isatty()
+        self._every_sec = _TTY_SEC if self._tty else _LOG_SEC
+        self._began = self._last = clock()
+
+    def go_on(self, done: int, damaged: tuple[str, ...]) -> None:
+        """Says what an earlier session left.
+
+        Args:
+            done: items that need not be done again; they do not count for the rate.
+            damaged: files that were finished and are not what they were.
+        """
+        self._before = self._done = done
+        if done:
+            self._out.write(f"{self._what}: going on, {done:,} of {self._total:,} {self._unit} are done\n")
+        for file in damaged:
+            self._out.write(f"{self._what}: {file} is damaged or gone, and made anew\n")
+
+    def add(self, number: int) -> None:
+        """Counts, and shows a line when it is time."""
+        self._done += number
+        now = self._clock()
+        if now - self._last >= self._every_sec:
+            self._last = now
+            self._show(now)
+
+    def _show(self, now: float) -> None:
+        rate = (self._done - self._before) / max(now - self._began, 1e-9)
+        left = f"{_duration((self._total - self._done) / rate)} left" if rate else "no estimate yet"
+        share = 100 * self._done / max(self._total, 1)
+        pace = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+        text = f"{self._what}: {self._done:,} of {self._total:,} {self._unit} ({share:.0f} %), {pace}/s, {left}"
+        self._out.write(f"\r\033[K{text}" if self._tty else f"{text}\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """Ends the line on a terminal."""
+        if self._tty and self._last > self._began:
+            self._out.write("\n")
+            self._out.flush()
+
+
+def _duration(sec: float) -> str:
+    """Rounded to what a person wants to know."""
+    minutes, seconds = divmod(round(sec), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -1,0 +1,125 @@
+"""UCF101: clips of human actions, from the unpacked .avi files and the official split lists.
+
+    python -m trainer data prepare ucf101 --source UCF101/ --resolution 64 --frames 16 --out data/
+
+Source: K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes From Videos in The Wild,
+CRCV-TR-12-01, 2012; 13,320 films of 320x240. The source needs the folders of films (`UCF-101/`, unpacked from
+UCF101.rar) and the lists (`ucfTrainTestlist/`). Each film gives clips that do not overlap unless --step says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trainer.data.films import Cut, FilmDecoder, check_cut, films_per_shard
+from trainer.data.index import SourceNote
+from trainer.data.official import check_count
+from trainer.data.recipe import Recipe
+from trainer.data.sources import FileSet, files_in, fingerprint, read_text
+from trainer.errors import TrainerError
+
+__all__ = ["ucf101_recipe"]
+
+_NUM_FILMS = 13_320
+_CLASSES = "classInd.txt"
+
+
+def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, allow_other_hash: bool) -> Recipe:
+    """The recipe of UCF101.
+
+    Args:
+        source: path or URL of a folder with the films and the lists, at any depth.
+        out: folder of the data set.
+        cut: how films become clips.
+        split: train, test or all.
+        fold: number of the split lists, 1..3.
+        allow_other_hash: accept another number of films than the official one.
+
+    Raises:
+        TrainerError: a list or a film is missing.
+    """
+    check_cut(cut)
+    files = files_in(source, out)
+    sizes = files.sizes()
+    films = {"/".join(name.split("/")[-2:]): name for name in sizes if name.endswith(".avi")}
+    if not films:
+        raise TrainerError(
+            place="--source",
+            problem="holds no .avi file",
+            value=source,
+            allowed="the folder that UCF101.rar unpacks to, and ucfTrainTestlist beside it",
+            fix="unpack UCF101.rar (unrar x UCF101.rar); archives of films are not read",
+        )
+    official = check_count(source, "films", len(films), _NUM_FILMS, allow_other=allow_other_hash)
+    classes = _classes(read_text(files, _list(files, sizes, _CLASSES)), source)
+    parts = ("train", "test") if split == "all" else (split,)
+    wanted = [
+        name for part in parts for name in _listed(read_text(files, _list(files, sizes, f"{part}list{fold:02d}.txt")))
+    ]
+    labels = tuple(_label(name, classes, films, source) for name in wanted)
+    names = tuple(films[name] for name in wanted)
+    return Recipe(
+        dataset="ucf101",
+        shape=cut.shape,
+        classes=tuple(classes),
+        items=names,
+        items_per_shard=films_per_shard(cut),
+        decode=FilmDecoder(files, names, cut, labels),
+        note=SourceNote(
+            name="UCF101",
+            location=source,
+            content=fingerprint({name: sizes[name] for name in names}),
+            official=official,
+            split=f"{split}, lists {fold:02d}",
+            processing=str(cut),
+            licence="none stated: films from YouTube, for research; https://www.crcv.ucf.edu/data/UCF101.php",
+        ),
+    )
+
+
+def _list(files: FileSet, names: Mapping[str, int], wanted: str) -> str:
+    """Where a list lies."""
+    found = next((name for name in names if name.rpartition("/")[2] == wanted), None)
+    if found is None:
+        raise TrainerError(
+            place="--source",
+            problem=f"there is no {wanted}",
+            value=files.place,
+            allowed="the films, and the folder ucfTrainTestlist",
+            fix="unpack UCF101TrainTestSplits-RecognitionTask.zip into that folder",
+        )
+    return found
+
+
+def _classes(text: str, source: str) -> dict[str, int]:
+    """Number from 0 of each class, of lines like `1 ApplyEyeMakeup`."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    numbered = {words[1]: position for position, words in enumerate(lines) if len(words) == 2}
+    if len(numbered) != len(lines) or [words[0] for words in lines] != [str(n + 1) for n in range(len(lines))]:
+        raise TrainerError(
+            place=f"{_CLASSES} of {source}",
+            problem="is not the list of classes",
+            value=text[:60],
+            allowed="a line for each class: 1 ApplyEyeMakeup",
+            fix="unpack it again",
+        )
+    return numbered
+
+
+def _listed(text: str) -> Sequence[str]:
+    """The films of a list: `Class/film.avi`, in the training lists followed by the class's number."""
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
+
+
+def _label(name: str, classes: Mapping[str, int], films: Mapping[str, str], source: str) -> int:
+    kind = name.partition("/")[0]
+    if name not in films or kind not in classes:
+        raise TrainerError(
+            place=source,
+            problem="a film of the split list is missing"
+            if kind in classes
+            else f"a film's class is not in {_CLASSES}",
+            value=name,
+            allowed="every listed film",
+            fix="unpack UCF101.rar again",
+        )
+    return classes[kind]

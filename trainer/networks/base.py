@@ -1,0 +1,85 @@
+"""What a run asks of every family's networks: how they are called, and which of their layers take part.
+
+Not here: any layer.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from trainer.phases import Phase
+from trainer.precision import Precision
+
+__all__ = ["Discriminator", "Generator", "Network"]
+
+
+class Network(nn.Module):
+    """Either of the two. No network here has buffers or looks across the images of a batch.
+
+    Attributes:
+        precision: of the forward passes; None for that of the inputs, which is float32.
+    """
+
+    precision: Precision | None = None
+
+    def _run(self, *inputs: Any, twice: bool) -> Tensor:
+        """A forward pass in the network's precision, its result in float32."""
+        if self.precision is None:
+            result: Tensor = super().__call__(*inputs)
+            return result
+        with self.precision.autocast(twice=twice):
+            result = super().__call__(*inputs)
+        return result.float()
+
+    def enter(self, phase: Phase) -> None:
+        """Goes on in that phase; networks of one size have but one."""
+
+    def idle(self) -> list[nn.Parameter]:
+        """Parameters that take no part in the present phase: none, unless the network grows."""
+        return []
+
+    def drop_idle_gradients(self) -> None:
+        """Keeps the optimiser off idle parameters: at zero gradients its moments would age before their first use."""
+        for parameter in self.idle():
+            parameter.grad = None
+
+
+class Generator(Network):
+    """Latents to images."""
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Makes images.
+
+        Args:
+            latents: [N, z_dim], standard normal.
+            labels: [N] int64, where the network knows classes.
+
+        Returns:
+            [N, C, H, W] or [N, C, T, H, W], in -1..1 or about it.
+        """
+        raise NotImplementedError
+
+    # So that a call has forward's types.
+    def __call__(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        """See `forward`."""
+        return self._run(latents, labels, twice=False)
+
+
+class Discriminator(Network):
+    """Images to logits. High means real."""
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Judges images.
+
+        Args:
+            images: [N, C, H, W] or [N, C, T, H, W] in -1..1.
+            labels: [N] int64, where the network knows classes.
+
+        Returns:
+            [N] logits.
+        """
+        raise NotImplementedError
+
+    def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:
+        """See `forward`; `twice` where a penalty differentiates the logits once more (trainer.precision)."""
+        return self._run(images, labels, twice=twice)

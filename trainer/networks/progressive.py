@@ -1,0 +1,213 @@
+"""Networks that grow, for images (Karras et al. 2018, arXiv:1710.10196) and clips (Acharya et al. 2018,
+arXiv:1810.02419): trained at 4x4 first, then at twice the size, each new resolution fading in.
+
+With the paper's equalised learning rate, PixelNorm and leaky ReLUs. For clips every convolution is three-dimensional
+and time grows with height and width (trainer.phases). Left out is the minibatch deviation: it looks across the images
+of a batch, so that a step would depend on how the batch is spread over workers, and an image's penalty on its
+neighbours.
+
+All layers exist from the start; which take part is the phase's matter. In evaluation the generator enlarges its
+images to full size by repeating pixels, as the paper does to show them.
+
+Not here: when which phase comes (trainer.phases) and how real images are shrunk for it.
+"""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainer.networks import base
+from trainer.networks.classes import WithClass, WithProjection
+from trainer.networks.dcgan import PixelNorm
+from trainer.phases import SMALLEST, Phase, enlarge, pool, size_at
+
+__all__ = ["Discriminator", "EqualConv", "Generator"]
+
+_WIDEST = 512
+_SLOPE = 0.2
+_GAIN = math.sqrt(2)
+
+
+class EqualConv(nn.Module):
+    """A convolution over images or clips whose weights are standard normal and scaled when they are used.
+
+    So all weights learn at the same speed under Adam, whatever they sum over.
+
+    Args:
+        inputs: channels.
+        outputs: channels.
+        kernel: edge; the size stays.
+        dims: 2 for images, 3 for clips.
+        gain: deviation of the outputs for inputs of deviation 1.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, dims: int, gain: float = _GAIN) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs, *[kernel] * dims))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self._scale = gain / math.sqrt(inputs * kernel**dims)
+        self._padding = kernel // 2
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[N, inputs, ...] to [N, outputs, ...]."""
+        convolve = F.conv2d if features.dim() == 4 else F.conv3d
+        return convolve(features, self.weight * self._scale, self.bias, padding=self._padding)
+
+
+class _EqualLinear(nn.Module):
+    """The same for vectors."""
+
+    def __init__(self, inputs: int, outputs: int, gain: float = _GAIN) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self._scale = gain / math.sqrt(inputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.linear(features, self.weight * self._scale, self.bias)
+
+
+class _Growing:
+    """What both networks know of their sizes.
+
+    Args:
+        width: channels at the full resolution; twice as many at each half of it, up to 512.
+        resolution: full height and width.
+        frames: 1 for images.
+    """
+
+    def __init__(self, width: int, resolution: int, frames: int) -> None:
+        self.frames, self.dims = frames, 2 if frames == 1 else 3
+        self.resolutions = [SMALLEST << step for step in range(int(math.log2(resolution // SMALLEST)) + 1)]
+        self.widths = {each: min(_WIDEST, width * resolution // each) for each in self.resolutions}
+        self.first_size = size_at(SMALLEST, frames)
+        self.full_size = size_at(resolution, frames)
+
+    def in_use(self, phase: Phase) -> list[int]:
+        """Resolutions with layers in this phase, smallest first."""
+        return [each for each in self.resolutions if each <= phase.resolution]
+
+    def idle(self, phase: Phase, blocks: nn.ModuleDict, ports: nn.ModuleDict) -> list[nn.Parameter]:
+        """Parameters of blocks that are not reached, and of ports (to or from images) at other sizes."""
+        open_ports = {phase.resolution} | ({phase.resolution // 2} if phase.fade is not None else set())
+        idle = [blocks[name] for name in blocks if int(name) > phase.resolution]
+        idle += [ports[name] for name in ports if int(name) not in open_ports]
+        return list(itertools.chain.from_iterable(module.parameters() for module in idle))
+
+
+class Generator(base.Generator):
+    """Latents to images or clips.
+
+    Args:
+        z_dim: length of the latent vector.
+        width: channels of the last feature map.
+        channels: of the image.
+        resolution: 16, 32, ...: 4 times a power of two.
+        frames: 1 for images.
+        num_classes: 0 for none.
+    """
+
+    def __init__(
+        self, z_dim: int, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0
+    ) -> None:
+        super().__init__()
+        self._sizes = sizes = _Growing(width, resolution, frames)
+        self.with_class = WithClass(z_dim, num_classes)
+        self.norm = PixelNorm()
+        # The gain is the paper's: a sixteenth of the sum over a 4x4 kernel.
+        pixels = math.prod(sizes.first_size)
+        self.first = _EqualLinear(self.with_class.width, sizes.widths[SMALLEST] * pixels, gain=_GAIN / 4)
+        self.blocks, self.to_image = nn.ModuleDict(), nn.ModuleDict()
+        for smaller, each in itertools.pairwise([SMALLEST, *sizes.resolutions]):
+            inputs, outputs = sizes.widths[smaller], sizes.widths[each]
+            convs = [EqualConv(outputs, outputs, 3, sizes.dims)]
+            if each > SMALLEST:
+                convs.insert(0, EqualConv(inputs, outputs, 3, sizes.dims))
+            layers = [layer for conv in convs for layer in (conv, nn.LeakyReLU(_SLOPE), PixelNorm())]
+            self.blocks[str(each)] = nn.Sequential(*layers)
+            self.to_image[str(each)] = EqualConv(outputs, channels, 1, sizes.dims, gain=1.0)
+        self._phase = Phase(resolution)
+
+    def enter(self, phase: Phase) -> None:
+        """Makes images of that resolution from now on."""
+        self._phase = phase
+
+    def idle(self) -> list[nn.Parameter]:
+        """Parameters of the layers that are not in yet, or out again."""
+        return self._sizes.idle(self._phase, self.blocks, self.to_image)
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        """[N, z_dim] to [N, C, H, W] or [N, C, T, H, W], about -1..1; of full size in evaluation."""
+        sizes, phase = self._sizes, self._phase
+        features = self.first(self.with_class(self.norm(latents), labels))
+        # Not len(): torch.export would take that for a constant.
+        features = features.reshape(latents.shape[0], sizes.widths[SMALLEST], *sizes.first_size)
+        features = self.norm(F.leaky_relu(features, _SLOPE))
+        before = features
+        for each in sizes.in_use(phase):
+            before = features
+            features = self.blocks[str(each)](enlarge(features, size_at(each, sizes.frames)))
+        images: Tensor = self.to_image[str(phase.resolution)](features)
+        if phase.fade is not None:
+            older = self.to_image[str(phase.resolution // 2)](before)
+            older = enlarge(older, tuple(images.shape[2:]))
+            images = older + (images - older) * phase.fade
+        return images if self.training else enlarge(images, sizes.full_size)
+
+
+class Discriminator(base.Discriminator):
+    """Images or clips to logits, the generator's mirror. High means real.
+
+    Args:
+        width: channels of the first feature map.
+        channels: of the image.
+        resolution: 16, 32, ...: 4 times a power of two.
+        frames: 1 for images.
+        num_classes: 0 for none.
+    """
+
+    def __init__(self, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0) -> None:
+        super().__init__()
+        self._sizes = sizes = _Growing(width, resolution, frames)
+        self.blocks, self.from_image = nn.ModuleDict(), nn.ModuleDict()
+        for smaller, each in itertools.pairwise([SMALLEST, *sizes.resolutions]):
+            inputs, outputs = sizes.widths[each], sizes.widths[smaller]
+            self.from_image[str(each)] = EqualConv(channels, inputs, 1, sizes.dims)
+            layers: list[nn.Module] = [EqualConv(inputs, inputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
+            if each > SMALLEST:
+                layers += [EqualConv(inputs, outputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
+            self.blocks[str(each)] = nn.Sequential(*layers)
+        widest = sizes.widths[SMALLEST]
+        self.dense = _EqualLinear(widest * math.prod(sizes.first_size), widest)
+        self.last = _EqualLinear(widest, 1, gain=1.0)
+        self.with_projection = WithProjection(widest, num_classes)
+        self._phase = Phase(resolution)
+
+    def enter(self, phase: Phase) -> None:
+        """Judges images of that resolution from now on."""
+        self._phase = phase
+
+    def idle(self) -> list[nn.Parameter]:
+        """Parameters of the layers that are not in yet, or out again."""
+        return self._sizes.idle(self._phase, self.blocks, self.from_image)
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
+        """[N, C, H, W] or [N, C, T, H, W] of the phase's size, in -1..1, to [N] logits."""
+        sizes, phase = self._sizes, self._phase
+        features = self._from_image(phase.resolution, images)
+        for each in reversed(sizes.in_use(phase)):
+            features = self.blocks[str(each)](features)
+            if each > SMALLEST:
+                features = pool(features, size_at(each // 2, sizes.frames))
+            if each == phase.resolution and phase.fade is not None:
+                older = self._from_image(each // 2, pool(images, size_at(each // 2, sizes.frames)))
+                features = older + (features - older) * phase.fade
+        features = F.leaky_relu(self.dense(features.flatten(1)), _SLOPE)
+        logits: Tensor = self.with_projection(self.last(features).squeeze(1), features, labels)
+        return logits
+
+    def _from_image(self, resolution: int, images: Tensor) -> Tensor:
+        return F.leaky_relu(self.from_image[str(resolution)](images), _SLOPE)

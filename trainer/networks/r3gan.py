@@ -1,0 +1,152 @@
+"""The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper.
+
+Generator and discriminator mirror each other: at each resolution a change of size (bilinear) and of width (1x1), then
+two residual blocks, each 1x1 to twice the width, 3x3 in groups of 16 channels, 1x1 back, with leaky ReLUs between.
+There is no normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each block's last convolution starts at
+zero and the others are scaled down by the network's depth. A learnt 4x4 basis, scaled by the latents, begins the
+generator; a learnt 4x4 window per channel ends the discriminator.
+
+Otherwise than in the paper: halving is the plain mean of 2x2 pixels, which bilinear sampling comes to there, without
+its wider filter; a class is an embedding beside the latents, and a projection beside an unconditional logit.
+
+Not here: the relativistic loss and its two penalties (trainer.losses).
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainer.networks import base
+from trainer.networks.classes import WithClass, WithProjection
+
+__all__ = ["Discriminator", "Generator"]
+
+_SMALLEST = 4
+_WIDEST_UP_TO = 32
+"""Resolution above which the width halves with each doubling."""
+_BLOCKS = 2
+_EXPANSION = 2
+_CHANNELS_PER_GROUP = 16
+_SLOPE = 0.2
+_GAIN = math.sqrt(2 / (1 + _SLOPE**2))
+
+
+class Generator(base.Generator):
+    """Latents to images, from 4x4 up.
+
+    Args:
+        z_dim: length of the latent vector.
+        width: channels of the feature maps up to 32x32; half as many with each doubling above.
+        channels: of the image.
+        resolution: 16, 32, ...: 4 times a power of two.
+        num_classes: 0 for none.
+    """
+
+    def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
+        super().__init__()
+        self.with_class = WithClass(z_dim, num_classes)
+        widths = list(_widths(width, resolution))
+        depth = _BLOCKS * len(widths)
+        self.basis = nn.Parameter(torch.randn(widths[0], _SMALLEST, _SMALLEST))
+        self.scale = nn.Linear(self.with_class.width, widths[0], bias=False)
+        nn.init.normal_(self.scale.weight, std=1 / math.sqrt(self.with_class.width))
+        before = [None, *widths]
+        self.stages = nn.ModuleList(_Stage(old, new, depth, 2.0) for old, new in zip(before, widths, strict=False))
+        self.to_image = _conv(widths[-1], channels, 1, gain=1.0)
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        """[N, z_dim] standard normal to [N, channels, resolution, resolution], about -1..1."""
+        features = self.basis * self.scale(self.with_class(latents, labels))[:, :, None, None]
+        for stage in self.stages:
+            features = stage(features)
+        images: Tensor = self.to_image(features)
+        return images
+
+
+class Discriminator(base.Discriminator):
+    """Images to logits, down to 4x4. High means more real.
+
+    Args:
+        width: channels of the feature maps up to 32x32; half as many with each doubling above.
+        channels: of the image.
+        resolution: 16, 32, ...: 4 times a power of two.
+        num_classes: 0 for none.
+    """
+
+    def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
+        super().__init__()
+        widths = list(_widths(width, resolution))[::-1]
+        depth = _BLOCKS * len(widths)
+        self.from_image = _conv(channels, widths[0], 1, gain=1.0)
+        before = [None, *widths]
+        self.stages = nn.ModuleList(_Stage(old, new, depth, 0.5) for old, new in zip(before, widths, strict=False))
+        self.window = _conv(widths[-1], widths[-1], _SMALLEST, gain=1.0, groups=widths[-1])
+        self.last = nn.Linear(widths[-1], 1, bias=False)
+        nn.init.normal_(self.last.weight, std=1 / math.sqrt(widths[-1]))
+        self.with_projection = WithProjection(widths[-1], num_classes)
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
+        """[N, channels, resolution, resolution] in -1..1 to [N] logits."""
+        features = self.from_image(images)
+        for stage in self.stages:
+            features = stage(features)
+        features = self.window(features).flatten(1)
+        logits: Tensor = self.with_projection(self.last(features).squeeze(1), features, labels)
+        return logits
+
+
+def _widths(width: int, resolution: int) -> Iterator[int]:
+    """Of each resolution from 4x4 up."""
+    for doubling in range(int(math.log2(resolution // _SMALLEST)) + 1):
+        yield width // max(1, (_SMALLEST << doubling) // _WIDEST_UP_TO)
+
+
+class _Stage(nn.Module):
+    """What happens at one resolution: a change of size by `scale` and of width, but at the start; then the blocks."""
+
+    def __init__(self, inputs: int | None, width: int, depth: int, scale: float) -> None:
+        super().__init__()
+        self._scale = None if inputs is None else scale
+        self.widen = nn.Identity() if inputs in (None, width) else _conv(inputs, width, 1, gain=1.0)
+        self.blocks = nn.Sequential(*[_Block(width, depth) for _ in range(_BLOCKS)])
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self._scale == 2:
+            features = F.interpolate(self.widen(features), scale_factor=2, mode="bilinear", align_corners=False)
+        elif self._scale is not None:
+            features = self.widen(F.avg_pool2d(features, 2))
+        blocks: Tensor = self.blocks(features)
+        return blocks
+
+
+class _Block(nn.Module):
+    """x + branch(x); the branch's three convolutions are Fixup-initialised for a network of `depth` blocks."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        hidden = width * _EXPANSION
+        gain = _GAIN * depth ** (-1 / 4)  # L^(-1 / (2m - 2)) for branches of m = 3 convolutions
+        groups = max(1, hidden // _CHANNELS_PER_GROUP)
+        self.expand = _conv(width, hidden, 1, gain=gain, bias=True)
+        self.mix = _conv(hidden, hidden, 3, gain=gain, bias=True, groups=groups, padding=1)
+        self.project = _conv(hidden, width, 1, gain=0.0)
+
+    def forward(self, features: Tensor) -> Tensor:
+        hidden = F.leaky_relu(self.expand(features), _SLOPE)
+        hidden = F.leaky_relu(self.mix(hidden), _SLOPE)
+        combined: Tensor = features + self.project(hidden)
+        return combined
+
+
+def _conv(
+    inputs: int, outputs: int, kernel: int, *, gain: float, bias: bool = False, groups: int = 1, padding: int = 0
+) -> nn.Conv2d:
+    """A convolution whose outputs have `gain` times the deviation of its inputs."""
+    conv = nn.Conv2d(inputs, outputs, kernel, padding=padding, groups=groups, bias=bias)
+    nn.init.normal_(conv.weight, std=gain / math.sqrt(inputs // groups * kernel**2))
+    if bias and conv.bias is not None:
+        nn.init.zeros_(conv.bias)
+    return conv

@@ -1,0 +1,51 @@
+"""The greatest speed of accelerators, for the share of it that training reaches (MFU).
+
+Dense figures of the vendors' data sheets, without sparsity: assumed, never measured here. What the launcher says of
+the machine (RunContext.accelerator_tflops) counts before this table. Not a catalogue: other devices have no MFU until
+their launcher gives a figure.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from trainer.figure import Figure
+
+__all__ = ["PEAK_TFLOPS", "peak_flops"]
+
+PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "T4": {"fp32": 8.1, "fp16": 65},
+        "V100": {"fp32": 15.7, "fp16": 125},
+        "A10G": {"fp32": 35, "tf32": 35, "bf16": 70, "fp16": 70},
+        "L4": {"fp32": 30.3, "tf32": 60, "bf16": 121, "fp16": 121, "fp8": 242.5},
+        "L40S": {"fp32": 91.6, "tf32": 183, "bf16": 362, "fp16": 362, "fp8": 733},
+        "A100": {"fp32": 19.5, "tf32": 156, "bf16": 312, "fp16": 312},
+        "H100 PCIe": {"fp32": 51, "tf32": 378, "bf16": 756, "fp16": 756, "fp8": 1513},
+        "H100": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
+        "H200": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
+    }
+)
+"""TFLOP/s by device and number format; a device is looked up by the words of its name, longer entries first."""
+
+
+def peak_flops(device: str, precision: str, given: Mapping[str, Figure]) -> Figure:
+    """The peak of one device, FLOP/s.
+
+    Args:
+        device: as torch or the host names it, such as "NVIDIA H100 80GB HBM3".
+        precision: fp32, tf32, bf16, fp16 or fp8.
+        given: the launcher's figures in TFLOP/s, by precision.
+    """
+    told = given.get(precision)
+    if told is not None and told.value is not None:
+        return told.model_copy(update={"value": told.value * 1e12, "unit": "FLOP/s"})
+    words = set(device.replace("-", " ").split())
+    for name in sorted(PEAK_TFLOPS, key=len, reverse=True):
+        if set(name.split()) <= words and precision in PEAK_TFLOPS[name]:
+            return Figure(
+                value=PEAK_TFLOPS[name][precision] * 1e12,
+                unit="FLOP/s",
+                provenance="assumed",
+                source=f"NVIDIA's data sheet of the {name}, dense {precision}",
+            )
+    return Figure.absent("FLOP/s", f"no published {precision} peak of this device: {device}; the launcher gave none")

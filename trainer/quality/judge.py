@@ -1,0 +1,230 @@
+"""All of a run's metrics, by one protocol: which reals, which fakes, in which order, over all workers.
+
+Everything drawn is a function of the run's seed: the reals and their halves, latents and labels. So a value depends
+neither on the number of workers nor on the moment it is asked for, and the one computed while training is the one that
+`python -m trainer evaluate` finds for the same state. Not here: the features (trainer.quality.spaces) and files.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainer.config import TrainConfig
+from trainer.data import ShardedImages
+from trainer.distributed import World
+from trainer.draws import Purpose, labels, latents
+from trainer.errors import TrainerError
+from trainer.features import FeatureExtractor
+from trainer.figure import Figure
+from trainer.networks import Generator, build
+from trainer.phases import phase_at
+from trainer.quality.collect import FeatureSet, collect
+from trainer.quality.record import PROXY_BELOW, QualityProtocol, QualityRecord
+from trainer.quality.spaces import SPACES, Metric, Value, WeightsPaths, check_applies, metric
+from trainer.samples import to_uint8
+
+__all__ = ["Judge"]
+
+_REALS_PER_FAKE = 2
+"""A quick look with few fakes reads no more reals than this many times as many."""
+
+
+class _Reals(NamedTuple):
+    """The real images of one space: all that are read, and two disjoint halves."""
+
+    all: FeatureSet
+    first_half: FeatureSet
+    second_half: FeatureSet
+
+
+class _Scored(NamedTuple):
+    """One metric's values for the trained generator and what they compare with; the latter empty in training."""
+
+    trained: list[Value]
+    untrained: list[Value]
+    halves: list[Value]
+
+
+class Judge:
+    """Judges generators of one configuration. Features of the real images are computed once.
+
+    Args:
+        names: of metrics, see trainer.quality.names.
+        config: of the run; its seed draws everything, its metrics_samples says how many fakes.
+        data: the real images.
+        world: the workers; every one must make the same calls.
+        paths: of weights.
+
+    Raises:
+        TrainerError: a metric means nothing for the data, needs weights that are not there, or more images.
+    """
+
+    def __init__(
+        self, names: Sequence[str], config: TrainConfig, data: ShardedImages, world: World, paths: WeightsPaths
+    ) -> None:
+        self._names, self._config, self._data, self._world = names, config, data, world
+        self._fakes = config.metrics_samples
+        few = min(len(data), _REALS_PER_FAKE * self._fakes)
+        self._reals = len(data) if self._fakes >= PROXY_BELOW else few
+        self._half = min(self._fakes, self._reals // 2)
+        for name in names:
+            check_applies(name, config)
+            self._check_enough(name)
+        spaces = dict.fromkeys(metric(name).space for name in names)
+        device = world.own_device
+        self._extractors = world.together(lambda: {space: SPACES[space](device, paths) for space in spaces})
+        self._known: dict[str, _Reals] = {}
+
+    def judge(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
+        """All metrics of a generator.
+
+        Args:
+            generator: averaged, in evaluation, on `world.own_device`, in the phase of `images`.
+            images: it was trained for.
+            compared: compute the same of the untrained generator and between halves of the reals too.
+
+        Returns:
+            A record for each value, equal on every worker but for the times.
+        """
+        records = []
+        for space, extractor in self._extractors.items():
+            began = time.monotonic()
+            metrics = {name: metric(name) for name in self._names if metric(name).space == space}
+            keep = any(one.keeps for one in metrics.values())
+            reals = self._known_reals(space, extractor, keep=keep)
+            fakes = self._fakes_of(generator, extractor, keep=keep)
+            untrained = self._untrained(images, extractor, keep=keep) if compared else None
+            scored = [(one, self._score(one, extractor, reals, fakes, untrained)) for one in metrics.values()]
+            cost = Figure.measured(time.monotonic() - began, "s", "wall clock", note=f"for all of {', '.join(metrics)}")
+            for one, values in scored:
+                records += self._records(one, extractor, values, images, cost)
+        return records
+
+    def _known_reals(self, space: str, extractor: FeatureExtractor, *, keep: bool) -> _Reals:
+        if space not in self._known:
+            drawn = np.random.Generator(np.random.PCG64([self._config.seed, Purpose.METRIC]))
+            order = drawn.permutation(len(self._data))[: self._reals]
+            parts = np.split(order, [self._half, 2 * self._half])
+            first, second, rest = (self._real_set(extractor, part, keep=keep) for part in parts)
+            together = [part for part in (first, second, rest) if part is not None]
+            assert first is not None
+            assert second is not None
+            self._known[space] = _Reals(FeatureSet.join(together), first, second)
+        return self._known[space]
+
+    def _real_set(self, extractor: FeatureExtractor, order: NDArray[np.int64], *, keep: bool) -> FeatureSet | None:
+        if not len(order):
+            return None
+        return self._collect(
+            extractor, lambda part: torch.from_numpy(self._data.take(order[part])), len(order), keep=keep
+        )
+
+    def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
+        config, device = self._config, self._world.own_device
+        drawn = latents(self._fakes, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
+        classes = labels(self._fakes, config.num_classes, seed=config.seed, images=0, purpose=Purpose.METRIC_LABELS)
+
+        def make(part: slice) -> Tensor:
+            chosen = None if classes is None else classes[part].to(device)
+            with torch.no_grad():
+                return _full_size(to_uint8(generator(drawn[part].to(device), chosen)), config.image_shape)
+
+        return self._collect(extractor, make, self._fakes, keep=keep)
+
+    def _untrained(self, images: int, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
+        device = self._world.own_device
+        generator = build(self._config)[0].to(device).eval().requires_grad_(False)
+        generator.enter(phase_at(self._config, images, device))
+        return self._fakes_of(generator, extractor, keep=keep)
+
+    def _collect(
+        self, extractor: FeatureExtractor, make: Callable[[slice], Tensor], num: int, *, keep: bool
+    ) -> FeatureSet:
+        return collect(lambda part: extractor(make(part)), num, extractor.dim, self._world, keep=keep)
+
+    def _score(
+        self, one: Metric, extractor: FeatureExtractor, reals: _Reals, fakes: FeatureSet, untrained: FeatureSet | None
+    ) -> _Scored:
+        given = one.parameters(min(self._fakes, self._half))
+
+        def of(reference: FeatureSet, found: FeatureSet) -> list[Value]:
+            return one.score(extractor, reference, found, given, self._world)
+
+        trained = of(reals.all, fakes)
+        if untrained is None:
+            return _Scored(trained, [], [])
+        return _Scored(trained, of(reals.all, untrained), of(reals.first_half, reals.second_half))
+
+    def _records(
+        self, one: Metric, extractor: FeatureExtractor, scored: _Scored, images: int, cost: Figure
+    ) -> list[QualityRecord]:
+        protocol = QualityProtocol(
+            extractor=extractor.network,
+            weights_sha256=extractor.weights_sha256,
+            dim=extractor.dim,
+            resizer=extractor.resizer,
+            num_reals=self._reals,
+            num_fakes=self._fakes,
+            num_real_halves=self._half,
+            split=self._split(),
+            seed=self._config.seed,
+            kimg=images / 1000,
+            parameters=one.parameters(min(self._fakes, self._half)),
+            proxy=self._fakes < PROXY_BELOW,
+        )
+        why = "a proxy below 10,000; " if protocol.proxy else ""
+        against = f"{self._fakes} fakes against {self._reals} reals: {why}comparable at equal protocol only"
+        halves = f"two disjoint halves of {self._half} reals"
+        return [
+            QualityRecord(
+                name=trained.name,
+                trained=_figure(trained, against),
+                untrained=_compared(scored.untrained, index, against),
+                real_vs_real=_compared(scored.halves, index, halves),
+                protocol=protocol,
+                better=trained.better,
+                cost_sec=cost,
+            )
+            for index, trained in enumerate(scored.trained)
+        ]
+
+    def _split(self) -> str:
+        if self._reals == len(self._data):
+            return "all images"
+        return f"{self._reals} of {len(self._data)} images, drawn by the seed"
+
+    def _check_enough(self, name: str) -> None:
+        there, needed = min(self._fakes, self._half), metric(name).fewest
+        if there < needed:
+            short = "fakes" if self._fakes < needed else "real images in each half of the data set"
+            raise TrainerError(
+                place="TrainConfig.metrics_samples" if self._fakes < needed else "--data",
+                problem=f"{name} needs at least {needed} {short}",
+                value=there,
+                allowed=f"{needed} or more; 10,000 or more for a value that is no proxy",
+                fix="raise --samples" if self._fakes < needed else "prepare a larger data set, or leave the metric out",
+            )
+
+
+def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Images of a network that has not yet grown to its full size, enlarged pixel by pixel."""
+    if images.shape[1:] == shape:
+        return images
+    return F.interpolate(images.float(), size=shape[1:], mode="nearest").to(torch.uint8)
+
+
+def _figure(value: Value, note: str) -> Figure:
+    spread = "" if value.spread is None else f"standard deviation {value.spread:.4g}; "
+    return Figure.measured(value.value, "", value.name, note=spread + note)
+
+
+def _compared(values: Sequence[Value], index: int, note: str) -> Figure:
+    if not values:
+        return Figure.absent("", "not computed while training: `python -m trainer evaluate` does")
+    return _figure(values[index], note)

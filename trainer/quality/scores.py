@@ -1,0 +1,75 @@
+"""Scores from features or logits: Inception Score and kernel distance, as the papers and torch-fidelity compute them.
+
+Float64 sums; the draws are NumPy's RandomState of the seed in the protocol, as in torch-fidelity, so that equal
+features give its numbers. The Fréchet distance is in trainer.metrics, precision and recall in trainer.quality.manifold.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["KID_SUBSETS", "SEED", "SPLITS", "Spread", "inception_score", "kernel_distance"]
+
+SEED = 2020
+"""torch-fidelity's."""
+SPLITS = 10
+KID_SUBSETS = 100
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation over splits or subsets."""
+
+    mean: float
+    std: float
+
+
+def inception_score(logits: NDArray[np.float64], *, splits: int = SPLITS, shuffle: bool = True) -> Spread:
+    """The exponential of the mean KL divergence of each image's classes from its split's (Salimans et al. 2016).
+
+    Args:
+        logits: [N, classes], N at least `splits`.
+        splits: parts of about equal size that are scored one by one.
+        shuffle: draw the parts at random, by SEED; else they follow each other.
+    """
+    num = len(logits)
+    if shuffle:
+        logits = logits[np.random.RandomState(SEED).permutation(num)]
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    scores = []
+    for split in range(splits):
+        part = log_p[split * num // splits : (split + 1) * num // splits]
+        # Through logarithms: a class that no image of the split may be has a mean probability of 0 in float64.
+        log_q = np.logaddexp.reduce(part, axis=0) - np.log(len(part))
+        divergence = (np.exp(part) * (part - log_q)).sum(axis=1)
+        scores.append(np.exp(divergence.mean()))
+    return Spread(float(np.mean(scores)), float(np.std(scores)))
+
+
+def kernel_distance(
+    first: NDArray[np.float32], second: NDArray[np.float32], subset_size: int, subsets: int = KID_SUBSETS
+) -> Spread:
+    """Squared maximum mean discrepancy of two sets, unbiased, kernel (x.y / dim + 1)^3 (Binkowski et al. 2018).
+
+    Args:
+        first: features [N, dim].
+        second: features [M, dim].
+        subset_size: drawn from each, for each estimate; from 2 to the smaller of N and M.
+        subsets: estimates.
+    """
+    random = np.random.RandomState(SEED)
+    estimates = []
+    for _ in range(subsets):
+        x = first[random.choice(len(first), subset_size, replace=False)]
+        y = second[random.choice(len(second), subset_size, replace=False)]
+        pairs = subset_size * (subset_size - 1)
+        within = sum(kernel.sum() - kernel.trace() for kernel in (_cubic(x, x), _cubic(y, y)))
+        estimates.append(within / pairs - 2 * _cubic(x, y).mean())
+    return Spread(float(np.mean(estimates)), float(np.std(estimates)))
+
+
+def _cubic(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The kernel of all pairs, [len(x), len(y)]; products in float32, as the features are, the rest in float64."""
+    kernel: NDArray[np.float64] = ((x @ y.T).astype(np.float64) / x.shape[1] + 1) ** 3
+    return kernel

@@ -1,0 +1,199 @@
+"""What makes each metric: the features it is computed in, and its score of fakes against reals.
+
+A new metric is a line here and a name in trainer.quality.names. Not here: which images, on which workers, with which
+protocol (trainer.quality.judge).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import torch
+
+from trainer.config import TrainConfig
+from trainer.distributed import World
+from trainer.errors import TrainerError
+from trainer.features import EfficientNetLite0Features, FeatureExtractor
+from trainer.metrics import frechet_distance
+from trainer.quality import manifold, scores
+from trainer.quality.c3d import C3DFeatures
+from trainer.quality.collect import FeatureSet
+from trainer.quality.frames import FrameFeatures
+from trainer.quality.inception import InceptionFeatures
+from trainer.quality.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+
+__all__ = ["SPACES", "Metric", "Parameters", "Value", "WeightsPaths", "check_applies", "metric"]
+
+_FACES = ("celeba",)
+Parameters = dict[str, int | float | str]
+
+
+class WeightsPaths(NamedTuple):
+    """Files that the command line names; None for what the environment names."""
+
+    inception: Path | None = None
+    video: Path | None = None
+
+
+class Value(NamedTuple):
+    """One number of a metric; `spread` is its standard deviation over splits or subsets, None where it has none."""
+
+    name: str
+    value: float
+    better: Literal["lower", "higher"]
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is computed.
+
+    Attributes:
+        space: name of the features.
+        score: values of (extractor, reals, fakes, parameters, world); every worker calls it.
+        fewest: images of each side without which it has no value.
+        keeps: whether it needs the features themselves, not only their sums.
+        parameters: of its own, by the smaller number of images on either side.
+    """
+
+    space: str
+    score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, World], list[Value]]
+    fewest: int
+    keeps: bool
+    parameters: Callable[[int], Parameters] = lambda _: {}
+
+
+def _first(world: World, compute: Callable[[], list[Value]]) -> list[Value]:
+    """Computed by rank 0 alone, known to all: eight workers of a machine would only wait for each other."""
+    values: list[Value] | None = world.together(lambda: compute() if world.rank == 0 else None)
+    known = world.gather(values)[0]
+    assert known is not None, "rank 0 has computed them"
+    return known
+
+
+def _frechet(extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, w: World) -> list[Value]:
+    return _first(w, lambda: [Value(extractor.name, frechet_distance(reals.moments, fakes.moments), "lower")])
+
+
+def _kid(extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, given: Parameters, w: World) -> list[Value]:
+    def compute() -> list[Value]:
+        found = scores.kernel_distance(fakes.kept, reals.kept, int(given["subset_size"]))
+        return [Value("KID", found.mean, "lower", found.std)]
+
+    return _first(w, compute)
+
+
+def _inception_score(
+    extractor: FeatureExtractor, _: FeatureSet, fakes: FeatureSet, __: Parameters, w: World
+) -> list[Value]:
+    assert isinstance(extractor, InceptionFeatures)
+
+    def compute() -> list[Value]:
+        found = scores.inception_score(extractor.logits(fakes.kept))
+        return [Value("IS", found.mean, "higher", found.std)]
+
+    return _first(w, compute)
+
+
+def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, w: World) -> list[Value]:
+    def compute() -> list[Value]:
+        found = scores.inception_score(fakes.kept.astype("float64"), shuffle=False)
+        return [Value("video IS", found.mean, "higher", found.std)]
+
+    return _first(w, compute)
+
+
+def _manifolds(
+    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, world: World
+) -> list[Value]:
+    network = "ENL0" if extractor.name.endswith("ENL0") else "Inception"
+    found = manifold.compare(reals.kept, fakes.kept, world)
+    return [Value(f"{name.capitalize()}-{network}", share, "higher") for name, share in found._asdict().items()]
+
+
+def _digits(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, w: World) -> list[Value]:
+    def compute() -> list[Value]:
+        found = recognise(fakes)
+        return [Value("digits recognised", found.share, "higher"), Value("digit classes", found.classes, "higher")]
+
+    return _first(w, compute)
+
+
+_SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
+_NEIGHBOURS: Parameters = {"k": manifold.NEIGHBOURS, "k_density_coverage": manifold.COVERAGE_NEIGHBOURS}
+_GATE: Parameters = {
+    "confidence": CONFIDENT,
+    "class_present_share": PRESENT,
+    "wanted_share": SHARE_WANTED,
+    "wanted_classes": CLASSES_WANTED,
+}
+
+
+def _subsets(smaller: int) -> Parameters:
+    """torch-fidelity's subsets of 1000, or all there is."""
+    return {"subsets": scores.KID_SUBSETS, "subset_size": min(1000, smaller), "seed_of_subsets": scores.SEED}
+
+
+def _manifold_metric(space: str) -> Metric:
+    return Metric(space, _manifolds, manifold.COVERAGE_NEIGHBOURS + 1, keeps=True, parameters=lambda _: _NEIGHBOURS)
+
+
+_METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        "fid": Metric("inception", _frechet, 2, keeps=False),
+        "fid-clean": Metric("inception-clean", _frechet, 2, keeps=False),
+        "is": Metric("inception", _inception_score, scores.SPLITS, keeps=True, parameters=lambda _: _SPLITS),
+        "kid": Metric("inception", _kid, 2, keeps=True, parameters=_subsets),
+        "precision-recall": _manifold_metric("inception"),
+        "fd-enl0": Metric("enl0", _frechet, 2, keeps=False),
+        "precision-recall-enl0": _manifold_metric("enl0"),
+        "fd-enl0-frames": Metric("enl0-frames", _frechet, 2, keeps=False),
+        "video-is": Metric("c3d", _video_score, scores.SPLITS, keeps=True, parameters=lambda _: {"splits": 10}),
+        "digits-classes": Metric("digits", _digits, 1, keeps=True, parameters=lambda _: _GATE),
+    }
+)
+
+SPACES: Mapping[str, Callable[[torch.device, WeightsPaths], FeatureExtractor]] = MappingProxyType(
+    {
+        "inception": lambda device, paths: InceptionFeatures(device, paths.inception, "legacy"),
+        "inception-clean": lambda device, paths: InceptionFeatures(device, paths.inception, "clean"),
+        "enl0": lambda device, _: EfficientNetLite0Features(device),
+        "enl0-frames": lambda device, _: FrameFeatures(EfficientNetLite0Features(device)),
+        "c3d": lambda device, paths: C3DFeatures(device, paths.video),
+        "digits": lambda device, _: Recogniser(device),
+    }
+)
+"""How to make each feature network, by the name of its space."""
+
+
+def metric(name: str) -> Metric:
+    """How the metric of that name is computed."""
+    return _METRICS[name]
+
+
+def check_applies(name: str, config: TrainConfig) -> None:
+    """Refuses a metric that means nothing for the data.
+
+    Raises:
+        TrainerError: with the reason, and what to ask for instead.
+    """
+    on_video = config.frames > 1
+    if name in ("fd-enl0-frames", "video-is") and not on_video:
+        raise _refused(name, config, "is for video, and the run's images have one frame", "fd-enl0")
+    if name not in ("fd-enl0-frames", "video-is") and on_video:
+        raise _refused(name, config, "is for images, and the run makes video", "fd-enl0-frames or video-is")
+    if name == "is" and config.dataset in _FACES:
+        why = "means nothing for faces: it rewards spread over ImageNet's classes, of which none is a face"
+        raise _refused(name, config, why, "fid, kid or precision-recall")
+    if name == "digits-classes" and (config.dataset, config.resolution) != ("digits", 32):
+        raise _refused(name, config, "knows the ten digits of the data set digits at 32x32 only", "fd-enl0")
+    if name == "video-is" and (config.channels, config.frames) != (3, 16):
+        raise _refused(name, config, "needs colour clips of 16 frames, which C3D was made for", "fd-enl0-frames")
+
+
+def _refused(name: str, config: TrainConfig, why: str, instead: str) -> TrainerError:
+    shape = f"{config.channels}x{config.frames}x{config.resolution}x{config.resolution}"
+    value = f"{name} for {config.dataset}, {shape}"
+    return TrainerError(place="--metrics", problem=f"{name} {why}", value=value, fix=f"ask for {instead}")
