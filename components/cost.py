@@ -21,6 +21,7 @@ __all__ = [
     "from_service",
     "paid_once",
     "unknown_price",
+    "used_once",
 ]
 
 HOURS_PER_MONTH = 730
@@ -65,6 +66,7 @@ class CostComponent:
         confidence: see `components.catalog.Fact`.
         standby: billed only when a fallback rung steps in; left out of the totals.
         upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
+        once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
     """
 
     name: str
@@ -77,6 +79,7 @@ class CostComponent:
     confidence: str
     standby: bool = False
     upfront: float = 0.0
+    once: float = 0.0
 
 
 def paid_once(name: str, usd: float, source: str) -> CostComponent:
@@ -117,6 +120,22 @@ def from_service(
     return from_fact(name, price.usd, quantity, unit=price.unit, standby=standby, note=note)
 
 
+def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> CostComponent:
+    """What a run uses up once, such as GiB that pass a gateway; its price is per `unit` and not per hour."""
+    fact, note = price.usd, elsewhere(price.region, region)
+    return CostComponent(
+        name=name,
+        unit=price.unit,
+        quantity=quantity,
+        price=fact.value,
+        hourly=None if fact.value is None else 0.0,
+        source=f"{fact.source}{note}",
+        as_of=fact.as_of.isoformat(),
+        confidence=fact.confidence,
+        once=0.0 if fact.value is None else fact.value * quantity,
+    )
+
+
 def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", standby: bool = False) -> CostComponent:
     """A component that nobody knows the price of."""
     return CostComponent(name, f"{unit}s", quantity, None, None, why, "", "unknown", standby)
@@ -131,11 +150,12 @@ def elsewhere(priced: str, region: str) -> str:
 class CostEstimate:
     """Totals in US dollars of the components whose price is known, and the names of those whose price is not.
 
-    `monthly` and `run` hold `upfront` once.
+    `monthly` and `run` hold `upfront` once, and `once`, what one run uses up.
     """
 
     hourly: float
     upfront: float
+    once: float
     monthly: float
     run: float
     run_hours: float
@@ -153,11 +173,13 @@ def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstim
     in_use = [component for component in components if not component.standby]
     hourly = sum(component.hourly or 0.0 for component in in_use)
     upfront = sum(component.upfront for component in components)
+    once = sum(component.once for component in in_use)
     return CostEstimate(
         hourly=hourly,
         upfront=upfront,
-        monthly=hourly * HOURS_PER_MONTH + upfront,
-        run=hourly * run_hours + upfront,
+        once=once,
+        monthly=hourly * HOURS_PER_MONTH + upfront + once,
+        run=hourly * run_hours + upfront + once,
         run_hours=run_hours,
         standby_hourly=sum(component.hourly or 0.0 for component in components if component.standby),
         unknown=tuple(component.name for component in in_use if component.hourly is None),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-__all__ = ["Number", "Percent", "PositiveNumber", "PositiveWhole", "Whole"]
+__all__ = ["Amount", "Number", "Percent", "PercentBelow100", "PositiveNumber", "PositiveWhole", "Whole"]
 
 
 def _not_bool(value: Any) -> Any:
@@ -22,6 +22,8 @@ def _not_bool(value: Any) -> Any:
 Number = Annotated[float, BeforeValidator(_not_bool)]
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 PositiveNumber = Annotated[float, Field(gt=0), BeforeValidator(_not_bool)]
+Amount = Annotated[float, Field(ge=0), BeforeValidator(_not_bool)]
+PercentBelow100 = Annotated[float, Field(ge=0, lt=100), BeforeValidator(_not_bool)]
 PositiveWhole = Annotated[int, Field(gt=0), BeforeValidator(_not_bool)]
 # Ten times the whole: an alarm far above a limit is somebody's mistake.
 Percent = Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)]

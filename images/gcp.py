@@ -141,12 +141,11 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
 
 
 def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
+    modules = ["__init__.py", "web.py", "gce.py", *(["lines.py", "ship.py"] if spec.log_id else [])]
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),
-        python_file("__init__.py"),
-        python_file("gce.py"),
-        *([python_file("ship.py")] if spec.log_id else []),
+        *(python_file(name) for name in modules),
     ]
     if spec.data is not None and spec.data.request is not None:
         text = json.dumps(dict(spec.data.request), indent=1, sort_keys=True)

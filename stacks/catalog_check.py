@@ -1,7 +1,7 @@
 """`gangway catalog list` and `gangway catalog check --live`: the machine catalogue, and whether EC2 agrees with it.
 
     $ gangway catalog list --json
-    $ gangway catalog list --provider gcp
+    $ gangway catalog list --provider azure
     $ gangway catalog check --live --region us-east-2
 
 Prints and compares; it never rewrites the catalogue. What takes long to import is imported by the command that needs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveCheck", "app", "check_live", "differences_table", "machine_row", "machines_table", "tpus_table"]
 
 EXIT_DIFFERENT = 1
-HOME_REGION = {"aws": "us-east-1", "gcp": "us-central1"}
+HOME_REGION = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 """The region whose prices the list shows, one a provider."""
 
 app = typer.Typer(help="The machine types Gangway knows, and where each fact is from.", no_args_is_help=True)
@@ -186,9 +186,12 @@ def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog") -> "Ta
     regions = ", ".join(dict.fromkeys(HOME_REGION[machine.provider] for machine in rows))
     # Narrow, so that a terminal of 80 columns cuts nothing.
     table = Table(
-        title=f"machine types, on-demand list prices of {regions}", title_justify="left", padding=(0, 1, 0, 0)
+        title=f"machine types, on-demand list prices of {regions}",
+        title_justify="left",
+        padding=(0, 1, 0, 0),
+        show_edge=False,
     )
-    for heading in ("machine type", "accelerators", "GiB each", "vCPU", "Gbit/s", "fabric", "USD/h"):
+    for heading in ("machine type", "accelerators", "GiB\neach", "vCPU", "Gbit\n/s", "fabric", "USD/h"):
         table.add_column(
             heading,
             justify="left" if heading in ("machine type", "accelerators", "fabric") else "right",
@@ -223,6 +226,8 @@ def differences_table(outcome: LiveCheck) -> "Table":
 def _fabric(machine: "MachineType") -> str:
     if machine.fabric:
         return f"{machine.fabric.num_efa_interfaces} EFA"
+    if (infiniband := getattr(machine, "infiniband", None)) is not None:
+        return f"{infiniband.num_hcas.value} IB"
     gpu_fabric = getattr(machine, "gpu_fabric", None)
     return f"{gpu_fabric.num_gpu_nics.value} {gpu_fabric.nic_type.value}" if gpu_fabric else "none"
 

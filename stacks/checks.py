@@ -11,7 +11,8 @@ from components.catalog import MachineType
 from components.cost import HOURS_PER_MONTH, CostEstimate
 from components.findings import Finding, InputError, Severity
 from stacks.config import StackConfig
-from trainer.config import PRESETS
+from stacks.ladder_costs import rung_lines
+from trainer.presets import PRESETS
 
 __all__ = ["check_budget", "common_findings"]
 
@@ -196,6 +197,5 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
 
 
 def _rung_hourly(config: StackConfig, cost: CostEstimate, position: int) -> float:
-    """What the nodes of one rung cost an hour, in use or standing by; every line of it begins with the pool's name."""
-    pool = f"{config.stack}-{position}-{config.cluster.capacity[position].kind}:"
-    return sum(component.hourly or 0.0 for component in cost.components if component.name.startswith(pool))
+    """What the nodes of one rung cost an hour, in use or standing by."""
+    return sum(component.hourly or 0.0 for component in rung_lines(config, cost.components, position))

@@ -6,6 +6,7 @@ imports stand inside the commands: `gangway --help` has to answer at once.
 
 import gc
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -13,6 +14,8 @@ import typer
 
 from components.findings import InputError
 from stacks.catalog_check import app as catalog_app
+from stacks.quote import quote
+from stacks.tco import tco
 
 __all__ = ["app", "main"]
 
@@ -20,6 +23,15 @@ EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
 EXIT_BROKEN_PIPE = 128 + 13
 """As a shell reports a program ended by SIGPIPE: whoever read our output has seen enough."""
+
+
+class PlanFormat(StrEnum):
+    """What `gangway plan` prints."""
+
+    TEXT = "text"
+    JSON = "json"
+    INFRACOST = "infracost"
+
 
 app = typer.Typer(
     help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
@@ -31,6 +43,8 @@ app = typer.Typer(
 
 
 app.add_typer(catalog_app, name="catalog")
+app.command()(quote)
+app.command()(tco)
 
 
 @app.callback()
@@ -41,32 +55,36 @@ def _gangway() -> None:
 @app.command()
 def plan(
     stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
+    output: Annotated[PlanFormat | None, typer.Option("--format", help="How to print it: text at first.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="An earlier plan's JSON: say what changed since, in any format.")
+    ] = None,
 ) -> None:
     """Check and price a stack, offline: resources, findings, cost, energy and carbon.
 
     Exit code 0: nothing wrong. 1: a finding of severity error. 2: the input cannot be planned.
     """
-    import json
-
     from stacks.loader import from_file
     from stacks.plan import make_plan
+    from stacks.plan_output import print_plan
     from stacks.stack_file import find_stack_file
 
+    if as_json and output not in (None, PlanFormat.JSON):
+        raise InputError("--json", f"not beside --format {output}", allowed="one of them", fix="leave --json out")
     path = find_stack_file(stack_or_file, stacks_dir())
     config = from_file(path)
+    previous = None
+    if against is not None:
+        # Before the plan, which takes a while: a wrong file is told at once.
+        from stacks.difference import read_plan
+
+        previous = read_plan(against, config.stack)
     try:
         made = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
-    if as_json:
-        typer.echo(json.dumps(made.to_json(), indent=2))
-    else:
-        from rich.console import Console
-
-        from stacks.show import show_plan
-
-        show_plan(made, Console())
+    print_plan(made, "json" if as_json else output or "text", previous)
     raise typer.Exit(EXIT_FINDINGS if made.has_errors else 0)
 
 

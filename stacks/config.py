@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from stacks.estimate_section import EstimateConfig
+from stacks.provider_sections import AzureConfig, GcpConfig
 from stacks.sections import (
     BudgetConfig,
     ClusterConfig,
-    GcpConfig,
     HeadConfig,
     ImageConfig,
     JobConfig,
@@ -19,7 +20,7 @@ from stacks.sections import (
     ObserveConfig,
     Section,
     StorageConfig,
-    on_gcp,
+    examples_of,
 )
 
 __all__ = ["StackConfig"]
@@ -35,18 +36,22 @@ class StackConfig(Section):
     """
 
     stack: str
-    provider: Literal["aws", "gcp"] = "aws"
-    region: str = Field(examples=["us-east-2"], json_schema_extra=on_gcp("us-central1"))
+    provider: Literal["aws", "gcp", "azure"] = "aws"
+    region: str = Field(examples=["us-east-2"], json_schema_extra=examples_of(gcp="us-central1", azure="eastus"))
     cluster: ClusterConfig = Field(
         examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}],
-        json_schema_extra=on_gcp(
-            {"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]}
+        json_schema_extra=examples_of(
+            gcp={"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]},
+            azure={"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]},
         ),
     )
     storage: StorageConfig | None = Field(
         default=None,
         examples=[{"kind": "lustre", "capacity_gib": 9600, "throughput_mbps_per_tib": 500}],
-        json_schema_extra=on_gcp({"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500}),
+        json_schema_extra=examples_of(
+            gcp={"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500},
+            azure={"kind": "lustre", "capacity_gib": 8192, "throughput_mbps_per_tib": 500},
+        ),
     )
     budget: BudgetConfig = Field(
         examples=[{"monthly_usd": 50000, "emails": ["ml-platform@example.com"], "alert_percent": [50, 80, 100]}]
@@ -56,9 +61,14 @@ class StackConfig(Section):
     network: NetworkConfig = Field(default=NetworkConfig(), examples=[{"egress": "nat"}])
     head: HeadConfig = HeadConfig()
     observe: ObserveConfig = ObserveConfig()
+    estimate: EstimateConfig = Field(default=EstimateConfig(), examples=[{"images_per_second": 1200, "source_gib": 40}])
     encryption: Literal["provider-key", "customer-key"] = "provider-key"
     gcp: GcpConfig | None = Field(
         default=None, examples=[{"project": "my-project", "billing_account": "012345-6789AB-CDEF01"}]
+    )
+    azure: AzureConfig | None = Field(
+        default=None,
+        examples=[{"subscription_id": "11111111-0000-0000-0000-111111111111", "budget_starts_on": "2026-01-01"}],
     )
     tags: dict[str, str] = Field(examples=[{"team": "ml-platform", "cost_center": "4711"}])
 
@@ -72,7 +82,7 @@ class StackConfig(Section):
             )
         return stack
 
-    @field_validator("storage", "gcp", mode="before")
+    @field_validator("storage", "gcp", "azure", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         return value or None

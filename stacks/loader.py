@@ -20,10 +20,19 @@ from stacks.stack_file import read_settings
 
 __all__ = ["from_file", "from_pulumi"]
 
-# By namespace: the provider's name, and where people say instead whose account it is.
+# By namespace: the provider's name, its word for a region, and where people say instead whose account it is.
 _ACCOUNT_BY = {
-    "aws": ("AWS", "choose the account by the environment, such as AWS_PROFILE"),
-    "gcp": ("Google Cloud", "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS"),
+    "aws": ("AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
+    "gcp": (
+        "Google Cloud",
+        "region",
+        "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS",
+    ),
+    "azure-native": (
+        "Azure",
+        "location",
+        "name the subscription in gangway:azure, and the account by `az login` or ARM_CLIENT_ID and its like",
+    ),
 }
 # 2035-07-02 11:30:00 +0000 UTC
 _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(\d\d) \S+")
@@ -90,18 +99,18 @@ def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _check_provider_setting(key: str, value: object, region: object, place: str) -> None:
-    """The program makes its own provider from our settings, and Pulumi hands `aws:` and `gcp:` settings to no such one.
+    """The program makes its own provider from our settings: Pulumi hands it no others, such as `aws:profile`.
 
     Ignored, `aws:profile` or `gcp:project` would leave the resources in another account than the file says: hence an
     error and no warning. The value may be a secret and is not repeated.
     """
     namespace = key.partition(":")[0]
-    if key != f"{namespace}:region":
-        name, instead = _ACCOUNT_BY[namespace]
+    name, of_region, instead = _ACCOUNT_BY[namespace]
+    if key != f"{namespace}:{of_region}":
         raise InputError(
             f"{place}: {key}",
             f"settings of the {name} provider would be ignored",
-            allowed=f"{namespace}:region, with the value of gangway:region",
+            allowed=f"{namespace}:{of_region}, with the value of gangway:region",
             fix=f"leave it out; {instead}",
         )
     if value != region:

@@ -8,31 +8,64 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from components.cost import CostEstimate, estimate
-from components.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
+from components.energy import (
+    CarbonEstimate,
+    EmbodiedEstimate,
+    EnergyEstimate,
+    estimate_carbon,
+    estimate_embodied,
+    estimate_energy,
+)
 from components.findings import Finding, Severity
 from stacks.checks import check_budget
 from stacks.config import StackConfig
+from stacks.ladder_costs import Pace, RungCost, pace, price_ladder
+from stacks.money_findings import money_findings
 from stacks.program import build, provider_module
 from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
+from stacks.usage import usage_lines
 
 __all__ = ["Plan", "make_plan", "run_program", "without_gc"]
 
 
+SDKS = {"aws": "pulumi-aws", "gcp": "pulumi-gcp", "azure": "pulumi-azure-native"}
+"""Pulumi's package of each provider."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Everything `gangway plan` prints."""
+    """Everything `gangway plan` prints. Energy and emissions are of the first rung's expected hours."""
 
     config: StackConfig
     resources: tuple[PlannedResource, ...]
     findings: tuple[Finding, ...]
     cost: CostEstimate
+    rungs: tuple[RungCost, ...]
+    pace: Pace
     energy: EnergyEstimate
     carbon: CarbonEstimate
+    embodied: EmbodiedEstimate
     job: dict[str, Any]
+
+    @property
+    def idle_hourly(self) -> float | None:
+        """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
+        if not self.config.job.terminate_when_done:
+            return self.rungs[0].hourly
+        nodes = self.rungs[0].nodes_hourly
+        return None if nodes is None else self.cost.hourly - nodes
+
+    @property
+    def sci_g_per_kimg(self) -> float | None:
+        """Software Carbon Intensity, gCO2e for 1,000 images: (E * I + M) / R; None where a part is not known."""
+        if self.carbon.gco2e is None or self.embodied.gco2e is None:
+            return None
+        return (self.carbon.gco2e + self.embodied.gco2e) / self.config.job.kimg
 
     @property
     def has_errors(self) -> bool:
@@ -41,16 +74,22 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""
-        packages = ("gangway", "pulumi", f"pulumi-{self.config.provider}")
+        packages = ("gangway", "pulumi", SDKS[self.config.provider])
         return {
             "stack": self.config.stack,
             "provider": self.config.provider,
             "region": self.config.region,
             "resources": [resource.to_json() for resource in self.resources],
             "findings": [finding.to_json() for finding in self.findings],
-            "cost": self.cost.to_json(),
+            "cost": {**self.cost.to_json(), "idle_hourly": self.idle_hourly},
+            "rungs": [rung.to_json() for rung in self.rungs],
+            "checkpoints": self.pace.to_json(),
             "energy": self.energy.to_json(),
-            "carbon": self.carbon.to_json(),
+            "carbon": {
+                **self.carbon.to_json(),
+                "embodied": self.embodied.to_json(),
+                "sci_g_per_kimg": self.sci_g_per_kimg,
+            },
             "job": self.job,
             "versions": {package: version(package) for package in packages},
         }
@@ -87,15 +126,26 @@ def make_plan(config: StackConfig) -> Plan:
         provider = provider_module(config.provider)
         planned = provider.plan(config)
         program = run_program(config, PlaceholderCloud())
-        cost = estimate(provider.price(config, program.resources), config.job.max_hours)
+        lines = [*provider.price(config, program.resources), *usage_lines(config)]
+        rungs, num_nodes = price_ladder(config, planned.machine, lines), config.cluster.nodes.max
+        # Spot that is not expected to end is an error, said as a finding; its figures are of an undisturbed run.
+        hours = rungs[0].run_hours or config.job.max_hours
+        cost = estimate(lines, hours)
         check_budget(config, cost)
-        energy = estimate_energy(planned.machine, config.cluster.nodes.max, config.job.max_hours, planned.region)
+        energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
+        job = pace(config)
         return Plan(
             config=config,
             resources=program.resources,
-            findings=provider.findings(config, planned, cost),
+            findings=(
+                *provider.findings(config, planned, cost),
+                *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
+            ),
             cost=cost,
+            rungs=rungs,
+            pace=job,
             energy=energy,
             carbon=estimate_carbon(energy, planned.region),
+            embodied=estimate_embodied(planned.machine, num_nodes, hours),
             job=program.result["job"],
         )

@@ -15,12 +15,14 @@ __all__ = ["Cloud", "PlaceholderCloud", "PlannedResource", "Recording", "record"
 
 # Outputs that other resources or the exports read; a plan names them instead of knowing them.
 _COMPUTED = (
-    *("address", "arn", "bucket", "digest", "dnsName", "email", "latestVersion", "member", "mountName", "mountPoint"),
-    *("name", "privateIp", "registryUri", "repositoryUrl", "selfLink", "selfLinkUnique", "uniqueId"),
+    *("address", "arn", "bucket", "clientId", "digest", "dnsName", "email", "immutableId", "keyUriWithVersion"),
+    *("latestVersion", "loginServer", "member", "mountName", "mountPoint", "name", "principalId", "privateIp"),
+    *("registryUri", "repositoryUrl", "selfLink", "selfLinkUnique", "uniqueId", "vaultUri"),
 )
 # The functions a program may ask, with the fields it may read. Others would need a cloud, which a plan has not.
 _ANSWERS = {
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
+    "azure-native:authorization:getClientToken": ("token",),
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),
     "gcp:organizations/getClientConfig:getClientConfig": ("accessToken",),
     "gcp:organizations/getProject:getProject": ("number",),
@@ -48,12 +50,20 @@ class PlaceholderCloud:
         # Two kinds of resource may share a name; the last word of the type keeps the references apart.
         label = f"{type_token.rpartition(':')[2]}.{name}"
         computed = {key: f"${{{label}.{key}}}" for key in _COMPUTED}
-        return f"${{{label}.id}}", {**computed, **inputs}
+        return f"${{{label}.id}}", {**computed, **inputs, **_identities(inputs)}
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """See Cloud."""
         assert function in _ANSWERS, f"the program calls {function}; a plan has no cloud to ask"
         return {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
+
+
+def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Azure takes the identities of a resource as a list of their ids, and answers with a mapping by them."""
+    identity = inputs.get("identity")
+    if not isinstance(identity, dict) or not isinstance(identity.get("userAssignedIdentities"), list):
+        return {}
+    return {"identity": {**identity, "userAssignedIdentities": {one: {} for one in identity["userAssignedIdentities"]}}}
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,13 @@ from components.capacity import Rung
 from components.choices import Egress, LustreDeployment
 from components.fields import Number, Percent, PositiveNumber, PositiveWhole, Whole
 from components.findings import nearest_hint
-from trainer.config import PRESETS
+from trainer.presets import PRESETS
 
 __all__ = [
     "EXAMPLES_OF",
     "BudgetConfig",
     "ClusterConfig",
     "FabricCheckConfig",
-    "GcpConfig",
     "HeadConfig",
     "ImageConfig",
     "JobConfig",
@@ -37,7 +36,7 @@ __all__ = [
     "ObserveConfig",
     "Section",
     "StorageConfig",
-    "on_gcp",
+    "examples_of",
 ]
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
@@ -47,9 +46,9 @@ EXAMPLES_OF = "examples_of"
 """In the JSON schema of a setting: provider -> examples that stand there in place of the common ones, AWS's."""
 
 
-def on_gcp(example: Any) -> dict[str, Any]:
-    """For `Field(json_schema_extra=...)`: what people on Google Cloud are shown as an example."""
-    return {EXAMPLES_OF: {"gcp": [example]}}
+def examples_of(**by_provider: Any) -> dict[str, Any]:
+    """For `Field(json_schema_extra=...)`: what people on another cloud than AWS are shown, by provider."""
+    return {EXAMPLES_OF: {provider: [example] for provider, example in by_provider.items()}}
 
 
 def _email(value: str) -> str:
@@ -108,9 +107,15 @@ class ClusterConfig(Section):
         root_device_name: AWS's alone; has to be the image's own: Ubuntu's, or /dev/xvda for Amazon Linux.
     """
 
-    accelerator: str | None = Field(default=None, examples=["H100x8"], json_schema_extra=on_gcp("v5p-64"))
+    accelerator: str | None = Field(
+        default=None, examples=["H100x8"], json_schema_extra=examples_of(gcp="v5p-64", azure="H100x8")
+    )
     topology: str | None = Field(default=None, pattern=r"^[0-9]+(x[0-9]+){1,2}$", examples=["4x4x8"])
-    machine_type: str | None = Field(default=None, examples=["p5.48xlarge"], json_schema_extra=on_gcp("a3-megagpu-8g"))
+    machine_type: str | None = Field(
+        default=None,
+        examples=["p5.48xlarge"],
+        json_schema_extra=examples_of(gcp="a3-megagpu-8g", azure="Standard_ND96isr_H100_v5"),
+    )
     nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
     capacity: tuple[Rung, ...] = Field(
         min_length=1,
@@ -121,14 +126,22 @@ class ClusterConfig(Section):
             [{"kind": "spot", "max_usd_per_hour": 25}, {"kind": "on-demand"}],
             [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}],
         ],
-        json_schema_extra=on_gcp([{"kind": "spot"}, {"kind": "on-demand"}]),
+        json_schema_extra=examples_of(
+            gcp=[{"kind": "spot"}, {"kind": "on-demand"}], azure=[{"kind": "spot"}, {"kind": "on-demand"}]
+        ),
     )
-    zone: str | None = Field(default=None, examples=["us-east-2a"], json_schema_extra=on_gcp("us-central1-a"))
+    zone: str | None = Field(
+        default=None, examples=["us-east-2a"], json_schema_extra=examples_of(gcp="us-central1-a", azure="1")
+    )
     image_id: str | None = Field(
         default=None,
-        pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?)$",
+        # Whose form it is, `stacks.providers.settings` looks at.
+        pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?"
+        r"|/[A-Za-z]+(/[A-Za-z0-9_.()-]+)+|[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2,3})$",
         examples=["ami-0123456789abcdef0"],
-        json_schema_extra=on_gcp("projects/my-project/global/images/my-image"),
+        json_schema_extra=examples_of(
+            gcp="projects/my-project/global/images/my-image", azure="microsoft-dsvm:ubuntu-hpc:2404:latest"
+        ),
     )
     root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
     root_device_name: str = Field(
@@ -173,10 +186,10 @@ class StorageConfig(Section):
     export_runs: StrictBool = False
     source: str | None = Field(
         default=None,
-        pattern=r"^(s3|gs)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^*?\s]*)?$",
+        pattern=r"^(s3|gs|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^*?\s]*)?$",
         description="without * ? and blanks",
         examples=["s3://my-bucket/celeba"],
-        json_schema_extra=on_gcp("gs://my-bucket/celeba"),
+        json_schema_extra=examples_of(gcp="gs://my-bucket/celeba", azure="az://myaccount/images/celeba"),
     )
     tier: Literal["basic-hdd", "basic-ssd", "zonal"] | None = None
 
@@ -205,7 +218,10 @@ class ImageConfig(Section):
         # Its form is the provider's to check, who can name the stack's own region.
         min_length=1,
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
-        json_schema_extra=on_gcp(f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}"),
+        json_schema_extra=examples_of(
+            gcp=f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+            azure=f"myregistry.azurecr.io/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+        ),
     )
 
 
@@ -214,12 +230,14 @@ class JobConfig(Section):
 
     Attributes:
         max_hours: what the run is priced for, and after which the nodes stop it.
+        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
         terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
             input, a fabric too slow, failure after failure.
     """
 
     preset: str
     kimg: Number = Field(gt=0)
+    checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     max_hours: Number = Field(gt=0, le=24 * 28)
     terminate_when_done: StrictBool = False
 
@@ -243,12 +261,15 @@ class HeadConfig(Section):
     """The small node that holds the rendezvous store of a job on several nodes, and scrapes their metrics.
 
     Attributes:
-        machine_type: the provider's t3.medium or e2-medium when left out.
+        machine_type: the provider's t3.medium, e2-medium or Standard_D2s_v5 when left out.
         prometheus_image: null leaves the scraping out. It comes from outside: without a NAT gateway nobody scrapes.
     """
 
     machine_type: str | None = Field(
-        default=None, min_length=1, examples=["t3.medium"], json_schema_extra=on_gcp("e2-medium")
+        default=None,
+        min_length=1,
+        examples=["t3.medium"],
+        json_schema_extra=examples_of(gcp="e2-medium", azure="Standard_D2s_v5"),
     )
     prometheus_image: str | None = Field(
         default="docker.io/prom/prometheus:v3.5.0",
@@ -262,26 +283,6 @@ class HeadConfig(Section):
         if image is not None and image.endswith(":latest"):
             raise ValueError(f"an image of one version; write {image.removesuffix('latest')}v3.5.0")
         return image
-
-
-class GcpConfig(Section):
-    """What a stack on Google Cloud says besides.
-
-    Attributes:
-        project: id of the project that everything is made in.
-        billing_account: whose budget counts; whoever runs `up` is its Costs Manager.
-        currency: of the billing account, where it is not kept in dollars: Google takes a budget in no other.
-        monthly_amount: the budget in `currency`; the plan goes on comparing `monthly_usd` with its prices.
-        tpu_api_url: where the TPU API answers, such as a Private Service Connect endpoint; Google's own when left out.
-    """
-
-    project: str = Field(pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$", examples=["my-project"])
-    billing_account: str = Field(pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", examples=["012345-6789AB-CDEF01"])
-    currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
-    monthly_amount: PositiveNumber | None = None
-    tpu_api_url: str | None = Field(
-        default=None, pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?/?$", examples=["https://tpu-lab.p.googleapis.com"]
-    )
 
 
 class ObserveConfig(Section):

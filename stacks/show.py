@@ -12,13 +12,15 @@ from rich.tree import Tree
 
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
+from stacks.ladder_costs import RungCost
+from stacks.money_findings import span
 from stacks.plan import Plan
 from stacks.recording import PlannedResource
 
 if TYPE_CHECKING:  # boto3 and moto are not needed to print a plan
     from stacks.sandbox import SandboxRow
 
-__all__ = ["sandbox_notes", "sandbox_table", "show_plan", "usd"]
+__all__ = ["ladder_table", "sandbox_notes", "sandbox_table", "show_plan", "usd"]
 
 _RESULT_COLOURS = {
     "accepted": "green",
@@ -40,6 +42,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     console.print(resource_tree(plan.config.stack, plan.resources))
     console.print(findings_table(plan.findings))
     console.print(cost_table(plan.cost))
+    console.print(ladder_table(plan.rungs))
     cost = plan.cost
     upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
     fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
@@ -48,13 +51,23 @@ def show_plan(plan: Plan, console: Console) -> None:
     console.print(
         Panel(
             f"{least}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
-            f"[bold]{usd(cost.run)}[/] for a run of {cost.run_hours:g} h"
+            f"[bold]{usd(cost.run)}[/] for a run of {_hours(plan)}"
             f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
+            f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
             f"\n{_energy(plan)}"
+            f"\n{_embodied(plan)}"
             f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}[/]",
             title="envelope (estimated)",
             title_align="left",
         )
+    )
+
+
+def _hours(plan: Plan) -> str:
+    """How long a run takes; on spot that is more than undisturbed."""
+    hours, undisturbed = plan.cost.run_hours, plan.config.job.max_hours
+    return (
+        f"{hours:g} h" if hours == undisturbed else f"{hours:.4g} h (expected on spot: {undisturbed:g} h undisturbed)"
     )
 
 
@@ -71,6 +84,15 @@ def _energy(plan: Plan) -> str:
         f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
         f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:g} g/kWh"
     )
+
+
+def _embodied(plan: Plan) -> str:
+    """The cards' share, and all of it for 1,000 images."""
+    embodied, sci = plan.embodied, plan.sci_g_per_kimg
+    if embodied.gco2e is None:
+        return "[bold]unknown[/] kg CO2e more for a run's share of making the cards"
+    whole = "" if sci is None else f"; in all {sci:.3g} g CO2e for 1,000 images (SCI)"
+    return f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more for a run's share of making the cards{whole}"
 
 
 def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
@@ -107,13 +129,42 @@ def cost_table(cost: CostEstimate) -> Table:
         table.add_column(column, overflow="fold", justify="left" if column == "what" else "right")
     for component in cost.components:
         standby = " [dim](standby)[/]" if component.standby else ""
+        hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
         provenance = ", ".join(filter(None, (component.source, component.as_of, component.confidence)))
         table.add_row(
             f"{escape(component.name)}{standby}\n[dim]{escape(provenance)}[/]",
             f"{component.quantity:g} {component.unit}\nat {usd(component.price, 4)}",
-            usd(component.hourly),
+            hourly,
         )
     return table
+
+
+def ladder_table(rungs: Iterable[RungCost]) -> Table:
+    """What a run costs on each rung, and what interruptions make of it."""
+    table = Table(title="a run on each rung of the ladder", title_justify="left", expand=True)
+    for column in ("capacity", "an hour", "a month", "hours", "a run"):
+        table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
+    for rung in rungs:
+        hours = "no end" if rung.run_hours is None else f"{rung.run_hours:.1f}"
+        taken = f"\n[dim]{escape(_taken(rung))}[/]" if rung.taken else ""
+        table.add_row(
+            f"{rung.position}: {rung.kind}{taken}",
+            *(usd(rung.hourly), usd(rung.monthly), hours, usd(rung.run)),
+        )
+    return table
+
+
+def _taken(rung: RungCost) -> str:
+    """How often a spot rung's nodes are taken and what that costs, with its source."""
+    spot, fact = rung.spot, rung.taken
+    assert fact is not None, "asked of spot only"
+    source = f"{fact.source}, {fact.as_of}, {fact.confidence}"
+    if spot is None:
+        return f"without interruptions, whose rate is not known: {source}"
+    return (
+        f"one interruption in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}, a checkpoint every "
+        f"{span(spot.interval_sec)} (best {span(spot.best_interval_sec)}): {source}"
+    )
 
 
 def short_type(token: str) -> str:

@@ -1,15 +1,18 @@
 """What the trainer's image is built from: its Dockerfile, its build context, and a tag that follows the content.
 
-The build itself is `components.image.TrainerImage`; what is in the Dockerfile is `images`.
+The build itself is `components.image.TrainerImage`; what is in the Dockerfile is `images`; where it is pushed to, and
+who may, is the provider's.
 """
 
 import hashlib
 from pathlib import Path
 
-from components.image import CONTENT_PREFIX
+import pulumi
+
+from components.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
 from images import DOCKERFILE_FLAVOURS, Flavour, render_dockerfile
 
-__all__ = ["CONTEXT", "content_tag", "dockerfile_for"]
+__all__ = ["CONTEXT", "build_image", "content_tag", "dockerfile_for"]
 
 # Relative to the program's folder, so that the stack's state is the same on everybody's machine.
 CONTEXT = ".."
@@ -32,3 +35,26 @@ def content_tag(dockerfile: str, root: Path = _ROOT) -> str:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return CONTENT_PREFIX + digest.hexdigest()[:16]
+
+
+def build_image(
+    name: str,
+    flavour: Flavour,
+    repository_url: pulumi.Input[str],
+    registry: RegistryLogin,
+    opts: pulumi.ResourceOptions,
+) -> TrainerImage:
+    """Has `up` build the image of a flavour, push it to `repository_url` and know it by its digest from then on."""
+    dockerfile = dockerfile_for(flavour)
+    return TrainerImage(
+        name,
+        {
+            "repository_url": repository_url,
+            "registry": registry,
+            "dockerfile": dockerfile,
+            "context": CONTEXT,
+            "platform": "linux/amd64",
+            "tag": content_tag(dockerfile),
+        },
+        opts,
+    )

@@ -55,11 +55,13 @@ class Azure:
         event_waits: seconds that the next questions for events take.
         metadata_status: of every answer to them.
         sets: scale sets by name: `capacity`, `machines` (instance id -> (power state, provisioning state)), `model`.
+        tags: of each scale set.
         blobs: `account/container/name` -> content.
         rows: of logs.
         denied: hosts, or verbs of scale sets (PATCH, DELETE), that answer 403.
         without_capacity: scale sets that cannot grow.
         bad_rows: a whole call with one of these lines is 400.
+        new_passwords: whether a registry gives another one each time, as Azure's do.
         calls: of APIs, in their order.
     """
 
@@ -76,6 +78,7 @@ class Azure:
         self.event_waits: list[float] = []
         self.metadata_status = 200
         self.sets: dict[str, dict[str, Any]] = {}
+        self.tags = {"gangway-nodes": "4", "gangway-nodes-min": "2"}
         self.add_set("demo-0-spot", 2, {"3": "running", "4": "running"})
         self.blobs: dict[str, bytes] = {}
         self.rows: list[dict[str, Any]] = []
@@ -83,6 +86,7 @@ class Azure:
         self.without_capacity: set[str] = set()
         self.bad_rows: set[str] = set()
         self.cut: set[str] = set()
+        self.new_passwords = False
         self.calls: list[Call] = []
         self.tokens: dict[str, str] = {}
         self.asleep = threading.Event()
@@ -151,7 +155,8 @@ class Azure:
         if known in self.denied:
             raise Refusal(403, "AuthorizationFailed")
         if host.endswith("azurecr.io"):
-            return 200, json.dumps({"refresh_token": f"refresh-{host}"}).encode()
+            number = f"-{len(self.calls)}" if self.new_passwords else ""
+            return 200, json.dumps({"refresh_token": f"refresh-{host}{number}"}).encode()
         token = call.headers.get("authorization", "").removeprefix("Bearer ")
         if self.tokens.get(token) != RESOURCES[known]:
             raise Refusal(401, "InvalidAuthenticationToken")
@@ -181,7 +186,8 @@ class Azure:
             return 200, b"{}"
         if call.path.endswith("/virtualMachines"):
             return 200, json.dumps(self._page(call, one["machines"])).encode()
-        return 200, json.dumps({"sku": {"name": "Standard_ND96isr_H100_v5", "capacity": one["capacity"]}}).encode()
+        sku = {"name": "Standard_ND96isr_H100_v5", "capacity": one["capacity"]}
+        return 200, json.dumps({"sku": sku, "tags": self.tags}).encode()
 
     def _page(self, call: Call, machines: dict[str, str]) -> dict[str, Any]:
         # One a page, so that nobody forgets the others.

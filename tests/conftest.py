@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -177,3 +177,27 @@ def azure_vm() -> Iterator[Any]:
     stand_in.server.shutdown()
     thread.join()
     stand_in.server.server_close()
+
+
+@pytest.fixture(scope="session")
+def arm_models() -> ModuleType:
+    """Microsoft's own management models, by the resources of Pulumi's provider; see tests/arm_models.py."""
+    return _load(Path(__file__).with_name("arm_models.py"))
+
+
+@pytest.fixture(scope="session")
+def as_model(arm_models: ModuleType) -> Callable[[Any, Mapping[str, Any]], Any]:
+    """Makes an instance of a management model from inputs as they are on the wire; fails on what it does not know."""
+    found: Callable[[Any, Mapping[str, Any]], Any] = arm_models.as_model
+    return found
+
+
+@pytest.fixture(scope="session")
+def arm_mistakes(arm_models: ModuleType) -> Callable[[Any], list[str]]:
+    """What Microsoft's models say against the resources of a declaration, or of a recording."""
+
+    def find(made: Any) -> list[str]:
+        found: list[str] = arm_models.mistakes_in(made.resources)
+        return found
+
+    return find

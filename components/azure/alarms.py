@@ -1,4 +1,4 @@
-"""What wakes a person: no training steps, idle GPUs, many interruptions, missing or given-up nodes, a failed job.
+"""What wakes a person: no steps, idle GPUs, interruptions, missing or given-up nodes, a failed job, a record at risk.
 
 Plans only, no resources and no SDK. Each alarm is a query in KQL over the stack's one table of lines: it returns a row
 when something is the matter, and nothing otherwise; what it tells people is what is the matter and what to do. A scale
@@ -36,6 +36,8 @@ GPU_IDLE_BELOW = 0.10
 # Lines are in the table some minutes after they were printed.
 DELAY_MINUTES = 5
 SLOT_MINUTES, SLOTS = 5, 18
+# The head looks after the ladder each minute: one look that fails is Azure's, a third of a quarter of an hour is not.
+LOOKS_FAILED = 5
 _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
 
 
@@ -72,6 +74,7 @@ def plan_alarms(
         _nodes_missing(num_nodes),
         _node_given_up(),
         _job_ended_badly(),
+        _record_at_risk(),
     ]
 
 
@@ -166,5 +169,21 @@ def _job_ended_badly() -> AlarmPlan:
         "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
         "table's lines: status 2 is bad input, 3 a fabric too slow.",
         f'{TABLE} | where TimeGenerated > ago(10m) and Event == "job-ended" and toint(Line.exit_status) != 0',
+        0,
+    )
+
+
+def _record_at_risk() -> AlarmPlan:
+    """What failed is tried again by itself, and the workers wait meanwhile: nobody would hear of it otherwise."""
+    return AlarmPlan(
+        "record-at-risk",
+        "The head node is not ready (file system, image), it cannot look after the scale sets of the ladder, or the "
+        "run record could not be put where it outlives the nodes. It is tried again, and the workers may be waiting, "
+        "and cost, meanwhile. In the table the field `reason` of head-not-ready, ladder-not-kept or record-not-put "
+        "says why: mend that, and before a destroy see that the record is in the run bucket.",
+        f"{TABLE} | where TimeGenerated > ago(15m)\n"
+        '| where Event in ("head-not-ready", "record-not-put", "ladder-not-kept")\n'
+        "| summarize Times = count() by Event\n"
+        f'| where Event != "ladder-not-kept" or Times >= {LOOKS_FAILED}',
         0,
     )

@@ -3,8 +3,8 @@
 Azure's budgets only tell. What they tell an action group could start a workflow too, over an address that whoever knows
 it may call; this one asks for itself instead (Cost Management's query, what the budget counts), so nothing from outside
 starts it, and it needs no code of ours in a container: a Logic App, whose definition is data. It halts the head first,
-for it would fill the scale sets again, and then sets each to no machine. Nodes get the usual notice and save. `up` sets
-the first scale set's machines again; the head is started by `az vm start`.
+for it would fill the scale sets again, and then sets each to no machine. Nodes get the usual notice and save. To
+go on, raise the budget by `up` and start the head, `az vm start`: it asks for the nodes again.
 
 Not a hard limit: Azure brings costs up to date a few times a day, so the stop comes hours late.
 """

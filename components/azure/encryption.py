@@ -2,9 +2,9 @@
 
 Optional. A Key Vault with roles instead of access policies, purge protection and no way in from outside; a key that
 rotates; one identity that may use it on behalf of storage, disks and the file system; and the disk encryption set that
-scale sets name. Purge protection is what these services ask for, and it has a price: destroying the stack deletes the
-vault, and Azure keeps it for DELETION_DAYS, in which it can be restored but not removed. Encryption at the host is the
-node pool's. Not a place for other secrets: there are none.
+scale sets name. All but that set stay when the stack is destroyed: the runs stay, and nobody could read them without.
+Purge protection is what these services ask for, and it has a price: whoever deletes the vault can restore it, but not
+remove it, for DELETION_DAYS. Encryption at the host is the node pool's. Not a place for other secrets: there are none.
 """
 
 from typing import TypedDict
@@ -71,6 +71,7 @@ class EncryptionKey(pulumi.ComponentResource):
     def __init__(self, name: str, args: EncryptionKeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:EncryptionKey", name, None, opts)
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         vault = self._vault()
         key = self._key(vault)
         identity = managedidentity.UserAssignedIdentity(
@@ -78,9 +79,10 @@ class EncryptionKey(pulumi.ComponentResource):
             resource_group_name=args["resource_group_name"],
             location=args["location"],
             tags=args["tags"],
-            opts=self._child,
+            opts=self._kept,
         )
-        grantee = Grantee(name, "key", identity.principal_id, args["subscription_id"], args["stack"], self._child)
+        whose = (name, "key", identity.principal_id, args["subscription_id"], args["stack"], self._kept)
+        grantee = Grantee(*whose, outlives=True)
         grant = grantee.may("use", KEY_USER, key.id)
         self.key_name = key.name
         self.key_url = key.key_uri_with_version
@@ -118,7 +120,7 @@ class EncryptionKey(pulumi.ComponentResource):
                 ),
             ),
             tags=self._args["tags"],
-            opts=self._child,
+            opts=self._kept,
         )
 
     def _key(self, vault: keyvault.Vault) -> keyvault.Key:
@@ -140,7 +142,7 @@ class EncryptionKey(pulumi.ComponentResource):
                 kty=keyvault.JsonWebKeyType.RSA, key_size=KEY_BITS, rotation_policy=rotation
             ),
             tags=self._args["tags"],
-            opts=self._child,
+            opts=self._kept,
         )
 
     def _disk_encryption_set(self) -> compute.DiskEncryptionSet:

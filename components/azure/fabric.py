@@ -214,7 +214,7 @@ def _ethernet_only(machine: AzureMachineType, num_nodes_max: int, path: str) -> 
     return [
         Finding(
             Severity.WARNING,
-            "fabric.tcp",
+            "fabric.none",
             path,
             f"{machine.name} has no InfiniBand: {num_nodes_max} nodes talk over TCP at "
             f"{machine.ethernet_gbps.value:g} Gbit/s each, on which training in several nodes mostly waits",

@@ -11,9 +11,12 @@ there one group at a time is filled, to the most, and the next one in its place 
 the whole window (`plan_active`); after the last comes the first again. Over Ethernet a job takes nodes of all groups:
 the first is always asked for the most, the others make up for what the minimum lacks (`plan_fill`).
 
-What the script does each `period_sec`: it counts each group's machines whose power state is running
-(`GET .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the
-active group, reads the sizes (`sku.capacity` of the scale set), and has `plan_look` say the new ones. It sets one by
+How many nodes the job wants, least and most, is not in that configuration but in tags of the scale sets: another number
+would be another head otherwise, and its store would go from under the workers.
+
+What the script does each `period_sec`: it counts each group's machines whose power state is running (`GET
+.../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active
+group, reads sizes and tags (`sku.capacity` of the scale set), and has `plan_look` say the new ones. It sets one by
 `PATCH` with `sku` alone: a `PUT` of the whole model would change what the next nodes are. Groups are emptied before one
 is filled. A refusal for want of capacity (409, AllocationFailed) is no error: the next look asks again. Machines whose
 provisioning failed count in the size and never run: it deletes them (`DELETE .../virtualMachines/ID`), which makes the
@@ -76,8 +79,6 @@ class FallbackConfig:
 
     subscription_id: str
     resource_group_name: str
-    num_nodes_min: int
-    num_nodes_max: int
     together: bool
     groups: tuple[FallbackGroup, ...]
     period_sec: int = PERIOD_SEC
@@ -92,15 +93,14 @@ def plan_fallback(
     subscription_id: str,
     resource_group_name: str,
     machine_type: str,
-    num_nodes: tuple[int, int],
     rungs: Sequence[RungPlan],
     names: Sequence[str],
     *,
     together: bool,
 ) -> FallbackConfig:
-    """The configuration of a pool's groups, `names` in the order of `rungs`, `num_nodes` least and most."""
+    """The configuration of a pool's groups, `names` in the order of `rungs`."""
     groups = tuple(FallbackGroup(name, rung.kind, machine_type) for rung, name in zip(rungs, names, strict=True))
-    return FallbackConfig(subscription_id, resource_group_name, *num_nodes, together, groups)
+    return FallbackConfig(subscription_id, resource_group_name, together, groups)
 
 
 @dataclass(frozen=True)
@@ -137,25 +137,33 @@ def plan_active(num_nodes_min: int, window: int, history: Sequence[Sequence[int]
     return (active + 1) % len(history[-1])
 
 
-def plan_look(config: FallbackConfig, history: Sequence[Sequence[int]], sizes: Sequence[int], active: int = 0) -> Look:
+def plan_look(
+    config: FallbackConfig,
+    num_nodes: tuple[int, int],
+    history: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    active: int = 0,
+) -> Look:
     """What to do after a count.
 
     Args:
         config: the ladder.
+        num_nodes: of the job, least and most.
         history: counts of running nodes, each in the ladder's order, as many as are kept.
         sizes: what each group is set to, in the same order.
         active: what the last look said; after a start, the fullest group.
 
     >>> groups = (FallbackGroup("a", "spot", "m"), FallbackGroup("b", "on-demand", "m"))
-    >>> plan_look(FallbackConfig("s", "g", 2, 4, False, groups), [[1, 0]] * 10, [4, 0])
+    >>> plan_look(FallbackConfig("s", "g", False, groups), (2, 4), [[1, 0]] * 10, [4, 0])
     Look(sizes=(0, 4), active=1, forget=True)
-    >>> plan_look(FallbackConfig("s", "g", 2, 4, True, groups), [[1, 0]] * 10, [1, 0])
+    >>> plan_look(FallbackConfig("s", "g", True, groups), (2, 4), [[1, 0]] * 10, [1, 0])
     Look(sizes=(4, 1), active=0, forget=True)
     """
+    least, most = num_nodes
     if config.together:
         enough = len(history) >= config.window
-        others = plan_fill(config.num_nodes_min, history[-config.window :], sizes)[1:] if enough else tuple(sizes[1:])
-        return Look((config.num_nodes_max, *others), 0, others != tuple(sizes[1:]))
-    chosen = plan_active(config.num_nodes_min, config.window, history, active)
-    planned = tuple(config.num_nodes_max if group == chosen else 0 for group in range(len(sizes)))
+        others = plan_fill(least, history[-config.window :], sizes)[1:] if enough else tuple(sizes[1:])
+        return Look((most, *others), 0, others != tuple(sizes[1:]))
+    chosen = plan_active(least, config.window, history, active)
+    planned = tuple(most if group == chosen else 0 for group in range(len(sizes)))
     return Look(planned, chosen, chosen != active)

@@ -1,7 +1,8 @@
 """Role assignments and roles of our own, as resources. Not a component: a part of several.
 
 Azure calls an assignment by a GUID. Ours are made from the stack's name and what the assignment is for, so that an `up`
-that was interrupted finds its own again instead of making a second.
+that was interrupted finds its own again instead of making a second. Azure refuses a GUID that stands for another place,
+so one that outlives its stack is made from its place, too.
 """
 
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ class Grantee:
         subscription_id: where roles are looked up.
         stack: makes the GUIDs.
         opts: parent of what is declared.
+        outlives: whether assignments stay when the stack is destroyed; another stack of that name then makes its own.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Grantee:
     subscription_id: str
     stack: str
     opts: pulumi.ResourceOptions
+    outlives: bool = False
 
     def may(self, label: str, role: str, scope: pulumi.Input[str]) -> authorization.RoleAssignment:
         """Assigns a built-in role, by its GUID, on `scope`."""
@@ -62,9 +65,11 @@ class Grantee:
         return [role, self._assign(label, role.id, group)]
 
     def _assign(self, label: str, role: pulumi.Input[str], scope: pulumi.Input[str]) -> authorization.RoleAssignment:
+        parts = (self.subscription_id, self.stack, self.kind, label)
+        placed = pulumi.Output.from_input(scope).apply(lambda known: guid(*parts, known))
         return authorization.RoleAssignment(
             f"{self.name}-{self.kind}-{label}",
-            role_assignment_name=guid(self.subscription_id, self.stack, self.kind, label),
+            role_assignment_name=placed if self.outlives else guid(*parts),
             role_definition_id=role,
             principal_id=self.principal_id,
             # Told, Azure does not look up an identity that not every directory server knows yet.

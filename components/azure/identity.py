@@ -52,7 +52,10 @@ class NodeIdentityArgs(TypedDict):
 
 
 class HeadIdentityArgs(TypedDict):
-    """Inputs of HeadIdentity: as of NodeIdentity. `fills_groups`: it sets the capacity of lower rungs' scale sets."""
+    """Inputs of HeadIdentity: as of NodeIdentity.
+
+    `fills_groups` lets it set the capacity of scale sets, `scrapes` lets its Prometheus find the workers.
+    """
 
     subscription_id: str
     resource_group_name: pulumi.Input[str]
@@ -62,6 +65,7 @@ class HeadIdentityArgs(TypedDict):
     repository_id: pulumi.Input[str]
     data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
     fills_groups: NotRequired[bool]
+    scrapes: NotRequired[bool]
     tags: dict[str, str]
 
 
@@ -129,7 +133,7 @@ class HeadIdentity(pulumi.ComponentResource):
     def __init__(self, name: str, args: HeadIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:HeadIdentity", name, None, opts)
         identity, grantee, grants = _identity(name, "head", args, pulumi.ResourceOptions(parent=self))
-        actions = head_actions(fills_groups=args.get("fills_groups", False))
+        actions = head_actions(fills_groups=args.get("fills_groups", False), scrapes=args.get("scrapes", False))
         grants += grantee.may_do("fill", "find workers, fill scale sets", actions, args["resource_group_name"])
         self.identity_id = after(identity.id, *grants)
         self.client_id = identity.client_id

@@ -19,6 +19,7 @@ __all__ = [
     "HEALTH",
     "HEALTH_PATH",
     "HEALTH_PORT",
+    "LEAST_NODES_TAG",
     "MAX_CUSTOM_DATA_BYTES",
     "NODES_TAG",
     "RUNG_TAG",
@@ -35,9 +36,9 @@ __all__ = [
 
 ADMIN = "gangway"
 """The account that Azure insists on; see `components.azure.ssh_key`."""
-NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-rung"
+NODES_TAG, LEAST_NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-nodes-min", "gangway-rung"
 """Tags by which a scale set says what its size does not, for the head sets that: how many nodes it may come to hold,
-and its place in the ladder, 0 for the first.
+how many the job needs at least, and the set's place in the ladder, 0 for the first.
 """
 HEALTH_PORT, HEALTH_PATH = 9401, "/health"
 """Where a node answers the Application Health extension, on its own loopback, by HTTP with status 200 and

@@ -34,8 +34,8 @@ class TrainingNetworkArgs(TypedDict):
     """Inputs of TrainingNetwork: address range, place, way out, what lives in it, tags.
 
     `head` lets a head node be reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length`
-    makes a subnet of that size for one Managed Lustre file system. `bastion` (false) makes a Bastion. Flow logs are
-    written to the storage account `flow_log_account_id`, where one is given.
+    makes a subnet of that size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With
+    `flow_log_account_id` and `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -47,6 +47,7 @@ class TrainingNetworkArgs(TypedDict):
     lustre_prefix_length: NotRequired[int | None]
     bastion: NotRequired[bool]
     flow_log_account_id: NotRequired[pulumi.Input[str] | None]
+    flow_log_identity_id: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
@@ -110,9 +111,10 @@ class TrainingNetwork(pulumi.ComponentResource):
         made = [private, *([] if lustre is None else [lustre])]
         if bastion:
             self._bastion(made[-1])
-        logs = args.get("flow_log_account_id")
-        if logs is not None:
-            declare_flow_log(name, self._network.id, logs, args["location"], args["tags"], self._child)
+        account, identity = args.get("flow_log_account_id"), args.get("flow_log_identity_id")
+        if account is not None and identity is not None:
+            store = (account, identity)
+            declare_flow_log(name, self._network.id, store, args["location"], args["tags"], self._child)
         nothing = pulumi.Output.from_input("")
         self.vpc_id = self._network.id
         # Azure changes one subnet of a network at a time: a machine that is made meanwhile would fail.

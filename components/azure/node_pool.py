@@ -23,7 +23,7 @@ from components.azure.capacity import (
 )
 from components.azure.fallback import plan_fallback
 from components.azure.launch import NodeLaunch, identity_type, vm_profile
-from components.azure.machine import NODES_TAG, RUNG_TAG, Image, Security, node_image, plan_security
+from components.azure.machine import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG, Image, Security, node_image, plan_security
 from components.capacity import RungPlan, plan_ladder
 from components.catalog import AzureMachineType, load_provider
 from components.findings import InputError
@@ -192,12 +192,10 @@ class IbNodePool(pulumi.ComponentResource):
 
     def _fallback(self, resource_group_name: str, names: Sequence[str]) -> dict[str, object]:
         args = self._args
-        num_nodes = (args["num_nodes_min"], args["num_nodes_max"])
         return plan_fallback(
             args["subscription_id"],
             resource_group_name,
             args["machine_type"],
-            num_nodes,
             self._plan.rungs,
             names,
             together=self._plan.machine.infiniband is None,
@@ -245,7 +243,12 @@ class IbNodePool(pulumi.ComponentResource):
                 user_assigned_identities=[args["identity_id"]],
             ),
             virtual_machine_profile=vm_profile(self._launch(position), fields),
-            tags={**args["tags"], NODES_TAG: str(args["num_nodes_max"]), RUNG_TAG: str(position)},
+            tags={
+                **args["tags"],
+                NODES_TAG: str(args["num_nodes_max"]),
+                LEAST_NODES_TAG: str(args["num_nodes_min"]),
+                RUNG_TAG: str(position),
+            },
             opts=pulumi.ResourceOptions(
                 parent=self,
                 ignore_changes=None if asked else ["sku.capacity"],

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from components.azure.fallback import HEAD_ACTIONS
 from components.findings import InputError
 
 __all__ = [
@@ -55,7 +56,9 @@ GROUP_WIDE: Mapping[str, str] = MappingProxyType(
         f"{_SET}/virtualMachines/delete": "a node leaves its scale set for good, the head takes away one that never "
         f"ran; {_LATER}",
         f"{_SET}/write": f"how many nodes there are is a property of the set, and no smaller right sets it; {_LATER}",
-        "Microsoft.Compute/virtualMachines/read": "read only; the budget's stop has it, to see the head",
+        "Microsoft.Compute/virtualMachines/read": "read only; the budget's stop has it, to see the head, and "
+        "the head's Prometheus, which asks for single machines before scale sets",
+        "Microsoft.Network/networkInterfaces/read": "read only: where single machines are, for Prometheus on the head",
         "Microsoft.Compute/virtualMachines/deallocate/action": "only the budget's stop has it, for the head, which "
         "would fill the scale sets again",
         COST_READER: "read only; costs are told for groups, not for resources",
@@ -169,10 +172,19 @@ def node_actions(*, self_termination: bool) -> tuple[str, ...]:
     )
 
 
-def head_actions(*, fills_groups: bool) -> tuple[str, ...]:
-    """What the head does to scale sets: find workers, set how many nodes there are, delete what never came to run."""
-    find = (f"{_SET}/read", f"{_SET}/virtualMachines/read", f"{_SET}/virtualMachines/networkInterfaces/read")
-    return (*find, f"{_SET}/write", f"{_SET}/virtualMachines/delete") if fills_groups else find
+def head_actions(*, fills_groups: bool, scrapes: bool) -> tuple[str, ...]:
+    """What the head does to scale sets: set how many nodes there are, delete what never came to run; find workers.
+
+    The latter is what Prometheus wants ("Configuration", azure_sd_config): scale sets, and single machines as well.
+    """
+    find = (
+        f"{_SET}/read",
+        f"{_SET}/virtualMachines/read",
+        f"{_SET}/virtualMachines/networkInterfaces/read",
+        "Microsoft.Compute/virtualMachines/read",
+        "Microsoft.Network/networkInterfaces/read",
+    )
+    return tuple(sorted({*(HEAD_ACTIONS if fills_groups else ()), *(find if scrapes else ())}))
 
 
 def stop_actions() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import storage
 
+from components.azure.accounts import MAX_ACCOUNT_NAME, declare_account
 from components.azure.encryption import KeyArgs
 from components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
 from components.azure.names import letters
@@ -18,7 +19,6 @@ from components.order import after
 __all__ = ["LustreFileSystem", "LustreFileSystemArgs", "RunBucket", "RunBucketArgs"]
 
 CONTAINER = "runs"
-MAX_ACCOUNT_NAME = 24
 OLD_VERSION_DAYS = 30
 SOFT_DELETE_DAYS = 7
 
@@ -91,25 +91,13 @@ class RunBucket(pulumi.ComponentResource):
 
     def _account(self) -> storage.StorageAccount:
         args = self._args
-        key = args.get("key")
-        return storage.StorageAccount(
+        return declare_account(
             letters(self._name, MAX_ACCOUNT_NAME),
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
-            kind=storage.Kind.STORAGE_V2,
-            sku=storage.SkuArgs(name="Standard_ZRS" if args["zone"] else "Standard_LRS"),
-            access_tier=storage.AccessTier.HOT,
-            minimum_tls_version=storage.MinimumTlsVersion.TLS1_2,
-            enable_https_traffic_only=True,
-            allow_blob_public_access=False,
-            # Roles only: a key would be a secret that opens everything.
-            allow_shared_key_access=False,
-            default_to_o_auth_authentication=True,
-            allow_cross_tenant_replication=False,
-            is_local_user_enabled=False,
-            network_rule_set=self._network_rules(),
-            identity=None if key is None else _identity(key),
-            encryption=None if key is None else _encryption(key),
+            args["resource_group_name"],
+            args["location"],
+            sku="Standard_ZRS" if args["zone"] else "Standard_LRS",
+            rules=self._network_rules(),
+            key=args.get("key"),
             tags=args["tags"],
             opts=self._kept,
         )
@@ -167,16 +155,3 @@ class RunBucket(pulumi.ComponentResource):
             # A rule of versions is refused before there are any.
             opts=pulumi.ResourceOptions.merge(self._kept, pulumi.ResourceOptions(depends_on=[service])),
         )
-
-
-def _identity(key: KeyArgs) -> storage.IdentityArgs:
-    return storage.IdentityArgs(type=storage.IdentityType.USER_ASSIGNED, user_assigned_identities=[key["identity_id"]])
-
-
-def _encryption(key: KeyArgs) -> storage.EncryptionArgs:
-    """The newest version of the key, which Azure looks for each day."""
-    return storage.EncryptionArgs(
-        key_source=storage.KeySource.MICROSOFT_KEYVAULT,
-        key_vault_properties=storage.KeyVaultPropertiesArgs(key_name=key["key_name"], key_vault_uri=key["vault_uri"]),
-        encryption_identity=storage.EncryptionIdentityArgs(encryption_user_assigned_identity=key["identity_id"]),
-    )

@@ -81,6 +81,7 @@ __all__ = [
     "TpuCatalog",
     "TpuGeneration",
     "TpuPrice",
+    "accelerator_hint",
     "load",
     "load_amlfs_subnets",
     "load_amlfs_tiers",
@@ -92,8 +93,8 @@ __all__ = [
 
 T = TypeVar("T")
 Provider = Literal["aws", "gcp", "azure"]
-PROVIDERS: tuple[Provider, ...] = ("aws", "gcp")
-"""Those with stacks (Azure is only known to `load_provider`). Each is read alone: a plan waits for no other's data."""
+PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")
+"""Each is read alone: a plan waits for no other's data."""
 MACHINE_MODELS: Mapping[str, type[MachineType]] = {"aws": MachineType, "gcp": GcpMachineType, "azure": AzureMachineType}
 
 
@@ -122,7 +123,7 @@ class Catalog(Frozen):
                 f"no such accelerator on {provider}",
                 value=accelerator,
                 allowed=", ".join(sorted(offers)),
-                fix=_accelerator_hint(accelerator, offers),
+                fix=accelerator_hint(accelerator, offers),
             )
         carriers = offers[accelerator]
         if len(carriers) > 1:
@@ -166,8 +167,11 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
     return table[name]
 
 
-def _accelerator_hint(wanted: str, offered: Collection[str]) -> str:
-    """Of the same model the next larger number: who writes H100x4 has not mistyped V100x4."""
+def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
+    """A fix for a mistyped accelerator.
+
+    Of the same model the next larger number: who writes H100x4 has not mistyped V100x4.
+    """
     model, _, number = wanted.rpartition("x")
     numbers: dict[int, str] = {}
     for name in offered:

@@ -151,7 +151,11 @@ class MachineType(Frozen):
 
 
 class MachinePrice(Frozen):
-    """US dollars per node and hour in one region; spot is the span seen over zones."""
+    """US dollars per node and hour in one region; spot is the span seen over zones.
+
+    `reserved_1y` and `reserved_3y` are a commitment's total over its hours, paid whether used or not; `block` is a
+    capacity block's price over its hours, paid at once.
+    """
 
     provider: str
     machine_type: str
@@ -159,6 +163,9 @@ class MachinePrice(Frozen):
     on_demand: Fact[float | None]
     spot_low: Fact[float | None]
     spot_high: Fact[float | None]
+    reserved_1y: Fact[float | None]
+    reserved_3y: Fact[float | None]
+    block: Fact[float | None]
 
 
 class ServicePrice(Frozen):
@@ -167,7 +174,7 @@ class ServicePrice(Frozen):
     provider: str
     region: str
     service: str
-    unit: Literal["hour", "month", "GiB-month", "IOPS-month"]
+    unit: Literal["hour", "month", "GiB-month", "IOPS-month", "GiB"]
     usd: Fact[float | None]
 
 

@@ -22,6 +22,8 @@ __all__ = [
 GPU_IDLE_BELOW = 0.10
 # A group's size is a point a minute, which can be seen some minutes later.
 DELAY_MINUTES = 4
+# The head looks after the ladder each minute: one look that fails is Google's, a third of a quarter of an hour is not.
+LOOKS_FAILED = 5
 # What the nodes' log agent says its entries are of; a query has to name it where several might be meant.
 MONITORED_RESOURCE = "gce_instance"
 
@@ -72,6 +74,7 @@ METRICS = (
     MetricPlan("Interruptions", 'jsonPayload.event="interrupt"'),
     MetricPlan("Checkpoints", 'jsonPayload.event="checkpoint"'),
     MetricPlan("NodesGivenUp", 'jsonPayload.event="node-given-up"'),
+    MetricPlan("LaddersNotKept", 'jsonPayload.event="ladder-not-kept"'),
     MetricPlan("RecordsAtRisk", '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'),
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
     MetricPlan("JobsEndedWell", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'),
@@ -227,12 +230,15 @@ def _job_ended_badly(stack: str) -> AlarmPlan:
 
 def _record_at_risk(stack: str) -> AlarmPlan:
     """What failed is tried again by itself, and the workers wait meanwhile: nobody would hear of it otherwise."""
+    at_risk = f"({_lines(stack, 'RecordsAtRisk', '15m')} > 0)"
+    ladder = f"({_lines(stack, 'LaddersNotKept', '15m')} >= {LOOKS_FAILED})"
     return AlarmPlan(
         "record-at-risk",
-        "The head node is not ready (file system, image, the import of the data), or the run record could not be put "
-        "where it outlives the nodes. It is tried again, and the workers may be waiting, and cost, meanwhile. In the "
-        "stack's log the field `reason` of head-not-ready or record-not-put says why: mend that, and before a destroy "
-        "see that the record is in the run bucket.",
-        f"{_lines(stack, 'RecordsAtRisk', '15m')} > 0",
+        "The head node is not ready (file system, image, the import of the data), it cannot look after the groups of "
+        "the ladder, or the run record could not be put where it outlives the nodes. It is tried again, and the "
+        "workers may be waiting, and cost, meanwhile. In the stack's log the field `reason` of head-not-ready, "
+        "ladder-not-kept or record-not-put says why: mend that, and before a destroy see that the record is in the run "
+        "bucket.",
+        f"{at_risk} or {ladder}",
         "CRITICAL",
     )

@@ -14,9 +14,8 @@ from pulumi_gcp import compute
 from components.catalog import GcpMachineType, RoceFabric
 from components.gcp.capacity import Provisioning
 from components.gcp.fabric import InterfacePlan, plan_interfaces
-from components.gcp.nccl import nccl_plugin
 
-__all__ = ["GPU_IMAGE", "NodeLaunch", "boot_disk_type", "instance_metadata", "instance_template", "secure_boot_allowed"]
+__all__ = ["GPU_IMAGE", "NodeLaunch", "boot_disk_type", "instance_metadata", "instance_template"]
 
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580"
 """Canonical's image with NVIDIA's driver 580, which CUDA 13 needs, its modules signed. Docker is not in it.
@@ -57,12 +56,6 @@ class NodeLaunch:
 def boot_disk_type(machine: GcpMachineType) -> str:
     """The type of a machine's boot disk: A3 Ultra and A4 take nothing but Hyperdisk."""
     return "hyperdisk-balanced" if isinstance(machine.gpu_fabric, RoceFabric) else "pd-balanced"
-
-
-def secure_boot_allowed(machine: GcpMachineType, *, own_image: bool) -> bool:
-    """Whether a machine's NCCL plug-in works under Secure Boot: not where it needs a kernel or module nobody signs."""
-    plugin = nccl_plugin(machine, own_image=own_image)
-    return plugin is None or not plugin.host.unsigned
 
 
 def instance_metadata(user_data: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:

@@ -20,7 +20,15 @@ from components.catalog import GcpMachineType, GpuDirectFabric, RoceFabric
 from components.findings import Finding, Severity
 from components.job import Volume
 
-__all__ = ["HostNeeds", "NcclPlugin", "SideContainer", "nccl_env", "nccl_findings", "nccl_plugin"]
+__all__ = [
+    "HostNeeds",
+    "NcclPlugin",
+    "SideContainer",
+    "nccl_env",
+    "nccl_findings",
+    "nccl_plugin",
+    "secure_boot_allowed",
+]
 
 _REGISTRY = "us-docker.pkg.dev/gce-ai-infra"
 _CLUSTER_TOOLKIT = "https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/machine-learning"
@@ -290,3 +298,9 @@ def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) ->
         "in a container that is neither root nor privileged. Where they do not, NCCL fails and the job does not start",
         f"try two nodes first; or build an image whose torch works with {plugin.qualified_nccl}, and preload {library}",
     )
+
+
+def secure_boot_allowed(machine: GcpMachineType, *, own_image: bool) -> bool:
+    """Whether a machine's NCCL plug-in works under Secure Boot: not where it needs a kernel or module nobody signs."""
+    plugin = nccl_plugin(machine, own_image=own_image)
+    return plugin is None or not plugin.host.unsigned

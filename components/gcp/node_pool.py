@@ -19,7 +19,8 @@ from components.findings import InputError, nearest_hint
 from components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
 from components.gcp.fabric import InterfacePlan, plan_interfaces
 from components.gcp.fallback import plan_fallback
-from components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template, secure_boot_allowed
+from components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template
+from components.gcp.nccl import secure_boot_allowed
 
 __all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 

@@ -40,6 +40,8 @@ def slice_price(plan: SlicePlan, region: str) -> MachinePrice | None:
     if price is None:
         return None
     spot = _times(plan.chips, price.spot)
+    # No list of committed prices at hand.
+    unknown = Fact[float | None].model_validate({**price.on_demand.model_dump(), "value": None})
     return MachinePrice(
         provider="gcp",
         machine_type=plan.accelerator_type,
@@ -47,6 +49,9 @@ def slice_price(plan: SlicePlan, region: str) -> MachinePrice | None:
         on_demand=_times(plan.chips, price.on_demand),
         spot_low=spot,
         spot_high=spot,
+        reserved_1y=unknown,
+        reserved_3y=unknown,
+        block=unknown,
     )
 
 

@@ -3,10 +3,11 @@
     python3 -m images.on_node.azure_fill CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY
 
 What is decided is `plan_look` of `components.azure.fallback`, whose source lies beside this file; here Resource Manager
-is asked and told. Machines that were never made, or that have stopped by themselves, count in a scale set's size and
-never run: they are deleted, so that others come. Nothing is filled for a job that has ended: whoever ends it, a node or
-the head at the end of its hours, says so by a blob. What a look has done is a line of JSON, which the stack's table has
-as an event: `ladder-changed`, one for each change, or `ladder-not-kept`.
+is asked and told. How many nodes the job wants stands in the scale sets' tags, so that another number is no other head.
+Machines that were never made, or that have stopped by themselves, count in a scale set's size and never run: they are
+deleted, so that others come. Nothing is filled for a job that has ended: whoever ends it, a node or the head at the end
+of its hours, says so by a blob. What a look has done is a line of JSON, which the stack's table has as an event:
+`ladder-changed`, one for each change, or `ladder-not-kept`.
 """
 
 import json
@@ -22,10 +23,12 @@ from images.on_node import azure_blobs
 from images.on_node.azure import ARM, COMPUTE_VERSION, Azure
 from images.on_node.web import RefusedError
 
-__all__ = ["Count", "Ladder", "State", "look", "main"]
+__all__ = ["Asked", "Count", "Ladder", "State", "look", "main"]
 
 PLAN_FILE = Path(__file__).with_name("plan_look.py")
 NO_CAPACITY = 409
+# Of a scale set: how many nodes the job has at least, and at most (`components.azure.machine`).
+LEAST_TAG, MOST_TAG = "gangway-nodes-min", "gangway-nodes"
 
 
 class Count(NamedTuple):
@@ -33,6 +36,13 @@ class Count(NamedTuple):
 
     running: int
     dead: list[str]
+
+
+class Asked(NamedTuple):
+    """What a scale set is set to, and how many nodes the job wants, least and most."""
+
+    size: int
+    num_nodes: tuple[int, int]
 
 
 class State(NamedTuple):
@@ -66,9 +76,15 @@ class Ladder:
                 dead.append(machine["instanceId"])
         return Count(running, dead)
 
-    def size(self, group: dict[str, Any]) -> int:
-        """What a scale set is set to."""
-        return int(self._azure.call("GET", self._url(group))["sku"]["capacity"])
+    def asked(self, group: dict[str, Any]) -> Asked:
+        """What is asked for. Raises OSError where somebody took the tags away."""
+        known = self._azure.call("GET", self._url(group))
+        tags = known.get("tags", {})
+        try:
+            wanted = int(tags[LEAST_TAG]), int(tags[MOST_TAG])
+        except (KeyError, ValueError):
+            raise OSError(f"{group['name']} has no number in its tags {LEAST_TAG} and {MOST_TAG}") from None
+        return Asked(int(known["sku"]["capacity"]), wanted)
 
     def set_size(self, group: dict[str, Any], size: int) -> bool:
         """Sets it; False where Azure has too few machines now."""
@@ -100,10 +116,13 @@ def look(azure: Azure, config: dict[str, Any], state_file: Path) -> list[str]:
         for identity in count.dead:
             ladder.delete(group, identity)
             said.append(f"{group['name']}: {identity} never ran, or has stopped: deleted")
-    sizes = [ladder.size(group) for group in ladder.groups]
+    asked = [ladder.asked(group) for group in ladder.groups]
+    sizes = [one.size for one in asked]
     history = [*state.history, [count.running for count in counts]][-config["window"] :]
     active = sizes.index(max(sizes)) if state.active < 0 else state.active
-    plan = runpy.run_path(str(PLAN_FILE))["plan_look"](SimpleNamespace(**config), history, sizes, active)
+    plan = runpy.run_path(str(PLAN_FILE))["plan_look"](
+        SimpleNamespace(**config), asked[0].num_nodes, history, sizes, active
+    )
     # First, so that a change that fails is not decided anew from counts before it.
     state_file.parent.mkdir(parents=True, exist_ok=True)
     state_file.write_text(json.dumps({"active": plan.active, "history": [] if plan.forget else history}))

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from images.on_node.gce import Google, RefusedError
+from images.on_node.gce import Google
+from images.on_node.web import RefusedError
 
 __all__ = ["Ladder", "main"]
 

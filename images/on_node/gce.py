@@ -7,7 +7,8 @@
     python3 -m images.on_node.gce import FILE, with a request to Managed Lustre in it
     python3 -m images.on_node.gce copy gs://BUCKET/PREFIX FOLDER
 
-Exit code 0; else one line says why, and it is 1, or 2 where another try would end the same: not found, not allowed.
+Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found; or 3: not allowed,
+which is as final where rights have had the time to be known everywhere.
 REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
@@ -15,7 +16,6 @@ import json
 import os
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
@@ -23,27 +23,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-__all__ = ["Google", "RefusedError", "log_entry", "main"]
+from images.on_node.web import MAX_VALUE_CHARS, RefusedError, open_url
+
+__all__ = ["Google", "log_entry", "main"]
 
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
 CHUNK_BYTES = 1 << 24
-# Answers that another try does not change, of HTTP and of a long operation (google.rpc.Code): not found, not allowed.
-FINAL_STATUS = (403, 404, 5, 7)
-# Of one log entry Cloud Logging takes 256 KB; a reason is cut long before.
-MAX_VALUE_CHARS = 4000
-
-
-class RefusedError(OSError):
-    """An API's answer that is an error.
-
-    Attributes:
-        status: of HTTP, or a long operation's google.rpc.Code.
-    """
-
-    def __init__(self, status: int, what: str) -> None:
-        super().__init__(f"{status}: {what}")
-        self.status = status
+# Answers that another try does not change, of HTTP and of a long operation (google.rpc.Code), and what is exited with.
+EXIT_CODES = {404: 2, 5: 2, 403: 3, 7: 3}
 
 
 class Google:
@@ -108,22 +96,12 @@ class Google:
         if data is None and method == "POST":
             data = b""
         address = url.replace("https://", f"{self._api_url}/", 1) if self._api_url else url
-        return self._open(urllib.request.Request(address, data, headers, method=method))
+        return open_url(urllib.request.Request(address, data, headers, method=method), TIMEOUT_SEC)
 
     def _read(self, request: urllib.request.Request) -> bytes:
-        with self._open(request) as answer:
+        with open_url(request, TIMEOUT_SEC) as answer:
             content: bytes = answer.read()
         return content
-
-    def _open(self, request: urllib.request.Request) -> Any:
-        # No proxy of the environment stands between a machine and its metadata.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            return opener.open(request, timeout=TIMEOUT_SEC)
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read().decode(errors="replace")[:MAX_VALUE_CHARS]
-            raise RefusedError(error.code, f"{request.get_method()} {request.full_url}: {text}") from None
 
     def group(self) -> tuple[str, str]:
         """The URL of the managed instance group that made this machine, and of the machine; as Compute Engine's API.
@@ -289,7 +267,7 @@ def main(argv: Sequence[str]) -> int:
         COMMANDS[argv[0]](Google.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
-        return 2 if isinstance(error, RefusedError) and error.status in FINAL_STATUS else 1
+        return EXIT_CODES.get(error.status, 1) if isinstance(error, RefusedError) else 1
     return 0
 
 

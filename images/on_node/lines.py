@@ -1,8 +1,8 @@
 """Lines of the journal on their way to a cloud's log: collected, sent every few seconds, and tried again.
 
-What an entry of that log looks like and who takes it is the caller's (`images.on_node.azure_ship`). The last cursor
-that was sent is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins with its own journal. Ends
-when journalctl does.
+What an entry of that log looks like and who takes it is the caller's (`images.on_node.ship`, `azure_ship` beside it).
+The last cursor that was sent is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins with its own
+journal. Ends when journalctl does.
 """
 
 import json

@@ -17,7 +17,7 @@ class RefusedError(OSError):
     """An API's answer that is an error.
 
     Attributes:
-        status: of HTTP.
+        status: of HTTP, or the code of a long operation that failed.
     """
 
     def __init__(self, status: int, what: str) -> None:

@@ -12,19 +12,48 @@ from stacks.config import StackConfig
 
 __all__ = ["provider_mistakes"]
 
+_AZURE_FOLDER = "az://account/container/folder"
 _AMI = re.compile(r"ami-[0-9a-f]{8,17}")
-_SCHEMES = {"aws": "s3", "gcp": "gs"}
+# By provider: the scheme of its object store, and how a folder there is called.
+_STORES = {"aws": ("s3", "s3://bucket/prefix"), "gcp": ("gs", "gs://bucket/prefix"), "azure": ("az", _AZURE_FOLDER)}
 # By provider: the image as it is written there.
 _IMAGES = {
     "aws": (_AMI, "ami-0123456789abcdef0"),
     "gcp": (re.compile(r"projects/.+"), "projects/my-project/global/images/my-image"),
+    "azure": (
+        re.compile(r"/(subscriptions|communitygalleries|sharedgalleries)/.+|[^/:]+(:[^/:]+){2,3}", re.IGNORECASE),
+        "microsoft-dsvm:ubuntu-hpc:2404:latest",
+    ),
 }
 # By kind of file system: settings that mean nothing to it.
 _FOREIGN_STORAGE = {
     "lustre": ("tier",),
     "filestore": ("deployment", "throughput_mbps_per_tib", "efa", "metadata_iops", "export_runs"),
 }
-_GCP_SECTION = "{project: my-project, billing_account: 012345-6789AB-CDEF01}"
+# By the provider that has a section of its own: what it has to hold, and an example.
+_SECTIONS = {
+    "gcp": ("project and billing_account", "{project: my-project, billing_account: 012345-6789AB-CDEF01}"),
+    "azure": (
+        "subscription_id and budget_starts_on",
+        '{subscription_id: 11111111-0000-0000-0000-111111111111, budget_starts_on: "2026-01-01"}',
+    ),
+}
+# Azure's section: what each id is of. The application is Managed Lustre's, the same in every directory.
+_IMPORTER = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
+_AZURE_IDS = {
+    "tenant_id": "the directory whose identities the stack's vault trusts",
+    "source_account_id": "the resource id of the storage account that holds it",
+    "importer_principal_id": "the object id, in your directory, of HPC Cache Resource Provider, which imports it",
+}
+# By provider that lacks it: why nobody misses it there.
+_NO_ROOT_DEVICE = {
+    "gcp": "Google Cloud knows an image's boot disk by itself",
+    "azure": "Azure knows an image's boot disk by itself",
+}
+_NO_ACTIVATION = {
+    "gcp": "labels of Google Cloud count from the hour they are on a resource; nothing has to be activated",
+    "azure": "tags of Azure count from the day they are on a resource; nothing has to be activated",
+}
 
 
 def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
@@ -35,26 +64,29 @@ def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
         place: file or stack, put before each config path.
     """
     checks: tuple[Callable[[StackConfig], Iterator[InputError]], ...] = (
-        _section, _image, _topology, _storage, _source, _only_on_aws,
+        _section, _image, _topology, _storage, _source, _only_on_aws, _azure_ids,
     )  # fmt: skip
     return [mistake.within(place) for check in checks for mistake in check(config)]
 
 
 def _section(config: StackConfig) -> Iterator[InputError]:
-    if config.provider == "gcp" and config.gcp is None:
-        yield InputError(
-            "gangway:gcp",
-            "missing",
-            allowed="it is required with provider: gcp: project and billing_account",
-            fix=f"add gangway:gcp: {_GCP_SECTION}",
-        )
-    if config.provider != "gcp" and config.gcp is not None:
-        yield InputError(
-            "gangway:gcp",
-            f"of no effect with provider: {config.provider}",
-            allowed="only with provider: gcp",
-            fix="leave it out, or set provider: gcp",
-        )
+    """A provider's own section, which nobody else reads."""
+    for provider, (holds, example) in _SECTIONS.items():
+        there = getattr(config, provider) is not None
+        if provider == config.provider and not there:
+            yield InputError(
+                f"gangway:{provider}",
+                "missing",
+                allowed=f"it is required with provider: {provider}: {holds}",
+                fix=f"add gangway:{provider}: {example}",
+            )
+        elif provider != config.provider and there:
+            yield InputError(
+                f"gangway:{provider}",
+                f"of no effect with provider: {config.provider}",
+                allowed=f"only with provider: {provider}",
+                fix=f"leave it out, or set provider: {provider}",
+            )
 
 
 def _image(config: StackConfig) -> Iterator[InputError]:
@@ -106,14 +138,15 @@ def _storage(config: StackConfig) -> Iterator[InputError]:
 
 def _source(config: StackConfig) -> Iterator[InputError]:
     source = config.storage.source if config.storage else None
-    scheme = _SCHEMES[config.provider]
+    scheme, folder = _STORES[config.provider]
     if source is not None and not source.startswith(f"{scheme}://"):
-        own = f"{scheme}://{source.partition('://')[2]}"
+        # A bucket may keep its name elsewhere; an account of Azure's is another thing.
+        own = folder if config.provider == "azure" else f"{scheme}://{source.partition('://')[2]}"
         yield InputError(
             "gangway:storage.source",
             f"not an object store of provider: {config.provider}",
             value=source,
-            allowed=f"{scheme}://bucket/prefix",
+            allowed=folder,
             fix=f"copy the data there, and write source: {own}",
         )
 
@@ -124,7 +157,7 @@ def _only_on_aws(config: StackConfig) -> Iterator[InputError]:
     if "root_device_name" in config.cluster.model_fields_set:
         yield InputError(
             "gangway:cluster.root_device_name",
-            "Google Cloud knows an image's boot disk by itself",
+            _NO_ROOT_DEVICE[config.provider],
             value=config.cluster.root_device_name,
             allowed="only with provider: aws",
             fix="leave root_device_name out",
@@ -132,8 +165,42 @@ def _only_on_aws(config: StackConfig) -> Iterator[InputError]:
     if config.budget.activate_tag:
         yield InputError(
             "gangway:budget.activate_tag",
-            "labels of Google Cloud count from the hour they are on a resource; nothing has to be activated",
+            _NO_ACTIVATION[config.provider],
             value=True,
             allowed="only with provider: aws",
             fix="leave activate_tag out",
         )
+
+
+def _azure_ids(config: StackConfig) -> Iterator[InputError]:
+    """Ids in Azure's section that another setting needs, or that nothing needs."""
+    section = config.azure
+    if config.provider != "azure" or section is None:
+        return
+    has_source = config.storage is not None and config.storage.source is not None
+    has_key, prebuilt = config.encryption == "customer-key", config.image.prebuilt is not None
+    # Name: whether it is needed, for what, and the command that shows it.
+    needed = {
+        "tenant_id": (has_key, "encryption: customer-key", "az account show --query tenantId"),
+        "source_account_id": (has_source, "storage.source", "az storage account show --name ACCOUNT --query id"),
+        "importer_principal_id": (has_source, "storage.source", f"az ad sp show --id {_IMPORTER} --query id"),
+    }
+    for name, (wanted, purpose, command) in needed.items():
+        if wanted and getattr(section, name) is None:
+            yield InputError(
+                f"gangway:azure.{name}",
+                "missing",
+                allowed=f"it is required with {purpose}: {_AZURE_IDS[name]}",
+                fix=f"copy it from `{command}`",
+            )
+    idle = {"source_account_id": has_source, "importer_principal_id": has_source, "registry_id": prebuilt}
+    for name, used in idle.items():
+        if getattr(section, name) is not None and not used:
+            beside = "image.prebuilt" if name == "registry_id" else "storage.source"
+            yield InputError(
+                f"gangway:azure.{name}",
+                f"of no effect without {beside}",
+                value=getattr(section, name),
+                allowed=f"only with {beside}",
+                fix=f"leave it out, or add {beside}",
+            )

@@ -167,10 +167,10 @@ def _run_figures(record: RunRecord) -> list[tuple[str, Figure]]:
 
 
 def _improvement(record: RunRecord) -> str:
-    """What training did to the first metric, as the rest of a sentence; empty when a figure is missing."""
+    """What training did to the first metric, as the rest of a sentence; empty without figures or for a share."""
     for metric in record.quality[:1]:
         before, after, floor = metric.untrained.value, metric.trained.value, metric.real_vs_real.value
-        if before and after and floor:
+        if before and after and floor and metric.better == "lower":
             verdict = f"{before / after:.1f} times lower" if after < before else "training made it worse"
             return (
                 f"went from {number(before)} untrained to {number(after)} trained ({verdict}); "

@@ -140,7 +140,7 @@ def _name_bars(axes: Axes, theme: Theme, names: Sequence[str]) -> None:
 
 
 def quality_chart(quality: QualityRecord) -> Chart | None:
-    """The three distances of a quality metric on one line; None when one of them is absent."""
+    """The three values of a quality metric on one line; None when one of them is absent."""
     named = [
         ("untrained", quality.untrained),
         ("trained", quality.trained),
@@ -163,8 +163,8 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
     unit = f", {unit_text(quality.trained.unit)}" if quality.trained.unit else ""
     return render(
         f"quality-{_slug(quality.name)}",
-        f"Bar chart of {quality.name}: {spoken}. Lower is better.",
-        f"{quality.name}{unit}; lower is better.",
+        f"Bar chart of {quality.name}: {spoken}. {quality.better.capitalize()} is better.",
+        f"{quality.name}{unit}; {quality.better} is better.",
         1.4,
         draw,
     )

@@ -15,6 +15,7 @@ from components.cost import (
     from_service,
     paid_once,
     unknown_price,
+    used_once,
 )
 
 PRICES = st.none() | st.floats(min_value=0, max_value=1e3)
@@ -84,14 +85,33 @@ def test_the_json_carries_currency_totals_and_every_line() -> None:
     bill = estimate([component(1.0), component(None, name="mystery")], run_hours=1)
     data = bill.to_json()
     assert list(data) == [
-        "currency", "hourly", "upfront", "monthly", "run", "run_hours", "standby_hourly", "unknown", "components",
+        "currency", "hourly", "upfront", "once", "monthly", "run", "run_hours", "standby_hourly", "unknown",
+        "components",
     ]  # fmt: skip
     assert data["currency"] == "USD"
     assert data["unknown"] == ("mystery",)
     assert data["components"][1] == {
         "name": "mystery", "unit": "hours", "quantity": 2, "price": None, "hourly": None,
         "source": "a list", "as_of": "2026-09-06", "confidence": "list-price", "standby": False, "upfront": 0.0,
+        "once": 0.0,
     }  # fmt: skip
+
+
+def test_what_passes_once_is_of_a_run_and_not_of_an_hour() -> None:
+    price = ServicePrice(provider="x", region="here", service="nat-data", unit="GiB", usd=fact(0.045))
+    line = used_once("data through the NAT gateway", price, 60, "there")
+    assert (line.hourly, line.unit, line.source) == (0.0, "GiB", "a list (price of here)")
+    assert line.once == pytest.approx(2.7)
+    bill = estimate([component(1.0), line], run_hours=10)
+    assert bill.once == pytest.approx(2.7)
+    assert bill.hourly == 2
+    assert (bill.run, bill.monthly) == pytest.approx((22.7, 1462.7))
+
+
+def test_what_passes_once_at_a_price_nobody_knows_is_unknown() -> None:
+    price = ServicePrice(provider="x", region="here", service="nat-data", unit="GiB", usd=fact(None))
+    bill = estimate([used_once("data", price, 60, "here")], run_hours=10)
+    assert (bill.unknown, bill.run) == (("data",), 0)
 
 
 @given(COMPONENTS, st.floats(0, 1e4), st.floats(0, 1e4))

@@ -19,7 +19,7 @@ def test_two_p5_for_an_hour_in_ohio() -> None:
     energy = estimate_energy(catalog.machine("p5.48xlarge"), 2, 1, region)
     assert energy.it_kwh == pytest.approx(12.8)
     assert energy.kwh == pytest.approx(14.464)
-    assert (energy.kwh_low, energy.kwh_high) == pytest.approx((14.464 * 0.65, 14.464 * 1.35))
+    assert (energy.kwh_low, energy.kwh_high) == pytest.approx((14.464 * 0.63, 14.464 * 1.37))
     assert energy.source == "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node"
     carbon = estimate_carbon(energy, region)
     assert carbon.gco2e == pytest.approx(5727.744)

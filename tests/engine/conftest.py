@@ -14,9 +14,8 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +168,7 @@ def _sandbox(folder: Path, project: Path, stack: str) -> Engine:
     for empty in (cloud, state):
         empty.mkdir()
     # A person's login, configuration or credentials must not decide what these tests see.
-    strange = ("AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_")
+    strange = ("AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "ARM_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(strange)}
     env = {
         **kept,
@@ -193,14 +192,17 @@ def _need(program: str) -> None:
 
 
 @pytest.fixture
-def make_engine(tmp_path: Path) -> Callable[[str], Engine]:
-    """Makes an Engine with the named stack initialised."""
+def make_engine(tmp_path: Path, azure_vm: Any) -> Callable[[str], Engine]:
+    """Makes an Engine with the named stack initialised; a registry of Azure is asked for its password at a stand-in."""
     _need("pulumi")
+    azure_vm.new_passwords = True
 
     def make(stack: str) -> Engine:
         project = tmp_path / "project"
         _copy_project(project)
-        return _sandbox(tmp_path, project, stack)
+        engine = _sandbox(tmp_path, project, stack)
+        engine.env["GANGWAY_API_URL"] = azure_vm.url
+        return engine
 
     return make
 
@@ -249,24 +251,29 @@ def make_yaml_engine(tmp_path: Path) -> Callable[[str], Engine]:
 
 
 @pytest.fixture
-def standin() -> Iterator[Any]:
-    """The running stand-in of the TPU API, loaded by its path: tests are no package."""
-    name = "gangway_tpu_standin"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, REPOSITORY / "tests/components/gcp/tpu_standin.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    with sys.modules[name].TpuStandin() as running:
+def standin(load_module: Callable[[Path], Any]) -> Iterator[Any]:
+    """The running stand-in of the TPU API."""
+    with load_module(REPOSITORY / "tests/components/gcp/tpu_standin.py").TpuStandin() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def running_plugin(load_module: Callable[[Path], Any]) -> Callable[..., AbstractContextManager[Any]]:
+    """Runs the stand-in of a package over a folder, for whoever speaks to it without the engine; see plugins.py."""
+    started: Callable[..., AbstractContextManager[Any]] = load_module(HERE / "plugins.py").running
+    return started
 
 
 @pytest.fixture(
     params=sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))
 )
-def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine], standin: Any) -> Engine:
-    """Every stack of the repository in turn; on Google Cloud the queue of TPUs is the stand-in's."""
+def engine(
+    request: pytest.FixtureRequest, make_engine: Callable[[str], Engine], standin: Any, running_plugin: Any
+) -> Iterator[Engine]:
+    """Every stack of the repository in turn; on Google Cloud the queue of TPUs is the stand-in's.
+
+    The stand-in for the provider's plugin runs all the while: to read its SDK takes longer than what it then does.
+    """
     made = make_engine(request.param)
 
     def ask_the_standin(config: dict[str, Any]) -> None:
@@ -274,7 +281,10 @@ def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine],
             config["gangway:gcp"]["tpu_api_url"] = standin.url
 
     made.change(ask_the_standin)
-    return made
+    package = {"azure": "azure-native"}.get(provider := request.param.partition("-")[0], provider)
+    with running_plugin(package, made.cloud) as plugin:
+        made.env["PULUMI_DEBUG_PROVIDERS"] = f"{package}:{plugin.port}"
+        yield made
 
 
 @pytest.fixture

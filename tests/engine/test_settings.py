@@ -13,6 +13,7 @@ Edit = Callable[[dict[str, Any]], None]
 
 BLOCK = "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
 GROUP = "aws:autoscaling/group:Group"
+SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
 SCHEDULE = "aws:autoscaling/schedule:Schedule"
 TAG_ACTIVATION = "aws:costexplorer/costAllocationTag:CostAllocationTag"
 PURCHASE = {
@@ -96,11 +97,11 @@ def sizes(engine: Any) -> dict[str, tuple[int, int | None]]:
     }
 
 
-def drift(engine: Any, urn_ends: str, **changes: Any) -> None:
+def drift(engine: Any, urn_ends: str, type_token: str = GROUP, **changes: Any) -> None:
     """Changes a group behind the engine's back, as nodes, people and scheduled actions do."""
     for file in engine.cloud.glob("*.json"):
         record = json.loads(file.read_text("utf-8"))
-        if record["type"] == GROUP and record["urn"].endswith(urn_ends):
+        if record["type"] == type_token and record["urn"].endswith(urn_ends):
             record["inputs"].update(changes)
             record["outputs"].update(changes)
             file.write_text(json.dumps(record), "utf-8")
@@ -145,3 +146,33 @@ def test_a_group_that_has_gone_to_zero_comes_back_by_refresh_alone(make_engine: 
     assert sizes(engine)["spot"] == (2, 2)
     (spot,) = [r["inputs"] for r in engine.resources() if r["type"] == GROUP and r["urn"].endswith("spot")]
     assert spot["suspendedProcesses"] == ["AZRebalance"], "and the alarms fill the ladder again"
+
+
+def test_scale_sets_keep_the_size_the_head_has_given_them_by_refresh_alone(
+    make_engine: Any, set_value: Callable[..., Edit]
+) -> None:
+    """What the plan tells people: `up` makes them empty, and sends the size it last saw with any other change."""
+    engine = make_engine("azure-nc-dev")
+
+    def capacities() -> list[int]:
+        sets = [resource for resource in engine.resources() if resource["type"] == SCALE_SET]
+        return sorted(int(resource["inputs"]["sku"]["capacity"]) for resource in sets)
+
+    engine.applied("up")
+    assert capacities() == [0, 0]
+    (sku,) = {json.dumps(r["inputs"]["sku"], sort_keys=True) for r in engine.resources() if r["type"] == SCALE_SET}
+    drift(engine, "0-spot", SCALE_SET, sku={**json.loads(sku), "capacity": 1})
+    assert engine.applied("up").changes.keys() == {"same"}
+    assert capacities() == [0, 1], "the head's size is no reason for a change"
+
+    engine.change(set_value("job.max_hours", 3))
+    changed = engine.applied("up", "--refresh")
+    assert SCALE_SET in changed.types("update")
+    assert changed.types("replace") == {"azure-native:compute:VirtualMachine"}, "a head takes user data once"
+    assert capacities() == [0, 1]
+    drift(engine, "0-spot", SCALE_SET, sku={**json.loads(sku), "capacity": 0})
+    engine.applied("refresh")
+    drift(engine, "0-spot", SCALE_SET, sku={**json.loads(sku), "capacity": 1})
+    engine.change(set_value("cluster.root_volume_gib", 400))
+    engine.applied("up")
+    assert capacities() == [0, 0], "without --refresh the node is gone, which is why the plan says so"

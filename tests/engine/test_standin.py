@@ -1,24 +1,16 @@
 """The stand-ins for Pulumi's plugins, spoken to as the engine does. They need no CLI, so these tests always run."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # ships no types
 import pytest
-from google.protobuf import json_format, struct_pb2  # type: ignore[import-untyped]  # ships no types
 from pulumi.runtime.proto import provider_pb2 as pb
-from pulumi.runtime.proto.provider_pb2_grpc import ResourceProviderStub
 from pulumi.runtime.rpc import UNKNOWN
 
-STANDINS = Path(__file__).parent / "standin"
 IMAGE = "docker-build:index:Image"
 TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -27,69 +19,15 @@ VPC = "aws:ec2/vpc:Vpc"
 ARCHIVE = {"4dabf18193072939515e22adb298388d": "0def7320c3a5731c473e5ecbe6d01bc7", "assets": {}}
 
 
-def struct(values: dict[str, Any]) -> Any:
-    packed = struct_pb2.Struct()
-    packed.update(values)
-    return packed
-
-
-def plain(packed: Any) -> dict[str, Any]:
-    values: dict[str, Any] = json_format.MessageToDict(packed)
-    return values
-
-
-def urn(type_token: str, name: str = "thing") -> str:
-    return f"urn:pulumi:test::gangway::gangway:aws:Parent${type_token}::{name}"
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """The running plugin: its process, its stub, and where it keeps its cloud."""
-
-    process: subprocess.Popen[bytes]
-    stub: Any
-    cloud: Path
-
-    def check(self, type_token: str, inputs: dict[str, Any], olds: dict[str, Any] | None = None) -> Any:
-        request = pb.CheckRequest(
-            urn=urn(type_token), type=type_token, news=struct(inputs), olds=struct(olds or {}), randomSeed=b"seed"
-        )
-        return self.stub.Check(request, timeout=30)
-
-    def create(self, type_token: str, inputs: dict[str, Any], *, preview: bool = False, name: str = "thing") -> Any:
-        request = pb.CreateRequest(
-            urn=urn(type_token, name), type=type_token, properties=struct(inputs), preview=preview
-        )
-        return self.stub.Create(request, timeout=30)
-
-
-@contextmanager
-def running_plugin(name: str, cloud: Path, cwd: Path | None = None) -> Iterator[Plugin]:
-    # Not measured: the plugin runs none of our packages, and coverage would warn of it.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")}
-    env = {
-        **kept,
-        "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}",
-        "GANGWAY_STANDIN_STATE": str(cloud),
-    }
-    with subprocess.Popen([STANDINS / f"pulumi-resource-{name}"], env=env, cwd=cwd, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            with grpc.insecure_channel(f"127.0.0.1:{int(process.stdout.readline())}") as channel:
-                yield Plugin(process, ResourceProviderStub(channel), cloud)
-        finally:
-            process.kill()
-
-
 @pytest.fixture(scope="module")
-def shared_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
+def shared_plugin(tmp_path_factory: pytest.TempPathFactory, running_plugin: Any) -> Iterator[Any]:
     """One plugin for all tests: each start reads the AWS SDK."""
     with running_plugin("aws", tmp_path_factory.mktemp("cloud")) as plugin:
         yield plugin
 
 
 @pytest.fixture
-def plugin(shared_plugin: Plugin) -> Plugin:
+def plugin(shared_plugin: Any) -> Any:
     """The plugin over an empty cloud."""
     for file in shared_plugin.cloud.iterdir():
         file.unlink()
@@ -110,35 +48,33 @@ def plugin(shared_plugin: Plugin) -> Plugin:
     ],
 )
 def test_an_input_the_sdk_does_not_declare_is_refused(
-    plugin: Plugin, type_token: str, inputs: dict[str, Any], path: str, reason: str
+    plugin: Any, type_token: str, inputs: dict[str, Any], path: str, reason: str
 ) -> None:
-    (failure,) = plugin.check(type_token, inputs).failures
-    assert failure.property == path
-    assert reason in failure.reason
+    (where, said), *_ = plugin.faults(type_token, inputs)
+    assert where == path
+    assert reason in said
 
 
-def test_declared_inputs_pass_unchanged_also_while_unknown(plugin: Plugin) -> None:
+def test_declared_inputs_pass_unchanged_also_while_unknown(plugin: Any) -> None:
     inputs = {
         "name": "template",
         "imageId": UNKNOWN,
         "networkInterfaces": [{"networkCardIndex": 1, "securityGroups": UNKNOWN}],
         "tags": {"any": "key"},
     }
-    answer = plugin.check(TEMPLATE, inputs)
-    assert not answer.failures
-    assert plain(answer.inputs) == inputs
+    assert plugin.checked(TEMPLATE, inputs) == inputs
 
 
-def test_a_name_is_chosen_once_and_kept(plugin: Plugin) -> None:
-    first = plain(plugin.check("aws:s3/bucket:Bucket", {}).inputs)
+def test_a_name_is_chosen_once_and_kept(plugin: Any) -> None:
+    first = plugin.checked("aws:s3/bucket:Bucket", {})
     assert first["bucket"].startswith("thing-")
-    assert plain(plugin.check("aws:s3/bucket:Bucket", {}, first).inputs) == first
-    assert plain(plugin.check("aws:s3/bucketVersioning:BucketVersioning", {"bucket": "b"}).inputs) == {"bucket": "b"}
+    assert plugin.checked("aws:s3/bucket:Bucket", {}, first) == first
+    lifecycle = {"bucket": "b"}
+    assert plugin.checked("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", lifecycle) == lifecycle
 
 
-def test_an_unknown_provider_input_is_refused(plugin: Plugin) -> None:
-    request = pb.CheckRequest(urn=urn("pulumi:providers:aws"), news=struct({"region": "us-east-2", "zone": "a"}))
-    assert [failure.property for failure in plugin.stub.CheckConfig(request, timeout=30).failures] == ["zone"]
+def test_an_unknown_provider_input_is_refused(plugin: Any) -> None:
+    assert plugin.check_config({"region": "us-east-2", "zone": "a"}) == ["zone"]
 
 
 @pytest.mark.parametrize(
@@ -155,36 +91,33 @@ def test_an_unknown_provider_input_is_refused(plugin: Plugin) -> None:
     ],
 )
 def test_a_new_resource_answers_in_the_form_of_aws(
-    plugin: Plugin, type_token: str, inputs: dict[str, Any], begins: dict[str, str]
+    plugin: Any, type_token: str, inputs: dict[str, Any], begins: dict[str, str]
 ) -> None:
-    plugin.stub.Configure(pb.ConfigureRequest(args=struct({"region": "us-east-2"})), timeout=30)
+    plugin.configure(region="us-east-2")
     made = plugin.create(type_token, inputs)
-    answered = {"id": made.id, **plain(made.properties)}
+    answered = {"id": made.id, **made.outputs}
     assert {key: answered[key][: len(text)] for key, text in begins.items()} == begins
     (file,) = plugin.cloud.iterdir()
     assert json.loads(file.read_text("utf-8"))["id"] == made.id
 
 
-def test_a_preview_knows_no_output_and_makes_nothing(plugin: Plugin) -> None:
+def test_a_preview_knows_no_output_and_makes_nothing(plugin: Any) -> None:
     previewed = plugin.create(TEMPLATE, {"name": "t"}, preview=True)
     assert previewed.id == ""
-    outputs = plain(previewed.properties)
+    outputs = previewed.outputs
     assert outputs["name"] == "t"
     assert {outputs["arn"], outputs["latestVersion"]} == {UNKNOWN}
     assert list(plugin.cloud.iterdir()) == []
 
 
-def test_an_update_counts_the_version_and_keeps_what_aws_computed(plugin: Plugin) -> None:
+def test_an_update_counts_the_version_and_keeps_what_aws_computed(plugin: Any) -> None:
     old = {"name": "t", "imageId": "ami-1"}
     made = plugin.create(TEMPLATE, old)
     new = {"name": "t", "imageId": "ami-2"}
-    request = {"id": made.id, "urn": urn(TEMPLATE), "type": TEMPLATE, "olds": made.properties}
-    request |= {"news": struct(new), "old_inputs": struct(old)}
-    coming = plain(plugin.stub.Update(pb.UpdateRequest(**request, preview=True), timeout=30).properties)
-    assert coming["latestVersion"] == UNKNOWN
-    outputs = plain(plugin.stub.Update(pb.UpdateRequest(**request), timeout=30).properties)
+    assert plugin.update(TEMPLATE, made, old, new, preview=True)["latestVersion"] == UNKNOWN
+    outputs = plugin.update(TEMPLATE, made, old, new)
     assert (outputs["latestVersion"], outputs["imageId"]) == (2, "ami-2")
-    assert outputs["arn"] == plain(made.properties)["arn"]
+    assert outputs["arn"] == made.outputs["arn"]
 
 
 @pytest.mark.parametrize(
@@ -196,28 +129,26 @@ def test_an_update_counts_the_version_and_keeps_what_aws_computed(plugin: Plugin
     ],
 )
 def test_a_change_of_what_aws_cannot_change_replaces(
-    plugin: Plugin, old: dict[str, Any], new: dict[str, Any], diffs: list[str], replaces: list[str]
+    plugin: Any, old: dict[str, Any], new: dict[str, Any], diffs: list[str], replaces: list[str]
 ) -> None:
-    request = pb.DiffRequest(id="vpc-1", urn=urn(VPC), type=VPC, old_inputs=struct(old), news=struct(new))
-    answer = plugin.stub.Diff(request, timeout=30)
+    answer = plugin.diff(VPC, old, new)
     assert (list(answer.diffs), list(answer.replaces)) == (diffs, replaces)
     assert answer.changes == (pb.DiffResponse.DIFF_SOME if diffs else pb.DiffResponse.DIFF_NONE)
 
 
-def test_what_is_deleted_is_gone(plugin: Plugin) -> None:
+def test_what_is_deleted_is_gone(plugin: Any) -> None:
     """Two resources under one id stay apart: a bucket and its versioning."""
     made = plugin.create("aws:s3/bucket:Bucket", {"bucket": "b"})
     plugin.create("aws:s3/bucketVersioning:BucketVersioning", {"bucket": "b"})
-    read = pb.ReadRequest(id=made.id, urn=urn("aws:s3/bucket:Bucket"), type="aws:s3/bucket:Bucket")
-    assert plain(plugin.stub.Read(read, timeout=30).inputs) == {"bucket": "b"}
-    plugin.stub.Delete(pb.DeleteRequest(id=made.id, urn=read.urn, type=read.type), timeout=30)
-    assert plugin.stub.Read(read, timeout=30).id == ""
+    assert dict(plugin.read("aws:s3/bucket:Bucket", made).inputs) == {"bucket": "b"}
+    plugin.delete("aws:s3/bucket:Bucket", made)
+    assert plugin.read("aws:s3/bucket:Bucket", made).id == ""
     assert [json.loads(f.read_text("utf-8"))["type"] for f in plugin.cloud.iterdir()] == [
         "aws:s3/bucketVersioning:BucketVersioning"
     ]
 
 
-def test_a_second_resource_of_one_name_is_refused(plugin: Plugin) -> None:
+def test_a_second_resource_of_one_name_is_refused(plugin: Any) -> None:
     plugin.create("aws:iam/role:Role", {"name": "r"}, name="first")
     with pytest.raises(grpc.RpcError, match="there is a aws:iam/role:Role r already"):
         plugin.create("aws:iam/role:Role", {"name": "r"}, name="second")
@@ -245,7 +176,7 @@ INSTANCE, FLEET, SPOT_FLEET = (
     ],
 )
 def test_a_reference_to_an_ami_is_resolved_only_where_aws_does(
-    plugin: Plugin, image: str, type_token: str, inputs: dict[str, Any], refused: bool
+    plugin: Any, image: str, type_token: str, inputs: dict[str, Any], refused: bool
 ) -> None:
     template = plugin.create(TEMPLATE, {"name": "t", "imageId": image}).id
     known = json.loads(json.dumps(inputs).replace('"LT"', f'"{template}"'))
@@ -270,7 +201,7 @@ def test_a_reference_to_an_ami_is_resolved_only_where_aws_does(
     ],
 )
 def test_a_key_policy_that_names_a_role_which_is_not_there_is_refused(
-    plugin: Plugin, principal: dict[str, Any], refused: bool
+    plugin: Any, principal: dict[str, Any], refused: bool
 ) -> None:
     plugin.create("aws:iam/role:Role", {"name": "mine"}, name="mine")
     inputs = {"keyId": "k", "policy": json.dumps({"Statement": [{"Principal": principal}]})}
@@ -281,30 +212,28 @@ def test_a_key_policy_that_names_a_role_which_is_not_there_is_refused(
         assert plugin.create("aws:kms/keyPolicy:KeyPolicy", inputs).id == "k"
 
 
-def test_a_part_is_named_within_its_whole(plugin: Plugin) -> None:
+def test_a_part_is_named_within_its_whole(plugin: Any) -> None:
     """Each group has a hook of the same name."""
     hook = "aws:autoscaling/lifecycleHook:LifecycleHook"
     ids = {plugin.create(hook, {"name": "h", "autoscalingGroupName": group}).id for group in ("a", "b")}
     assert ids == {"a/h", "b/h"}
 
 
-def test_a_registry_gives_a_new_password_each_time(plugin: Plugin) -> None:
-    plugin.stub.Configure(pb.ConfigureRequest(args=struct({"region": "us-east-2"})), timeout=30)
-    answers = [plain(getattr(plugin.stub.Invoke(pb.InvokeRequest(tok=TOKEN), timeout=30), "return")) for _ in range(2)]
+def test_a_registry_gives_a_new_password_each_time(plugin: Any) -> None:
+    plugin.configure(region="us-east-2")
+    answers = [plugin.invoke(TOKEN)[0] for _ in range(2)]
     assert answers[0]["password"] != answers[1]["password"]
     assert all(answer["password"].startswith("ecr-password-") for answer in answers)
     assert answers[0]["proxyEndpoint"] == "https://123456789012.dkr.ecr.us-east-2.amazonaws.com"
 
 
-def test_an_unknown_function_is_refused(plugin: Plugin) -> None:
-    answer = plugin.stub.Invoke(pb.InvokeRequest(tok="aws:ec2/getAmi:getAmi"), timeout=30)
-    assert [failure.reason for failure in answer.failures] == [
-        "the stand-in for pulumi_aws knows no function aws:ec2/getAmi:getAmi"
-    ]
+def test_an_unknown_function_is_refused(plugin: Any) -> None:
+    function = "aws:ec2/getAmi:getAmi"
+    assert plugin.invoke(function) == ({}, [f"the stand-in for pulumi_aws knows no function {function}"])
 
 
 @pytest.fixture
-def builder(tmp_path: Path) -> Iterator[Plugin]:
+def builder(tmp_path: Path, running_plugin: Any) -> Iterator[Any]:
     """The docker-build plugin, in a program's folder beside the one that is copied."""
     for name in ("cloud", "program", "trainer"):
         (tmp_path / name).mkdir()
@@ -324,10 +253,10 @@ def image(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_each_build_has_a_digest_of_its_own(builder: Plugin) -> None:
+def test_each_build_has_a_digest_of_its_own(builder: Any) -> None:
     digests = set()
     for number, changes in enumerate([{}, {}, {"tags": ["registry.example/r:2"]}]):
-        made = plain(builder.create(IMAGE, image(**changes), name=f"image{number}").properties)
+        made = builder.create(IMAGE, image(**changes), name=f"image{number}").outputs
         assert made["ref"] == f"{made['tags'][0]}@{made['digest']}"
         digests.add(made["digest"])
     assert len(digests) == 3
@@ -343,7 +272,7 @@ def test_each_build_has_a_digest_of_its_own(builder: Plugin) -> None:
     ],
 )
 def test_a_tag_is_moved_only_where_the_registry_lets_it(
-    builder: Plugin, mutability: dict[str, Any], refused: bool
+    builder: Any, mutability: dict[str, Any], refused: bool
 ) -> None:
     filters = [{"filter": text} for text in mutability.get("imageTagMutabilityExclusionFilters", [])]
     repository = {
@@ -360,10 +289,10 @@ def test_a_tag_is_moved_only_where_the_registry_lets_it(
         builder.create(IMAGE, image(), name="second")
 
 
-def test_a_context_that_is_no_folder_is_refused(builder: Plugin) -> None:
-    assert not builder.check(IMAGE, image()).failures
-    (failure,) = builder.check(IMAGE, image(context={"location": "./nowhere"})).failures
-    assert (failure.property, failure.reason) == ("context.location", '"./nowhere": not a valid directory or URL')
+def test_a_context_that_is_no_folder_is_refused(builder: Any) -> None:
+    assert builder.faults(IMAGE, image()) == []
+    faults = builder.faults(IMAGE, image(context={"location": "./nowhere"}))
+    assert faults == [("context.location", '"./nowhere": not a valid directory or URL')]
 
 
 @pytest.mark.parametrize(
@@ -373,22 +302,19 @@ def test_a_context_that_is_no_folder_is_refused(builder: Plugin) -> None:
         ({"tags": ["other.example/r:1"]}, "push of other.example/r:1: no basic auth credentials"),
     ],
 )
-def test_what_buildkit_would_refuse_is_refused(builder: Plugin, changes: dict[str, Any], said: str) -> None:
+def test_what_buildkit_would_refuse_is_refused(builder: Any, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(grpc.RpcError, match=said):
         builder.create(IMAGE, image(**changes))
     assert list(builder.cloud.iterdir()) == []
 
 
-def test_another_password_is_no_reason_to_build(builder: Plugin) -> None:
+def test_another_password_is_no_reason_to_build(builder: Any) -> None:
     login = {"address": "https://registry.example", "username": "u", "password": "q"}
     for changes, diffs in (({"registries": [login]}, []), ({"tags": ["registry.example/r:2"]}, ["tags"])):
-        request = pb.DiffRequest(
-            id="i", urn=urn(IMAGE), type=IMAGE, old_inputs=struct(image()), news=struct(image(**changes))
-        )
-        assert list(builder.stub.Diff(request, timeout=30).diffs) == diffs
+        assert list(builder.diff(IMAGE, image(), image(**changes)).diffs) == diffs
 
 
-def test_sigint_ends_it_with_status_0(tmp_path: Path) -> None:
+def test_sigint_ends_it_with_status_0(tmp_path: Path, running_plugin: Any) -> None:
     with running_plugin("aws", tmp_path) as plugin:
         plugin.process.send_signal(signal.SIGINT)
         assert plugin.process.wait(timeout=30) == 0

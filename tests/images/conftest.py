@@ -277,8 +277,8 @@ def azure_head(azure_job: JobSpec) -> AzureHeadSpec:
         subscription_id="00000000-0000-0000-0000-000000000001",
         resource_group_name="demo-rg",
         prometheus_image="prom/prometheus:v3.7.3",
-        fallback={"version": 1, "groups": [], "num_nodes_min": 2},
-        plan_look_source="def plan_look(config, history, sizes, active=0):\n    return None\n",
+        fallback={"version": 1, "groups": [], "together": False},
+        plan_look_source="def plan_look(config, num_nodes, history, sizes, active=0):\n    return None\n",
     )
 
 

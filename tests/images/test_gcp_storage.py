@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,13 +221,40 @@ def test_data_that_another_try_would_not_bring_gives_the_node_up_at_once(
         gce.denied.add("storage")
     else:
         gce.objects = {"acme-data/celebs/index.json": b"{}", "acme-data/celeba/": b""}
-    assert filler.run("fill-data.sh").returncode == 1
+    assert filler.run("fill-data.sh", RIGHTS_GRACE_SEC="0").returncode == 1
     (event,) = filler.events()
     assert event["event"] == "node-given-up"
     why = "403: GET " if how == "refused" else "404: nothing below gs://acme-data/celeba/"
     assert event["reason"].startswith(f"cannot bring gs://acme-data/celeba/: gangway: copy: {why}")
     assert not (tmp_path / "shared/.gangway-filled").exists()
     assert len(gce.asked("storage")) == 1
+
+
+def test_rights_that_are_not_known_everywhere_yet_give_no_young_machine_up(
+    filler: Any, gce: Any, tmp_path: Path
+) -> None:
+    """A right that `up` gives before it makes the machines may be minutes behind them."""
+    (tmp_path / "uptime").write_text("61.07 100.00\n")
+    gce.denied.add("storage")
+
+    def spread() -> None:
+        while not gce.asked("storage"):
+            time.sleep(0.01)
+        gce.denied.clear()
+
+    threading.Thread(target=spread, daemon=True).start()
+    done = filler.run("fill-data.sh", UPTIME=f"{tmp_path}/uptime")
+    assert done.returncode == 0, done.stderr
+    assert "gangway: copy: 403: GET " in done.stderr
+    assert filler.events() == []
+    assert (tmp_path / "shared/data/index.json").exists()
+
+
+def test_a_machine_that_is_no_longer_young_is_given_up(filler: Any, gce: Any, tmp_path: Path) -> None:
+    (tmp_path / "uptime").write_text("600.01 100.00\n")
+    gce.denied.add("storage")
+    assert filler.run("fill-data.sh", UPTIME=f"{tmp_path}/uptime").returncode == 1
+    assert [event["event"] for event in filler.events()] == ["node-given-up"]
 
 
 def test_data_that_comes_in_half_is_tried_again(filler: Any, gce: Any, tmp_path: Path) -> None:
@@ -270,7 +298,8 @@ def test_an_import_that_brings_nothing_is_told_by_the_head_at_once(
     filler.gcp = replace(gcp_head, file_system=filler.gcp.file_system)
     gce.import_error = error
     (tmp_path / "import.json").write_text(IMPORT)
-    assert filler.run("fill-data.sh", IMPORT_FILE=f"{tmp_path}/import.json").returncode == 1
+    done = filler.run("fill-data.sh", IMPORT_FILE=f"{tmp_path}/import.json", RIGHTS_GRACE_SEC="0")
+    assert done.returncode == 1
     (event,) = filler.events()
     assert event["event"] == "head-not-ready"
     why = "gangway: import: 7: no permission on gs://acme-data" if error else "gangway: nothing came from "

@@ -21,6 +21,7 @@ from stacks.show import show_plan
 
 Edit = Callable[[dict[str, Any]], object]
 GCP_STACKS = ("gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice")
+AZURE_STACKS = ("azure-nc-dev", "azure-ndv4", "azure-ndv5-spot")
 
 
 @pytest.fixture(scope="session")
@@ -60,10 +61,14 @@ def edited(stack_file: Callable[[Edit], Path]) -> Callable[[Edit], StackConfig]:
     return lambda edit: from_file(stack_file(edit))
 
 
+def shipped(repo: Path, names: tuple[str, ...]) -> dict[str, StackConfig]:
+    return {name: from_file(repo / "stacks" / f"Pulumi.{name}.yaml") for name in names}
+
+
 @pytest.fixture(scope="session")
 def gcp_configs(repo: Path) -> dict[str, StackConfig]:
     """The shipped stacks on Google Cloud by their names."""
-    return {name: from_file(repo / "stacks" / f"Pulumi.{name}.yaml") for name in GCP_STACKS}
+    return shipped(repo, GCP_STACKS)
 
 
 @pytest.fixture(scope="session")
@@ -71,9 +76,21 @@ def gcp_plans(gcp_configs: dict[str, StackConfig]) -> dict[str, Plan]:
     return {name: make_plan(config) for name, config in gcp_configs.items()}
 
 
-@pytest.fixture
-def gcp_edited(tmp_path: Path, repo: Path) -> Callable[..., StackConfig]:
-    """One of the shipped stacks on Google Cloud with sections changed: None removes, a mapping is merged."""
+@pytest.fixture(scope="session")
+def azure_configs(repo: Path) -> dict[str, StackConfig]:
+    """The shipped stacks on Azure by their names."""
+    return shipped(repo, AZURE_STACKS)
+
+
+@pytest.fixture(scope="session")
+def azure_plans(azure_configs: dict[str, StackConfig]) -> dict[str, Plan]:
+    return {name: make_plan(config) for name, config in azure_configs.items()}
+
+
+@pytest.fixture(scope="session")
+def gcp_edited(tmp_path_factory: pytest.TempPathFactory, repo: Path) -> Callable[..., StackConfig]:
+    """One of the shipped stacks with sections changed: None removes, a mapping is merged."""
+    folder = tmp_path_factory.mktemp("edited")
 
     def edited(name: str, **sections: Any) -> StackConfig:
         values = yaml.safe_load((repo / "stacks" / f"Pulumi.{name}.yaml").read_text("utf-8"))["config"]
@@ -85,11 +102,17 @@ def gcp_edited(tmp_path: Path, repo: Path) -> Callable[..., StackConfig]:
                 values[key] = {k: v for k, v in {**values[key], **change}.items() if v is not None}
             else:
                 values[key] = change
-        path = tmp_path / f"Pulumi.{name}.yaml"
+        path = folder / f"Pulumi.{name}.yaml"
         path.write_text(yaml.safe_dump({"config": values}), "utf-8")
         return from_file(path)
 
     return edited
+
+
+@pytest.fixture(scope="session")
+def azure_edited(gcp_edited: Callable[..., StackConfig]) -> Callable[..., StackConfig]:
+    """As `gcp_edited`, of the stacks on Azure."""
+    return gcp_edited
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def test_a_difference_stands_in_the_table_with_both_values() -> None:
 def test_check_without_live_asks_nobody() -> None:
     done = CliRunner().invoke(app, ["check"])
     assert done.exit_code == 0
-    known = len(load().machines) + len(load_provider("gcp").machines)
+    known = sum(len(load_provider(provider).machines) for provider in PROVIDERS)
     assert f"{known} machine types and {len(load_tpus().generations)} TPU generations load" in done.stdout
 
 
@@ -110,6 +110,15 @@ def test_without_credentials_there_is_one_clear_error(monkeypatch: pytest.Monkey
     assert isinstance(done.exception, InputError), "the gangway command prints it and exits 2"
     assert done.exception.place == "--live --region us-east-2"
     assert "Unable to locate credentials" in str(done.exception)
+
+
+def test_the_list_of_azure_shows_infiniband_whole_on_a_narrow_terminal() -> None:
+    done = CliRunner().invoke(app, ["list", "--provider", "azure"], env={"COLUMNS": "80"})
+    assert done.exit_code == 0
+    (row,) = [line for line in done.stdout.splitlines() if "Standard_ND128isr_NDR_GB200_v6" in line]
+    assert row.replace("│", " ").split()[1:] == ["GB200x4", "192", "128", "1600", "4", "IB", "?"]
+    (row,) = [line for line in done.stdout.splitlines() if "Standard_ND96isr_H100_v5" in line]
+    assert row.replace("│", " ").split()[1:] == ["H100x8", "80", "96", "3200", "8", "IB", "98.320"]
 
 
 def test_the_list_shows_machine_fabric_and_price() -> None:

@@ -236,7 +236,7 @@ MISTAKES = {
         "leave it out; choose the account by the environment, such as AWS_PROFILE",
     ),
     "a setting of another provider": (
-        lambda v: v.update({"azure-native:location": "x"}), "azure-native:location", None, "begin with gangway:",
+        lambda v: v.update({"kubernetes:context": "x"}), "kubernetes:context", None, "begin with gangway:",
         "leave it out",
     ),
     "a setting without its namespace": (

@@ -74,7 +74,9 @@ FOREIGN: list[tuple[str, Any, str]] = [
     ("gangwya:region", "us-east-2", "write gangway:region"),
     ("gcp:project", "x", "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS"),
     ("gcp:region", "europe-west1", "leave it out, or set gangway:region: europe-west1"),
-    ("azure-native:location", "x", "leave it out"),
+    ("azure-native:location", "westus", "leave it out, or set gangway:region: westus"),
+    ("azure-native:subscriptionId", "x", "name the subscription in gangway:azure, and the account by `az login`"),
+    ("kubernetes:context", "x", "leave it out"),
 ]
 
 

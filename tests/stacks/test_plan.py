@@ -28,26 +28,33 @@ REPO = Path(__file__).resolve().parent.parent.parent
 
 
 def test_the_demo_has_its_bill_by_hand(demo_plan: Plan) -> None:
-    """2 x 22.98 spot + 9600 GiB x 0.34 / 730 + (2 x 200 + 60) GiB x 0.08 / 730 + NAT at 0.045 + a head at 0.0416."""
+    """2 x 22.98 spot + 9600 GiB x 0.34 / 730 + (2 x 200 + 60) GiB x 0.08 / 730 + NAT at 0.045 + a head at 0.0416.
+
+    Of an hour, interruptions and checkpoints make 1.0209: `test_ladder_costs` works it out.
+    """
     hourly = 45.96 + 9600 * 0.34 / 730 + 460 * 0.08 / 730 + 0.045 + 0.0416
     cost = demo_plan.cost
     assert cost.hourly == pytest.approx(hourly)
     assert cost.monthly == pytest.approx(730 * hourly)
-    assert cost.run == pytest.approx(hourly), "max_hours is 1"
+    assert cost.run_hours == pytest.approx(1.0209, abs=1e-4)
+    assert cost.run == pytest.approx(hourly * cost.run_hours), "max_hours is 1"
     assert cost.standby_hourly == pytest.approx(2 * 55.04 + 400 * 0.08 / 730)
     assert cost.unknown == ()
-    assert demo_plan.energy.kwh == pytest.approx(14.464)
-    assert demo_plan.carbon.gco2e == pytest.approx(5727.744)
+    assert demo_plan.energy.kwh == pytest.approx(14.464 * cost.run_hours)
+    assert demo_plan.carbon.gco2e == pytest.approx(5727.744 * cost.run_hours)
 
 
 def test_the_json_has_the_keys_of_the_design(demo_plan: Plan) -> None:
     data = demo_plan.to_json()
     assert list(data) == [
-        "stack", "provider", "region", "resources", "findings", "cost", "energy", "carbon", "job", "versions",
+        "stack", "provider", "region", "resources", "findings", "cost", "rungs", "checkpoints", "energy", "carbon",
+        "job", "versions",
     ]  # fmt: skip
     assert {frozenset(r) for r in data["resources"]} == {frozenset(["urn", "type", "name", "parent", "inputs"])}
     assert {frozenset(f) for f in data["findings"]} == {frozenset(["severity", "code", "path", "message", "fix"])}
-    assert {"currency", "hourly", "monthly", "run", "components"} <= data["cost"].keys()
+    assert {"currency", "hourly", "monthly", "run", "idle_hourly", "components"} <= data["cost"].keys()
+    assert [rung["kind"] for rung in data["rungs"]] == ["spot", "on-demand"]
+    assert {"embodied", "sci_g_per_kimg"} <= data["carbon"].keys()
     line = {"name", "unit", "quantity", "price", "hourly", "source", "as_of", "confidence"}
     assert all(line <= component.keys() for component in data["cost"]["components"])
     assert {"kwh", "it_kwh", "pue", "source"} <= data["energy"].keys()

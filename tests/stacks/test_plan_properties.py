@@ -18,7 +18,7 @@ from components.catalog import load
 from components.findings import InputError
 from stacks.config import StackConfig
 from stacks.plan import Plan
-from trainer.config import PRESETS
+from trainer.presets import PRESETS
 
 Settings = dict[str, Any]
 Outcome = Callable[[Path], Plan | list[InputError]]

@@ -107,6 +107,20 @@ def test_who_may_push_is_the_one_question_a_plan_answers() -> None:
         PlaceholderCloud().ask("aws:index/getRegion:getRegion", {})
 
 
+def test_azures_identities_go_in_as_a_list_and_come_back_by_their_ids() -> None:
+    from pulumi_azure_native import compute
+
+    def program() -> dict[str, Any]:
+        identity: Any = {"type": "UserAssigned", "user_assigned_identities": ["/one", "/two"]}
+        made = compute.DiskEncryptionSet("keys", resource_group_name="g", identity=identity)
+        return {"identity": made.identity.apply(lambda told: told and told.user_assigned_identities)}
+
+    done = record(program, PlaceholderCloud(), "test")
+    assert set(done.result["identity"]) == {"/one", "/two"}
+    (keys,) = done.resources
+    assert keys.inputs["identity"]["userAssignedIdentities"] == ["/one", "/two"], "as it was sent"
+
+
 def test_what_the_program_raises_goes_on_and_the_next_begins_anew() -> None:
     def broken() -> dict[str, Any]:
         Pair("net")

@@ -22,16 +22,31 @@ BUILT = {"ImageRegistry", "TrainerImage"}
 AWS = {"EfaNodePool", *BUILT}
 GCP = {"ProjectServices"}
 SEVERAL_NODES = {"HeadIdentity", "HeadNode", "LustreFileSystem"}
+# The head asks for the nodes there, also for one.
+AZURE = {"FlowLogStore", "HeadIdentity", "HeadNode", "IbNodePool", "ResourceGroup", *BUILT}
 BESIDES = {
     "aws-demo": {*AWS, *SEVERAL_NODES},
     "aws-g5-dev": AWS,
     "aws-p4d-block": {*AWS, *SEVERAL_NODES},
     "aws-p5-spot": {*AWS, *SEVERAL_NODES, "EncryptionKey"},
+    "azure-nc-dev": AZURE,
+    "azure-ndv4": {*AZURE, "LustreFileSystem"},
+    "azure-ndv5-spot": {*AZURE, "EncryptionKey", "LustreFileSystem"},
     "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles"},
     "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "QueuedTpu"},
     "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "QueuedTpu"},
 }
 # Resources by class that tell the stacks apart: rungs, ways out, links to S3, the stop, a block's start and end.
+COUNTED_ON_AZURE = (
+    "AmlFilesystem",
+    "BlobContainer",
+    "DiskEncryptionSet",
+    "NatGateway",
+    "Subnet",
+    "VirtualMachine",
+    "VirtualMachineScaleSet",
+    "Workflow",
+)
 COUNTED_ON_GCP = (
     "BucketObject",
     "Instance",
@@ -57,6 +72,10 @@ COUNTS = {
     "aws-g5-dev": (0, 1, 1, 0, 0, 0, 3, 8),
     "aws-p4d-block": (1, 0, 1, 1, 1, 2, 2, 1),
     "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
+    # Containers: of runs, and of the log of imports.
+    "azure-nc-dev": (0, 1, 0, 1, 1, 1, 2, 1),
+    "azure-ndv4": (1, 1, 0, 1, 2, 1, 1, 0),
+    "azure-ndv5-spot": (1, 2, 1, 1, 2, 1, 2, 1),
     # Instances: the head's and Lustre's, or Filestore's.
     "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
     "gcp-v5e-pod": (0, 1, 0, 0, 1, 1, 1, 0),
@@ -87,9 +106,9 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     assert components == dict.fromkeys(ALWAYS | BESIDES[name_of(path)], 1)
     classes: Counter[str] = Counter()
     for token, count in types.items():
-        if token.startswith(("aws:", "gcp:")):
+        if token.startswith(("aws:", "gcp:", "azure-native:")):
             classes[token.rpartition(":")[2]] += count
-    counted = COUNTED if data["provider"] == "aws" else COUNTED_ON_GCP
+    counted = {"aws": COUNTED, "gcp": COUNTED_ON_GCP, "azure": COUNTED_ON_AZURE}[data["provider"]]
     assert {kind: classes[kind] for kind in counted} == dict(zip(counted, COUNTS[name_of(path)], strict=True))
 
 

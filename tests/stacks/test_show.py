@@ -9,7 +9,16 @@ from components.cost import estimate, unknown_price
 from components.findings import Finding, Severity
 from stacks.plan import Plan
 from stacks.sandbox.rows import SandboxRow, Status
-from stacks.show import cost_table, findings_table, resource_tree, sandbox_notes, sandbox_table, show_plan, usd
+from stacks.show import (
+    cost_table,
+    findings_table,
+    ladder_table,
+    resource_tree,
+    sandbox_notes,
+    sandbox_table,
+    show_plan,
+    usd,
+)
 
 
 def shown(what: object, width: int = 200) -> str:
@@ -91,17 +100,48 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console)
     text = capture.get()
     for words in (
-        "$50.57 an hour, $36,914.82 a month of 730 h, $50.57 for a run of 1 h",
+        "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected on spot: 1 h undisturbed)",
         "standby: $110.12 an hour more at most",
-        "14.5 kWh a run (9.4 to 19.5; 12.8 kWh of machines x PUE 1.13)",
-        "5.73 kg CO2e a run at 396 g/kWh",
+        "when the job is done: $50.57 an hour until the stack is destroyed",
+        "14.8 kWh a run (9.3 to 20.2; 13.1 kWh of machines x PUE 1.13)",
+        "5.85 kg CO2e a run at 396 g/kWh",
+        "0.27 kg CO2e more for a run's share of making the cards; in all 40.8 g CO2e for 1,000 images (SCI)",
         "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node",
     ):
         assert words in text
 
 
+def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
+    text = shown(ladder_table(demo_plan.rungs), 300)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
+    assert rows[0] == ["0: spot", "$50.57", "$36,914.82", "1.0", "$51.63"]
+    assert "one interruption in 3,417 h, goodput 98.0%, a checkpoint every 8 min (best 4.4 h): AWS Spot" in rows[1][0]
+    assert rows[1][0].endswith("5-10% a month, counted as 10%, 2025-06-28, documented")
+    assert rows[2] == ["1: on-demand", "$114.69", "$83,722.42", "1.0", "$114.69"]
+
+
+def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
+    (rung,) = gcp_plans["gcp-v5e-pod"].rungs
+    assert "without interruptions, whose rate is not known: Google publishes no rate" in shown(
+        ladder_table([rung]), 300
+    )
+    endless = replace(demo_plan.rungs[0], run_hours=None, run=None)
+    text = shown(ladder_table([endless]), 300)
+    assert "no end" in text
+    assert "unknown" in text
+
+
+def test_usage_is_shown_once_a_run(demo_plan: Plan) -> None:
+    line = replace(demo_plan.cost.components[0], name="log lines, a run", unit="GiB", hourly=0.0, once=1.5)
+    text = shown(cost_table(estimate([line], 1)), 200)
+    assert "$1.50" in text
+    assert "once a run" in text
+
+
 def test_unknown_energy_is_unknown_carbon_too(gcp_plans: dict[str, Plan]) -> None:
-    assert "unknown kWh and unknown kg CO2e a run: PUE" in shown_plan(gcp_plans["gcp-v5e-pod"])
+    text = shown_plan(gcp_plans["gcp-v5e-pod"])
+    assert "unknown kWh and unknown kg CO2e a run: PUE" in text
+    assert "unknown kg CO2e more for a run's share of making the cards" in text
 
 
 def test_the_sandbox_says_that_it_is_one_and_counts_by_type() -> None:

@@ -7,14 +7,20 @@ set -euo pipefail
 DEADLINE_SEC=${GANGWAY_FILL_DEADLINE_SEC:-14400}
 REQUEST=${GANGWAY_IMPORT_FILE:-/etc/gangway/import.json}
 FILLED=$MOUNT_POINT/.gangway-filled
-# What gce.py's exit code says of a try that need not be repeated.
-REFUSED=2
+# What gce.py's exit code says of a try that need not be repeated: nothing there, not allowed.
+MISSING=2
+REFUSED=3
+# A right that was just given is not known everywhere at once: in seven minutes, or more (IAM, "Access change
+# propagation"). A machine that is younger is refused for nothing it could mend by leaving.
+GRACE_SEC=${GANGWAY_RIGHTS_GRACE_SEC:-600}
 SAID=
 
 filled() { [ "$(cat "$FILLED" 2>/dev/null)" = "$DATA_SOURCE" ]; }
 
 # some_file: at least one; a trainer that finds none would make data of its own.
 some_file() { [ -n "$(find "$MOUNT_POINT/data" -type f -print -quit)" ]; }
+
+young() { [ "$(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")" -lt "$GRACE_SEC" ]; }
 
 bring() {
     mkdir -p "$MOUNT_POINT/data"
@@ -25,7 +31,7 @@ bring() {
     fi
     if ! some_file; then
         log "nothing came from $DATA_SOURCE: is the prefix right?"
-        return "$REFUSED"
+        return "$MISSING"
     fi
     echo "$DATA_SOURCE" >"$FILLED.part" && mv "$FILLED.part" "$FILLED"
 }
@@ -38,7 +44,10 @@ fill_once() {
         SAID=$(bring 2>&1) || status=$?
         [ -z "$SAID" ] || log "$SAID"
     fi
-    [ "$status" != "$REFUSED" ] || give_up "cannot bring $DATA_SOURCE: $SAID"
+    case $status in
+        "$MISSING") give_up "cannot bring $DATA_SOURCE: $SAID" ;;
+        "$REFUSED") young || give_up "cannot bring $DATA_SOURCE: $SAID" ;;
+    esac
     return "$status"
 }
 

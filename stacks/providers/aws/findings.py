@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from components.aws.capacity import preferred_zone
 from components.aws.capacity_findings import LadderContext, capacity_findings
 from components.aws.fabric import count_efa
-from components.capacity import Spot
 from components.catalog import MachineType, load
 from components.choices import Egress
 from components.cost import CostEstimate
@@ -17,6 +16,7 @@ from components.findings import Finding, Severity
 from stacks.checks import common_findings
 from stacks.config import StackConfig
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
+from stacks.providers.shared_findings import fabric_check, nodes_stay, spot_caps, trainable, zone
 
 __all__ = ["findings"]
 
@@ -35,35 +35,16 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
     )
     return (
         *common_findings(config, planned.machine, cost),
-        *_trainable(planned.machine),
+        *trainable(planned.machine),
         *_fabric(config, planned),
-        *_zone(planned),
+        *zone(planned.zone, planned.zone_reason),
         *capacity_findings(config.cluster.capacity, context),
         *_storage(config),
         *_storage_fabric(config, planned.machine),
         *_metrics(config, planned),
-        *_spot_caps(config, planned.machine),
+        *spot_caps(config, planned.machine, "aws"),
         *_money(config),
     )
-
-
-def _trainable(machine: MachineType) -> Iterable[Finding]:
-    """The trainer's image is x86_64 with CUDA 13, which begins with Turing."""
-    why = None
-    if machine.backend != "nccl":
-        why = f"its accelerators need {machine.backend}, and the trainer has no such backend"
-    elif machine.architecture != "x86_64":
-        why = f"it is {machine.architecture}, and the trainer's image is x86_64"
-    elif machine.accelerator.startswith("V100"):
-        why = "the trainer's image holds CUDA 13, which no longer runs on Volta"
-    if why:
-        yield Finding(
-            Severity.ERROR,
-            "machine.not-trained-on",
-            "gangway:cluster",
-            f"{machine.name} can be declared, but nothing would train on it: {why}",
-            "choose a machine type with NVIDIA GPUs of Turing or later; `gangway catalog list` names them",
-        )
 
 
 def _fabric(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
@@ -79,27 +60,7 @@ def _fabric(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
             f"{machine.name} has no EFA: gradients go over TCP at {machine.network_gbps.value:g} Gbit/s",
             "choose a type with EFA, or one node",
         )
-    least = fabric_min_gbps(config, planned)
-    if least is not None:
-        yield Finding(
-            Severity.INFO,
-            "fabric.check",
-            "gangway:cluster.fabric_check",
-            f"before the job an all-reduce has to reach {least:g} Gbit/s, "
-            f"{config.cluster.fabric_check.min_fraction:g} of the fabric's, or it does not start",
-            "set fabric_check: {enabled: false} to start without",
-        )
-
-
-def _zone(planned: AwsPlan) -> Iterable[Finding]:
-    if planned.zone_reason:
-        yield Finding(
-            Severity.INFO,
-            "placement.zone",
-            "gangway:cluster.zone",
-            f"{planned.zone} chosen: {planned.zone_reason}; nodes and file system share one zone",
-            "set zone where your quota or capacity is elsewhere",
-        )
+    yield from fabric_check(config, fabric_min_gbps(config, planned))
 
 
 def _storage(config: StackConfig) -> Iterable[Finding]:
@@ -169,32 +130,10 @@ def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Findi
         )
 
 
-def _spot_caps(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    price = load().price(machine.name, config.region)
-    low = None if price is None else price.spot_low.value
-    for position, rung in enumerate(config.cluster.capacity):
-        cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
-        if price is not None and low is not None and cap is not None and cap < low:
-            yield Finding(
-                Severity.WARNING,
-                "capacity.spot-cap-low",
-                f"gangway:cluster.capacity[{position}].max_usd_per_hour",
-                f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD",
-                f"set max_usd_per_hour: {price.spot_high.value:g}",
-            )
-
-
 def _money(config: StackConfig) -> Iterable[Finding]:
     if not config.budget.activate_tag:
         yield _tag_not_activated(config.budget.stop_at_percent)
-    if not config.job.terminate_when_done:
-        yield Finding(
-            Severity.INFO,
-            "job.nodes-stay",
-            "gangway:job.terminate_when_done",
-            "the nodes stay, and cost, when the job is done",
-            "set terminate_when_done: true, or destroy the stack then",
-        )
+    yield from nodes_stay(config)
 
 
 def _tag_not_activated(stop_at_percent: float | None) -> Finding:

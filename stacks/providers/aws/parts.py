@@ -20,11 +20,12 @@ from components.aws.observability import NodeLogs, Observability
 from components.aws.registry import ImageRegistry
 from components.aws.storage import LustreFileSystem, RunBucket
 from components.choices import Egress
-from components.image import TrainerImage
+from components.image import RegistryLogin
+from images import Flavour
 from stacks.config import StackConfig
 from stacks.providers.aws.boot import Boot, head_user_data
 from stacks.providers.aws.plan import METRICS_PORT, RENDEZVOUS_PORT, AwsPlan, head_host, head_type
-from stacks.trainer_image import CONTEXT, content_tag, dockerfile_for
+from stacks.trainer_image import build_image
 
 __all__ = ["Image", "Parts"]
 
@@ -112,23 +113,13 @@ class Parts:
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_arn)
         registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
         login = aws.ecr.get_authorization_token_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
-        dockerfile = dockerfile_for("cuda-efa" if count_efa(self.planned.machine) else "cuda")
-        image = TrainerImage(
-            self.config.stack,
-            {
-                "repository_url": registry.repository_url,
-                "registry": {
-                    "address": login.proxy_endpoint,
-                    "username": login.user_name,
-                    "password": login.password,
-                },
-                "dockerfile": dockerfile,
-                "context": CONTEXT,
-                "platform": "linux/amd64",
-                "tag": content_tag(dockerfile),
-            },
-            self.opts,
-        )
+        flavour: Flavour = "cuda-efa" if count_efa(self.planned.machine) else "cuda"
+        asked: RegistryLogin = {
+            "address": login.proxy_endpoint,
+            "username": login.user_name,
+            "password": login.password,
+        }
+        image = build_image(self.config.stack, flavour, registry.repository_url, asked, self.opts)
         return Image(image.image, registry.repository_arn)
 
     def lustre(self, network: TrainingNetwork, runs: RunBucket, key: Key) -> LustreFileSystem | None:

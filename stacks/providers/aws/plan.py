@@ -15,10 +15,11 @@ from components.aws.observability import check_retention
 from components.capacity import CapacityBlock
 from components.catalog import MachineType, Region, load
 from components.cost import CostComponent, paid_once
-from components.findings import InputError, nearest_hint
-from components.job import JobSpec, Rendezvous, Volume
-from components.tags import TagPolicy, carbon_class
+from components.findings import InputError
+from components.job import JobSpec, Volume
 from stacks.config import StackConfig
+from stacks.providers import shared
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
 from stacks.run_context import cloud_context
 
 __all__ = [
@@ -35,8 +36,6 @@ __all__ = [
     "run_dir",
 ]
 
-RENDEZVOUS_PORT = 29400
-METRICS_PORT = 9400
 MOUNT = "/fsx"
 _ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/([^@:]+)@sha256:[0-9a-f]{64}")
 
@@ -75,7 +74,7 @@ def plan(config: StackConfig) -> AwsPlan:
     cluster = config.cluster
     region = load().region(config.region, "aws", "gangway:region")
     machine = _machine(config)
-    _check_head(head_type(config))
+    check_head("aws", head_type(config))
     check_ladder(cluster.capacity, machine)
     check_zones(cluster.capacity, _zones_of(region))
     zone, reason = _zone(config, region)
@@ -99,7 +98,7 @@ def plan(config: StackConfig) -> AwsPlan:
         zone_reason=reason,
         repository_arn=_repository_arn(config),
         head=cluster.nodes.max > 1,
-        tags=_tags(config, machine, region),
+        tags=tag_policy(config, machine, region).aws(),
     )
 
 
@@ -116,20 +115,6 @@ def head_type(config: StackConfig) -> str:
     return config.head.machine_type or "t3.medium"
 
 
-def _check_head(machine_type: str) -> None:
-    """Refuses a head node's type that the catalogue does not know: neither its architecture nor its price would be."""
-    services = load().services_of("aws")
-    known = sorted(name.removeprefix("instance-") for name in services if name.startswith("instance-"))
-    if machine_type not in known:
-        raise InputError(
-            "gangway:head.machine_type",
-            "no machine type that Gangway knows for a head node",
-            value=machine_type,
-            allowed=", ".join(known),
-            fix=nearest_hint(machine_type, known),
-        )
-
-
 def _zones_of(region: Region) -> list[str]:
     return [f"{region.name}{letter}" for letter in region.zones]
 
@@ -139,15 +124,7 @@ def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
     zones = _zones_of(region)
     if config.cluster.zone is None:
         return preferred_zone(config.cluster.capacity) or (zones[0], f"the first zone of {region.name}")
-    if config.cluster.zone not in zones:
-        raise InputError(
-            "gangway:cluster.zone",
-            f"no such zone in {region.name}",
-            value=config.cluster.zone,
-            allowed=", ".join(zones),
-            fix=f"set zone: {zones[0]}, or leave it out",
-        )
-    return config.cluster.zone, ""
+    return named_zone(config.cluster.zone, zones, region.name), ""
 
 
 def _repository_arn(config: StackConfig) -> str | None:
@@ -166,19 +143,6 @@ def _repository_arn(config: StackConfig) -> str | None:
     return f"arn:aws:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
 
 
-def _tags(config: StackConfig, machine: MachineType, region: Region) -> dict[str, str]:
-    extra = {k: v for k, v in config.tags.items() if k not in ("team", "cost_center")}
-    return TagPolicy(
-        stack=config.stack,
-        team=config.tags["team"],
-        cost_center=config.tags["cost_center"],
-        run="shared",
-        energy_class=machine.accelerator,
-        carbon_class=carbon_class(region.intensity_g_per_kwh.value),
-        extra=extra,
-    ).aws()
-
-
 def purchases(config: StackConfig) -> list[CostComponent]:
     """What `up` buys at once: the capacity blocks that the stack file tells it to."""
     return [
@@ -192,7 +156,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
     """The job the nodes run. State lives on the parallel file system, so that any node can take it up again."""
     price = load().price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
-    state, gbps = _state_root(config), fabric_min_gbps(config, planned)
+    state = shared.state_root(config, MOUNT)
     return JobSpec(
         name=config.stack,
         image=image,
@@ -200,21 +164,14 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         num_nodes_min=config.cluster.nodes.min,
         num_nodes_max=config.cluster.nodes.max,
         processes_per_node=planned.machine.num_accelerators.value,
-        rendezvous=Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT)
-        if planned.head
-        else Rendezvous(standalone=True),
+        rendezvous=shared.rendezvous(config, at_head=planned.head),
         volumes=(Volume(source=state, target=state),),
         env={"GANGWAY_CONTEXT": context.model_dump_json()},
-        argv=(
-            "train",
-            *("--preset", config.job.preset),
-            *("--kimg", f"{config.job.kimg:.10g}"),
-            *("--run-dir", run_dir(config)),
-            *(("--data", f"{MOUNT}/data") if config.storage and config.storage.source else ()),
-            *("--metrics-port", str(METRICS_PORT)),
-            # CloudWatch makes metrics of these lines.
-            *("--log-format", "json"),
-            *(("--fabric-min-gbps", f"{gbps:g}") if gbps else ()),
+        argv=shared.train_argv(
+            config,
+            run_dir=run_dir(config),
+            data_dir=f"{MOUNT}/data",
+            fabric_min_gbps=fabric_min_gbps(config, planned),
         ),
     )
 
@@ -228,16 +185,6 @@ def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
     return gbps * check.min_fraction
 
 
-def _state_root(config: StackConfig) -> str:
-    """Where runs live on a node: the parallel file system, or the root volume where there is none."""
-    return MOUNT if config.storage else "/var/lib/gangway"
-
-
 def run_dir(config: StackConfig) -> str:
     """The run's directory, the same on every node."""
-    return f"{_state_root(config)}/runs/{config.stack}"
-
-
-def head_host(config: StackConfig) -> str:
-    """The head node's fixed private name."""
-    return f"head.{config.stack}.gangway.internal"
+    return shared.run_dir(config, MOUNT)

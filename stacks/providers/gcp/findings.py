@@ -6,7 +6,6 @@ installing things at boot `package_findings`; what cannot be planned at all rais
 
 from collections.abc import Iterable
 
-from components.capacity import Spot
 from components.catalog import GpuDirectFabric, RoceFabric
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
@@ -19,6 +18,7 @@ from stacks.providers.gcp.job import fabric_min_gbps
 from stacks.providers.gcp.package_findings import egress, lustre_kernel
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 from stacks.providers.gcp.tpu_findings import slice_findings
+from stacks.providers.shared_findings import CLUSTER, fabric_check, ignored_check, nodes_stay, spot_notice, zone
 
 __all__ = ["findings"]
 
@@ -26,7 +26,6 @@ __all__ = ["findings"]
 NOTICE_SEC = 30
 # Torch's own, as images/locks/trainer.lock pins it.
 IMAGE_NCCL = "2.30.7"
-CLUSTER = "gangway:cluster"
 
 
 def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
@@ -35,8 +34,8 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
         *nodes,
-        *_zone(planned),
-        *_spot(config),
+        *zone(planned.zone, planned.zone_reason),
+        *spot_notice(config, NOTICE_SEC),
         *_storage(config, planned),
         *egress(config, planned),
         *_money(config, planned),
@@ -61,23 +60,17 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
     yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
     least = fabric_min_gbps(config, planned)
-    yield from _ignored(config, planned, least)
-    if least is not None:
-        yield Finding(
-            Severity.INFO,
-            "fabric.check",
-            f"{CLUSTER}.fabric_check",
-            f"before the job an all-reduce has to reach {least:g} Gbit/s, "
-            f"{config.cluster.fabric_check.min_fraction:g} of the fabric's, or it does not start",
-            "set fabric_check: {enabled: false} to start without",
-        )
+    yield from _ignored(config, planned)
+    uses = f"{machine.name}, whose GPU NICs, if any, the default image does not use,"
+    yield from ignored_check(config, least, uses)
+    yield from fabric_check(config, least)
     yield from _secure_boot(config, planned)
     context = LadderContext(machine, planned.zone, zone_is_assumed(config), nodes.min, nodes.max, config.job.max_hours)
     yield from capacity_findings(config.cluster.capacity, context)
 
 
-def _ignored(config: StackConfig, planned: GcpPlan, least_gbps: float | None) -> Iterable[Finding]:
-    """Settings that somebody wrote, of parts that this stack does not have."""
+def _ignored(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """A section that somebody wrote, of a part that this stack does not have."""
     if config.head.model_fields_set and not planned.head:
         yield Finding(
             Severity.WARNING,
@@ -85,19 +78,6 @@ def _ignored(config: StackConfig, planned: GcpPlan, least_gbps: float | None) ->
             "gangway:head",
             "of no effect: one node of one rung has no head node, and nothing scrapes its metrics",
             "remove the section",
-        )
-    written = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
-    if written and least_gbps is None:
-        alone = config.cluster.nodes.max < 2
-        why = (
-            "one node" if alone else f"{planned.machine.name}, whose GPU NICs, if any, the default image does not use,"
-        )
-        yield Finding(
-            Severity.WARNING,
-            "fabric.check-ignored",
-            f"{CLUSTER}.fabric_check",
-            f"of no effect: {why} has no fabric to be tested",
-            "remove fabric_check",
         )
 
 
@@ -123,29 +103,6 @@ def _secure_boot(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "machine.secure-boot-off",
             CLUSTER,
             f"the nodes start without Secure Boot, for modules that nobody signs: those of {' and '.join(reasons)}",
-        )
-
-
-def _zone(planned: GcpPlan) -> Iterable[Finding]:
-    if planned.zone_reason:
-        yield Finding(
-            Severity.INFO,
-            "placement.zone",
-            f"{CLUSTER}.zone",
-            f"{planned.zone} chosen: {planned.zone_reason}; nodes and file system share one zone",
-            "set zone where your quota or capacity is elsewhere",
-        )
-
-
-def _spot(config: StackConfig) -> Iterable[Finding]:
-    spots = [index for index, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
-    if spots:
-        yield Finding(
-            Severity.INFO,
-            "capacity.notice",
-            f"{CLUSTER}.capacity[{spots[0]}]",
-            f"spot machines get {NOTICE_SEC} s of notice: the job has 25 s for its checkpoint, and what was trained "
-            f"since the last one is lost where that is too short",
         )
 
 
@@ -189,14 +146,7 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "gangway:budget.stop_at_percent",
             "no hard limit: Google brings billing data up to date a few times a day, so the stop comes hours late",
         )
-    if not config.job.terminate_when_done:
-        yield Finding(
-            Severity.INFO,
-            "job.nodes-stay",
-            "gangway:job.terminate_when_done",
-            "the nodes stay, and cost, when the job is done",
-            "destroy the stack then" if planned.tpu else "set terminate_when_done: true, or destroy the stack then",
-        )
+    yield from nodes_stay(config, can_leave=planned.tpu is None)
 
 
 def _currency(config: StackConfig) -> Finding:

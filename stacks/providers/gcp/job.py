@@ -8,9 +8,11 @@ from dataclasses import replace
 from components.catalog import MachinePrice, MachineType, load_provider
 from components.gcp.nccl import nccl_env, nccl_plugin
 from components.gcp.tpu_machine import slice_machine, slice_price
-from components.job import JobSpec, Rendezvous, Volume
+from components.job import JobSpec, Volume
 from stacks.config import StackConfig
+from stacks.providers import shared
 from stacks.providers.gcp.plan import GcpPlan
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
 from stacks.run_context import cloud_context
 
 __all__ = [
@@ -23,8 +25,6 @@ __all__ = [
     "run_dir",
 ]
 
-RENDEZVOUS_PORT = 29400
-METRICS_PORT = 9400
 MOUNT = "/shared"
 
 
@@ -39,7 +39,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     context = cloud_context(
         config, machine, planned.region, price, image.rpartition("@")[2], num_nodes=planned.num_machines
     )
-    state, own_image = _state_root(config), config.cluster.image_id is not None
+    state, own_image = shared.state_root(config, MOUNT), config.cluster.image_id is not None
     plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
     return JobSpec(
         name=config.stack,
@@ -48,15 +48,19 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         num_nodes_min=nodes.min * (1 if tpu is None else tpu.hosts),
         num_nodes_max=planned.num_machines,
         processes_per_node=machine.num_accelerators.value,
-        rendezvous=Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT)
-        if tpu is None and nodes.max > 1
-        else Rendezvous(standalone=True),
+        rendezvous=shared.rendezvous(config, at_head=tpu is None and nodes.max > 1),
         volumes=(Volume(source=state, target=state), *(plugin.volumes if plugin else ())),
         env={
             "GANGWAY_CONTEXT": context.model_dump_json(),
             **({} if tpu else nccl_env(planned.gpu_machine, own_image=own_image)),
         },
-        argv=_argv(config, planned),
+        argv=shared.train_argv(
+            config,
+            run_dir=run_dir(config),
+            data_dir=f"{MOUNT}/data",
+            fabric_min_gbps=fabric_min_gbps(config, planned),
+            backend="xla" if tpu else None,
+        ),
     )
 
 
@@ -69,22 +73,6 @@ def _as_the_trainer_counts(config: StackConfig, planned: GcpPlan) -> tuple[Machi
     return slice_machine(host), slice_price(host, config.region)
 
 
-def _argv(config: StackConfig, planned: GcpPlan) -> tuple[str, ...]:
-    gbps = fabric_min_gbps(config, planned)
-    return (
-        "train",
-        *(("--backend", "xla") if planned.tpu else ()),
-        *("--preset", config.job.preset),
-        *("--kimg", f"{config.job.kimg:.10g}"),
-        *("--run-dir", run_dir(config)),
-        *(("--data", f"{MOUNT}/data") if config.storage and config.storage.source else ()),
-        *("--metrics-port", str(METRICS_PORT)),
-        # Cloud Logging makes metrics of these lines.
-        *("--log-format", "json"),
-        *(("--fabric-min-gbps", f"{gbps:g}") if gbps else ()),
-    )
-
-
 def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
     """The bus bandwidth below which the job does not start; None where there is nothing to test."""
     check, gbps = config.cluster.fabric_check, planned.machine.network_gbps.value
@@ -94,16 +82,6 @@ def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
     return None if plugin is None else gbps * check.min_fraction
 
 
-def _state_root(config: StackConfig) -> str:
-    """Where runs live on a node: the shared file system, or the boot disk where there is none."""
-    return MOUNT if config.storage else "/var/lib/gangway"
-
-
 def run_dir(config: StackConfig) -> str:
     """The run's directory, the same on every node."""
-    return f"{_state_root(config)}/runs/{config.stack}"
-
-
-def head_host(config: StackConfig) -> str:
-    """The head node's fixed private name."""
-    return f"head.{config.stack}.gangway.internal"
+    return shared.run_dir(config, MOUNT)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from components.choices import Egress
 from components.findings import Finding, Severity
-from components.gcp.nccl import nccl_plugin
+from components.gcp.nccl import nccl_plugin, secure_boot_allowed
 from stacks.config import StackConfig
 from stacks.providers.gcp.plan import GcpPlan
 
@@ -28,14 +28,28 @@ def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "paid",
             "try one small slice first, or take kind: filestore",
         )
-    elif config.cluster.image_id is None:
+        return
+    own_image = config.cluster.image_id is not None
+    secure_boot = secure_boot_allowed(planned.gpu_machine, own_image=own_image)
+    if own_image and secure_boot:
+        yield Finding(
+            Severity.WARNING,
+            "storage.lustre-secure-boot",
+            f"{CLUSTER}.image_id",
+            "nodes start under Secure Boot, which loads no module that was built on the node, and Google builds those "
+            "of Lustre's client for some kernels only: where the image holds no client that is signed for its kernel, "
+            "one node after the other may give itself up",
+            "try one node first, or take kind: filestore",
+        )
+    elif not own_image:
+        built = "builds them itself, also in the middle of a run, which takes minutes and was never tried"
         yield Finding(
             Severity.INFO,
             "storage.floating-image",
             f"{CLUSTER}.image_id",
             "each node starts from the newest image of its family, and Google builds the modules of Lustre's client "
-            "for some kernels only: a node with another builds them itself, also in the middle of a run, which takes "
-            "minutes and was never tried",
+            "for some kernels only: a node with another "
+            + ("gives itself up, since Secure Boot loads none that was built there" if secure_boot else built),
             "once a run has worked, set image_id: to the image that its nodes show",
         )
 

@@ -19,14 +19,14 @@ from components.gcp.observability import NodeLogs, Observability
 from components.gcp.registry import LOGIN_USER, ImageRegistry
 from components.gcp.services import ProjectServices
 from components.gcp.storage import Filestore, LustreFileSystem, RunBucket
-from components.image import TrainerImage
+from components.image import RegistryLogin
 from images import Flavour
 from stacks.config import StackConfig
 from stacks.providers.gcp.boot import Boot, head_user_data
 from stacks.providers.gcp.job import METRICS_PORT, RENDEZVOUS_PORT, head_host
 from stacks.providers.gcp.nodes import Key, Nodes, place
 from stacks.providers.gcp.plan import FILESTORE_TIER, GcpPlan, head_type
-from stacks.trainer_image import CONTEXT, content_tag, dockerfile_for
+from stacks.trainer_image import build_image
 
 __all__ = ["Image", "Parts"]
 
@@ -126,23 +126,12 @@ class Parts:
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
         registry = ImageRegistry(self.config.stack, cast("Any", args), self.opts)
         login = gcp.organizations.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
-        dockerfile = dockerfile_for(_flavour(self.planned))
-        image = TrainerImage(
-            self.config.stack,
-            {
-                "repository_url": registry.repository_url,
-                "registry": {
-                    "address": registry.registry_host,
-                    "username": LOGIN_USER,
-                    "password": login.access_token,
-                },
-                "dockerfile": dockerfile,
-                "context": CONTEXT,
-                "platform": "linux/amd64",
-                "tag": content_tag(dockerfile),
-            },
-            self.opts,
-        )
+        asked: RegistryLogin = {
+            "address": registry.registry_host,
+            "username": LOGIN_USER,
+            "password": login.access_token,
+        }
+        image = build_image(self.config.stack, _flavour(self.planned), registry.repository_url, asked, self.opts)
         return Image(image.image, registry.repository_id)
 
     def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | Filestore | None:

@@ -11,7 +11,7 @@ from typing import cast
 
 from components.capacity import Reservation
 from components.catalog import GcpMachineType, MachineType, Region, load_provider, load_tpus
-from components.findings import InputError, nearest_hint
+from components.findings import InputError
 from components.gcp.budget import plan_amount, plan_budget_alarms
 from components.gcp.capacity import LADDER, check_ladder, preferred_zone, rung_zone
 from components.gcp.channels import check_budget_emails
@@ -21,9 +21,9 @@ from components.gcp.network import plan_network
 from components.gcp.observability import check_retention
 from components.gcp.slices import SlicePlan
 from components.gcp.tpu_machine import slice_machine
-from components.tags import TagPolicy, carbon_class
 from stacks.config import StackConfig
 from stacks.providers.gcp.tpu import check_tpu_rungs, slice_of, tpu_types
+from stacks.providers.shared import check_head, named_zone, tag_policy
 
 __all__ = ["FILESTORE_TIER", "GcpPlan", "head_type", "offered_zones", "plan", "zone_is_assumed"]
 
@@ -84,7 +84,7 @@ def plan(config: StackConfig) -> GcpPlan:
     further = 0 if tpu is not None else len(plan_interfaces(cast("GcpMachineType", machine))) - 1
     plan_network(config.network.cidr, further)
     _check_storage(config)
-    _check_head(head_type(config))
+    check_head("gcp", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     plan_amount(config.budget.monthly_usd, config.gcp.currency, config.gcp.monthly_amount, "gangway:gcp")
     check_budget_emails(config.budget.emails)
@@ -101,7 +101,7 @@ def plan(config: StackConfig) -> GcpPlan:
         repository_id=_repository_id(config),
         # Workers meet there, and it fills the ladder's lower rungs. The hosts of a slice know each other by themselves.
         head=tpu is None and (nodes.max > 1 or len(cluster.capacity) > 1),
-        tags=_tags(config, machine, region),
+        tags=tag_policy(config, machine, region).gcp(),
     )
 
 
@@ -142,15 +142,7 @@ def _zone(config: StackConfig, region: Region, machine: MachineType, tpu: SliceP
     """The cluster's zone and why that one."""
     zones = _zones_of(region)
     if config.cluster.zone is not None:
-        if config.cluster.zone not in zones:
-            raise InputError(
-                "gangway:cluster.zone",
-                f"no such zone in {region.name}",
-                value=config.cluster.zone,
-                allowed=", ".join(zones),
-                fix=f"set zone: {zones[0]}, or leave it out",
-            )
-        return config.cluster.zone, ""
+        return named_zone(config.cluster.zone, zones, region.name), ""
     if tied := preferred_zone(config.cluster.capacity):
         return tied
     offering = [zone for zone in offered_zones(machine, tpu) if zone in zones]
@@ -195,20 +187,6 @@ def head_type(config: StackConfig) -> str:
     return config.head.machine_type or "e2-medium"
 
 
-def _check_head(machine_type: str) -> None:
-    """Refuses a head node's type that the catalogue does not know: its price would not be known either."""
-    services = load_provider("gcp").services_of("gcp")
-    known = sorted(name.removeprefix("instance-") for name in services if name.startswith("instance-"))
-    if machine_type not in known:
-        raise InputError(
-            "gangway:head.machine_type",
-            "no machine type that Gangway knows for a head node",
-            value=machine_type,
-            allowed=", ".join(known),
-            fix=nearest_hint(machine_type, known),
-        )
-
-
 def _repository_id(config: StackConfig) -> str | None:
     """The repository nodes must be allowed to pull from, when it is not the stack's own."""
     if config.image.prebuilt is None:
@@ -223,16 +201,3 @@ def _repository_id(config: StackConfig) -> str | None:
             fix=f"push the image to Artifact Registry in {config.region}, or leave it out and let `up` build it",
         )
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
-
-
-def _tags(config: StackConfig, machine: MachineType, region: Region) -> dict[str, str]:
-    extra = {k: v for k, v in config.tags.items() if k not in ("team", "cost_center")}
-    return TagPolicy(
-        stack=config.stack,
-        team=config.tags["team"],
-        cost_center=config.tags["cost_center"],
-        run="shared",
-        energy_class=machine.accelerator,
-        carbon_class=carbon_class(region.intensity_g_per_kwh.value),
-        extra=extra,
-    ).gcp()

@@ -10,7 +10,7 @@ from components.findings import Finding, Severity
 from components.gcp.capacity_findings import ignored_settings, zone_unnamed
 from stacks.config import StackConfig
 from stacks.providers.gcp.plan import GcpPlan, offered_zones, zone_is_assumed
-from trainer.config import PRESETS
+from trainer.presets import PRESETS
 
 __all__ = ["slice_findings"]
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.firewall import GROUPS, Flow, HeadPortsArgs, RulePlan, plan_flows, plan_rules
+from components.aws.firewall import GROUPS, Flow, RulePlan, plan_flows, plan_rules
 from components.aws.network import TrainingNetwork
+from components.firewall import HeadPortsArgs
 
 CIDR, ANYWHERE = "10.42.0.0/16", "0.0.0.0/0"
 HEAD = HeadPortsArgs(rendezvous_port=29400, metrics_port=9400)

@@ -35,9 +35,9 @@ def test_a_budget_begins_on_the_first_of_a_month(day: str) -> None:
 @pytest.mark.parametrize(
     ("day", "fix"),
     [
-        ("2026-11-21", "set starts_on: '2026-11-01'"),
-        ("2016-01-01", "set starts_on: '2017-06-01'"),
-        ("20261101", "set starts_on: '2026-11-01'"),
+        ("2026-11-21", "set budget_starts_on: '2026-11-01'"),
+        ("2016-01-01", "set budget_starts_on: '2017-06-01'"),
+        ("20261101", "set budget_starts_on: '2026-11-01'"),
         ("2026-13-01", "write the first of this month"),
         ("now", "write the first of this month"),
     ],
@@ -45,7 +45,7 @@ def test_a_budget_begins_on_the_first_of_a_month(day: str) -> None:
 def test_another_day_is_refused_with_one_that_is_right(day: str, fix: str) -> None:
     with pytest.raises(InputError) as caught:
         check_starts_on(day)
-    assert (caught.value.place, caught.value.value, caught.value.fix) == ("gangway:budget.starts_on", day, fix)
+    assert (caught.value.place, caught.value.value, caught.value.fix) == ("gangway:azure.budget_starts_on", day, fix)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pulumi.provider.experimental.analyzer import Analyzer, is_output
 from components.azure.budget import Budget
 from components.azure.encryption import EncryptionKey
 from components.azure.file_system import LustreFileSystem
+from components.azure.flow_logs import FlowLogStore
 from components.azure.identity import HeadIdentity, NodeIdentity
 from components.azure.network import TrainingNetwork
 from components.azure.observability import NodeLogs, Observability
@@ -24,6 +25,7 @@ from components.choices import Egress
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     Budget,
     EncryptionKey,
+    FlowLogStore,
     HeadIdentity,
     ImageRegistry,
     LustreFileSystem,
@@ -53,6 +55,7 @@ def example(place: dict[str, Any]) -> Example:
         "lustre_prefix_length": 27,
         "bastion": True,
         "flow_log_account_id": f"{account}/logs",
+        "flow_log_identity_id": "/flows",
         "capacity_gib": 16384,
         "throughput_mbps_per_tib": 500,
         "subnet_id": "/subnet",
@@ -67,6 +70,7 @@ def example(place: dict[str, Any]) -> Example:
         "data_collection_rule_id": "/rule",
         "self_termination": True,
         "fills_groups": True,
+        "scrapes": True,
         "premium": True,
         "key": key,
         "subnet_ids": ["/subnet"],
@@ -146,11 +150,12 @@ def test_everything_is_where_the_stack_is(
     component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
 ) -> None:
     # Azure's own watcher, and the log of imports in the account of the data.
-    elsewhere = {"demo-flows": "NetworkWatcherRG", "demo-lustre-log": "d"}
+    elsewhere = {"FlowLog": "NetworkWatcherRG", "BlobContainer demo-lustre-log": "d"}
     for resource in make(component, example(component)).resources:
-        group = resource.inputs.get("resourceGroupName")
+        group, kind = resource.inputs.get("resourceGroupName"), resource.type.rpartition(":")[2]
         if resource.custom and group is not None:
-            assert group == elsewhere.get(resource.name, "gangway-demo"), resource.name
+            own = elsewhere.get(f"{kind} {resource.name}", elsewhere.get(kind, "gangway-demo"))
+            assert group == own, resource.name
         if resource.custom and "location" in resource.inputs:
             assert resource.inputs["location"] in ("eastus", "global", "Global"), resource.name
 

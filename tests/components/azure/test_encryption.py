@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from components.azure.encryption import EncryptionKey
+from components.azure.names import guid
 from components.azure.policies import KEY_USER
 from components.azure.registry import ImageRegistry
 
@@ -47,6 +48,15 @@ def test_one_identity_may_use_it_and_on_the_key_alone(make: Callable[..., Any], 
     assert grant.inputs["scope"] == "${Key.demo-data.id}"
     # The set takes the identity from here, which waits for the grant.
     assert grant.urn in made.one("DiskEncryptionSet").dependencies
+
+
+def test_a_grant_that_outlives_the_stack_is_in_the_way_of_no_other(
+    make: Callable[..., Any], args: dict[str, Any]
+) -> None:
+    """Azure refuses the GUID of an assignment for another place: the next stack of that name has a vault of its own."""
+    grant = make(EncryptionKey, args).one("RoleAssignment").inputs
+    of_its_place = guid(args["subscription_id"], args["stack"], "key", "use", "${Key.demo-data.id}")
+    assert grant["roleAssignmentName"] == of_its_place
 
 
 @pytest.fixture

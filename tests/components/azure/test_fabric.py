@@ -97,7 +97,7 @@ def test_infiniband_is_never_replaced_in_silence(machine_type: str, own_image: b
 
 @given(st.sampled_from(sorted(MACHINES)), st.integers(1, 300), st.booleans())
 def test_several_nodes_without_infiniband_are_told(machine_type: str, nodes: int, own_image: bool) -> None:
-    told = ("warning", "fabric.tcp") in codes(find(machine_type, nodes, own_image))
+    told = ("warning", "fabric.none") in codes(find(machine_type, nodes, own_image))
     assert told == (MACHINES[machine_type].infiniband is None and nodes > 1)
 
 

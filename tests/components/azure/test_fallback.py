@@ -13,30 +13,34 @@ from components.fallback import PERIOD_SEC, WINDOW, plan_fill
 MIN, MAX = 2, 4
 
 
-def ladder(groups: int, least: int = MIN, most: int = MAX, *, together: bool = True) -> FallbackConfig:
+def ladder(groups: int, *, together: bool = True) -> FallbackConfig:
     names = tuple(FallbackGroup(f"g{n}", "spot", "m") for n in range(groups))
-    return FallbackConfig("s", "g", least, most, together, names)
+    return FallbackConfig("s", "g", together, names)
+
+
+Situation = tuple[FallbackConfig, tuple[int, int], list[list[int]], list[int]]
 
 
 @st.composite
-def situations(draw: st.DrawFn, together: bool) -> tuple[FallbackConfig, list[list[int]], list[int]]:
+def situations(draw: st.DrawFn, together: bool) -> Situation:
     groups, least = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     counts = st.lists(st.integers(0, 8), min_size=groups, max_size=groups)
     history = draw(st.lists(counts, min_size=1, max_size=WINDOW + 2))
-    return ladder(groups, least, least + draw(st.integers(0, 3)), together=together), history, draw(counts)
+    most = least + draw(st.integers(0, 3))
+    return ladder(groups, together=together), (least, most), history, draw(counts)
 
 
 @given(situations(True))
 def test_over_ethernet_the_first_group_is_asked_for_every_node_and_the_others_fill_up(
-    situation: tuple[FallbackConfig, list[list[int]], list[int]],
+    situation: Situation,
 ) -> None:
-    config, history, sizes = situation
-    look = plan_look(config, history, sizes)
-    assert look.sizes[0] == config.num_nodes_max, "evicted nodes are not replaced by Azure"
+    config, (least, most), history, sizes = situation
+    look = plan_look(config, (least, most), history, sizes)
+    assert look.sizes[0] == most, "evicted nodes are not replaced by Azure"
     if len(history) < WINDOW:
         assert look.sizes[1:] == tuple(sizes[1:]), "too soon to tell"
     else:
-        assert look.sizes[1:] == plan_fill(config.num_nodes_min, history[-WINDOW:], sizes)[1:]
+        assert look.sizes[1:] == plan_fill(least, history[-WINDOW:], sizes)[1:]
     assert look.forget is (look.sizes[1:] != tuple(sizes[1:]))
 
 
@@ -47,21 +51,19 @@ def test_a_first_group_without_capacity_is_made_up_for_though_it_is_asked_again(
     for _ in range(WINDOW):
         history.append([0, 0])
         # Azure refuses the first group each time: its size stays at 0.
-        sizes = [0, plan_look(config, history, sizes).sizes[1]]
+        sizes = [0, plan_look(config, (MIN, MAX), history, sizes).sizes[1]]
     assert sizes == [0, MIN]
 
 
 @given(situations(False), st.integers(0, 3))
-def test_over_infiniband_one_group_has_all_nodes(
-    situation: tuple[FallbackConfig, list[list[int]], list[int]], active: int
-) -> None:
-    config, history, sizes = situation
+def test_over_infiniband_one_group_has_all_nodes(situation: Situation, active: int) -> None:
+    config, (least, most), history, sizes = situation
     active %= len(sizes)
-    look = plan_look(config, history, sizes, active)
-    assert look.sizes[look.active] == config.num_nodes_max
-    assert sum(look.sizes) == config.num_nodes_max, "nodes of two scale sets cannot talk"
+    look = plan_look(config, (least, most), history, sizes, active)
+    assert look.sizes[look.active] == most
+    assert sum(look.sizes) == most, "nodes of two scale sets cannot talk"
     assert look.forget is (look.active != active)
-    held = any(count[active] >= config.num_nodes_min for count in history[-WINDOW:])
+    held = any(count[active] >= least for count in history[-WINDOW:])
     if held or len(history) < WINDOW:
         assert look.active == active, "a job that runs is not moved"
     else:
@@ -74,7 +76,7 @@ def minutes(offers: list[list[int]]) -> list[int]:
     active, sizes, shown = 0, [0] * len(offers[0]), []
     for offered in offers:
         history = [*history, [min(size, there) for size, there in zip(sizes, offered, strict=True)]][-WINDOW:]
-        look = plan_look(ladder(len(offered), together=False), history, sizes, active)
+        look = plan_look(ladder(len(offered), together=False), (MIN, MAX), history, sizes, active)
         history, active, sizes = [] if look.forget else history, look.active, list(look.sizes)
         shown.append(active)
     return shown
@@ -104,16 +106,16 @@ def test_the_decision_runs_anywhere() -> None:
     assert set(plan_active.__code__.co_names) <= {"len", "any"}
 
 
-def test_the_head_is_told_everything_as_json() -> None:
+def test_the_head_is_told_everything_but_the_number_of_nodes_as_json() -> None:
     rungs = plan_ladder((Spot(kind="spot"), OnDemand(kind="on-demand")))
-    config = plan_fallback("sub", "gangway-demo", "Standard_ND96isr_H100_v5", (2, 4), rungs, ["a", "b"], together=False)
+    config = plan_fallback("sub", "gangway-demo", "Standard_ND96isr_H100_v5", rungs, ["a", "b"], together=False)
     machine = {"machine_type": "Standard_ND96isr_H100_v5"}
     assert json.loads(json.dumps(config.to_json())) == {
         "version": 1, "subscription_id": "sub", "resource_group_name": "gangway-demo",
-        "num_nodes_min": 2, "num_nodes_max": 4, "together": False, "period_sec": PERIOD_SEC, "window": WINDOW,
+        "together": False, "period_sec": PERIOD_SEC, "window": WINDOW,
         "groups": [{"name": "a", "kind": "spot", **machine}, {"name": "b", "kind": "on-demand", **machine}],
     }  # fmt: skip
 
 
 def test_the_heads_identity_may_do_it() -> None:
-    assert set(HEAD_ACTIONS) <= set(head_actions(fills_groups=True))
+    assert set(HEAD_ACTIONS) <= set(head_actions(fills_groups=True, scrapes=False))

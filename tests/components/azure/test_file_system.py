@@ -92,22 +92,22 @@ def test_a_key_of_ones_own(
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
-        ({"capacity_gib": 5000}, "capacity_gib"),
-        ({"efa": True}, "efa"),
-        ({"export_runs": True}, "export_runs"),
-        ({"maintenance_day": "Sonntag"}, "maintenance_day"),
-        ({"maintenance_time_utc": "24:00"}, "maintenance_time_utc"),
-        ({"source": "az://mydata/images"}, "source_account_id"),
+        ({"capacity_gib": 5000}, "storage.capacity_gib"),
+        ({"efa": True}, "storage.efa"),
+        ({"export_runs": True}, "storage.export_runs"),
+        ({"maintenance_day": "Sonntag"}, "storage.maintenance_day"),
+        ({"maintenance_time_utc": "24:00"}, "storage.maintenance_time_utc"),
+        ({"source": "az://mydata/images"}, "azure.source_account_id"),
         (
             {"source": "az://mydata/images", "source_account_id": ACCOUNT.format("1" * 8 + "-" + "1" * 27)},
-            "source_account_id",
+            "azure.source_account_id",
         ),
         (
             {
                 "source": "az://mydata/images",
                 "source_account_id": ACCOUNT.format("0" * 8 + "-0000" * 3 + "-" + "0" * 12),
             },
-            "importer_principal_id",
+            "azure.importer_principal_id",
         ),
     ],
 )
@@ -116,5 +116,5 @@ def test_what_cannot_be_is_said(
 ) -> None:
     with pytest.raises(InputError) as caught:
         make(LustreFileSystem, {**args, **changes})
-    assert caught.value.place == f"gangway:storage.{where}"
+    assert caught.value.place == f"gangway:{where}"
     assert caught.value.fix

@@ -10,12 +10,12 @@ from components.azure.firewall import (
     LAST_PRIORITY,
     ROLES,
     Flow,
-    HeadPortsArgs,
     plan_flows,
     plan_lustre_flows,
     plan_rules,
 )
 from components.choices import Egress
+from components.firewall import HeadPortsArgs
 
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}
 LUSTRE, BASTION, CLIENTS = "10.42.128.0/27", "10.42.255.192/26", "10.42.0.0/18"

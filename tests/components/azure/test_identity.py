@@ -66,14 +66,19 @@ def test_data_needs_the_account_it_is_in(make: Callable[..., Any], whole: dict[s
         make(NodeIdentity, {**whole, "data_source_account_id": None})
 
 
-@pytest.mark.parametrize("fills", [True, False])
-def test_a_head_fills_scale_sets_if_it_has_to(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]], fills: bool
+@pytest.mark.parametrize(("fills", "scrapes"), [(True, True), (True, False), (False, True)])
+def test_a_head_fills_scale_sets_and_finds_workers_if_it_has_to(
+    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]], fills: bool, scrapes: bool
 ) -> None:
-    made = make(HeadIdentity, {**args, "fills_groups": fills})
+    made = make(HeadIdentity, {**args, "fills_groups": fills, "scrapes": scrapes})
     assert arm_mistakes(made) == []
     (permission,) = made.one("RoleDefinition").inputs["permissions"]
     assert ("Microsoft.Compute/virtualMachineScaleSets/write" in permission["actions"]) is fills
+    assert ("Microsoft.Network/networkInterfaces/read" in permission["actions"]) is scrapes
+
+
+def test_a_head_that_does_neither_has_no_right_on_the_group(make: Callable[..., Any], args: dict[str, Any]) -> None:
+    assert not make(HeadIdentity, args).of("RoleDefinition")
 
 
 def test_assignments_have_names_that_stay(

@@ -54,6 +54,7 @@ def made(make: Callable[..., Any], place: dict[str, Any]) -> Callable[..., Any]:
 WHOLE: dict[str, Any] = {
     "egress": Egress.ENDPOINTS, "head": HEAD, "lustre_prefix_length": 27, "bastion": True,
     "flow_log_account_id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a",
+    "flow_log_identity_id": "/flows",
 }  # fmt: skip
 
 
@@ -136,4 +137,6 @@ def test_flow_logs_are_of_the_network_and_where_one_says(made: Callable[..., Any
     log = made(**WHOLE).one("FlowLog").inputs
     assert log["targetResourceId"] == "${VirtualNetwork.demo-network.id}"
     assert log["networkWatcherName"] == "NetworkWatcher_eastus"
+    assert log["storageId"] == WHOLE["flow_log_account_id"]
+    assert log["identity"] == {"type": "UserAssigned", "userAssignedIdentities": ["/flows"]}
     assert not made().of("FlowLog")

@@ -15,7 +15,7 @@ from components.azure.observability import NodeLogs, Observability, check_retent
 from components.findings import InputError
 from components.limits import STEPS_ALARM_MINUTES
 
-NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "node-given-up", "job-failed"}
+NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "node-given-up", "job-failed", "record-at-risk"}
 # Of Microsoft.Insights/scheduledQueryRules: documented for the query's range, the window and the frequency.
 ALLOWED_TIMES = {"PT1M", "PT5M", "PT10M", "PT15M", "PT30M", "PT45M", "PT1H", "PT2H", "PT3H", "PT4H", "PT5H", "PT6H",
                  "P1D", "P2D"}  # fmt: skip
@@ -64,6 +64,8 @@ def test_thresholds_are_where_they_are_meant() -> None:
     assert "First < ago(30m)" in plans["no-steps"].query
     assert "where Busy < 0.1" in plans["gpu-idle"].query
     assert "toint(Line.exit_status) != 0" in plans["job-failed"].query
+    assert '"head-not-ready", "record-not-put", "ladder-not-kept"' in plans["record-at-risk"].query
+    assert plans["record-at-risk"].query.endswith('| where Event != "ladder-not-kept" or Times >= 5')
 
 
 def test_nodes_are_those_that_say_they_live() -> None:

@@ -69,7 +69,7 @@ def test_another_account_is_refused(wrong: str) -> None:
 def test_everything_on_the_whole_group_has_a_reason() -> None:
     actions = {
         *node_actions(self_termination=True),
-        *head_actions(fills_groups=True),
+        *head_actions(fills_groups=True, scrapes=True),
         *stop_actions(),
     }
     assert actions | {COST_READER} == set(GROUP_WIDE)
@@ -78,10 +78,11 @@ def test_everything_on_the_whole_group_has_a_reason() -> None:
 
 def test_nobody_gets_more_than_is_asked_for() -> None:
     assert node_actions(self_termination=False) == ()
-    assert all(action.endswith("/read") for action in head_actions(fills_groups=False))
+    assert head_actions(fills_groups=False, scrapes=False) == ()
+    assert all(action.endswith("/read") for action in head_actions(fills_groups=False, scrapes=True))
     node = node_actions(self_termination=True)
     assert not any(action.endswith("/write") for action in node)
-    everything = (*node, *head_actions(fills_groups=True), *stop_actions())
+    everything = (*node, *head_actions(fills_groups=True, scrapes=True), *stop_actions())
     assert not any("*" in action for action in everything)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from components.azure.encryption import EncryptionKey
 from components.azure.resource_group import ResourceGroup
 from components.azure.storage import RunBucket
 
@@ -78,12 +79,15 @@ def test_a_key_of_ones_own(
     assert "keyVersion" not in account["encryption"]["keyVaultProperties"], "the newest"
 
 
-@pytest.mark.parametrize("component", [RunBucket, ResourceGroup])
-def test_runs_stay_when_the_stack_goes(
+@pytest.mark.parametrize(
+    ("component", "goes"), [(RunBucket, []), (ResourceGroup, []), (EncryptionKey, ["DiskEncryptionSet"])]
+)
+def test_runs_stay_when_the_stack_goes_and_so_does_what_opens_them(
     make: Callable[..., Any],
-    args: dict[str, Any],
+    place: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     component: Any,
+    goes: list[str],
 ) -> None:
     from pulumi.runtime import mocks
 
@@ -96,7 +100,6 @@ def test_runs_stay_when_the_stack_goes(
         return register(self, request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
 
     monkeypatch.setattr(mocks.MockMonitor, "RegisterResource", noting)
-    wanted = args if component is RunBucket else {key: args[key] for key in ("location", "tags")}
-    make(component, wanted)
-    assert kept
-    assert all(kept.values()), kept
+    make(component, {**place, "tenant_id": "11111111-1111-1111-1111-111111111111"})
+    assert len(kept) > len(goes)
+    assert [token.rpartition(":")[2] for token, stays in kept.items() if not stays] == goes

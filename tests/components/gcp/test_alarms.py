@@ -63,7 +63,9 @@ def test_the_figures_of_the_others() -> None:
     assert made["interruptions"].query.endswith("Interruptions" + RESOURCE + "[1h])) > 3")
     assert made["node-given-up"].query.endswith("NodesGivenUp" + RESOURCE + "[10m])) > 0")
     assert made["job-failed"].query.endswith("JobsEndedBadly" + RESOURCE + "[10m])) > 0")
-    assert made["record-at-risk"].query.endswith("RecordsAtRisk" + RESOURCE + "[15m])) > 0")
+    at_risk, ladder = made["record-at-risk"].query.split(" or ")
+    assert at_risk.endswith("RecordsAtRisk" + RESOURCE + "[15m])) > 0)")
+    assert ladder.endswith("LaddersNotKept" + RESOURCE + "[15m])) >= 5)"), "one look that fails is no alarm"
     assert made["record-at-risk"].severity == "CRITICAL"
 
 
@@ -112,5 +114,6 @@ def test_a_line_is_a_statistic_or_an_event() -> None:
     assert by_name["NodesGivenUp"].filter == 'jsonPayload.event="node-given-up"'
     at_risk = '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'
     assert by_name["RecordsAtRisk"].filter == at_risk, "in brackets: it stands behind an AND"
+    assert by_name["LaddersNotKept"].filter == 'jsonPayload.event="ladder-not-kept"'
     assert by_name["JobsEndedWell"].filter == 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'
     assert by_name["JobsEndedBadly"].filter == 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'

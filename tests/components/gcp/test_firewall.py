@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pulumi_gcp import compute
 
 from components.catalog import GcpMachineType, load_provider
+from components.firewall import HeadPortsArgs
 from components.gcp.fabric import MAIN, plan_fabric_networks
 from components.gcp.firewall import (
     IAP_RANGE,
     ROLES,
     Flow,
-    HeadPortsArgs,
     declare_denial,
     declare_rules,
     network_tag,

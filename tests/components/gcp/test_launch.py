@@ -16,7 +16,6 @@ from components.gcp.launch import (
     boot_disk_type,
     instance_metadata,
     instance_template,
-    secure_boot_allowed,
 )
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
@@ -160,17 +159,3 @@ def test_the_disk(make: Make, labels: dict[str, str], machine_type: str, disk_ty
     }  # fmt: skip
     (plain,) = make(machine_type, "spot")["disks"]
     assert "diskEncryptionKey" not in plain
-
-
-@pytest.mark.parametrize(
-    ("machine_type", "own_image", "allowed"),
-    [
-        ("a2-highgpu-8g", False, True),
-        ("a3-highgpu-8g", False, True),
-        ("a3-highgpu-8g", True, False),
-        ("a3-megagpu-8g", False, False),
-        ("a3-ultragpu-8g", False, True),
-    ],
-)
-def test_secure_boot_only_where_everything_is_signed(machine_type: str, own_image: bool, allowed: bool) -> None:
-    assert secure_boot_allowed(MACHINES[machine_type], own_image=own_image) is allowed

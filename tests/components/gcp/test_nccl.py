@@ -6,7 +6,7 @@ import pytest
 
 from components.catalog import GcpMachineType, load_provider
 from components.gcp.fabric import plan_interfaces
-from components.gcp.nccl import NcclPlugin, nccl_env, nccl_findings, nccl_plugin
+from components.gcp.nccl import NcclPlugin, nccl_env, nccl_findings, nccl_plugin, secure_boot_allowed
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 WITH_PLUGIN = {"a3-highgpu-8g": "tcpx", "a3-megagpu-8g": "tcpxo", "a3-ultragpu-8g": "gib", "a4-highgpu-8g": "gib"}
@@ -124,3 +124,17 @@ def test_daemon_and_plugin_are_a_pair() -> None:
     plugin = plugin_of("a3-megagpu-8g")
     assert plugin.side is not None
     assert [image.rpartition(":")[2] for image in (plugin.image, plugin.side.image)] == ["v1.0.17", "v1.0.23"]
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "own_image", "allowed"),
+    [
+        ("a2-highgpu-8g", False, True),
+        ("a3-highgpu-8g", False, True),
+        ("a3-highgpu-8g", True, False),
+        ("a3-megagpu-8g", False, False),
+        ("a3-ultragpu-8g", False, True),
+    ],
+)
+def test_secure_boot_only_where_everything_is_signed(machine_type: str, own_image: bool, allowed: bool) -> None:
+    assert secure_boot_allowed(MACHINES[machine_type], own_image=own_image) is allowed

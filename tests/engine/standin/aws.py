@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .aws_facts import ARN_PATHS, GLOBAL_SERVICES, ID_INPUTS, ID_PREFIXES, REPLACING_INPUTS
-from .provider import Look, RefusedError, Service
+from .service import Look, RefusedError, Service
 
 ACCOUNT = "123456789012"
 PASSWORD_PREFIX = "ecr-password-"

@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from .provider import STATE_VARIABLE, RefusedError, Service
+from .provider import STATE_VARIABLE
+from .service import RefusedError, Service
 from .shapes import Fault
 
 _COPY = re.compile(r"^(?:COPY|ADD) (?!--from)(.+) \S+$", re.MULTILINE)

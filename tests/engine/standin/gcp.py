@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .gcp_facts import ID_INPUTS, OWN_IDS, REPLACING_INPUTS, WHOLE_NAMES
-from .provider import RefusedError, Service
+from .service import RefusedError, Service
 from .shapes import Fault
 
 PROJECT_NUMBER = "123456789012"

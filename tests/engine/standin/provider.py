@@ -1,8 +1,8 @@
 """Stand-in for a Pulumi resource plugin: what the engine asks about resources, answered from a folder of JSON files.
 
-It refuses inputs that the installed SDK does not declare, and a second resource of the same id. What a package adds
-(ids, computed outputs, functions, what cannot be changed) is a `Service`: `standin.aws`, `standin.docker_build`. Not a
-simulation of a cloud: it accepts any value of the right shape.
+It refuses inputs that the installed SDK does not declare or misses, and a second resource of the same id. What a
+package adds (ids, computed outputs, functions, what cannot be changed) is a `standin.service.Service`. Not a simulation
+of a cloud: it accepts any value of the right shape.
 
     GANGWAY_STANDIN_STATE=/tmp/cloud pulumi-resource-aws     # prints its port, then serves until SIGINT
 """
@@ -11,10 +11,10 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,76 +23,10 @@ from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[i
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
-from .shapes import Fault, input_faults, name_input, outputs_of, provider_faults
+from .service import RefusedError, Service
+from .shapes import Fault, input_faults, outputs_of, provider_faults
 
 STATE_VARIABLE = "GANGWAY_STANDIN_STATE"
-
-
-class RefusedError(Exception):
-    """What a service does not do; the text is what the user of the engine reads."""
-
-
-Look = Callable[[str, str], Mapping[str, Any]]
-"""Type and id of a resource -> its inputs as the cloud holds them; none where there is no such resource."""
-
-
-class Service:
-    """What one package adds to the common stand-in. This one adds nothing.
-
-    Attributes:
-        sdk: the Python package whose classes say what is declared.
-        replacing: by type, the inputs that a living resource cannot change. Kept by hand: no SDK says which they are.
-        volatile: outputs that an update computes anew, so that a preview does not know them.
-    """
-
-    sdk: str
-    replacing: Mapping[str, frozenset[str]] = {}
-    volatile: frozenset[str] = frozenset()
-
-    @property
-    def version(self) -> str:
-        """That of the SDK."""
-        return version(self.sdk.replace("_", "-"))
-
-    def configure(self, args: Mapping[str, Any]) -> None:
-        """Takes the provider's inputs."""
-
-    def faults(self, type_token: str, inputs: Mapping[str, Any]) -> Iterator[Fault]:
-        """What is wrong with inputs that the SDK allows."""
-        yield from ()
-
-    def admit(self, type_token: str, inputs: Mapping[str, Any], look: Look) -> None:
-        """Judges a new resource by others that the cloud holds.
-
-        Raises:
-            RefusedError: it does not go together with them.
-        """
-
-    def compared(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The part of the inputs whose change is a change of the resource."""
-        return inputs
-
-    def identify(self, type_token: str, name: str, inputs: Mapping[str, Any]) -> str:
-        """The id of a new resource."""
-        return name
-
-    def computed(
-        self, type_token: str, id_: str, inputs: Mapping[str, Any], before: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Outputs beside the inputs; `before` holds them as they were, and nothing for a new resource.
-
-        Raises:
-            RefusedError: the resource cannot be made of these inputs.
-        """
-        return dict(before)
-
-    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers a function.
-
-        Raises:
-            RefusedError: there is no such function.
-        """
-        raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
 
 
 def _to_dict(struct: struct_pb2.Struct) -> dict[str, Any]:
@@ -104,6 +38,16 @@ def _to_struct(values: Mapping[str, Any]) -> struct_pb2.Struct:
     struct = struct_pb2.Struct()
     struct.update(dict(values))
     return struct
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` over `below`, object by object."""
+    both = {key: _merged(below[key], above[key]) for key in {*below} & {*above} if _objects(below[key], above[key])}
+    return {**below, **above, **both}
+
+
+def _objects(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
 
 
 def _failures(faults: Iterable[Fault]) -> list[Any]:
@@ -126,6 +70,12 @@ class Disk:
         held: Mapping[str, Any] = json.loads(file.read_text("utf-8"))["inputs"] if file.exists() else {}
         return held
 
+    def others(self, than: Path) -> Iterator[Mapping[str, Any]]:
+        """All resources but the one of a file."""
+        for file in self._folder.glob("*.json"):
+            if file != than:
+                yield json.loads(file.read_text("utf-8"))
+
     def write(self, type_token: str, id_: str, urn: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         record = {"type": type_token, "id": id_, "urn": urn, "inputs": inputs, "outputs": outputs}
         self.file(type_token, id_).write_text(json.dumps(record, indent=2), "utf-8")
@@ -140,6 +90,10 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802 - these names are gRPC's, here and below
         return provider_pb2.ProviderHandshakeResponse()
+
+    def Attach(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """An engine that has not started this process itself says so (PULUMI_DEBUG_PROVIDERS)."""
+        return empty_pb2.Empty()
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return plugin_pb2.PluginInfo(version=self._service.version)
@@ -166,30 +120,28 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         """Refuses what the SDK does not declare; names what has no name, once, as the real plugin does."""
         type_token = request.type or request.urn.split("::")[2].rpartition("$")[2]
         inputs, before = _to_dict(request.news), _to_dict(request.olds)
-        found = input_faults(type_token, inputs, f"{self._service.sdk} {self._service.version}")
-        key = name_input(type_token)
-        if key and key not in inputs:
-            inputs[key] = before.get(key, f"{request.urn.rpartition('::')[2]}-{request.randomSeed.hex()[:7]}")
+        self._service.complete(type_token, request.urn.rpartition("::")[2], request.randomSeed, inputs, before)
+        sdk = f"{self._service.sdk} {self._service.version}"
+        found = input_faults(type_token, inputs, sdk, self._service.open_enums)
         failures = _failures(found or self._service.faults(type_token, inputs))
         return provider_pb2.CheckResponse(inputs=_to_struct(inputs), failures=failures)
 
     def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802
         old, new = (self._service.compared(_to_dict(inputs)) for inputs in (request.old_inputs, request.news))
-        return self._differences(old, new, self._service.replacing.get(request.type, frozenset()))
+        answer = self._differences(old, new, self._service.replaced(request.type))
+        answer.deleteBeforeReplace = bool(answer.replaces) and self._service.goes_first(old)
+        return answer
 
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         inputs = _to_dict(request.properties)
         if request.preview:
-            coming = dict.fromkeys(outputs_of(request.type), UNKNOWN)
-            return provider_pb2.CreateResponse(properties=_to_struct({**coming, **inputs}))
+            coming = {**dict.fromkeys(outputs_of(request.type), UNKNOWN), **self._service.foreseen(request.type)}
+            return provider_pb2.CreateResponse(properties=_to_struct(_merged(coming, self._service.told(inputs))))
         id_ = self._service.identify(request.type, request.urn.rpartition("::")[2], inputs)
         if self._disk.file(request.type, id_).exists():
             context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there is a {request.type} {id_} already")
         outputs = self._outputs(request.type, id_, inputs, {}, context)
-        try:
-            self._service.admit(request.type, inputs, self._disk.inputs)
-        except RefusedError as refusal:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        self._ask(context, self._service.admit, request.type, inputs, self._disk.inputs)
         self._disk.write(request.type, id_, request.urn, inputs, outputs)
         return provider_pb2.CreateResponse(id=id_, properties=_to_struct(outputs))
 
@@ -208,32 +160,65 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         before = {key: value for key, value in _to_dict(request.olds).items() if key not in old_inputs}
         if request.preview:
             coming = {key: UNKNOWN if key in self._service.volatile else value for key, value in before.items()}
-            return provider_pb2.UpdateResponse(properties=_to_struct({**coming, **inputs}))
+            return provider_pb2.UpdateResponse(properties=_to_struct({**coming, **self._service.told(inputs)}))
+        self._ask(context, self._service.admit_change, request.type, old_inputs, inputs)
         outputs = self._outputs(request.type, request.id, inputs, before, context)
         self._disk.write(request.type, request.id, request.urn, inputs, outputs)
         return provider_pb2.UpdateResponse(properties=_to_struct(outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self._disk.file(request.type, request.id).unlink()
+        file = self._disk.file(request.type, request.id)
+        self._ask(context, self._service.release, request.type, request.id, self._disk.others(file))
+        file.unlink()
         return empty_pb2.Empty()
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         return empty_pb2.Empty()
 
     def _outputs(self, type_token: str, id_: str, inputs: Any, before: Any, context: Any) -> dict[str, Any]:
+        computed = self._ask(context, self._service.computed, type_token, id_, inputs, before)
+        declared = outputs_of(type_token)
+        outputs = {key: value for key, value in computed.items() if key in declared}
+        return _merged(outputs, self._service.told(inputs))
+
+    @staticmethod
+    def _ask(context: Any, question: Callable[..., Any], *args: Any) -> Any:
+        """Asks the service something that it may refuse."""
         try:
-            computed = self._service.computed(type_token, id_, inputs, before)
+            return question(*args)
         except RefusedError as refusal:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
-        declared = outputs_of(type_token)
-        return {**{key: value for key, value in computed.items() if key in declared}, **inputs}
 
     @staticmethod
     def _differences(old: Mapping[str, Any], new: Mapping[str, Any], replacing: frozenset[str]) -> Any:
-        changed = (key for key in {*old, *new} if old.get(key) != new.get(key))
-        keys = sorted(key for key in changed if not key.startswith("__"))
+        paths = dict(_changes(old, new, ""))
+        keys = sorted({re.split(r"[.\[]", path)[0] for path in paths})
         some = provider_pb2.DiffResponse.DIFF_SOME if keys else provider_pb2.DiffResponse.DIFF_NONE
-        return provider_pb2.DiffResponse(changes=some, diffs=keys, replaces=[key for key in keys if key in replacing])
+        answer = provider_pb2.DiffResponse(changes=some, diffs=keys, hasDetailedDiff=True)
+        answer.replaces.extend(key for key in keys if key in replacing)
+        for path, kind in paths.items():
+            # Each kind is followed by the one that replaces.
+            replaces = re.split(r"[.\[]", path)[0] in replacing
+            answer.detailedDiff[path].kind = kind + 1 if replaces else kind
+            answer.detailedDiff[path].inputDiff = True
+        return answer
+
+
+def _changes(old: Any, new: Any, path: str) -> Iterator[tuple[str, int]]:
+    """Every place at which two values differ, as the engine writes it, and how."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(key for key in {*old, *new} if not key.startswith("__")):
+            below = f"{path}.{key}" if path else key
+            # What is no plain word is written in brackets.
+            if not re.fullmatch(r"\w+", key):
+                below = f"{path}[{json.dumps(key)}]"
+            yield from _changes(old.get(key), new.get(key), below)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _changes(before, after, f"{path}[{index}]")
+    elif old != new:
+        kinds = provider_pb2.PropertyDiff
+        yield path, kinds.ADD if old is None else kinds.DELETE if new is None else kinds.UPDATE
 
 
 def serve(service: Service) -> None:

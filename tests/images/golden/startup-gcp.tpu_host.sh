@@ -128,6 +128,44 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/__init__.py <<'GAN
 The files are copied onto the machine as they are. Not for this repository's own programs to call, but for its tests.
 """
 GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/web.py <<'GANGWAY_END_OF_FILE'
+"""HTTP as a machine's own Python uses it: an answer that is an error has its status, and no proxy stands in between.
+
+Shared by what machines of several clouds run. Not a client of any API: those are in modules of their own.
+"""
+
+import urllib.error
+import urllib.request
+from typing import Any
+
+__all__ = ["MAX_VALUE_CHARS", "RefusedError", "open_url"]
+
+# Logs take little more in one value; a reason is cut long before.
+MAX_VALUE_CHARS = 4000
+
+
+class RefusedError(OSError):
+    """An API's answer that is an error.
+
+    Attributes:
+        status: of HTTP, or the code of a long operation that failed.
+    """
+
+    def __init__(self, status: int, what: str) -> None:
+        super().__init__(f"{status}: {what}")
+        self.status = status
+
+
+def open_url(request: urllib.request.Request, timeout_sec: float) -> Any:
+    """The answer, to be read and closed. Raises RefusedError, or OSError where nobody answers."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        return opener.open(request, timeout=timeout_sec)
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read().decode(errors="replace")[:MAX_VALUE_CHARS]
+        raise RefusedError(error.code, f"{request.get_method()} {request.full_url}: {text}") from None
+GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/gce.py <<'GANGWAY_END_OF_FILE'
 """What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
 
@@ -138,7 +176,8 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/gce.py <<'GANGWAY_
     python3 -m images.on_node.gce import FILE, with a request to Managed Lustre in it
     python3 -m images.on_node.gce copy gs://BUCKET/PREFIX FOLDER
 
-Exit code 0; else one line says why, and it is 1, or 2 where another try would end the same: not found, not allowed.
+Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found; or 3: not allowed,
+which is as final where rights have had the time to be known everywhere.
 REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
@@ -146,7 +185,6 @@ import json
 import os
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
@@ -154,27 +192,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-__all__ = ["Google", "RefusedError", "log_entry", "main"]
+from images.on_node.web import MAX_VALUE_CHARS, RefusedError, open_url
+
+__all__ = ["Google", "log_entry", "main"]
 
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
 CHUNK_BYTES = 1 << 24
-# Answers that another try does not change, of HTTP and of a long operation (google.rpc.Code): not found, not allowed.
-FINAL_STATUS = (403, 404, 5, 7)
-# Of one log entry Cloud Logging takes 256 KB; a reason is cut long before.
-MAX_VALUE_CHARS = 4000
-
-
-class RefusedError(OSError):
-    """An API's answer that is an error.
-
-    Attributes:
-        status: of HTTP, or a long operation's google.rpc.Code.
-    """
-
-    def __init__(self, status: int, what: str) -> None:
-        super().__init__(f"{status}: {what}")
-        self.status = status
+# Answers that another try does not change, of HTTP and of a long operation (google.rpc.Code), and what is exited with.
+EXIT_CODES = {404: 2, 5: 2, 403: 3, 7: 3}
 
 
 class Google:
@@ -239,22 +265,12 @@ class Google:
         if data is None and method == "POST":
             data = b""
         address = url.replace("https://", f"{self._api_url}/", 1) if self._api_url else url
-        return self._open(urllib.request.Request(address, data, headers, method=method))
+        return open_url(urllib.request.Request(address, data, headers, method=method), TIMEOUT_SEC)
 
     def _read(self, request: urllib.request.Request) -> bytes:
-        with self._open(request) as answer:
+        with open_url(request, TIMEOUT_SEC) as answer:
             content: bytes = answer.read()
         return content
-
-    def _open(self, request: urllib.request.Request) -> Any:
-        # No proxy of the environment stands between a machine and its metadata.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            return opener.open(request, timeout=TIMEOUT_SEC)
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read().decode(errors="replace")[:MAX_VALUE_CHARS]
-            raise RefusedError(error.code, f"{request.get_method()} {request.full_url}: {text}") from None
 
     def group(self) -> tuple[str, str]:
         """The URL of the managed instance group that made this machine, and of the machine; as Compute Engine's API.
@@ -420,12 +436,130 @@ def main(argv: Sequence[str]) -> int:
         COMMANDS[argv[0]](Google.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
-        return 2 if isinstance(error, RefusedError) and error.status in FINAL_STATUS else 1
+        return EXIT_CODES.get(error.status, 1) if isinstance(error, RefusedError) else 1
     return 0
 
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/lines.py <<'GANGWAY_END_OF_FILE'
+"""Lines of the journal on their way to a cloud's log: collected, sent every few seconds, and tried again.
+
+What an entry of that log looks like and who takes it is the caller's (`images.on_node.ship`, `azure_ship` beside it).
+The last cursor that was sent is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins with its own
+journal. Ends when journalctl does.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from images.on_node.web import RefusedError
+
+__all__ = ["Shipper", "fields_of", "follow"]
+
+FLUSH_SEC = 5.0
+
+Entry = dict[str, Any]
+
+
+def fields_of(line: dict[str, Any]) -> dict[str, Any]:
+    """What a record of `journalctl --output json` says: its JSON, or its text as `message`."""
+    message = line.get("MESSAGE") or ""
+    # journald gives what is no text as a list of bytes.
+    text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"message": text}
+
+
+class Shipper:
+    """Collects entries and sends them every few seconds, from a thread of its own.
+
+    Args:
+        send: takes some entries. Raises OSError, of which RefusedError may say that it will never take them.
+        cursor_file: where the last cursor that was sent is kept.
+        most: entries, and bytes of their JSON, that it takes at once; a longer entry goes alone.
+        flush_sec: between two sendings.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[Entry]], None],
+        cursor_file: Path,
+        most: tuple[int, int],
+        flush_sec: float = FLUSH_SEC,
+    ) -> None:
+        self._send, self._file, self._flush_sec = send, cursor_file, flush_sec
+        self._most_entries, self._most_bytes = most
+        self._waiting: list[tuple[str, Entry]] = []
+        # Reading waits when this many lines could not be sent: memory has an end, and journald has a file.
+        self._room = threading.Semaphore(20 * self._most_entries)
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gangway-ship", daemon=True)
+
+    def ship(self, lines: Iterable[str], entry_of: Callable[[dict[str, Any]], Entry]) -> None:
+        """Sends every line of journalctl's, until there are no more."""
+        self._thread.start()
+        for text in lines:
+            line = json.loads(text)
+            self._room.acquire()
+            with self._lock:
+                self._waiting.append((line["__CURSOR"], entry_of(line)))
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._flush_sec):
+            self._flush()
+        self._flush()
+
+    def _batch(self) -> list[tuple[str, Entry]]:
+        """The next entries that fit together."""
+        with self._lock:
+            first = self._waiting[: self._most_entries]
+        left = self._most_bytes
+        for count, (_, entry) in enumerate(first):
+            left -= len(json.dumps(entry)) + 1
+            if left < 0:
+                return first[: max(count, 1)]
+        return first
+
+    def _flush(self) -> None:
+        """Sends what waits; what cannot be sent now is tried again at the next time."""
+        while batch := self._batch():
+            try:
+                self._send([entry for _, entry in batch])
+            except RefusedError as error:
+                # To the journal of this unit, which is not shipped.
+                print(f"gangway: could not send lines: {error}", file=sys.stderr, flush=True)
+                if error.status >= 500 or error.status in (401, 403, 429):
+                    return
+                # The same lines would be refused for ever.
+            except OSError as error:
+                print(f"gangway: could not send lines: {error}", file=sys.stderr, flush=True)
+                return
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(batch[-1][0])
+            with self._lock:
+                del self._waiting[: len(batch)]
+            self._room.release(len(batch))
+
+
+def follow(units: Sequence[str], cursor_file: Path, ship: Callable[[Iterable[str]], None]) -> None:
+    """Hands the units' lines over as journalctl writes them, until it ends."""
+    since = [f"--after-cursor={cursor_file.read_text()}"] if cursor_file.exists() else ["--boot"]
+    command = ["journalctl", "--follow", "--no-tail", "--output=json", *since, *(f"--unit={unit}" for unit in units)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as journal:
+        assert journal.stdout is not None, "it was asked for"
+        ship(journal.stdout)
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/ship.py <<'GANGWAY_END_OF_FILE'
 """Sends the lines of our units from the journal to Cloud Logging, each line of JSON as the fields of its entry.
@@ -434,44 +568,32 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/ship.py <<'GANGWAY
 
 Docker's own driver for Cloud Logging would put a line into one text field, where no metric can read its numbers, and
 Google's agent would be one more package to install at boot. Each entry carries the journal's cursor as its id, so what
-is sent twice is kept once; the last cursor is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins
-with its own journal. Ends when journalctl does.
+is sent twice is kept once. How lines are collected and sent is `images.on_node.lines`.
 """
 
-import json
 import os
 import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from images.on_node.gce import Google, RefusedError, log_entry
+from images.on_node.gce import Google, log_entry
+from images.on_node.lines import FLUSH_SEC, Shipper, fields_of, follow
 
-__all__ = ["Shipper", "entry_of", "main"]
+__all__ = ["entry_of", "main", "shipper"]
 
-FLUSH_SEC = 5.0
 # Cloud Logging takes 1000 entries and 10 MB at once.
-MAX_ENTRIES = 500
+MOST = (500, 9_000_000)
 
 
 def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
     """The entry of one record of `journalctl --output json`."""
-    message = line.get("MESSAGE") or ""
-    # journald gives what is no text as a list of bytes.
-    text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        parsed = None
-    entry = log_entry(project, log, parsed if isinstance(parsed, dict) else {"message": text})
     moment = datetime.fromtimestamp(int(line["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)  # noqa: UP017 - Python 3.10
     unit = str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
     return {
-        **entry,
+        **log_entry(project, log, fields_of(line)),
         "timestamp": moment.isoformat(),
         "insertId": _insert_id(line["__CURSOR"]),
         "labels": {"unit": unit},
@@ -484,79 +606,17 @@ def _insert_id(cursor: str) -> str:
     return f"{fields.get('b', '')}-{fields.get('i', cursor)}"
 
 
-class Shipper:
-    """Collects entries and sends them every few seconds, from a thread of its own.
-
-    Args:
-        google: the APIs.
-        project: of the log.
-        cursor_file: where the last cursor that was sent is kept.
-        flush_sec: between two sendings.
-    """
-
-    def __init__(self, google: Google, project: str, cursor_file: Path, flush_sec: float = FLUSH_SEC) -> None:
-        self._google, self._project, self._file, self._flush_sec = google, project, cursor_file, flush_sec
-        self._waiting: list[tuple[str, dict[str, Any]]] = []
-        # Reading waits when this many lines could not be sent: memory has an end, and journald has a file.
-        self._room = threading.Semaphore(20 * MAX_ENTRIES)
-        self._lock, self._ended = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="gangway-ship", daemon=True)
-
-    def ship(self, log: str, lines: Iterable[str]) -> None:
-        """Sends every line of journalctl's, until there are no more."""
-        self._thread.start()
-        for text in lines:
-            line = json.loads(text)
-            self._room.acquire()
-            with self._lock:
-                self._waiting.append((line["__CURSOR"], entry_of(self._project, log, line)))
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._flush_sec):
-            self._flush()
-        self._flush()
-
-    def _flush(self) -> None:
-        """Sends what waits; what cannot be sent now is tried again at the next time."""
-        while True:
-            with self._lock:
-                batch = self._waiting[:MAX_ENTRIES]
-            if not batch:
-                return
-            try:
-                self._google.write_log(self._project, [entry for _, entry in batch])
-            except RefusedError as error:
-                if error.status >= 500 or error.status in (401, 403, 429):
-                    self._say(error)
-                    return
-                # The same lines would be refused for ever.
-                self._say(error)
-            except OSError as error:
-                self._say(error)
-                return
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(batch[-1][0])
-            with self._lock:
-                del self._waiting[: len(batch)]
-            self._room.release(len(batch))
-
-    def _say(self, error: Exception) -> None:
-        # To the journal of this unit, which is not shipped.
-        print(f"gangway: could not send lines: {error}", file=sys.stderr, flush=True)
+def shipper(google: Google, project: str, cursor_file: Path, flush_sec: float = FLUSH_SEC) -> Shipper:
+    """What sends entries to a project's logs."""
+    return Shipper(lambda entries: google.write_log(project, entries), cursor_file, MOST, flush_sec)
 
 
 def main(argv: Sequence[str]) -> int:
     """Follows the journal."""
     project, log, *units = argv
     cursor_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "cursor")
-    since = [f"--after-cursor={cursor_file.read_text()}"] if cursor_file.exists() else ["--boot"]
-    command = ["journalctl", "--follow", "--no-tail", "--output=json", *since, *(f"--unit={unit}" for unit in units)]
-    shipper = Shipper(Google.from_environment(), project, cursor_file)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as journal:
-        assert journal.stdout is not None, "it was asked for"
-        shipper.ship(log, journal.stdout)
+    sending = shipper(Google.from_environment(), project, cursor_file)
+    follow(units, cursor_file, lambda lines: sending.ship(lines, lambda line: entry_of(project, log, line)))
     # The unit starts again, where this ended.
     return 1
 

@@ -1,6 +1,5 @@
 """The head's look after the ladder: real decisions of components.azure.fallback against scale sets in small."""
 
-import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +9,14 @@ import pytest
 
 from components.azure import fallback
 from components.azure.fallback import FallbackConfig, FallbackGroup
+from components.azure.machine import LEAST_NODES_TAG, NODES_TAG
 from images.on_node import azure_fill
+from stacks.providers.azure.boot import source_of_plan_look
 
 TYPE = "Standard_ND96isr_H100_v5"
 GROUPS = tuple(FallbackGroup(f"demo-{place}-{kind}", kind, TYPE) for place, kind in enumerate(("spot", "on-demand")))
 SUBSCRIPTION, CLIENT = "00000000-0000-0000-0000-000000000001", "11111111-2222-3333-4444-555555555555"
 ENDED_URL = "https://gwdemo.blob.core.windows.net/runs/demo/job/ended-1"
-
-
-def source_of_plan_look() -> str:
-    """What a stack hands to the head: the decision with all that it calls, free of imports but one."""
-    parts = (fallback.plan_fill, fallback.plan_active, fallback.Look, fallback.plan_look)
-    head = "from __future__ import annotations\n\nfrom dataclasses import dataclass\n"
-    return "\n\n".join([head, *(inspect.getsource(part) for part in parts)])
 
 
 @pytest.fixture
@@ -39,7 +33,7 @@ def head(azure_vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setenv("GANGWAY_STATE_DIR", str(tmp_path / "state"))
 
     def look(*, together: bool = False) -> int:
-        config = FallbackConfig(SUBSCRIPTION, "demo-rg", 2, 4, together, GROUPS, window=3)
+        config = FallbackConfig(SUBSCRIPTION, "demo-rg", together, GROUPS, window=3)
         (tmp_path / "fallback.json").write_text(json.dumps(config.to_json()))
         return azure_fill.main([str(tmp_path / "fallback.json"), ENDED_URL])
 
@@ -136,6 +130,30 @@ def test_a_refusal_of_another_kind_is_told(
     assert said["reason"].startswith("may not look after the groups, trying again in a minute: 403: PATCH ")
     azure_vm.denied = {"GET"}
     assert head() == 1
+
+
+def test_another_number_of_nodes_is_asked_for_from_the_next_look_on(azure_vm: Any, head: Callable[..., int]) -> None:
+    """`up` writes it into tags: in the head's own configuration it would be another head."""
+    assert (azure_fill.MOST_TAG, azure_fill.LEAST_TAG) == (NODES_TAG, LEAST_NODES_TAG)
+    assert head() == 0
+    azure_vm.tags = {NODES_TAG: "6", LEAST_NODES_TAG: "3"}
+    run(azure_vm, 0, "rr")
+    seen = []
+    for _ in range(4):
+        assert head() == 0
+        seen.append(sizes(azure_vm))
+    assert seen[0] == [6, 0]
+    assert seen[-1] == [0, 6], "two are fewer than three"
+
+
+@pytest.mark.parametrize("tags", [{}, {NODES_TAG: "4"}, {NODES_TAG: "many", LEAST_NODES_TAG: "2"}])
+def test_tags_that_somebody_took_away_are_told(
+    azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str], tags: dict[str, str]
+) -> None:
+    azure_vm.tags = tags
+    assert head() == 1
+    assert "demo-0-spot has no number in its tags gangway-nodes-min and gangway-nodes" in capsys.readouterr().err
+    assert patches(azure_vm) == []
 
 
 def test_nothing_is_filled_for_a_job_that_has_ended(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import images.on_node
-from images.on_node.gce import MAX_VALUE_CHARS, Google, RefusedError, log_entry, main
+from images.on_node.gce import Google, log_entry, main
+from images.on_node.web import MAX_VALUE_CHARS, RefusedError
 
 SOURCES = sorted(Path(images.on_node.__file__).parent.glob("*.py"))
 
@@ -78,11 +79,11 @@ def test_an_event_is_the_fields_of_an_entry(gce: Any) -> None:
     assert (payload["exit_status"], payload["reason"]) == (75, "x" * MAX_VALUE_CHARS)
 
 
-def test_an_answer_that_is_an_error_is_one_line_and_2_where_another_try_would_end_the_same(
+def test_an_answer_that_is_an_error_is_one_line_and_a_code_of_its_own(
     gce: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gce.denied.add("deleteInstances")
-    assert main(["leave"]) == 2
+    assert main(["leave"]) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gangway: leave: 403: POST ")
     del gce.items["instance/attributes/created-by"]
@@ -104,7 +105,7 @@ def test_what_is_in_the_bucket_is_found_and_what_is_not_is_told(gce: Any, capsys
     assert main(["exists", "gs://b/k/c"]) == 2
     assert "there is no gs://b/k/c" in capsys.readouterr().err
     gce.denied.add("storage")
-    assert main(["exists", "gs://b/k/ä b"]) == 2
+    assert main(["exists", "gs://b/k/ä b"]) == 3
     assert "403" in capsys.readouterr().err
 
 
@@ -174,7 +175,7 @@ def test_an_import_is_waited_for_and_its_error_is_told(
     assert main(["import", str(file)]) == 0
     assert len(gce.asked("lustre")) == 4
     gce.import_error = {"code": 7, "message": "no permission"}
-    assert main(["import", str(file)]) == 2
+    assert main(["import", str(file)]) == 3
     assert "gangway: import: 7: no permission" in capsys.readouterr().err
     gce.import_error = {"code": 14, "message": "unavailable"}
     assert main(["import", str(file)]) == 1

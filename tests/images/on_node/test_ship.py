@@ -1,5 +1,6 @@
 """The journal's lines on their way to Cloud Logging: a fake journalctl, the API in small."""
 
+import functools
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from images.on_node import ship
 from images.on_node.gce import Google
-from images.on_node.ship import Shipper, entry_of, main
+from images.on_node.ship import entry_of, main, shipper
 
 
 def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> str:
@@ -22,6 +24,12 @@ def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> st
     cursor = f"s=a;i={number:x};b=boot;m=1;t=2;x=3"
     record = {"__CURSOR": cursor, "__REALTIME_TIMESTAMP": str(1_700_000_000_000_000 + number), "MESSAGE": message}
     return json.dumps({**record, "_SYSTEMD_UNIT": unit}) + "\n"
+
+
+def send(google: Google, cursor_file: Path, lines: Iterable[str]) -> None:
+    """All of these lines, to the log of a stack."""
+    to_entry = functools.partial(entry_of, "acme-ml", "gangway-demo")
+    shipper(google, "acme-ml", cursor_file, flush_sec=0.01).ship(lines, to_entry)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +55,10 @@ def test_a_line_of_json_is_the_fields_of_its_entry(message: Any, payload: dict[s
 
 
 def test_all_lines_arrive_in_their_order_and_the_last_cursor_is_kept(gce: Any, google: Google, tmp_path: Path) -> None:
-    number = ship.MAX_ENTRIES + 3
-    Shipper(google, "acme-ml", tmp_path / "state/cursor", flush_sec=0.01).ship(
-        "gangway-demo", [line(index, f'{{"n": {index}}}') for index in range(number)]
-    )
+    number = ship.MOST[0] + 3
+    send(google, tmp_path / "state/cursor", [line(index, f'{{"n": {index}}}') for index in range(number)])
     assert [entry["jsonPayload"]["n"] for entry in gce.entries] == list(range(number))
-    assert max(len(call.body["entries"]) for call in gce.asked("logging")) <= ship.MAX_ENTRIES
+    assert max(len(call.body["entries"]) for call in gce.asked("logging")) <= ship.MOST[0]
     assert (tmp_path / "state/cursor").read_text().startswith(f"s=a;i={number - 1:x};")
 
 
@@ -60,7 +66,6 @@ def test_what_cannot_be_sent_now_is_sent_later(
     gce: Any, google: Google, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gce.denied.add("logging")
-    shipper = Shipper(google, "acme-ml", tmp_path / "cursor", flush_sec=0.01)
     more = threading.Event()
 
     def lines() -> Any:
@@ -73,7 +78,7 @@ def test_what_cannot_be_sent_now_is_sent_later(
         more.set()
 
     threading.Timer(0.3, open_up).start()
-    shipper.ship("gangway-demo", lines())
+    send(google, tmp_path / "cursor", lines())
     assert [entry["jsonPayload"]["message"] for entry in gce.entries] == ["first", "second"]
     assert "gangway: could not send lines: 403" in capsys.readouterr().err
 
@@ -81,9 +86,9 @@ def test_what_cannot_be_sent_now_is_sent_later(
 def test_what_is_refused_for_ever_does_not_hold_up_the_rest(
     gce: Any, google: Google, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ship, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(ship, "MOST", (1, 1))
     gce.refused_entries.add("boot-1")
-    Shipper(google, "acme-ml", tmp_path / "cursor", flush_sec=0.01).ship("l", [line(1, "bad"), line(2, "good")])
+    send(google, tmp_path / "cursor", [line(1, "bad"), line(2, "good")])
     assert [entry["jsonPayload"]["message"] for entry in gce.entries] == ["good"]
     assert "could not send lines: 400" in capsys.readouterr().err
 
@@ -92,8 +97,7 @@ def test_a_metadata_server_that_is_away_loses_nothing(
     gce: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     google = Google("http://127.0.0.1:9", gce.url)
-    shipper = Shipper(google, "acme-ml", tmp_path / "cursor", flush_sec=0.01)
-    shipper.ship("gangway-demo", [line(1, "first")])
+    send(google, tmp_path / "cursor", [line(1, "first")])
     assert "could not send lines" in capsys.readouterr().err
     assert not (tmp_path / "cursor").exists(), "the next start sends it"
 

@@ -11,6 +11,7 @@ from stacks.providers.settings import provider_mistakes
 from stacks.sections import EXAMPLES_OF
 
 GPU, TPU = "gcp-a3-spot", "gcp-v5p-multislice"
+DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
 GcpEdited = Callable[..., StackConfig]
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 
@@ -61,11 +62,113 @@ def test_what_google_cloud_does_not_have(gcp_edited: GcpEdited, what: str) -> No
     assert fix in mistakes[place].fix
 
 
+ON_AZURE: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "no subscription": (DEV, {"azure": None}, "gangway:azure", "add gangway:azure: {subscription_id: "),
+    "a subscription by its name": (
+        DEV, {"azure": {"subscription_id": "Production"}}, "gangway:azure.subscription_id",
+        "write subscription_id: 11111111-0000-0000-0000-111111111111",
+    ),
+    "a subscription in capitals": (
+        DEV, {"azure": {"subscription_id": "AAAAAAAA-0000-0000-0000-111111111111"}}, "gangway:azure.subscription_id",
+        "write subscription_id: ",
+    ),
+    "no day for the budget": (
+        DEV, {"azure": {"budget_starts_on": None}}, "gangway:azure.budget_starts_on",
+        "add budget_starts_on: '2026-01-01'",
+    ),
+    "a day in words": (
+        DEV, {"azure": {"budget_starts_on": "November"}}, "gangway:azure.budget_starts_on", "'2026-01-01'",
+    ),
+    "no directory beside a key": (
+        DEV, {"encryption": "customer-key"}, "gangway:azure.tenant_id", "az account show --query tenantId",
+    ),
+    "no account of the data": (
+        V5, {"azure": {"source_account_id": None}}, "gangway:azure.source_account_id", "az storage account show",
+    ),
+    "nobody who imports": (
+        V5, {"azure": {"importer_principal_id": None}}, "gangway:azure.importer_principal_id",
+        "az ad sp show --id 4392ab71-2ce2-4b0d-8770-b352745c73f5",
+    ),
+    "an account of no data": (
+        V4, {"azure": {"importer_principal_id": "33333333-0000-0000-0000-333333333333"}},
+        "gangway:azure.importer_principal_id", "or add storage.source",
+    ),
+    "a registry of no image": (
+        V4,
+        {"azure": {"registry_id": "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/g/providers"
+                   "/Microsoft.ContainerRegistry/registries/ourimages"}},
+        "gangway:azure.registry_id", "or add image.prebuilt",
+    ),
+    "an AMI": (
+        V4, {"cluster": {"image_id": "ami-0123456789abcdef0"}}, "gangway:cluster.image_id",
+        "write image_id: microsoft-dsvm:ubuntu-hpc:2404:latest",
+    ),
+    "a topology": (V4, {"cluster": {"topology": "4x4x4"}}, "gangway:cluster.topology", "leave topology out"),
+    "data in S3": (
+        V4, {"storage": {"source": "s3://my-bucket/digits"}, "azure": {
+            "source_account_id": "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/data/providers"
+            "/Microsoft.Storage/storageAccounts/myaccount",
+            "importer_principal_id": "33333333-0000-0000-0000-333333333333",
+        }},
+        "gangway:storage.source", "write source: az://account/container/folder",
+    ),
+    "a filestore": (
+        V4, {"storage": {"kind": "filestore", "throughput_mbps_per_tib": None}}, "gangway:storage.kind",
+        "set kind: lustre",
+    ),
+    "a tier": (V4, {"storage": {"tier": "zonal"}}, "gangway:storage.tier", "leave tier out"),
+    "a tag to activate": (
+        V4, {"budget": {"activate_tag": True}}, "gangway:budget.activate_tag", "leave activate_tag out",
+    ),
+    "a root device": (
+        V4, {"cluster": {"image_id": "a:b:c:latest", "root_device_name": "/dev/sda1"}},
+        "gangway:cluster.root_device_name", "leave root_device_name out",
+    ),
+    "a project": (
+        V4, {"gcp": {"project": "my-project", "billing_account": "012345-6789AB-CDEF01"}}, "gangway:gcp",
+        "or set provider: gcp",
+    ),
+    "a number for a zone": (V4, {"cluster": {"zone": 1}}, "gangway:cluster.zone", "put it in quotes: zone: "),
+    "a misspelt rung": (
+        V4, {"cluster": {"capacity": [{"kind": "spt"}]}}, "gangway:cluster.capacity[0]", "did you mean 'spot'?",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ON_AZURE)
+def test_what_azure_does_not_have(azure_edited: GcpEdited, what: str) -> None:
+    name, changes, place, fix = ON_AZURE[what]
+    with pytest.raises(ExceptionGroup) as caught:
+        azure_edited(name, **changes)
+    mistakes = told(caught)
+    assert list(mistakes) == [place]
+    assert fix in mistakes[place].fix
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "microsoft-dsvm:ubuntu-hpc:2404",
+        "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101",
+        "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/my_(group)/providers/Microsoft.Compute"
+        "/galleries/ours/images/hpc/versions/1.0.0",
+        "/CommunityGalleries/ours-1a2b/Images/hpc/Versions/latest",
+    ],
+)
+def test_images_of_azure(azure_edited: GcpEdited, image: str) -> None:
+    assert azure_edited(V4, cluster={"image_id": image}).cluster.image_id == image
+
+
 ON_AWS: dict[str, tuple[str, Any, str]] = {
     "gangway:gcp": (
         "gangway:gcp", {"project": "my-project", "billing_account": "012345-6789AB-CDEF01"}, "or set provider: gcp",
     ),
     "gangway:storage.source": ("gangway:storage", {"source": "gs://my-bucket/x"}, "write source: s3://my-bucket/x"),
+    "gangway:azure": (
+        "gangway:azure",
+        {"subscription_id": "11111111-0000-0000-0000-111111111111", "budget_starts_on": "2026-01-01"},
+        "or set provider: azure",
+    ),
     "gangway:storage.kind": ("gangway:storage", {"kind": "filestore"}, "set kind: lustre"),
     "gangway:cluster.topology": ("gangway:cluster", {"topology": "4x4x4"}, "leave topology out"),
     "gangway:cluster.image_id": (
@@ -116,20 +219,23 @@ def test_an_example_is_the_providers_own(gcp_edited: GcpEdited, what: str) -> No
     assert example in mistake.fix
 
 
-def test_examples_of_google_cloud_stand_beside_each_other_in_a_stack(gcp_edited: GcpEdited) -> None:
+@pytest.mark.parametrize(("provider", "name"), [("gcp", TPU), ("azure", V4)])
+def test_examples_of_a_provider_stand_beside_each_other_in_a_stack(
+    gcp_edited: GcpEdited, provider: str, name: str
+) -> None:
     """Who follows the fixes one by one ends with a file that is accepted."""
     schema = StackConfig.model_json_schema()
 
     def own(schema: Any) -> Any:
         if isinstance(schema, dict):
-            found = schema.get(EXAMPLES_OF, {}).get("gcp", [])
+            found = schema.get(EXAMPLES_OF, {}).get(provider, [])
             return [*found, *(example for child in schema.values() for example in own(child))]
         return [example for child in schema for example in own(child)] if isinstance(schema, list) else []
 
     assert len(own(schema)) >= 10
-    of_the_cluster = schema["properties"]["cluster"][EXAMPLES_OF]["gcp"][0]
-    of_the_storage = schema["properties"]["storage"][EXAMPLES_OF]["gcp"][0]
-    region = schema["properties"]["region"][EXAMPLES_OF]["gcp"][0]
-    config = gcp_edited(TPU).model_dump()
+    of_the_cluster = schema["properties"]["cluster"][EXAMPLES_OF][provider][0]
+    of_the_storage = schema["properties"]["storage"][EXAMPLES_OF][provider][0]
+    region = schema["properties"]["region"][EXAMPLES_OF][provider][0]
+    config = gcp_edited(name).model_dump()
     followed = {**config, "region": region, "cluster": of_the_cluster, "storage": of_the_storage}
     assert provider_mistakes(StackConfig.model_validate(followed), "x.yaml") == []

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from stacks.report import write_report
-from trainer.config import preset
+from trainer.presets import preset
 from trainer.record import RunRecord
 
 HOSTILE = "<script>alert('x')</script> & \"$\\frac$\""

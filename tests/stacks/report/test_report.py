@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from components.findings import InputError
 from stacks.report import write_report
 from stacks.report.figures import number
-from trainer.record import Figure, RunRecord
+from trainer.record import Figure, QualityInTraining, QualityPoint, RunRecord
 
 NUM_CHARTS = 5
 PageOf = Callable[[dict[str, Any]], Any]
@@ -173,6 +173,27 @@ def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str,
     quality = inputs["record"].quality[0].model_copy(update={"trained": worse})
     inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,)})
     assert "500.5 trained (training made it worse)" in write_report(out, **inputs).read_text()
+
+
+def test_a_metric_of_which_more_is_better_says_so_and_costs_are_shown(out: Path, inputs: dict[str, Any]) -> None:
+    took = Figure.measured(31.25, "s", "wall clock")
+    quality = (
+        inputs["record"].quality[0].model_copy(update={"name": "Recall-ENL0", "better": "higher", "cost_sec": took})
+    )
+    history = QualityInTraining(
+        points=(QualityPoint(name="Recall-ENL0", kimg=20.0, value=0.5),),
+        cost_sec=Figure.measured(12.5, "s", "clock"),
+        share_of_wall=Figure.measured(0.0625, "1", "of the wall time"),
+    )
+    inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,), "quality_in_training": history})
+    text = write_report(out, **inputs).read_text()
+    assert "Recall-ENL0; higher is better" in text
+    assert "; lower is better" not in text
+    assert "times lower" not in text
+    assert "Recall-ENL0 0.5 at 20 kimg" in text
+    assert "31.25" in text
+    assert "12.5" in text
+    assert "0.0625" in text
 
 
 def test_the_same_inputs_give_the_same_bytes(written: Path, out: Path, inputs: dict[str, Any]) -> None:

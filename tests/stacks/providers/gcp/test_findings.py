@@ -266,7 +266,16 @@ def test_lustres_client_is_made_for_some_kernels(gcp_edited: Edited) -> None:
     assert "storage.lustre-kernel" not in found_in(gcp_edited(POD)), "it has a Filestore"
     assert found_in(gcp_edited(GPU))["storage.floating-image"].path == "gangway:cluster.image_id"
     pinned = found_in(gcp_edited(GPU, cluster=OWN_IMAGE))
-    assert not {"storage.floating-image", "storage.lustre-kernel"} & set(pinned)
+    assert not {"storage.floating-image", "storage.lustre-kernel", "storage.lustre-secure-boot"} & set(pinned)
+
+
+def test_a_client_that_is_built_on_the_node_is_not_loaded_under_secure_boot(gcp_edited: Edited) -> None:
+    """A3 Mega's plug-in wants unsigned modules, so that Secure Boot is off there; A3 Ultra's does not."""
+    assert "builds them itself" in found_in(gcp_edited(GPU))["storage.floating-image"].message
+    signed = {"machine_type": "a3-ultragpu-8g"}
+    assert "since Secure Boot loads none" in found_in(gcp_edited(GPU, cluster=signed))["storage.floating-image"].message
+    finding = found_in(gcp_edited(GPU, cluster={**signed, **OWN_IMAGE}))["storage.lustre-secure-boot"]
+    assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.image_id")
 
 
 def test_the_currency_of_the_budget_is_told(gcp_edited: Edited) -> None:

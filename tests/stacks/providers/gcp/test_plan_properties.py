@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from components.catalog import load_provider, load_tpus
 from components.findings import InputError
 from stacks.plan import Plan
-from trainer.config import PRESETS
+from trainer.presets import PRESETS
 
 Settings = dict[str, Any]
 Outcome = Callable[[Path], Plan | list[InputError]]

@@ -9,7 +9,7 @@ import importlib
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -277,3 +277,18 @@ def as_model(model: Any, inputs: Mapping[str, Any]) -> Any:
     body = made.of(model, {key: value for key, value in inputs.items() if key not in left_out}, model.__name__)
     assert not made.mistakes, "\n".join(made.mistakes)
     return model.from_dict(body) if hasattr(model, "_attribute_map") else model(body)
+
+
+def mistakes_in(resources: Iterable[Any]) -> list[str]:
+    """What the models say against declared resources, Azure's among them. A type that no table knows is one of them."""
+    wrong: list[str] = []
+    for resource in resources:
+        if not resource.type.startswith("azure-native:"):
+            continue
+        key = key_of(resource.type)
+        if key in TABLE:
+            _, mistakes = body_of(resource.type, resource.inputs)
+            wrong += [f"{resource.name}: {mistake}" for mistake in mistakes]
+        elif key not in WITHOUT_MODEL:
+            wrong.append(f"{resource.name}: {key} is in no table")
+    return wrong

@@ -1,0 +1,184 @@
+"""What changed from an earlier plan to this one: resources, dollars, energy, carbon. Pure but for reading the file.
+
+Compares what `gangway plan --json` printed with what it prints now. Not a diff against the cloud: what runs there is
+the engine's to say (`pulumi preview`).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from components.findings import InputError
+
+__all__ = ["Change", "Delta", "Difference", "compare", "read_plan"]
+
+_FIX = "write one with `gangway plan STACK --json > previous.json`"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A resource whose inputs changed; `inputs` are the keys that did."""
+
+    urn: str
+    type: str
+    name: str
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A figure before and now; None where nobody knows it."""
+
+    what: str
+    unit: str
+    before: float | None
+    now: float | None
+
+    @property
+    def change(self) -> float | None:
+        """Now less before; None where either is not known."""
+        return None if self.before is None or self.now is None else self.now - self.before
+
+
+@dataclass(frozen=True)
+class Difference:
+    """From one plan to the next of the same stack."""
+
+    added: tuple[Change, ...]
+    removed: tuple[Change, ...]
+    changed: tuple[Change, ...]
+    figures: tuple[Delta, ...]
+    findings_new: tuple[str, ...]
+    findings_gone: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**asdict(self), "figures": [{**asdict(figure), "change": figure.change} for figure in self.figures]}
+
+
+class _Loose(BaseModel):
+    """Of an earlier plan only what is compared: a later Gangway may print more."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Resource(_Loose):
+    urn: str
+    type: str
+    name: str
+    inputs: dict[str, Any]
+
+
+class _Line(_Loose):
+    name: str
+    unit: str
+    quantity: float
+    price: float | None
+    hourly: float | None
+    standby: bool
+
+
+class _Cost(_Loose):
+    currency: str
+    hourly: float
+    monthly: float
+    run: float
+    components: list[_Line]
+
+
+class _Energy(_Loose):
+    kwh: float | None
+
+
+class _Carbon(_Loose):
+    gco2e: float | None
+
+
+class _Finding(_Loose):
+    code: str
+    path: str
+
+
+class _Plan(_Loose):
+    stack: str
+    resources: list[_Resource]
+    findings: list[_Finding]
+    cost: _Cost
+    energy: _Energy
+    carbon: _Carbon
+
+
+def read_plan(path: Path, stack: str) -> dict[str, Any]:
+    """An earlier plan of `stack`.
+
+    Raises:
+        InputError: the file cannot be read, is no plan, or is another stack's.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}", fix=_FIX) from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        place = f"{path}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else str(path)
+        raise InputError(place, "not JSON", allowed="what `gangway plan --json` printed", fix=_FIX) from None
+    try:
+        plan = _Plan.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        value = None if first["type"] == "missing" else first["input"]
+        raise InputError(
+            f"{path}: {place}" if place else str(path),
+            f"not a plan: {first['msg']}",
+            value=value,
+            allowed="what `gangway plan --json` printed",
+            fix=_FIX,
+        ) from None
+    if plan.stack != stack:
+        raise InputError(f"{path}: stack", "the plan of another stack", value=plan.stack, allowed=stack, fix=_FIX)
+    plain: dict[str, Any] = data
+    return plain
+
+
+def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Difference:
+    """Both as `gangway plan --json` prints them."""
+    old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, now))
+    was, is_ = ({(f["code"], f["path"]) for f in plan["findings"]} for plan in (before, now))
+    return Difference(
+        added=tuple(_change(new[urn]) for urn in sorted(new.keys() - old.keys())),
+        removed=tuple(_change(old[urn]) for urn in sorted(old.keys() - new.keys())),
+        changed=tuple(
+            _change(new[urn], _differing(old[urn]["inputs"], new[urn]["inputs"]))
+            for urn in sorted(old.keys() & new.keys())
+            if old[urn]["inputs"] != new[urn]["inputs"]
+        ),
+        figures=_figures(before, now),
+        findings_new=tuple(f"{code} at {path}" for code, path in sorted(is_ - was)),
+        findings_gone=tuple(f"{code} at {path}" for code, path in sorted(was - is_)),
+    )
+
+
+def _change(resource: Mapping[str, Any], inputs: tuple[str, ...] = ()) -> Change:
+    return Change(resource["urn"], resource["type"], resource["name"], inputs)
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    missing = object()
+    return tuple(sorted(key for key in old.keys() | new.keys() if old.get(key, missing) != new.get(key, missing)))
+
+
+def _figures(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Delta, ...]:
+    rows = (
+        ("an hour", "USD", ("cost", "hourly")),
+        ("a month", "USD", ("cost", "monthly")),
+        ("a run", "USD", ("cost", "run")),
+        ("energy of a run", "kWh", ("energy", "kwh")),
+        ("emissions of a run", "gCO2e", ("carbon", "gco2e")),
+    )
+    return tuple(
+        Delta(what, unit, before[section][key], now[section][key]) for what, unit, (section, key) in rows
+    )

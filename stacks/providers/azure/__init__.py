@@ -1,0 +1,1 @@
+"""Stacks on Azure; `stacks.providers` says what each module is for."""

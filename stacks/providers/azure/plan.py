@@ -1,0 +1,212 @@
+"""What a StackConfig means on Azure, before any resource exists: machine, zone, fabric, file system, tags and image.
+
+Pure: looks up and checks. `job` says what runs, `findings` what a person should know, `program` declares the resources.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import cast
+
+from components.azure.budget import check_starts_on, plan_budget_alarms
+from components.azure.capacity import LADDER, check_infiniband, check_ladder, preferred_zone
+from components.azure.channels import check_budget_emails
+from components.azure.fabric import FabricPlan, plan_fabric
+from components.azure.head_node import HEAD_MACHINE_TYPE
+from components.azure.lustre import LustrePlan, plan_lustre
+from components.azure.machine import node_image
+from components.azure.network import plan_network
+from components.azure.observability import check_retention
+from components.azure.policies import BlobSource, blob_source, importable
+from components.catalog import AzureMachineType, Region, load_provider
+from components.findings import InputError
+from stacks.config import StackConfig
+from stacks.provider_sections import AzureConfig
+from stacks.providers.shared import check_head, named_zone, tag_policy
+
+__all__ = ["ROOT_GIB", "AzurePlan", "head_type", "plan"]
+
+_IMAGE = re.compile(r"(?P<host>[a-z0-9]{5,50}(-[a-z0-9]+)?)\.azurecr\.io/[^@:]+@sha256:[0-9a-f]{64}")
+ROOT_GIB = 256
+"""A node's root disk where nobody says: Azure bills 200 GiB, the other clouds' size, as 256."""
+RUNS = "runs"
+"""The folder of the file system that runs are in, which the data cannot be."""
+
+
+@dataclass(frozen=True)
+class AzurePlan:
+    """What the configuration means on Azure.
+
+    Attributes:
+        machine: of the nodes.
+        num_machines: of them, at most.
+        fabric: what a node must have, and its job be told, for InfiniBand.
+        region: with its grid and its zones.
+        zone: of the cluster and its file system; empty where Azure chooses, or the region has none.
+        zone_reason: why that one; empty where the user chose it.
+        subscription_id: that everything is made in.
+        registry_id: of the prebuilt image; None where the stack builds its own.
+        lustre: the file system; None without one.
+        source: whose blobs appear in it; None for nobody's.
+        root_volume_gib: a node's root disk.
+        head: whether there is a head node: always, for it asks for the nodes of every rung.
+        tags: of every resource.
+    """
+
+    machine: AzureMachineType
+    num_machines: int
+    fabric: FabricPlan
+    region: Region
+    zone: str
+    zone_reason: str
+    subscription_id: str
+    registry_id: str | None
+    lustre: LustrePlan | None
+    source: BlobSource | None
+    root_volume_gib: int
+    head: bool
+    tags: dict[str, str]
+
+
+def plan(config: StackConfig) -> AzurePlan:
+    """Looks everything up and checks it, without declaring a resource.
+
+    Raises:
+        InputError: unknown machine, accelerator, region or zone; a size or a rung Azure does not offer; a wrong tag.
+    """
+    own, cluster = _section(config), config.cluster
+    region = load_provider("azure").region(config.region, "azure", "gangway:region")
+    machine = _machine(config)
+    # First: a reservation that no id could mend needs no better id.
+    check_infiniband(machine, cluster.capacity, cluster.nodes.max, LADDER, "gangway:cluster.nodes.max")
+    check_ladder(cluster.capacity)
+    node_image(machine, cluster.image_id, "gangway:cluster.image_id")
+    zone, reason = _zone(config, region)
+    lustre = _lustre(config)
+    plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
+    check_head("azure", head_type(config))
+    plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
+    check_starts_on(own.budget_starts_on)
+    check_budget_emails(config.budget.emails)
+    check_retention(config.observe.log_days, "gangway:observe.log_days")
+    return AzurePlan(
+        machine=machine,
+        num_machines=cluster.nodes.max,
+        fabric=plan_fabric(machine, own_image=cluster.image_id is not None),
+        region=region,
+        zone=zone,
+        zone_reason=reason,
+        subscription_id=own.subscription_id,
+        registry_id=_registry_id(config),
+        lustre=lustre,
+        source=_source(config),
+        root_volume_gib=_root_volume(config),
+        head=True,
+        tags=tag_policy(config, machine, region).azure(),
+    )
+
+
+def _section(config: StackConfig) -> AzureConfig:
+    assert config.azure is not None, "stacks.providers.settings has seen to it"
+    return config.azure
+
+
+def _machine(config: StackConfig) -> AzureMachineType:
+    cluster, catalog = config.cluster, load_provider("azure")
+    if cluster.machine_type is not None:
+        return cast("AzureMachineType", catalog.machine(cluster.machine_type, "gangway:cluster.machine_type"))
+    assert cluster.accelerator is not None, "StackConfig holds one of the two"
+    found = catalog.machine_for(cluster.accelerator, "azure", "gangway:cluster.accelerator")
+    return cast("AzureMachineType", found)
+
+
+def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
+    """The cluster's zone and why that one; empty where nothing ties the nodes to one."""
+    if config.cluster.zone is not None:
+        return named_zone(config.cluster.zone, region.zones, region.name), ""
+    if tied := preferred_zone(config.cluster.capacity):
+        return tied
+    # Machines alone may be wherever Azure has some; a file system is in one zone, and its clients should be there too.
+    if config.storage is None or not region.zones:
+        return "", ""
+    return region.zones[0], f"the first of {region.name}"
+
+
+def _lustre(config: StackConfig) -> LustrePlan | None:
+    storage = config.storage
+    if storage is None:
+        return None
+    return plan_lustre(
+        storage.capacity_gib,
+        storage.throughput_mbps_per_tib,
+        deployment=storage.deployment,
+        efa=storage.efa,
+        metadata_iops=storage.metadata_iops,
+    )
+
+
+def _source(config: StackConfig) -> BlobSource | None:
+    """The folder whose blobs appear, under their own path, at the top of the file system.
+
+    Raises:
+        InputError: no such place, one that would lie among the runs, or an account Azure cannot import from.
+    """
+    own, storage = _section(config), config.storage
+    if storage is None or storage.source is None:
+        return None
+    source = blob_source(storage.source)
+    if not source.prefix or source.prefix.split("/")[0] == RUNS:
+        raise InputError(
+            "gangway:storage.source",
+            f"blobs appear in the file system under their own path, where {RUNS} is the trainer's own folder",
+            value=storage.source,
+            allowed=f"a folder of the container that is not in {RUNS}, such as az://{source.account}/images/celeba",
+            fix="copy the data into a folder of the container, and write source: "
+            f"az://{source.account}/{source.container}/data",
+        )
+    importable(own.source_account_id or "", source, own.subscription_id)
+    return source
+
+
+def _root_volume(config: StackConfig) -> int:
+    cluster = config.cluster
+    return cluster.root_volume_gib if "root_volume_gib" in cluster.model_fields_set else ROOT_GIB
+
+
+def head_type(config: StackConfig) -> str:
+    """The head node's machine type."""
+    return config.head.machine_type or HEAD_MACHINE_TYPE
+
+
+def _registry_id(config: StackConfig) -> str | None:
+    """The registry nodes must be allowed to pull from, when it is not the stack's own."""
+    prebuilt = config.image.prebuilt
+    if prebuilt is None:
+        return None
+    match, registry_id = _IMAGE.fullmatch(prebuilt), _section(config).registry_id
+    if match is None:
+        raise InputError(
+            "gangway:image.prebuilt",
+            "not an image in a registry the nodes can pull from",
+            value=prebuilt,
+            allowed="<registry>.azurecr.io/<repository>@sha256:<digest>",
+            fix="push the image to Azure Container Registry, or leave it out and let `up` build it",
+        )
+    host, show = match["host"], f"copy it from `az acr show --name {match['host'].partition('-')[0]} --query id`"
+    if registry_id is None:
+        raise InputError(
+            "gangway:azure.registry_id",
+            "missing: nodes get to pull from a registry, and the image's name does not say where that is",
+            allowed=f"the resource id of {host}",
+            fix=show,
+        )
+    name = registry_id.rpartition("/")[2].lower()
+    # A registry with a domain name label answers under its name and a hash.
+    if host.partition("-")[0] != name:
+        raise InputError(
+            "gangway:azure.registry_id",
+            f"not the registry of gangway:image.prebuilt, {host}",
+            value=registry_id,
+            allowed=f"the resource id of {host}",
+            fix=show,
+        )
+    return registry_id

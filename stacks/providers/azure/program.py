@@ -1,0 +1,68 @@
+"""A stack on Azure: the components of `components.azure`, wired together from one StackConfig.
+
+What can be known without a resource is `plan`, so that a mistake is found before anything is declared; what
+the machines read at boot is `boot`. The shape of the others': what all have has one name.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_azure_native as azure
+
+from components.azure.pricing import price_resources
+from components.azure.resource_group import ResourceGroup
+from components.catalog import load_provider
+from components.cost import CostComponent, Declared
+from stacks.config import StackConfig
+from stacks.providers.azure.boot import Boot
+from stacks.providers.azure.findings import findings
+from stacks.providers.azure.job import job_spec
+from stacks.providers.azure.parts import Parts
+from stacks.providers.azure.plan import AzurePlan, plan
+
+__all__ = ["AzurePlan", "build", "findings", "plan", "price"]
+
+
+def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
+    """The bill of the declared resources."""
+    return price_resources(resources, load_provider("azure"), config.region)
+
+
+def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    planned = plan(config)
+    provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
+    opts = pulumi.ResourceOptions(providers={"azure-native": provider})
+    group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
+    stack = Parts(config, planned, provider, group, opts)
+    key = stack.key()
+    runs = stack.runs(key)
+    network = stack.network(stack.flow_logs(key))
+    logs = stack.logs()
+    image = stack.image()
+    storage = stack.storage(network, key)
+    job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
+    mount = storage.mount_point if storage else None
+    boot = Boot(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
+    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, boot)
+    # The head fills the scale sets, and so has to know their names.
+    head = stack.head(network, image, runs, logs, key, boot, pool.fallback_config)
+    budget = stack.budget(pool, head)
+    observed = stack.observe(logs)
+    return {
+        "job": job.apply(lambda spec: spec.model_dump(mode="json")),
+        "image": image.reference,
+        "run_bucket": runs.bucket_name,
+        "run_bucket_url": runs.bucket_url,
+        "group_names": pool.group_names,
+        "head_instance_id": head.instance_id,
+        # An address: Azure gives the file system no name. The export's name is that of every provider.
+        "lustre_dns_name": storage.dns_name if storage else None,
+        "mount_point": mount,
+        "resource_group": group.resource_group_name,
+        "zone": planned.zone,
+        "log_group": logs.workspace_id,
+        "dashboard": observed.dashboard_id,
+        "budget_topic_id": budget.topic_id,
+    }

@@ -1,0 +1,183 @@
+"""What a person should know before `up` on Azure: when it is said, how gravely, and when not."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from components.findings import Finding, Severity
+from stacks.config import StackConfig
+from stacks.plan import Plan
+from stacks.providers.azure.findings import findings
+from stacks.providers.azure.plan import plan
+
+DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
+OWN_IMAGE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/images/ours"
+Edited = Callable[..., StackConfig]
+
+
+def found_in(config: StackConfig) -> dict[str, Finding]:
+    """The findings about a configuration by their codes, without those about money."""
+    return {finding.code: finding for finding in findings(config, plan(config), None)}
+
+
+def test_the_shipped_stacks_have_no_mistake(azure_plans: dict[str, Plan]) -> None:
+    for made in azure_plans.values():
+        assert [finding for finding in made.findings if finding.severity is Severity.ERROR] == []
+
+
+def test_a_fabric_and_its_check_are_told(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V5))
+    assert "8 NDR InfiniBand adapters of 400 Gbit/s a node" in found["fabric.ib"].message
+    assert "has to reach 800 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
+    assert "fabric.none" not in found
+    assert "fabric.check" not in found_in(azure_edited(V5, cluster={"fabric_check": {"enabled": False}}))
+
+
+def test_machines_without_infiniband_are_a_warning_on_several_nodes(azure_edited: Edited) -> None:
+    cluster = {"nodes": {"min": 2, "max": 2}, "fabric_check": {"enabled": True}}
+    several = found_in(azure_edited(DEV, cluster=cluster))
+    assert several["fabric.none"].severity is Severity.WARNING
+    assert "over TCP at 20 Gbit/s" in several["fabric.none"].message
+    assert "Standard_NC24ads_A100_v4, without InfiniBand, has no fabric" in several["fabric.check-ignored"].message
+    assert several["storage.not-shared"].severity is Severity.ERROR
+    alone = found_in(azure_edited(DEV))
+    assert not {"fabric.ib", "fabric.none", "fabric.check", "fabric.check-ignored"} & set(alone)
+    one = found_in(azure_edited(DEV, cluster={"fabric_check": {"min_fraction": 0.5}}))
+    assert "one node has no fabric" in one["fabric.check-ignored"].message
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "code", "why"),
+    [
+        ("Standard_ND128isr_NDR_GB200_v6", "machine.not-trained-on", "it is arm64"),
+        ("Standard_ND96isr_MI300X_v5", "fabric.rocm", "made for CUDA"),
+    ],
+)
+def test_what_nothing_would_train_on(azure_edited: Edited, machine_type: str, code: str, why: str) -> None:
+    found = found_in(azure_edited(V5, cluster={"machine_type": machine_type, "image_id": OWN_IMAGE}))
+    assert found[code].severity is Severity.ERROR
+    assert why in found[code].message
+
+
+def test_the_addresses_of_azures_rdma_network(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V5, network={"cidr": "172.16.0.0/16"}))
+    assert (found["fabric.rdma-range"].severity, found["fabric.rdma-range"].path) == (
+        Severity.ERROR,
+        "gangway:network.cidr",
+    )
+
+
+def test_an_image_that_moves_can_be_pinned(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V5))
+    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in found["image.floating"].fix
+    assert "fabric.own-image" not in found
+    pinned = found_in(azure_edited(V5, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101"}))
+    assert "image.floating" not in pinned
+    assert "your image must hold /etc/nccl.conf" in pinned["fabric.own-image"].message
+
+
+def test_a_root_disk_that_is_small(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V5, cluster={"root_volume_gib": 128}))
+    assert found["machine.root-disk"].severity is Severity.WARNING
+    assert "set root_volume_gib: 256" in found["machine.root-disk"].fix
+    assert "machine.root-disk" not in found_in(azure_edited(V5))
+    assert "machine.root-disk" not in found_in(azure_edited(DEV, cluster={"root_volume_gib": 128}))
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "code", "why"),
+    [
+        (V4, {}, "machine.trusted-launch-off", "Standard_ND96asr_v4"),
+        (V5, {}, "machine.secure-boot-off", "signed by nobody"),
+        (V5, {"image_id": OWN_IMAGE}, "machine.secure-boot-off", "taken to be unsigned"),
+        (DEV, {"image_id": OWN_IMAGE}, "", ""),
+    ],
+)
+def test_a_protection_that_is_off_has_its_reason(
+    azure_edited: Edited, name: str, cluster: Any, code: str, why: str
+) -> None:
+    found = found_in(azure_edited(name, cluster=cluster))
+    off = {"machine.trusted-launch-off", "machine.secure-boot-off"} & set(found)
+    assert off == ({code} if code else set())
+    assert not code or why in found[code].message
+    assert "--name EncryptionAtHost" in found["machine.encryption-at-host"].fix
+
+
+def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V4))
+    assert "zone 1 chosen: the first of southcentralus" in found["placement.zone"].message
+    assert "az vm list-skus --location southcentralus" in found["capacity.zone-unpublished"].message
+    assert "Azure takes whichever zone of eastus" in found_in(azure_edited(DEV))["placement.zone"].message
+    assert "placement.zone" not in found_in(azure_edited(V5))
+    assert "placement.zone" not in found_in(azure_edited(V4, region="westus"))
+
+
+def test_spot_has_a_notice_and_a_cap(azure_edited: Edited) -> None:
+    assert "30 s of notice" in found_in(azure_edited(V5))["capacity.notice"].message
+    assert "capacity.notice" not in found_in(azure_edited(V4))
+    capped = found_in(azure_edited(DEV, cluster={"capacity": [{"kind": "spot", "max_usd_per_hour": 0.1}]}))
+    assert capped["capacity.spot-cap-low"].severity is Severity.WARNING
+    assert "capacity.spot-cap-low" not in found_in(azure_edited(DEV))
+
+
+def test_the_head_sets_the_sizes(azure_edited: Edited) -> None:
+    assert "pulumi up --refresh" in found_in(azure_edited(V4))["capacity.head-fills"].fix
+
+
+@pytest.mark.parametrize(("nodes", "severity"), [(100, None), (101, Severity.WARNING), (300, Severity.WARNING)])
+def test_how_far_infiniband_reaches(azure_edited: Edited, nodes: int, severity: Severity | None) -> None:
+    found = found_in(azure_edited(V5, cluster={"nodes": {"min": 2, "max": nodes}})).get("capacity.placement-group-size")
+    assert (None if found is None else found.severity) == severity
+
+
+def test_rungs_of_infiniband_are_apart(azure_edited: Edited) -> None:
+    assert "capacity.rungs-apart" in found_in(azure_edited(V5))
+    assert "capacity.rungs-apart" not in found_in(azure_edited(V4))
+
+
+def test_quotas_are_told_by_their_family(azure_edited: Edited) -> None:
+    config = azure_edited(V5)
+    quotas = [f.message for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
+    assert [("Spot" in text, "standardNDSH100v5Family" in text) for text in quotas] == [(True, False), (False, True)]
+
+
+def test_the_way_out_has_to_lead_to_packages(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V4, network={"egress": "endpoints"}))["network.head-no-packages"]
+    assert (found.severity, found.fix) == (Severity.ERROR, "set egress: nat")
+    assert "network.head-no-packages" not in found_in(azure_edited(V4))
+
+
+def test_data_behind_the_file_system(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V5))
+    assert "blobs that come later do not appear" in found["storage.imported-once"].message
+    assert "read and write all of myaccount, not only images" in found["storage.whole-account"].message
+    assert not {"storage.imported-once", "storage.whole-account", "storage.key-stays"} & set(found_in(azure_edited(V4)))
+
+
+def test_a_key_of_ones_own(azure_edited: Edited) -> None:
+    assert "stays under the key's version" in found_in(azure_edited(V5))["storage.key-stays"].message
+    tenant = {"tenant_id": "22222222-0000-0000-0000-222222222222"}
+    without = azure_edited(DEV, encryption="customer-key", azure=tenant)
+    assert "storage.key-stays" not in found_in(without), "there is no file system"
+    assert "stay when the stack is destroyed" in found_in(without)["encryption.key-kept"].message
+    assert "encryption.key-kept" not in found_in(azure_edited(V4))
+
+
+def test_money(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V4))
+    assert "Azure reads 50,000.00 in the currency" in found["budget.currency"].message
+    assert "budget.late" not in found
+    assert found["job.nodes-stay"].severity is Severity.INFO
+    stopped = found_in(azure_edited(V5))
+    assert "no hard limit" in stopped["budget.late"].message
+    assert "job.nodes-stay" not in stopped
+
+
+def test_a_budget_that_began_long_ago(azure_edited: Edited) -> None:
+    this_month = datetime.now(UTC).date().replace(day=1)
+    assert "budget.began" not in found_in(azure_edited(V4, azure={"budget_starts_on": str(this_month)}))
+    found = found_in(azure_edited(V4, azure={"budget_starts_on": "2020-01-01"}))["budget.began"]
+    assert (found.severity, found.path) == (Severity.INFO, "gangway:azure.budget_starts_on")
+    assert f"set budget_starts_on: '{this_month}'" in found.fix

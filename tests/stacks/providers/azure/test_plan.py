@@ -1,0 +1,232 @@
+"""What a configuration means on Azure before anything is declared: machine, zone, fabric, file system, tags, job."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.findings import InputError
+from stacks.config import StackConfig
+from stacks.plan import Plan
+from stacks.providers.azure.job import data_dir, fabric_min_gbps, job_spec
+from stacks.providers.azure.plan import plan
+from trainer.record import RunContext
+
+DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
+Configs = dict[str, StackConfig]
+Edited = Callable[..., StackConfig]
+DIGEST = f"sha256:{'0a' * 32}"
+ONE, OTHER = ("11111111-0000-0000-0000-111111111111", "99999999-0000-0000-0000-999999999999")
+REGISTRY = f"/subscriptions/{ONE}/resourceGroups/images/providers/Microsoft.ContainerRegistry/registries/ourimages"
+ACCOUNT = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/{}"
+GROUP = f"/subscriptions/{ONE}/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/ours"
+
+
+def test_nodes_with_infiniband(azure_configs: Configs) -> None:
+    planned = plan(azure_configs[V5])
+    assert (planned.machine.name, planned.num_machines, planned.head) == ("Standard_ND96isr_H100_v5", 4, True)
+    assert (planned.fabric.num_hcas, planned.fabric.gbps, planned.fabric.generation) == (8, 3200, "NDR")
+    assert (planned.zone, planned.zone_reason) == ("1", "")
+    assert planned.lustre is not None
+    assert (planned.lustre.sku, planned.lustre.capacity_tib) == ("AMLFS-Durable-Premium-500", 8)
+    assert planned.root_volume_gib == 256
+    assert planned.tags == {
+        "team": "ml-platform",
+        "cost_center": "4711",
+        "gangway-stack": V5,
+        "gangway-run": "shared",
+        "gangway-energy-class": "H100x8",
+        "gangway-carbon-class": "medium",
+    }
+
+
+def test_one_node_alone_still_has_a_head_that_asks_for_it(azure_configs: Configs) -> None:
+    config = azure_configs[DEV]
+    planned = plan(config)
+    assert (planned.head, planned.num_machines, planned.fabric.num_hcas) == (True, 1, 0)
+    assert (planned.zone, planned.lustre, planned.source, planned.registry_id) == ("", None, None, None)
+    job = job_spec(config, planned, f"x@{DIGEST}")
+    assert job.rendezvous.standalone
+    assert {volume.target for volume in job.volumes} == {"/var/lib/gangway"}
+    assert "--data" not in job.argv
+
+
+@pytest.mark.parametrize(("name", "least"), [(V5, "800"), (V4, "400")])
+def test_the_job_is_what_the_nodes_run(
+    azure_configs: Configs, azure_plans: dict[str, Plan], name: str, least: str
+) -> None:
+    job = azure_plans[name].job
+    assert job["argv"][-2:] == ["--fabric-min-gbps", least]
+    assert job["argv"][job["argv"].index("--run-dir") + 1] == f"/shared/runs/{name}"
+    spec = job_spec(azure_configs[name], plan(azure_configs[name]), f"x@{DIGEST}")
+    assert (spec.backend, spec.processes_per_node) == ("nccl", 8)
+    assert (spec.rendezvous.host, spec.rendezvous.port) == (f"head.{name}.gangway.internal", 29400)
+    assert spec.env["NCCL_NET"] == "IB", "InfiniBand or nothing"
+    read_only = {volume.target for volume in spec.volumes if volume.read_only}
+    assert read_only == {"/etc/nccl.conf", "/opt/microsoft"}
+
+
+def test_data_lies_under_its_own_path(azure_configs: Configs, azure_plans: dict[str, Plan]) -> None:
+    assert data_dir(plan(azure_configs[V5])) == "/shared/digits"
+    argv = azure_plans[V5].job["argv"]
+    assert argv[argv.index("--data") + 1] == "/shared/digits"
+    assert "--data" not in azure_plans[V4].job["argv"]
+
+
+def test_the_record_knows_machine_price_and_grid(azure_configs: Configs) -> None:
+    config = azure_configs[V4]
+    context = RunContext.model_validate_json(job_spec(config, plan(config), f"x@{DIGEST}").env["GANGWAY_CONTEXT"])
+    assert (context.provider, context.machine_type, context.num_nodes) == ("azure", "Standard_ND96asr_v4", 2)
+    assert context.usd_per_hour is not None
+    assert context.usd_per_hour.value == 32.63
+    assert context.image_digest == DIGEST
+
+
+def test_what_is_tested_before_the_job(azure_edited: Edited) -> None:
+    def least(name: str, **cluster: Any) -> float | None:
+        config = azure_edited(name, cluster=cluster)
+        return fabric_min_gbps(config, plan(config))
+
+    assert least(V5, fabric_check={"min_fraction": 0.5}) == 1600
+    assert least(V5, fabric_check={"enabled": False}) is None
+    assert least(V5, nodes={"min": 1, "max": 1}) is None
+    assert least(DEV) is None
+
+
+def test_where_the_zone_is_from(azure_edited: Edited) -> None:
+    def zone(name: str, **sections: Any) -> tuple[str, str]:
+        planned = plan(azure_edited(name, **sections))
+        return planned.zone, planned.zone_reason
+
+    assert zone(V4) == ("1", "the first of southcentralus")
+    assert zone(V4, cluster={"zone": "3"}) == ("3", "")
+    assert zone(V4, region="westus") == ("", ""), "it has no zones"
+    reserved = {"kind": "reservation", "id": GROUP, "zone": "2"}
+    assert zone(DEV, cluster={"capacity": [reserved]}) == ("2", "gangway:cluster.capacity[0], a reservation, is there")
+
+
+def test_a_root_disk_is_as_large_as_is_written(azure_edited: Edited) -> None:
+    assert plan(azure_edited(V4, cluster={"root_volume_gib": 200})).root_volume_gib == 200
+
+
+@pytest.mark.parametrize("host", ["ourimages", "ourimages-a1b2c3"])
+def test_an_image_that_is_there_names_its_registry(azure_edited: Edited, host: str) -> None:
+    image = {"prebuilt": f"{host}.azurecr.io/gan/trainer@{DIGEST}"}
+    assert plan(azure_edited(V4, image=image, azure={"registry_id": REGISTRY})).registry_id == REGISTRY
+
+
+OWN_IMAGE = f"ourimages.azurecr.io/gan/trainer@{DIGEST}"
+RESERVED = {"kind": "reservation", "id": GROUP}
+MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "region": (V4, {"region": "eastuss"}, "gangway:region", "did you mean 'eastus'?"),
+    "machine type": (
+        V5, {"cluster": {"machine_type": "Standard_ND96isr_H100_v6"}}, "gangway:cluster.machine_type",
+        "did you mean 'Standard_ND96isr_H100_v5'?",
+    ),
+    "a machine of AWS": (
+        V5, {"cluster": {"machine_type": "p5.48xlarge"}}, "gangway:cluster.machine_type", "Standard_ND96isr_H100_v5",
+    ),
+    "accelerator": (V4, {"cluster": {"accelerator": "A100x7"}}, "gangway:cluster.accelerator", "A100x8"),
+    "zone": (V4, {"cluster": {"zone": "southcentralus-1"}}, "gangway:cluster.zone", "set zone: 1, or leave it out"),
+    "a zone where there is none": (
+        V4, {"region": "westus", "cluster": {"zone": "1"}}, "gangway:cluster.zone", "leave zone out",
+    ),
+    "a block": (
+        V4, {"cluster": {"capacity": [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}]}},
+        "gangway:cluster.capacity[0].kind", "reservation, spot, on-demand",
+    ),
+    "a reservation of InfiniBand": (
+        V5, {"cluster": {"capacity": [{"kind": "spot"}, RESERVED]}}, "gangway:cluster.capacity[1].kind",
+        "remove rung 1",
+    ),
+    "nothing but such a reservation": (
+        V5, {"cluster": {"capacity": [RESERVED]}}, "gangway:cluster.capacity[0].kind", "write kind: on-demand",
+    ),
+    "no id of a reservation": (
+        DEV, {"cluster": {"capacity": [{"kind": "reservation", "id": "cr-1"}]}}, "gangway:cluster.capacity[0].id",
+        "az capacity reservation group list",
+    ),
+    "machine types of a rung": (
+        V5, {"cluster": {"capacity": [{"kind": "spot", "machine_types": ["Standard_ND96isr_H200_v5"]}]}},
+        "gangway:cluster.capacity[0].machine_types", "remove machine_types",
+    ),
+    "nodes": (V5, {"cluster": {"nodes": {"min": 2, "max": 301}}}, "gangway:cluster.nodes.max", "at most 300"),
+    "no image that fits": (
+        DEV, {"cluster": {"machine_type": "Standard_NV36ads_A10_v5"}}, "gangway:cluster.image_id", "name one with",
+    ),
+    "head": (
+        DEV, {"head": {"machine_type": "Standard_D2s_v6"}}, "gangway:head.machine_type",
+        "did you mean 'Standard_D2s_v5'?",
+    ),
+    "lustre size": (V5, {"storage": {"capacity_gib": 9600}}, "gangway:storage.capacity_gib", "set capacity_gib: 8192"),
+    "lustre tier": (
+        V5, {"storage": {"throughput_mbps_per_tib": 1000}}, "gangway:storage.throughput_mbps_per_tib",
+        "set throughput_mbps_per_tib: 500",
+    ),
+    "lustre scratch": (
+        V5, {"storage": {"deployment": "scratch"}}, "gangway:storage.deployment", "leave deployment out",
+    ),
+    "lustre over the fabric": (V5, {"storage": {"efa": True}}, "gangway:storage.efa", "leave efa out"),
+    "a source without account": (
+        V5, {"storage": {"source": "az://digits"}}, "gangway:storage.source", "az://ACCOUNT/CONTAINER",
+    ),
+    "a container without a folder": (
+        V5, {"storage": {"source": "az://myaccount/images"}}, "gangway:storage.source",
+        "az://myaccount/images/data",
+    ),
+    "data among the runs": (
+        V5, {"storage": {"source": "az://myaccount/images/runs/x"}}, "gangway:storage.source",
+        "az://myaccount/images/data",
+    ),
+    "another account's id": (
+        V5, {"azure": {"source_account_id": ACCOUNT.format(ONE, "other")}}, "gangway:azure.source_account_id",
+        "az storage account show --name myaccount",
+    ),
+    "an account of another subscription": (
+        V5, {"azure": {"source_account_id": ACCOUNT.format(OTHER, "myaccount")}}, "gangway:azure.source_account_id",
+        "copy the data into an account of this subscription",
+    ),
+    "an image of elsewhere": (
+        V4, {"image": {"prebuilt": f"docker.io/x/y@{DIGEST}"}}, "gangway:image.prebuilt", "Azure Container Registry",
+    ),
+    "an image by its tag": (
+        V4, {"image": {"prebuilt": "ourimages.azurecr.io/gan/trainer:latest"}}, "gangway:image.prebuilt", "@sha256:",
+    ),
+    "no registry's id": (
+        V4, {"image": {"prebuilt": OWN_IMAGE}}, "gangway:azure.registry_id", "az acr show --name ourimages --query id",
+    ),
+    "another registry's id": (
+        V4, {"image": {"prebuilt": OWN_IMAGE}, "azure": {"registry_id": f"{REGISTRY}2"}}, "gangway:azure.registry_id",
+        "the resource id of ourimages",
+    ),
+    "the budget's day": (
+        V4, {"azure": {"budget_starts_on": "2026-11-21"}}, "gangway:azure.budget_starts_on",
+        "set budget_starts_on: '2026-11-01'",
+    ),
+    "a day that is none": (
+        V4, {"azure": {"budget_starts_on": "2026-13-01"}}, "gangway:azure.budget_starts_on", "first of this month",
+    ),
+    "too many alarms": (
+        V5, {"budget": {"alert_percent": [10, 50, 80, 100]}}, "gangway:budget.alert_percent", "remove 1",
+    ),
+    "days of logs": (V4, {"observe": {"log_days": 4000}}, "gangway:observe.log_days", "set log_days: 730"),
+    "a tag": (V4, {"tags": {"azure-team": "x"}}, "gangway:tags.azure-team", "give the tag another name"),
+    "a public range": (V4, {"network": {"cidr": "8.8.0.0/16"}}, "gangway:network.cidr", "use 10.42.0.0/16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_names_its_place_and_its_fix(azure_edited: Edited, what: str) -> None:
+    name, changes, place, fix = MISTAKES[what]
+    config = azure_edited(name, **changes)
+    with pytest.raises(InputError) as caught:
+        plan(config)
+    assert caught.value.place == place
+    assert fix in f"{caught.value.allowed} {caught.value.fix}"
+
+
+def test_the_plans_versions_name_the_providers_package(azure_plans: dict[str, Plan]) -> None:
+    data = azure_plans[DEV].to_json()
+    assert set(data["versions"]) == {"gangway", "pulumi", "pulumi-azure-native"}
+    json.dumps(data, allow_nan=False)

@@ -1,0 +1,248 @@
+"""A stack on Azure: how the components are wired together, held against Microsoft's own models of requests."""
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stacks.config import StackConfig
+from stacks.plan import Plan, run_program
+from stacks.providers.azure.plan import plan
+from stacks.providers.azure.program import price
+from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+
+SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"
+SUBSCRIPTION = "11111111-0000-0000-0000-111111111111"
+REGISTRY = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/images/providers/Microsoft.ContainerRegistry/registries/myown"
+PREBUILT = {
+    "image": {"prebuilt": f"myown.azurecr.io/gan/trainer@sha256:{'ab' * 32}"},
+    "azure": {"registry_id": REGISTRY},
+}
+Edited = Callable[..., StackConfig]
+Resources = tuple[PlannedResource, ...]
+# The names that a stack exports on any provider.
+EVERYWHERE = {
+    "dashboard", "group_names", "head_instance_id", "image", "job", "log_group", "lustre_dns_name", "run_bucket",
+}  # fmt: skip
+
+
+def of(resources: Resources, kind: str) -> list[PlannedResource]:
+    return [r for r in resources if r.type.startswith("azure-native:") and r.type.endswith(f":{kind}")]
+
+
+def one(resources: Resources, kind: str, name: str = "") -> PlannedResource:
+    (found,) = [r for r in of(resources, kind) if name in r.name]
+    return found
+
+
+def arguments(type_token: str) -> set[str]:
+    """The arguments of the SDK's class of `azure-native:module:Class`."""
+    _, module, class_name = type_token.split(":")
+    resource = getattr(importlib.import_module(f"pulumi_azure_native.{module}"), class_name)
+    return set(inspect.signature(resource._internal_init).parameters)
+
+
+NO_SOURCE = {"source_account_id": None, "importer_principal_id": None}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (SPOT, {}),
+        (SPOT, PREBUILT),
+        (SPOT, {"storage": {"export_runs": True}, "encryption": "provider-key", "network": {"flow_logs": False}}),
+        (SPOT, {"storage": None, "azure": NO_SOURCE, "budget": {"stop_at_percent": None}}),
+        (V4, {}),
+        (DEV, {}),
+        (DEV, {"encryption": "customer-key", "azure": {"tenant_id": SUBSCRIPTION}, "network": {"egress": "endpoints"}}),
+    ],
+    ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key"],
+)
+def program(request: pytest.FixtureRequest, azure_edited: Edited) -> tuple[StackConfig, Recording]:
+    name, changes = request.param
+    config = azure_edited(name, **changes)
+    return config, run_program(config, PlaceholderCloud())
+
+
+@pytest.fixture
+def made(azure_plans: dict[str, Plan]) -> Resources:
+    """The largest of the shipped stacks."""
+    return azure_plans[SPOT].resources
+
+
+def test_microsofts_models_take_all_that_is_declared(
+    program: tuple[StackConfig, Recording], arm_mistakes: Callable[[Any], list[str]]
+) -> None:
+    _, recorded = program
+    assert len([r for r in recorded.resources if r.type.startswith("azure-native:")]) > 40
+    assert arm_mistakes(recorded) == []
+
+
+def test_whatever_takes_tags_has_them_all(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    tags, checked = plan(config).tags, 0
+    for resource in recorded.resources:
+        if resource.type.startswith("azure-native:") and "tags" in arguments(resource.type):
+            # The head and the scale sets have some more.
+            assert tags.items() <= resource.inputs["tags"].items(), resource.urn
+            checked += 1
+    assert checked > 20
+    assert tags["gangway-stack"] == config.stack
+
+
+def test_everything_is_in_the_one_group_of_the_stacks_own_provider(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    (provider,) = [r for r in recorded.resources if r.type == "pulumi:providers:azure-native"]
+    assert (provider.inputs["subscriptionId"], provider.inputs["location"]) == (SUBSCRIPTION, config.region)
+    group = one(recorded.resources, "ResourceGroup")
+    components = {r.urn for r in recorded.resources if r.type.startswith("gangway:")}
+    # Azure's own watcher, and the log of imports in the account of the data.
+    elsewhere = {"FlowLog": "NetworkWatcherRG", "BlobContainer": "data"}
+    for resource in recorded.resources:
+        if not resource.type.startswith("azure-native:"):
+            continue
+        assert resource.parent in components, resource.urn
+        own = resource.inputs.get("resourceGroupName", f"${{ResourceGroup.{group.name}.name}}")
+        assert own in (f"${{ResourceGroup.{group.name}.name}}", elsewhere.get(resource.type.rpartition(":")[2]))
+
+
+def test_the_exports_have_the_names_of_every_provider(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    exported = dict(recorded.result)
+    own = {"budget_topic_id", "mount_point", "resource_group", "run_bucket_url", "zone"}
+    assert set(exported) == EVERYWHERE | own
+    assert exported["zone"] == plan(config).zone
+    assert exported["resource_group"] == f"${{ResourceGroup.{config.stack}-gangway.name}}"
+    assert len(exported["group_names"]) == len(config.cluster.capacity)
+    assert exported["head_instance_id"] == f"${{VirtualMachine.{config.stack}-head.id}}"
+    for name in ("lustre_dns_name", "mount_point"):
+        assert (exported[name] is not None) is (config.storage is not None)
+    assert exported["job"]["num_nodes_max"] == config.cluster.nodes.max
+
+
+def test_no_machine_has_a_public_address(program: tuple[StackConfig, Recording]) -> None:
+    _, recorded = program
+    machines = [*of(recorded.resources, "NetworkInterface"), *of(recorded.resources, "VirtualMachineScaleSet")]
+    assert len(machines) > 1
+    assert "publicip" not in json.dumps([r.inputs for r in machines]).lower()
+    assert [r.name.rpartition("-")[2] for r in of(recorded.resources, "PublicIPAddress")] == ["nat"]
+    assert all(subnet.inputs["defaultOutboundAccess"] is False for subnet in of(recorded.resources, "Subnet"))
+
+
+def test_scale_sets_are_made_empty_and_the_head_may_fill_them(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    sets = of(recorded.resources, "VirtualMachineScaleSet")
+    assert [group.inputs["sku"]["capacity"] for group in sets] == [0] * len(config.cluster.capacity)
+    (permission,) = one(recorded.resources, "RoleDefinition", "-head-fill").inputs["permissions"]
+    assert "Microsoft.Compute/virtualMachineScaleSets/write" in permission["actions"]
+    scrapes = "Microsoft.Network/networkInterfaces/read" in permission["actions"]
+    assert scrapes is (config.network.egress == "nat"), "Prometheus comes from outside"
+    head = one(recorded.resources, "VirtualMachine")
+    assert {group.urn for group in sets} <= head.dependencies, "it has to know their names"
+
+
+def test_what_a_node_needs_stands_before_it(made: Resources) -> None:
+    """And outlives it: it pulls, mounts, saves, sends lines and leaves its set with these."""
+    needed = [
+        one(made, "AmlFilesystem"),
+        one(made, "DataCollectionRule"),
+        one(made, "BlobContainer", "-runs"),
+        one(made, "DiskEncryptionSet"),
+        *(one(made, "RoleAssignment", f"-node-{label}") for label in ("image", "leave", "lines", "runs")),
+        *(one(made, "Subnet", label) for label in ("-private", "-lustre")),
+    ]
+    for group in of(made, "VirtualMachineScaleSet"):
+        assert {resource.urn for resource in needed} <= group.dependencies
+
+
+def test_the_parts_refer_to_each_other(made: Resources) -> None:
+    sets, head = of(made, "VirtualMachineScaleSet"), one(made, "VirtualMachine")
+    assert [group.name for group in sets] == [f"{SPOT}-0-spot", f"{SPOT}-1-on-demand"]
+    stop = one(made, "Workflow").inputs["parameters"]
+    assert stop["sets"]["value"] == [group.id for group in sets]
+    assert stop["heads"]["value"] == [head.id]
+    (address,) = one(made, "NetworkInterface").inputs["ipConfigurations"]
+    record = one(made, "PrivateRecordSet").inputs
+    assert record["aRecords"] == [{"ipv4Address": address["privateIPAddress"]}]
+    assert f"{record['relativeRecordSetName']}.{one(made, 'PrivateZone').inputs['privateZoneName']}" == (
+        f"head.{SPOT}.gangway.internal"
+    )
+    assert one(made, "Budget").inputs["timePeriod"] == {"startDate": "2026-11-01T00:00:00Z"}
+    (filtered,) = [one(made, "Budget").inputs["filter"]["tags"]]
+    assert (filtered["name"], filtered["values"]) == ("gangway-stack", [SPOT])
+
+
+def test_the_stacks_own_key_is_on_everything_that_takes_one(made: Resources) -> None:
+    disks = one(made, "DiskEncryptionSet").id
+    for group in of(made, "VirtualMachineScaleSet"):
+        disk = group.inputs["virtualMachineProfile"]["storageProfile"]["osDisk"]["managedDisk"]
+        assert disk["diskEncryptionSet"] == {"id": disks}
+    head = one(made, "VirtualMachine").inputs["storageProfile"]["osDisk"]["managedDisk"]
+    assert head["diskEncryptionSet"] == {"id": disks}
+    accounts = of(made, "StorageAccount")
+    assert len(accounts) == 2
+    assert {account.inputs["encryption"]["keySource"] for account in accounts} == {"Microsoft.Keyvault"}
+    assert "keyEncryptionKey" in one(made, "AmlFilesystem").inputs["encryptionSettings"]
+
+
+def test_azure_imports_the_data_and_no_machine_may_read_it(made: Resources) -> None:
+    settings = one(made, "AmlFilesystem").inputs["hsm"]["settings"]
+    assert settings["container"].endswith("/storageAccounts/myaccount/blobServices/default/containers/images")
+    assert settings["importPrefixesInitial"] == ["/digits"]
+    on_account = [r for r in of(made, "RoleAssignment") if "/storageAccounts/myaccount" in r.inputs["scope"]]
+    assert {r.name.removeprefix(f"{SPOT}-lustre-") for r in on_account} == {"account", "blobs"}
+
+
+def test_machines_with_lustre_boot_without_secure_boot(made: Resources, azure_plans: dict[str, Plan]) -> None:
+    """A client that is built for a kernel on the machine is a module that nobody signs."""
+    head = one(made, "VirtualMachine").inputs["securityProfile"]
+    assert head["uefiSettings"] == {"secureBootEnabled": False, "vTpmEnabled": True}
+    alone = one(azure_plans[DEV].resources, "VirtualMachine").inputs["securityProfile"]
+    assert alone["uefiSettings"] == {"secureBootEnabled": True, "vTpmEnabled": True}
+
+
+def test_a_prebuilt_image_is_pulled_from_where_it_is(azure_edited: Edited) -> None:
+    resources = run_program(azure_edited(SPOT, **PREBUILT), PlaceholderCloud()).resources
+    assert not of(resources, "Registry")
+    assert not [r for r in resources if r.type.startswith("docker-build:")]
+    pulls = [r for r in of(resources, "RoleAssignment") if r.name.endswith("-image")]
+    assert [r.inputs["scope"] for r in pulls] == [REGISTRY] * 2
+
+
+def test_an_image_is_pushed_with_a_password_that_no_plan_asks_for(made: Resources) -> None:
+    (built,) = [r for r in made if r.type.startswith("docker-build:")]
+    # One secret inside makes one of the whole.
+    (registry,) = built.inputs["registries"]["value"]
+    assert registry["address"] == "${Registry.azurendv5spot.loginServer}"
+    assert registry["username"] == "00000000-0000-0000-0000-000000000000"
+    assert registry["password"] == ""
+    assert built.to_json()["inputs"]["registries"] == "[secret]"
+    assert built.inputs["tags"] == [
+        f"${{Registry.azurendv5spot.loginServer}}/trainer:{built.inputs['buildArgs']['REVISION']}"
+    ]
+
+
+def test_the_bill_has_every_resource_that_costs(made: Resources, azure_configs: dict[str, StackConfig]) -> None:
+    bill = price(azure_configs[SPOT], made)
+    names = "\n".join(component.name for component in bill)
+    costly = ("VirtualMachineScaleSet", "VirtualMachine", "AmlFilesystem", "Registry", "NatGateway", "PrivateZone")
+    for resource in [found for kind in costly for found in of(made, kind)]:
+        assert f"{resource.name}: " in names, resource.name
+    standby = {component.name.partition(":")[0] for component in bill if component.standby}
+    assert standby == {f"{SPOT}-1-on-demand"}
+
+
+def test_runs_are_kept_in_several_zones_where_the_region_has_them(azure_plans: dict[str, Plan]) -> None:
+    account = next(r for r in of(azure_plans[DEV].resources, "StorageAccount") if "flows" not in r.name)
+    assert plan(azure_plans[DEV].config).region.zones
+    assert account.inputs["sku"] == {"name": "Standard_ZRS"}
+
+
+def test_flow_logs_are_written_without_a_key(made: Resources) -> None:
+    log, account = one(made, "FlowLog"), one(made, "StorageAccount", "flows")
+    assert log.inputs["storageId"] == account.id
+    assert log.inputs["identity"]["userAssignedIdentities"] == [f"${{UserAssignedIdentity.{SPOT}-flows.id}}"]
+    assert one(made, "RoleAssignment", "-flows-write").urn in log.dependencies
