@@ -179,6 +179,4 @@ def _figures(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Delta, 
         ("energy of a run", "kWh", ("energy", "kwh")),
         ("emissions of a run", "gCO2e", ("carbon", "gco2e")),
     )
-    return tuple(
-        Delta(what, unit, before[section][key], now[section][key]) for what, unit, (section, key) in rows
-    )
+    return tuple(Delta(what, unit, before[section][key], now[section][key]) for what, unit, (section, key) in rows)

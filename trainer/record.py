@@ -239,7 +239,7 @@ class RunRecord(Frozen):
     summaries: dict[str, Summary]
     quality: tuple[QualityRecord, ...]
     quality_in_training: QualityInTraining | None = None
-    choices: dict[str, str] = {}
+    choices: dict[str, str] = Field(default_factory=dict)
     fabric: FabricRecord | None = None
     utilisation: UtilisationRecord | None = None
     energy: EnergyRecord
