@@ -50,6 +50,7 @@ def _gauges(*names: str) -> dict[str, str]:
     return {name: f"{PREFIX}{name}{{}}" for name in names}
 
 
+_LOST = ("loader_stall_seconds", "checkpoint_stall_seconds", "telemetry_seconds")
 PANELS: Sequence[Panel] = (
     Panel("Images per second", "short", _gauges("images_per_second")),
     Panel("Images", "short", _gauges("images_total")),
@@ -60,7 +61,9 @@ PANELS: Sequence[Panel] = (
     Panel("Energy since the run began", "joule", _gauges("energy_joules")),
     # A gauge, so deriv() and not rate(); ten minutes even out the statistics ticks.
     Panel("Power, mean of ten minutes", "watt", {"watts": f"deriv({PREFIX}energy_joules{{}}[10m])"}),
-    Panel("Memory of rank 0, GiB", "short", _gauges("rss_gib")),
+    Panel("Share of what there is", "percentunit", _gauges("mfu", "gpu_utilisation", "cpu_utilisation")),
+    Panel("Seconds not trained in, of this session", "s", _gauges(*_LOST)),
+    Panel("Memory, GiB", "short", _gauges("rss_gib", "gpu_gib", "host_memory_gib")),
     Panel("Steps", "short", _gauges("step")),
 )
 
