@@ -79,6 +79,11 @@ def digits_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _listen() -> None:
+    """A shell has SIGINT ignored in what it puts in the background, and children inherit that; no terminal does so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Command:
     """A running command line with its output in a file.
 
@@ -96,6 +101,7 @@ class Command:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **env},
                 start_new_session=True,
+                preexec_fn=_listen,
             )
 
     def finish(self) -> tuple[int, str]:
