@@ -55,7 +55,8 @@ def plan_lustre(
         InputError: with the nearest values that Azure Managed Lustre accepts, or the setting to leave out.
     """
     _check_foreign(place, deployment, efa, metadata_iops)
-    tier = load_amlfs_tiers()[check_tier(place, "Azure Managed Lustre", load_amlfs_tiers(), throughput_mbps_per_tib)]
+    tiers = load_amlfs_tiers()
+    tier = tiers[check_tier(place, "Azure Managed Lustre", tiers, throughput_mbps_per_tib)]
     sizes = _sizes_around(tier, capacity_gib)
     if capacity_gib not in sizes:
         _refuse_size(place, capacity_gib, tier, sizes)

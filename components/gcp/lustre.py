@@ -79,7 +79,8 @@ def plan_lustre(
         InputError: with the nearest values that Managed Lustre accepts, or the setting to leave out.
     """
     _check_foreign(place, deployment, efa, metadata_iops, export_runs)
-    tier = load_lustre_tiers()[check_tier(place, "Managed Lustre", load_lustre_tiers(), throughput_mbps_per_tib)]
+    tiers = load_lustre_tiers()
+    tier = tiers[check_tier(place, "Managed Lustre", tiers, throughput_mbps_per_tib)]
     if capacity_gib not in (sizes := sizes_around(tier, capacity_gib)):
         _refuse_size(
             place, capacity_gib, sizes, f"Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB"

@@ -166,13 +166,9 @@ def gpu(bench: Bench) -> Iterator[Result]:
         return
     for label, batch_size in (("batch 128", 128), ("batch 1024", 1024)):
         lines = bench.run(f"gpu-{batch_size}", {"precision": "bf16", "batch_size": batch_size, "stats_kimg": 51.2})
-        found = {"mfu": figure.value} if (figure := _mfu(lines)) and figure.value is not None else {}
+        mfu = lines[-1].get("mfu")
+        found = {} if mfu is None else {"mfu": mfu}
         yield Result(f"{name}, {label}", rate(lines), "images/s", "", None, found)
-
-
-def _mfu(lines: list[dict[str, float]]) -> Figure | None:
-    value = lines[-1].get("mfu")
-    return None if value is None else Figure.measured(value, "", "stats.jsonl")
 
 
 def features(bench: Bench) -> Iterator[Result]:

@@ -34,10 +34,7 @@ def train_for(
     Raises:
         RuntimeError: the trainer ended otherwise; its output is in the message.
     """
-    run_dir.mkdir(parents=True)
-    file = run_dir.with_suffix(".json")
-    file.write_text(config.to_json())
-    argv = [*_trainer(processes), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
+    argv = _prepared(config, run_dir, data_dir, processes)
     log = run_dir.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(argv, env=environment(threads), stdout=output, stderr=subprocess.STDOUT)
@@ -54,10 +51,7 @@ def train_for(
 
 def train_whole(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int) -> list[dict[str, Any]]:
     """Trains to the configuration's end in one process; returns all statistics lines."""
-    run_dir.mkdir(parents=True)
-    file = run_dir.with_suffix(".json")
-    file.write_text(config.to_json())
-    argv = [*_trainer(1), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
+    argv = _prepared(config, run_dir, data_dir, processes=1)
     subprocess.run(argv, env=environment(threads), check=True, stdout=subprocess.DEVNULL)
     return statistics(run_dir)
 
@@ -66,6 +60,14 @@ def train_preset(name: str, run_dir: Path, *, processes: int, threads: int) -> N
     """Trains a preset as it is, to its end, in so many processes."""
     argv = [*_trainer(processes), "--preset", name, "--run-dir", str(run_dir)]
     subprocess.run(argv, env=environment(threads), check=True, stdout=subprocess.DEVNULL)
+
+
+def _prepared(config: TrainConfig, run_dir: Path, data_dir: Path, processes: int) -> list[str]:
+    """Makes the run's folder, writes its configuration beside it, and returns the command."""
+    run_dir.mkdir(parents=True)
+    file = run_dir.with_suffix(".json")
+    file.write_text(config.to_json())
+    return [*_trainer(processes), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
 
 
 def _trainer(processes: int) -> list[str]:
