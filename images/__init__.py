@@ -7,8 +7,9 @@ offline plan and `Output.apply`. Specs are in `images.specs`, bash quoting and `
 from images.azure import render_azure_head, render_azure_node
 from images.azure_specs import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import render_gcp_head, render_gcp_node, render_tpu_startup
-from images.gcp_specs import DataSource, FileSystem, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
+from images.gcp_specs import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
 from images.head import render_head_init
+from images.machine_specs import FileSystem
 from images.render import USER_DATA_LIMIT_BYTES, base64gzip, render_cloud_init, render_dockerfile, user_data_base64gzip
 from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, HeadInitSpec, NodeInitSpec, job_key
 

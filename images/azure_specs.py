@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.job import JobSpec
-from images.gcp_specs import FileSystem
-from images.specs import check_digest, check_env, check_hours, check_pinned, ended_object
+from images.machine_specs import MachineSpec
+from images.specs import check_pinned
 
 __all__ = ["AzureHeadSpec", "AzureMachineSpec", "AzureNodeSpec", "FabricSetup"]
 
@@ -37,46 +36,25 @@ class FabricSetup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzureMachineSpec:
-    """What all of a stack's machines are told.
+class AzureMachineSpec(MachineSpec):
+    """What machines on Azure are told besides. Data behind Managed Lustre comes by itself, as it is read.
 
     Attributes:
-        stack: its name.
         client_id: of the managed identity that the machine runs as.
-        job: what workers run; its image must be named by digest.
-        image_registry: host to log in to, such as `gangway.azurecr.io`.
-        bucket_uri: `https://ACCOUNT.blob.core.windows.net/CONTAINER/...` under which `<job>/run.json` is put.
-        run_dir: the run directory as the machine sees it.
-        file_system: Managed Lustre; None for none. Data behind it comes by itself, as it is read.
         ingestion_url: where rows of lines and events are POSTed; None leaves both to the machine's journal.
-        max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
     """
 
-    stack: str
     client_id: str
-    job: JobSpec
-    image_registry: str
-    bucket_uri: str
-    run_dir: str
-    file_system: FileSystem | None = None
     ingestion_url: str | None = None
-    max_hours: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a machine could only find out after it has begun to cost money."""
-        place = type(self).__name__
-        check_digest(f"{place}.job.image", self.job.image)
-        check_hours(place, self.max_hours)
-        check_env(place, self.job.env)
+        """The only file system there is Managed Lustre."""
+        super().__post_init__()
         if self.file_system is not None and self.file_system.kind != "lustre":
             raise ValueError(
-                f"{place}.file_system: {self.file_system.kind!r}; allowed: 'lustre'; fix: pass Managed Lustre's address"
+                f"{type(self).__name__}.file_system: {self.file_system.kind!r}; allowed: 'lustre'; "
+                "fix: pass Managed Lustre's address"
             )
-
-    @property
-    def ended_object(self) -> str:
-        """Below `bucket_uri`: there once this very job has ended, so that nobody fills scale sets for it any more."""
-        return ended_object(self.job, self.max_hours)
 
 
 @dataclass(frozen=True, kw_only=True)

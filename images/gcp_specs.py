@@ -8,30 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from components.job import JobSpec
-from images.specs import check_digest, check_env, check_hours, check_pinned, ended_object
+from images.machine_specs import MachineSpec
+from images.specs import check_pinned
 
-__all__ = ["DataSource", "FileSystem", "GcpHeadSpec", "GcpMachineSpec", "GcpNodeSpec", "NcclSetup", "TpuHostSpec"]
-
-
-@dataclass(frozen=True)
-class FileSystem:
-    """What every machine of a stack mounts.
-
-    Attributes:
-        kind: Managed Lustre, Filestore, or a folder of the run bucket (for TPU slices without either).
-        source: `IP@tcp:/NAME`, `IP:/SHARE`, `BUCKET/FOLDER`.
-        mount_point: where.
-    """
-
-    kind: Literal["lustre", "nfs", "bucket"]
-    source: str
-    mount_point: str
-
-    @property
-    def script(self) -> str:
-        """What mounts it."""
-        return f"mount-{self.kind}.sh"
+__all__ = ["DataSource", "GcpHeadSpec", "GcpMachineSpec", "GcpNodeSpec", "NcclSetup", "TpuHostSpec"]
 
 
 @dataclass(frozen=True)
@@ -84,50 +64,29 @@ class NcclSetup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcpMachineSpec:
-    """What all of a stack's machines are told.
+class GcpMachineSpec(MachineSpec):
+    """What machines on Google Cloud are told besides.
 
     Attributes:
-        stack: its name.
         project: id of the project.
         region: of the stack.
-        job: what workers run; its image must be named by digest.
-        image_registry: host to log in to, such as `us-central1-docker.pkg.dev`.
-        bucket_uri: `gs://...` prefix under which `<job>/run.json` is put.
-        run_dir: the run directory as the machine sees it.
-        file_system: to be mounted; None for none.
-        data: to be brought into it; None for none.
+        data: to be brought into the file system; None for none.
         log_id: log of Cloud Logging for the machine's events and our units' lines; None leaves both to its journal.
-        max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
     """
 
-    stack: str
     project: str
     region: str
-    job: JobSpec
-    image_registry: str
-    bucket_uri: str
-    run_dir: str
-    file_system: FileSystem | None = None
     data: DataSource | None = None
     log_id: str | None = None
-    max_hours: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a machine could only find out after it has begun to cost money."""
-        place = type(self).__name__
-        check_digest(f"{place}.job.image", self.job.image)
-        check_hours(place, self.max_hours)
-        check_env(place, self.job.env)
+        """Data needs somewhere to be."""
+        super().__post_init__()
         if self.data is not None and self.file_system is None:
             raise ValueError(
-                f"{place}.data: {self.data.uri!r} without a file system; allowed: with one; fix: leave data out"
+                f"{type(self).__name__}.data: {self.data.uri!r} without a file system; "
+                "allowed: with one; fix: leave data out"
             )
-
-    @property
-    def ended_object(self) -> str:
-        """Below `bucket_uri`: there once this very job has ended, so that nobody fills groups for it any more."""
-        return ended_object(self.job, self.max_hours)
 
 
 @dataclass(frozen=True, kw_only=True)

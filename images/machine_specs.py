@@ -1,0 +1,68 @@
+"""What the renderers of Azure and Google Cloud are told of any machine of a stack, in the same words.
+
+Each provider's machines add what is its own (`images.azure_specs`, `images.gcp_specs`). Not AWS's nodes: what they are
+told has other names (`images.specs`).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from components.job import JobSpec
+from images.specs import check_digest, check_env, check_hours, ended_object
+
+__all__ = ["FileSystem", "MachineSpec"]
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """What every machine of a stack mounts.
+
+    Attributes:
+        kind: Managed Lustre, Filestore, or a folder of the run bucket (for TPU slices without either).
+        source: `IP@tcp:/NAME`, `IP:/SHARE`, `BUCKET/FOLDER`.
+        mount_point: where.
+    """
+
+    kind: Literal["lustre", "nfs", "bucket"]
+    source: str
+    mount_point: str
+
+    @property
+    def script(self) -> str:
+        """What mounts it."""
+        return f"mount-{self.kind}.sh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineSpec:
+    """What all of a stack's machines are told.
+
+    Attributes:
+        stack: its name.
+        job: what workers run; its image must be named by digest.
+        image_registry: host to log in to, such as `us-central1-docker.pkg.dev` or `gangway.azurecr.io`.
+        bucket_uri: `gs://...` or `https://ACCOUNT.blob...` prefix under which `<job>/run.json` is put.
+        run_dir: the run directory as the machine sees it.
+        file_system: to be mounted; None for none.
+        max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
+    """
+
+    stack: str
+    job: JobSpec
+    image_registry: str
+    bucket_uri: str
+    run_dir: str
+    file_system: FileSystem | None = None
+    max_hours: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what a machine could only find out after it has begun to cost money."""
+        place = type(self).__name__
+        check_digest(f"{place}.job.image", self.job.image)
+        check_hours(place, self.max_hours)
+        check_env(place, self.job.env)
+
+    @property
+    def ended_object(self) -> str:
+        """Below `bucket_uri`: there once this very job has ended, so that nobody fills groups for it any more."""
+        return ended_object(self.job, self.max_hours)
