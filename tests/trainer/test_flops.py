@@ -1,5 +1,7 @@
 """The work of a step: equal to what is counted by hand, growing as it must, and the share of a peak from it."""
 
+import math
+
 import pytest
 import torch
 
@@ -18,7 +20,7 @@ def _forward_flops(network: torch.nn.Module) -> int:
         nonlocal total
         assert isinstance(module, torch.nn.Conv2d | torch.nn.ConvTranspose2d)
         positions = output if isinstance(module, torch.nn.Conv2d) else inputs[0]
-        total += 2 * module.weight.numel() * positions.shape[2] * positions.shape[3]
+        total += 2 * module.weight.numel() * math.prod(positions.shape[2:])
 
     hooks = [
         module.register_forward_hook(add)

@@ -3,13 +3,15 @@
     python -m trainer.bench.textbook CONFIG.json DATA_DIR SECONDS
 
 The same computation as `trainer.loop` on the same initial weights, images and latents, so that its losses must be
-equal; only how it is done differs: a DataLoader's batches copied one image at a time, real and fake images judged in
-two passes, an average of the weights in a Python loop, Adam unfused, a loss read out in every step. Never used to
-train.
+equal; only how it is done differs: networks of PyTorch's own layers and a PixelNorm as it is written in its paper, a
+DataLoader's batches copied one image at a time, real and fake images judged in two passes, an average of the weights
+in a Python loop, Adam unfused, a loss read out in every step. Never used to train.
 """
 
 import copy
+import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -46,9 +48,7 @@ def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Ite
         device: to train on.
     """
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
-    generator, discriminator = (
-        network.to(memory_format=torch.contiguous_format).to(device) for network in build(config)
-    )
+    generator, discriminator = (network.to(device) for network in _networks(config))
     average = copy.deepcopy(generator)
     betas = (config.beta1, config.beta2)
     opt_g = torch.optim.Adam(generator.parameters(), config.lr_g, betas)
@@ -80,6 +80,29 @@ def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Ite
             for averaged, present in zip(average.parameters(), generator.parameters(), strict=True):
                 averaged.mul_(keep).add_(present * (1 - keep))
         yield StepLosses(loss_g.item(), logistic.item(), penalty.item())
+
+
+class _PixelNorm(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-8)
+
+
+def _networks(config: TrainConfig) -> tuple[nn.Sequential, nn.Sequential]:
+    """Generator and discriminator with the weights that the trainer's own begin with."""
+    doublings = int(math.log2(config.resolution)) - 2
+    up = [config.ngf << step for step in reversed(range(doublings))]
+    layers: list[nn.Module] = [nn.Unflatten(1, (config.z_dim, 1, 1)), nn.ConvTranspose2d(config.z_dim, up[0], 4)]
+    for wide, narrow in itertools.pairwise([*up, config.channels]):
+        layers += [_PixelNorm(), nn.ReLU(), nn.ConvTranspose2d(wide, narrow, 4, 2, 1)]
+    generator = nn.Sequential(*layers, nn.Tanh())
+    layers = []
+    for narrow, wide in itertools.pairwise([config.channels, *(config.ndf << step for step in range(doublings))]):
+        layers += [nn.Conv2d(narrow, wide, 4, 2, 1), nn.LeakyReLU(0.2)]
+    discriminator = nn.Sequential(*layers, nn.Conv2d(config.ndf << (doublings - 1), 1, 4), nn.Flatten(0))
+    for stock, ours in zip((generator, discriminator), build(config), strict=True):
+        for theirs, weights in zip(stock.parameters(), ours.parameters(), strict=True):
+            theirs.data.copy_(weights)
+    return generator, discriminator
 
 
 def _batches(config: TrainConfig, data: ShardedImages) -> DataLoader[tuple[Tensor, ...]]:

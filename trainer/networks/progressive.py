@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from trainer.networks import base
 from trainer.networks.classes import WithClass, WithProjection
-from trainer.networks.dcgan import PixelNorm
+from trainer.networks.pixel_norm import PixelNorm
 from trainer.phases import SMALLEST, Phase, enlarge, pool, size_at
 
 __all__ = ["Discriminator", "EqualConv", "Generator"]

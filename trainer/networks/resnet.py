@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from trainer.networks import base
 from trainer.networks.classes import WithClass, WithProjection
-from trainer.networks.dcgan import PixelNorm
+from trainer.networks.pixel_norm import PixelNorm
 
 __all__ = ["Discriminator", "Generator"]
 
