@@ -23,6 +23,8 @@ PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "H100 PCIe": {"fp32": 51, "tf32": 378, "bf16": 756, "fp16": 756, "fp8": 1513},
         "H100": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
         "H200": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
+        "B200": {"fp32": 80, "tf32": 1100, "bf16": 2250, "fp16": 2250, "fp8": 4500},
+        "MI300X": {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9},
     }
 )
 """TFLOP/s by device and number format; a device is looked up by the words of its name, longer entries first."""
@@ -46,6 +48,6 @@ def peak_flops(device: str, precision: str, given: Mapping[str, Figure]) -> Figu
                 value=PEAK_TFLOPS[name][precision] * 1e12,
                 unit="FLOP/s",
                 provenance="assumed",
-                source=f"NVIDIA's data sheet of the {name}, dense {precision}",
+                source=f"the vendor's data sheet of the {name}, dense {precision}",
             )
     return Figure.absent("FLOP/s", f"no published {precision} peak of this device: {device}; the launcher gave none")

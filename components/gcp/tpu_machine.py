@@ -8,7 +8,7 @@ are the catalogue's. Chip power that nobody publishes stays unknown, and so does
 from components.catalog import Fact, MachinePrice, MachineType, TpuGeneration, load_tpus
 from components.gcp.slices import SlicePlan
 
-__all__ = ["slice_machine", "slice_price"]
+__all__ = ["slice_machine", "slice_price", "worker_tflops"]
 
 
 def slice_machine(plan: SlicePlan) -> MachineType:
@@ -53,6 +53,12 @@ def slice_price(plan: SlicePlan, region: str) -> MachinePrice | None:
         reserved_3y=unknown,
         block=unknown,
     )
+
+
+def worker_tflops(plan: SlicePlan) -> Fact[float | None]:
+    """The bf16 peak of what one process drives, TFLOP/s: a chip, or a half of one."""
+    peak = load_tpus().generations[plan.generation].peak_bf16_tflops
+    return _times(plan.chips / plan.processes, Fact[float | None].model_validate(peak.model_dump()))
 
 
 def _worker_watts(plan: SlicePlan, tpu: TpuGeneration) -> Fact[float | None]:

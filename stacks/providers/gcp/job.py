@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from components.catalog import MachinePrice, MachineType, load_provider
 from components.gcp.nccl import nccl_env, nccl_plugin
-from components.gcp.tpu_machine import slice_machine, slice_price
+from components.gcp.tpu_machine import slice_machine, slice_price, worker_tflops
 from components.job import JobSpec, Volume
 from stacks.config import StackConfig
 from stacks.providers import shared
@@ -37,7 +37,13 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     nodes, tpu = config.cluster.nodes, planned.tpu
     machine, price = _as_the_trainer_counts(config, planned)
     context = cloud_context(
-        config, machine, planned.region, price, image.rpartition("@")[2], num_nodes=planned.num_machines
+        config,
+        machine,
+        planned.region,
+        price,
+        image.rpartition("@")[2],
+        num_nodes=planned.num_machines,
+        peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
     )
     state, own_image = shared.state_root(config, MOUNT), config.cluster.image_id is not None
     plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)

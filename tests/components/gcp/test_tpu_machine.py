@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from components.catalog import load_provider, load_tpus
 from components.energy import estimate_carbon, estimate_energy
 from components.gcp.slices import plan_slice, slice_topologies
-from components.gcp.tpu_machine import slice_machine, slice_price
+from components.gcp.tpu_machine import slice_machine, slice_price, worker_tflops
 
 SLICES = st.sampled_from(sorted(load_tpus().generations)).flatmap(
     lambda name: st.tuples(st.just(name), st.sampled_from(sorted(slice_topologies(name))))
@@ -28,6 +28,16 @@ def test_a_slice_adds_up(named: tuple[str, int]) -> None:
     assert machine.memory_gib.value == pytest.approx(plan.hosts * tpu.host_memory_gib.value)
     assert (machine.accelerator_watts.value is None) == (tpu.chip_watts.value is None)
     assert machine.accelerator_watts.source == tpu.chip_watts.source
+
+
+@given(SLICES)
+def test_its_workers_reach_together_what_its_chips_do(named: tuple[str, int]) -> None:
+    generation, chips = named
+    plan, chip = plan_slice(generation, chips=chips), load_tpus().generations[generation].peak_bf16_tflops
+    one = worker_tflops(plan)
+    assert one.value is not None
+    assert one.value * plan.processes == pytest.approx(chips * chip.value)
+    assert (one.source, one.confidence) == (chip.source, chip.confidence)
 
 
 @given(SLICES)
