@@ -1,0 +1,223 @@
+"""A power cap and a clock limit for the GPUs of a run, both opt-in, told, and undone when the run ends.
+
+    torchrun ... -m trainer train --preset r3gan-cifar10 --power-limit-watts 450
+    torchrun ... -m trainer train --preset r3gan-cifar10 --power-limit-watts auto --max-slowdown 0.05
+
+One process a node sets the GPUs of that node. Where NVML refuses, the run goes on without, and says so. Every change is
+an event in stats.jsonl. What was set before is on disk before anything is changed (trainer.power.ledger), so a killed
+run's settings are restored by the launcher or by the next start. With `auto` the whole job searches: a step of a run on
+many nodes is as slow as its slowest GPU, so all nodes change their limits at the same line. Not here: the search itself
+(trainer.power.search), what one node does (trainer.power.node), NVML's calls (trainer.nvml).
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trainer.errors import TrainerError
+from trainer.power.ledger import ledger_folder, undo_left_over
+from trainer.power.node import NodeLimits, Report
+from trainer.power.search import LADDER, WINDOW_SEC, Search
+
+if TYPE_CHECKING:
+    from trainer.distributed import World
+    from trainer.energy import Gpu
+
+__all__ = ["NOTHING_ASKED", "Limiter", "PowerAsked", "limiting"]
+
+Tell = Callable[..., object]
+"""Writes an event: its name, then details."""
+
+
+class PowerAsked(NamedTuple):
+    """What the user asked for.
+
+    Attributes:
+        watts: power limit of each GPU; None for none of ours.
+        auto: search the limit with the most images per joule.
+        clock_mhz: highest graphics clock of each GPU; None for none of ours.
+        max_slowdown: share of images per second that the search may lose, 0..1.
+        window_sec: of each step of the search.
+    """
+
+    watts: float | None = None
+    auto: bool = False
+    clock_mhz: int | None = None
+    max_slowdown: float = 0.05
+    window_sec: float = WINDOW_SEC
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything to do."""
+        return self.auto or self.watts is not None or self.clock_mhz is not None
+
+    def describe(self) -> str:
+        """In words."""
+        words = [f"clocks up to {self.clock_mhz} MHz"] if self.clock_mhz is not None else []
+        if self.watts is not None:
+            words.append(f"power up to {self.watts:g} W")
+        if self.auto:
+            words.append(f"looking for the power limit with the most images/J within {self.max_slowdown:.0%} slowdown")
+        return f"{' and '.join(words)}: asked for"
+
+
+NOTHING_ASKED = PowerAsked()
+
+
+class Limiter:
+    """The limits of one run; made by `limiting`.
+
+    Args:
+        world: this worker's place.
+        asked: by the user.
+        gpu: this worker's; None on a CPU.
+        folder: of the node's notes.
+        nvml: the pynvml module or a fake; None imports it.
+
+    Attributes:
+        choice: what the run is made with and why, for its record; empty where nothing is asked.
+
+    Raises:
+        TrainerError: a limit that a GPU cannot have; on every rank.
+    """
+
+    def __init__(self, world: "World", asked: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
+        self._world, self._asked = world, asked
+        self._search: Search | None = None
+        self._tell: Tell = lambda event, **details: None
+        self.choice = ""
+        everyone = world.gather((world.node_rank, gpu))
+        mine = [each for node, each in everyone if node == world.node_rank and each is not None]
+        self._node = NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
+        world.together(lambda: self._node.check(asked.watts, asked.clock_mhz))
+        self._troubles = [trouble for trouble in world.gather(self._node.trouble) if trouble]
+        if all(each is None for _, each in everyone):
+            self._troubles = ["there is no GPU in this run"]
+
+    def begin(self, tell: Tell) -> None:
+        """Sets what is asked for, or the first step of the search; all workers call it together.
+
+        Args:
+            tell: writes an event from now on; called on rank 0.
+        """
+        self._tell = tell
+        if self._troubles:
+            self._give_up(self._troubles)
+            return
+        asked = self._asked
+        limit = asked.auto or asked.watts is not None
+        reports = self._everywhere(self._node.begin(limit=limit, watts=asked.watts, clock_mhz=asked.clock_mhz))
+        if reports is None:
+            return
+        if asked.auto:
+            floor = max(report.floor for report in reports)
+            self._search = Search(
+                [share for share in LADDER if share >= floor] or [1.0], asked.max_slowdown, asked.window_sec
+            )
+        self.choice = asked.describe()
+        self._tell_limits(reports, self.choice)
+
+    def after(self, line: Mapping[str, Any]) -> bool:
+        """Lets the search see a statistics line, which is equal on every worker; all workers call it together.
+
+        Returns:
+            Whether `choice` says something else now.
+        """
+        search = self._search
+        if search is None:
+            return False
+        if not _measured(line):
+            self._give_up(["the search needs NVML's energy counter, and not every GPU of the run has one"])
+            return True
+        step = search.see(line)
+        if step is None:
+            return False
+        reports = self._everywhere(self._node.set_share(step.share))
+        if reports is None:
+            return True
+        self._tell_limits(reports, step.reason)
+        if step.done:
+            self.choice = step.reason
+            measured = [each._asdict() for each in search.measured]
+            self._world.first(lambda: self._tell("power-search", share=step.share, measured=measured, why=step.reason))
+        return step.done
+
+    def undo(self) -> None:
+        """Restores this node's GPUs; asks nothing of other workers, who may be anywhere when a run fails."""
+        changed, troubles = self._node.undo()
+        if troubles:
+            _warn(f"GPU settings are not restored: {'; '.join(troubles)}")
+        elif changed:
+            _say(f"restored {changed}")
+        if self._world.rank == 0 and changed:
+            # On the way out of a run that may have failed: a full disk must not hide why.
+            with contextlib.suppress(TrainerError):
+                self._tell("power-restored", gpus=changed, troubles=troubles)
+
+    def _everywhere(self, report: Report) -> list[Report] | None:
+        """Every worker's report; None where a node could not do it, and all have been restored."""
+        reports = self._world.gather(report)
+        if troubles := [each.trouble for each in reports if each.trouble]:
+            self._give_up(troubles)
+            return None
+        return reports
+
+    def _tell_limits(self, reports: Sequence[Report], why: str) -> None:
+        watts = {name: limit for report in reports for name, limit in report.watts.items()}
+        clock_mhz = self._asked.clock_mhz
+        self._world.first(lambda: self._tell("power-limit", watts=watts, clock_mhz=clock_mhz, why=why))
+
+    def _give_up(self, troubles: Sequence[str]) -> None:
+        """The run goes on without limits of ours, and everybody is told why."""
+        self._search = None
+        self.undo()
+        self.choice = f"no limit: {'; '.join(troubles)}"
+        if self._world.rank == 0:
+            _warn(f"neither power nor clocks are limited: {'; '.join(troubles)}")
+        self._world.first(lambda: self._tell("power-refused", troubles=list(troubles)))
+
+
+@contextlib.contextmanager
+def limiting(
+    world: "World", asked: PowerAsked, gpu: "Gpu | None", nvml: Any = None, folder: Path | None = None
+) -> Iterator[Limiter | None]:
+    """The run's limiter, None where nothing is asked; undoes everything when the block ends, however it ends.
+
+    First restores what killed runs have left on this node, whatever is asked.
+
+    Args:
+        world: this worker's place.
+        asked: by the user.
+        gpu: this worker's; None on a CPU.
+        nvml: the pynvml module or a fake; None imports it.
+        folder: of the node's notes; None for the node's own.
+
+    Raises:
+        TrainerError: a limit that a GPU cannot have; on every rank.
+    """
+    if world.local_rank == 0:
+        for sentence in undo_left_over(folder, nvml):
+            _say(sentence)
+    if not asked.anything:
+        yield None
+        return
+    limiter = Limiter(world, asked, gpu, folder or ledger_folder(), nvml)
+    try:
+        yield limiter
+    finally:
+        limiter.undo()
+
+
+def _measured(line: Mapping[str, Any]) -> bool:
+    sources = [source for name, (_, source, _) in line["energy"].items() if "/gpu" in name]
+    return bool(sources) and all(source == "measured" for source in sources)
+
+
+def _say(sentence: str) -> None:
+    print(f"gangway: {sentence}", file=sys.stderr, flush=True)
+
+
+def _warn(sentence: str) -> None:
+    _say(f"warning: {sentence}")

@@ -1,0 +1,165 @@
+"""The GPUs of one node under a job's limits: noted on disk, set, and put back. One process a node has them.
+
+Knows nothing of other nodes; that all or none change is trainer.power.limits' business.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trainer.errors import TrainerError
+from trainer.nvml import Board, BoardState, Range, load_nvml, put_back, reason_of
+from trainer.power.ledger import Note
+
+if TYPE_CHECKING:
+    from trainer.energy import Gpu
+
+__all__ = ["CLOCK_FLAG", "POWER_FLAG", "NodeLimits", "Report"]
+
+POWER_FLAG = "--power-limit-watts"
+CLOCK_FLAG = "--clock-limit-mhz"
+
+
+class Report(NamedTuple):
+    """What one node did, as plain data for the others.
+
+    Attributes:
+        watts: power limit by GPU; None where it is not ours to change.
+        floor: lowest share of its limit before that every GPU of the node may have.
+        trouble: why nothing could be done; empty when all was.
+    """
+
+    watts: dict[str, float | None]
+    floor: float = 0.0
+    trouble: str = ""
+
+
+class NodeLimits:
+    """The GPUs that this process sets; none where another process of the node does it.
+
+    Args:
+        node_rank: of this node, for names.
+        gpus: of the run on this node.
+        folder: of the node's notes.
+        nvml: the pynvml module or a fake; None imports it where there are GPUs.
+
+    Attributes:
+        trouble: why they cannot be reached; empty when they can.
+    """
+
+    def __init__(self, node_rank: int, gpus: Sequence["Gpu"], folder: Path, nvml: Any = None) -> None:
+        self._node, self._folder, self._nvml = f"node {node_rank}", folder, nvml
+        self._boards: list[Board] = []
+        self._before: list[BoardState] = []
+        self._changed: dict[str, BoardState] = {}
+        self._note: Note | None = None
+        self.trouble = self._open(node_rank, gpus) if gpus else ""
+
+    def check(self, watts: float | None, clock_mhz: int | None) -> None:
+        """Refuses what a GPU cannot have. A GPU that does not tell its range is found out when it is set.
+
+        Raises:
+            TrainerError: naming the GPU and its range.
+        """
+        for board in self._boards:
+            with contextlib.suppress(self._nvml.NVMLError):
+                if watts is not None:
+                    _check(POWER_FLAG, watts, board.limits_watts(), "W", board.name)
+                if clock_mhz is not None:
+                    _check(CLOCK_FLAG, clock_mhz, board.clocks_mhz(), "MHz", board.name)
+
+    def begin(self, *, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
+        """Notes what is set now, then sets what is asked for.
+
+        Args:
+            limit: whether power limits are to be changed, now or later.
+            watts: of each GPU; None leaves them as they are for now.
+            clock_mhz: highest graphics clock; None leaves clocks alone.
+        """
+        return self._try(lambda: self._begin(limit, watts, clock_mhz))
+
+    def set_share(self, share: float) -> Report:
+        """Sets each GPU to a share of the power limit that it had before."""
+        return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
+
+    def undo(self) -> tuple[str, list[str]]:
+        """Puts back what was changed.
+
+        Returns:
+            What that is, in words, empty for nothing; and what could not be put back, with the reasons.
+        """
+        if self._note is None:
+            return "", []
+        troubles = []
+        for state in self._changed.values():
+            try:
+                put_back(self._nvml, state)
+            except self._nvml.NVMLError as error:
+                troubles.append(f"{state.uuid}: {reason_of(self._nvml, error)}")
+        if not troubles:
+            self._note.remove()  # else it stays, and is free when this process ends: the launcher tries again
+        changed = ", ".join(state.describe() for state in self._changed.values())
+        self._note, self._changed = None, {}
+        return changed, troubles
+
+    def _open(self, node_rank: int, gpus: Sequence["Gpu"]) -> str:
+        try:
+            self._nvml = load_nvml(self._nvml)
+        except Exception as error:  # NVML's own errors, or no pynvml: either way nothing can be set
+            return f"{self._node}: {error}"
+        try:
+            self._boards = [Board(self._nvml, gpu.uuid, f"node{node_rank}/gpu{gpu.local_rank}") for gpu in gpus]
+        except self._nvml.NVMLError as error:
+            return f"{self._node}: {reason_of(self._nvml, error)}"
+        return ""
+
+    def _begin(self, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
+        self._before = [board.state(limit=limit, clocks=clock_mhz is not None) for board in self._boards]
+        self._note = Note.write(self._folder, self._before)
+        if clock_mhz is not None:
+            for board in self._boards:
+                board.lock_clocks(clock_mhz)
+                self._changed[board.uuid] = BoardState(board.uuid, None, clocks=True)
+        if not limit:
+            return Report({board.name: None for board in self._boards})
+        # Without a number the limits are set to what they are: a refusal is to be known now.
+        return self._set([_watts(state) if watts is None else watts for state in self._before])
+
+    def _set(self, limits_watts: Sequence[float]) -> Report:
+        watts: dict[str, float | None] = {}
+        floor = 0.0
+        for board, state, limit in zip(self._boards, self._before, limits_watts, strict=True):
+            board.set_limit(limit)
+            self._changed[board.uuid] = state
+            watts[board.name] = board.limit_watts()
+            floor = max(floor, board.limits_watts().least / _watts(state))
+        return Report(watts, floor)
+
+    def _try(self, change: Callable[[], Report]) -> Report:
+        if not self._boards:
+            return Report({})
+        try:
+            return change()
+        except OSError as error:
+            why = f"{self._folder} cannot be written ({error.strerror}), and what is not noted is not changed"
+            return Report({}, trouble=f"{self._node}: {why}")
+        except self._nvml.NVMLError as error:
+            return Report({}, trouble=f"{self._node}: {reason_of(self._nvml, error)}")
+
+
+def _watts(state: BoardState) -> float:
+    assert state.limit_mw is not None, "noted wherever limits are changed"
+    return state.limit_mw / 1000
+
+
+def _check(flag: str, value: float, allowed: Range, unit: str, name: str) -> None:
+    if not allowed.least <= value <= allowed.most:
+        nearest = allowed.least if value < allowed.least else allowed.most
+        raise TrainerError(
+            place=flag,
+            problem=f"{name} cannot be set to that",
+            value=value,
+            allowed=f"{allowed.least} to {allowed.most} {unit}",
+            fix=f"{flag} {nearest}",
+        )

@@ -1,0 +1,139 @@
+"""The power limit with which a job makes the most images per joule: a search over statistics lines, pure.
+
+The limit is lowered step by step; at each step samples of at least a second are taken over a window of seconds, since
+NVML's energy counter steps every 100 ms and some boards sample their power a quarter of the time only. A step's figures
+are the medians of its samples, so that a checkpoint or a grid of samples does not decide. Lower limits are only ever
+slower, so the first step beyond the allowed slowdown is the last one tried. All workers see the same lines and so come
+to the same steps. Not here: setting anything (trainer.power).
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+__all__ = ["LADDER", "WINDOW_SEC", "Measured", "Search", "Step"]
+
+LADDER = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+"""Shares of the limit that a GPU had before."""
+WINDOW_SEC = 20.0
+_SETTLE_SEC = 3.0
+_SAMPLE_SEC = 1.0
+_LEAST_SAMPLES = 5
+
+
+class Measured(NamedTuple):
+    """One step of the ladder.
+
+    Attributes:
+        share: of the limit that a GPU had before.
+        images_per_sec: of the whole job, median over the window.
+        images_per_joule: likewise; joules of all devices whose energy is known.
+    """
+
+    share: float
+    images_per_sec: float
+    images_per_joule: float
+
+
+class Step(NamedTuple):
+    """What to do after a line.
+
+    Attributes:
+        share: the limit to set.
+        done: whether this is the answer.
+        reason: why, in words.
+    """
+
+    share: float
+    done: bool
+    reason: str
+
+
+class Search:
+    """One search.
+
+    Args:
+        ladder: shares to try, falling, the first 1.
+        max_slowdown: share of the first step's images per second that may be lost, 0..1.
+        window_sec: of each step, at least.
+    """
+
+    def __init__(self, ladder: Sequence[float], max_slowdown: float, window_sec: float = WINDOW_SEC) -> None:
+        self._ladder, self._max_slowdown, self._window_sec = ladder, max_slowdown, window_sec
+        self._restart(resolution=None)
+
+    def _restart(self, resolution: object) -> None:
+        self.measured: list[Measured] = []
+        self.done = False
+        self._resolution = resolution
+        self._begin()
+
+    def _begin(self) -> None:
+        """A new step, which is measured from some seconds after its limit was set."""
+        self._set_at: float | None = None
+        self._last: Mapping[str, Any] | None = None
+        self._samples: list[tuple[float, float]] = []
+        self._measured_sec = 0.0
+
+    def see(self, line: Mapping[str, Any]) -> Step | None:
+        """Takes a statistics line; returns what to change, if anything.
+
+        Args:
+            line: with images, wall_sec, energy_joules and resolution, of a step made under the present limit.
+        """
+        if line["resolution"] != self._resolution:
+            # Progressive networks: another resolution is another job. The first line of all sets the first one.
+            again = self._resolution is not None
+            self._restart(line["resolution"])
+            if again:
+                return Step(self._ladder[0], False, f"resolution {line['resolution']}: the search starts over")
+        if self.done:
+            return None
+        self._sample(line)
+        if self._measured_sec < self._window_sec or len(self._samples) < _LEAST_SAMPLES:
+            return None
+        return self._conclude()
+
+    def _sample(self, line: Mapping[str, Any]) -> None:
+        now: float = line["wall_sec"]
+        if self._set_at is None:
+            self._set_at = now
+        if self._last is None:
+            self._last = line if now - self._set_at >= _SETTLE_SEC else None
+            return
+        sec = now - self._last["wall_sec"]
+        joules = line["energy_joules"] - self._last["energy_joules"]
+        if sec >= _SAMPLE_SEC and joules > 0:
+            images = line["images"] - self._last["images"]
+            self._samples.append((images / sec, images / joules))
+            self._measured_sec += sec
+            self._last = line
+
+    def _conclude(self) -> Step:
+        share = self._ladder[len(self.measured)]
+        per_sec, per_joule = (median(values) for values in zip(*self._samples, strict=True))
+        self.measured.append(Measured(share, per_sec, per_joule))
+        slowdown = 1 - per_sec / self.measured[0].images_per_sec
+        if slowdown <= self._max_slowdown and len(self.measured) < len(self._ladder):
+            self._begin()
+            lower = self._ladder[len(self.measured)]
+            return Step(lower, False, f"{share:.0%} of the limit makes {per_joule:.3g} images/J; trying {lower:.0%}")
+        self.done = True
+        return self._choose()
+
+    def _choose(self) -> Step:
+        first = self.measured[0]
+        fast_enough = (1 - self._max_slowdown) * first.images_per_sec
+        best = max(
+            (step for step in self.measured if step.images_per_sec >= fast_enough),
+            key=lambda step: (step.images_per_joule, step.share),
+        )
+        more = best.images_per_joule / first.images_per_joule - 1
+        slower = 1 - best.images_per_sec / first.images_per_sec
+        return Step(
+            best.share,
+            True,
+            f"{best.share:.0%} of the limit makes the most images per joule within {self._max_slowdown:.0%} slowdown: "
+            f"{best.images_per_joule:.3g} images/J, {more:+.1%}, and {abs(slower):.1%} "
+            f"{'slower' if slower >= 0 else 'faster'}; {len(self.measured)} limits tried, {self._window_sec:g} s each",
+        )
