@@ -1,0 +1,184 @@
+"""Prices that `gangway prices refresh` has read, laid over those that ship with the catalogue.
+
+One file a provider and day, `<provider>-<date>.yaml`, in `$XDG_CONFIG_HOME/gangway/prices` (`~/.config` without that
+variable), in the shape of `prices.yaml`; the newest counts. `GANGWAY_PRICES` names another folder, and `none` turns
+overlays off. A price of an overlay wins, but over a listed one of a later day: a Gangway installed since knows more.
+Its source then begins with `overlay, <date>`. Reads and lays over; asking the providers is `stacks.prices`.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from components.catalog.gcp_schema import TpuPrice
+from components.catalog.rows import Source, read_file, with_facts
+from components.catalog.schema import Fact, Frozen, MachinePrice
+from components.findings import InputError
+
+__all__ = [
+    "OVERLAYS_VARIABLE",
+    "Overlay",
+    "OverlayFile",
+    "is_overlaid",
+    "lay_over",
+    "newest_overlay",
+    "overlay_folder",
+    "overlay_text",
+    "read_overlay",
+]
+
+OVERLAYS_VARIABLE = "GANGWAY_PRICES"
+OFF = "none"
+LISTED = ("list-price", "documented")
+TOGETHER = {"spot_low": "spot_high"}
+"""Both ends of a span are one list's: the first goes where the second goes."""
+_MARK = "overlay, "
+_NAME = re.compile(r"(?P<provider>[a-z]+)-(?P<day>\d{4}-\d{2}-\d{2})\.yaml")
+
+Row = TypeVar("Row", bound=BaseModel)
+"""MachinePrice or TpuPrice."""
+KnownPrice = Fact[float | None]
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes a day as often as it occurs: people read the file, and a reference to the first one helps nobody."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+class OverlayFile(NamedTuple):
+    """An overlay on disk and its state, so that a changed file is read again."""
+
+    path: Path
+    changed_ns: int
+
+
+class Overlay(Frozen):
+    """What one file holds. A price that is not in it is None, and says nothing."""
+
+    machines: tuple[MachinePrice, ...] = ()
+    tpus: tuple[TpuPrice, ...] = ()
+
+
+def overlay_folder() -> Path | None:
+    """Where overlays are; None where they are turned off."""
+    chosen = os.environ.get(OVERLAYS_VARIABLE)
+    if chosen:
+        return None if chosen == OFF else Path(chosen)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gangway" / "prices"
+
+
+def newest_overlay(provider: str) -> OverlayFile | None:
+    """The newest file of `provider`, by the day in its name."""
+    folder = overlay_folder()
+    if folder is None or not folder.is_dir():
+        return None
+    named = {entry.name: _NAME.fullmatch(entry.name) for entry in folder.iterdir()}
+    own = [(match["day"], name) for name, match in named.items() if match and match["provider"] == provider]
+    if not own:
+        return None
+    path = folder / max(own)[1]
+    return OverlayFile(path, path.stat().st_mtime_ns)
+
+
+def read_overlay(path: Path) -> Overlay:
+    """The prices of one file, each source marked as an overlay's.
+
+    Raises:
+        InputError: it is none; a broken overlay is never skipped silently.
+    """
+    try:
+        tables, plain_sources = read_file(path)
+        provider, sources = tables["provider"], _marked(plain_sources)
+        machines = [{"provider": provider, **with_facts(MachinePrice, row, sources)} for row in tables["machines"]]
+        tpus = [with_facts(TpuPrice, row, sources) for row in tables["tpus"]]
+        return Overlay.model_validate({"machines": machines, "tpus": tpus})
+    except (OSError, yaml.YAMLError, ValidationError, LookupError, TypeError, AttributeError, UnicodeError) as error:
+        raise InputError(
+            str(path),
+            f"no overlay of prices: {type(error).__name__}",
+            value=str(error).splitlines()[0],
+            allowed="a file that `gangway prices refresh` wrote",
+            fix=f"delete it and run `gangway prices refresh`, or set {OVERLAYS_VARIABLE}={OFF}",
+        ) from None
+
+
+def _marked(sources: Mapping[str, Source]) -> dict[str, Source]:
+    return {key: {**about, "source": f"{_MARK}{about['as_of']}: {about['source']}"} for key, about in sources.items()}
+
+
+def is_overlaid(fact: KnownPrice) -> bool:
+    """Whether a price is an overlay's."""
+    return fact.source.startswith(_MARK)
+
+
+def lay_over(base: Sequence[Row], over: Sequence[Row], key: str) -> tuple[Row, ...]:
+    """`base` with the prices of `over`; rows of regions that `base` lacks come last.
+
+    Args:
+        base: rows of the catalogue.
+        over: rows of an overlay.
+        key: the field that with `region` tells rows apart.
+    """
+    place = attrgetter(key, "region")
+    newer = {place(row): row for row in over}
+    laid = [_merged(row, newer.pop(place(row), None)) for row in base]
+    return (*laid, *newer.values())
+
+
+def _merged(row: Row, newer: Row | None) -> Row:
+    if newer is None:
+        return row
+    wins: dict[str, KnownPrice] = {}
+    for name in type(row).model_fields:
+        fact, decides = getattr(newer, name), TOGETHER.get(name, name)
+        if isinstance(fact, Fact) and fact.value is not None and _wins(getattr(newer, decides), getattr(row, decides)):
+            wins[name] = fact
+    return row.model_copy(update=wins)
+
+
+def _wins(newer: KnownPrice, known: KnownPrice) -> bool:
+    return known.value is None or known.confidence not in LISTED or newer.as_of >= known.as_of
+
+
+def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
+    """The file of an overlay, as `read_overlay` reads it."""
+    sources: dict[tuple[Any, ...], str] = {}
+    tables = {
+        "provider": provider,
+        "as_of": as_of,
+        "machines": [plain for row in overlay.machines if (plain := _plain(row, sources))],
+        "tpus": [plain for row in overlay.tpus if (plain := _plain(row, sources))],
+    }
+    shared = {
+        name: {"title": title, "url": url, "as_of": day, "confidence": confidence}
+        for (title, url, day, confidence), name in sources.items()
+    }
+    body = yaml.dump({**tables, "sources": shared}, Dumper=_Plain, sort_keys=False, width=200, allow_unicode=True)
+    return f"# Written by `gangway prices refresh`. Delete it to go back to the prices that ship with Gangway.\n{body}"
+
+
+def _plain(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:
+    """A row as the file has it, empty where no price is known; its sources get names in `sources`."""
+    plain: dict[str, Any] = {}
+    for name in type(row).model_fields:
+        value = getattr(row, name)
+        if not isinstance(value, Fact):
+            plain[name] = value
+        elif value.value is not None:
+            title = value.source.removeprefix(f"{_MARK}{value.as_of}: ")
+            about = (title, value.url, value.as_of, value.confidence)
+            plain[name] = {"value": value.value, "source": sources.setdefault(about, f"s{len(sources) + 1}")}
+    named = [value["source"] for value in plain.values() if isinstance(value, dict)]
+    if not named:
+        return {}
+    # What is left out is null, and null has a source, too.
+    return {"source": named[0], **{key: value for key, value in plain.items() if key != "provider"}}

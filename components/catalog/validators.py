@@ -1,0 +1,168 @@
+"""Whether a price that somebody's list states may replace the one that is known: each refusal has its reason.
+
+Public lists hold placeholders, zeros, prices of other currencies and of years ago, and totals where an hourly price
+belongs. `judge` looks at all that was observed of one machine in one region; what passes is no proof of a price, what
+does not is never taken over. Pure; what is asked of whom is not known here.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, get_args
+
+__all__ = ["PRICE_FIELDS", "STALE_DAYS", "Observed", "PriceField", "Refusal", "Verdict", "judge"]
+
+PriceField = Literal["on_demand", "spot_low", "spot_high", "reserved_1y", "reserved_3y", "block"]
+PRICE_FIELDS: tuple[PriceField, ...] = get_args(PriceField)
+"""The prices of `components.catalog.MachinePrice`."""
+STALE_DAYS = 180
+"""Older prices are said to be old in a plan, and not taken over from anybody."""
+LARGEST_JUMP = 10.0
+"""Prices move, but not by this factor at once."""
+PLACEHOLDER_USD = 700.0
+"""What SkyPilot's list holds so that nobody takes an offer whose price it does not know."""
+OLD_P5_USD = 98.32
+"""Of a p5.48xlarge in us-east-1 until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
+_COMMITMENTS: tuple[PriceField, ...] = ("reserved_1y", "reserved_3y")
+_SPOT: tuple[PriceField, ...] = ("spot_low", "spot_high")
+_ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A price as somebody's list states it.
+
+    Attributes:
+        item: machine type, or generation of TPUs.
+        field: which of its prices.
+        value: of one `unit`, in `currency`.
+        unit: `hour`, of TPUs `chip-hour`; anything else as the list has it.
+        source: title of the list.
+        url: its public address.
+        as_of: the day the list is of or, where it bears no date, was read.
+    """
+
+    provider: str
+    item: str
+    region: str
+    field: PriceField
+    value: float
+    source: str
+    as_of: date
+    url: str = ""
+    unit: str = "hour"
+    currency: str = "USD"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A price that was not taken over, and why."""
+
+    observed: Observed
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a batch: at most one accepted price a field."""
+
+    accepted: tuple[Observed, ...]
+    refused: tuple[Refusal, ...]
+
+
+def judge(
+    batch: Sequence[Observed],
+    present: Mapping[PriceField, float],
+    elsewhere: Mapping[PriceField, float],
+    *,
+    regions: Collection[str],
+    unit: str,
+    today: date,
+) -> Verdict:
+    """Sorts out what was observed of one item in one region.
+
+    Args:
+        batch: all of the same item and region.
+        present: its known prices there.
+        elsewhere: those of another region, against which a first price is measured.
+        regions: those that were asked about.
+        unit: the only one that is accepted.
+        today: against which a list is old.
+    """
+    reasons: dict[Observed, str] = {}
+    for each in batch:
+        if reason := _alone(each, regions, unit, today) or _jump(
+            each, present.get(each.field, elsewhere.get(each.field))
+        ):
+            reasons[each] = reason
+    _refuse_contradictions(batch, reasons)
+    _refuse_against_others(batch, present, reasons)
+    accepted = {each.field: each for each in batch if each not in reasons}
+    return Verdict(tuple(accepted.values()), tuple(Refusal(each, reason) for each, reason in reasons.items()))
+
+
+def _alone(each: Observed, regions: Collection[str], unit: str, today: date) -> str:
+    """What is wrong with a price whatever the others are; empty where nothing."""
+    age = (today - each.as_of).days
+    checks = {
+        "no number": not math.isfinite(each.value),
+        "zero stands for a price that the list does not know": each.value == 0,
+        "negative": each.value < 0,
+        f"{PLACEHOLDER_USD:g} is a placeholder of public lists": math.isclose(each.value, PLACEHOLDER_USD),
+        f"the price of before June 2025, {OLD_P5_USD:g}": (each.provider, each.item, each.field)
+        == ("aws", "p5.48xlarge", "on_demand")
+        and math.isclose(each.value, OLD_P5_USD),
+        f"in {each.currency}, not in USD": each.currency != "USD",
+        f"per {each.unit}, not per {unit}": each.unit != unit,
+        f"of {each.as_of}, {age} days ago; {STALE_DAYS} are too old": age > STALE_DAYS,
+        f"of {each.as_of}, which is still to come": age < -1,
+        f"of {each.region}, which was not asked about": each.region not in regions,
+    }
+    return next((reason for reason, applies in checks.items() if applies), "")
+
+
+def _jump(each: Observed, known: float | None) -> str:
+    if known is None or known / LARGEST_JUMP <= each.value <= known * LARGEST_JUMP:
+        return ""
+    return f"more than {LARGEST_JUMP:g} times {'above' if each.value > known else 'below'} the {known:g} known so far"
+
+
+def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, str]) -> None:
+    """Two prices for one thing: nobody knows which is right."""
+    for field in PRICE_FIELDS:
+        same = [each for each in batch if each.field == field and each not in reasons]
+        values = sorted({each.value for each in same})
+        if len(values) > 1:
+            reasons |= {each: f"stated twice: {', '.join(f'{v:g}' for v in values)}" for each in same}
+
+
+def _refuse_against_others(
+    batch: Sequence[Observed], present: Mapping[PriceField, float], reasons: dict[Observed, str]
+) -> None:
+    """On demand against spot first, then all else against the price on demand that stands after that."""
+
+    def standing(field: PriceField) -> float | None:
+        seen = (each.value for each in batch if each.field == field and each not in reasons)
+        return next(seen, present.get(field))
+
+    for each in _open(batch, _ON_DEMAND, reasons):
+        spot = standing("spot_high")
+        if spot is not None and each.value < spot:
+            reasons[each] = f"below spot at {spot:g}: some lists state a discounted price as that on demand"
+    on_demand = standing("on_demand")
+    for each in _open(batch, (*_SPOT, *_COMMITMENTS), reasons):
+        if on_demand is not None and each.value > on_demand:
+            reasons[each] = f"above the price on demand, {on_demand:g}"
+    # Low and high are one observation: half of it says nothing.
+    spots = _open(batch, _SPOT, reasons)
+    low, high = (next((e.value for e in spots if e.field == field), None) for field in _SPOT)
+    if low is None or high is None:
+        reasons |= dict.fromkeys(spots, "only one end of the span over zones is left")
+    elif low > high:
+        reasons |= dict.fromkeys(spots, f"the lowest, {low:g}, is above the highest, {high:g}")
+
+
+def _open(batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]) -> list[Observed]:
+    """Those of `fields` that nothing has been said against."""
+    return [each for each in batch if each.field in fields and each not in reasons]
