@@ -1,0 +1,237 @@
+"""Estimated, recorded, billed: one line for each run, and what the bill has besides. Prints nothing.
+
+Estimated is the plan's, of the whole stack for the hours that it expected. Recorded is the trainer's: nodes while they
+trained, at the price of the capacity they came from. Billed is what carries the stack's tag, boot and storage too: of
+it, the part for machines is what the record can be compared with.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from stacks.bill.ledger import Ledger, Span, Sums, Window, billed, effective
+from stacks.bill.reader import Bills
+from stacks.runs import Run
+from trainer.record import Figure, RunRecord
+
+__all__ = ["Cost", "Reconciliation", "RunLine", "reconcile"]
+
+Cost = Literal["effective", "billed"]
+_COSTS = {"effective": effective, "billed": billed}
+_HOUR_SEC = 3600.0
+_CLOUDS = ("aws", "azure", "gcp")
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run.
+
+    Attributes:
+        run_id: the record's.
+        stack: the record's.
+        provider: the record's.
+        estimated: USD, of the plan.
+        recorded: USD, of the record.
+        billed: what the bill has for the run; its sums are 0 where it has nothing.
+        why_nothing: why the bill has nothing for it; empty where it has.
+    """
+
+    run_id: str
+    stack: str
+    provider: str
+    estimated: Figure
+    recorded: Figure
+    billed: Sums
+    why_nothing: str
+
+    @property
+    def comparable_usd(self) -> float:
+        """Billed dollars that a record can be compared with: of machines where the bill tells them, else all."""
+        return self.billed.usd if self.billed.compute_usd is None else self.billed.compute_usd
+
+    @property
+    def percent(self) -> float | None:
+        """How much more was billed than recorded, in percent of the record; None where either is missing."""
+        return None if self.why_nothing else _percent(self.comparable_usd, self.recorded.value)
+
+    @property
+    def percent_of_estimate(self) -> float | None:
+        """How much more was billed than estimated, in percent of the estimate; None where either is missing."""
+        return None if self.why_nothing else _percent(self.billed.usd, self.estimated.value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "run_id": self.run_id,
+            "stack": self.stack,
+            "provider": self.provider,
+            "estimated": self.estimated.model_dump(mode="json"),
+            "recorded": self.recorded.model_dump(mode="json"),
+            "billed": None if self.why_nothing else _sums(self.billed),
+            "billed_over_recorded_percent": self.percent,
+            "billed_over_estimated_percent": self.percent_of_estimate,
+            "why_nothing": self.why_nothing,
+        }
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """All of a bill. `runs`, `unexplained` and `untagged` add up to `total`; `foreign` is in none of them."""
+
+    cost: Cost
+    runs: tuple[RunLine, ...]
+    unexplained: Mapping[tuple[str, str], Sums]
+    untagged: Mapping[str, Sums]
+    total: Sums
+    foreign: Mapping[str, float]
+    num_rows: int
+    num_duplicates: int
+    notes: tuple[str, ...]
+
+    @property
+    def missing(self) -> tuple[RunLine, ...]:
+        """Runs on a cloud's machines for which the bill has nothing."""
+        return tuple(line for line in self.runs if line.why_nothing and line.provider in _CLOUDS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "currency": "USD",
+            "cost": self.cost,
+            "runs": [line.to_json() for line in self.runs],
+            "unexplained": [
+                {"provider": provider, "stack": stack, **_sums(sums)}
+                for (provider, stack), sums in self.unexplained.items()
+            ],
+            "untagged": [{"provider": provider, **_sums(sums)} for provider, sums in self.untagged.items()],
+            "total": _sums(self.total),
+            "foreign": dict(self.foreign),
+            "num_rows": self.num_rows,
+            "num_duplicates": self.num_duplicates,
+            "notes": list(self.notes),
+        }
+
+
+def reconcile(
+    bills: Bills,
+    runs: Sequence[Run],
+    plans: Mapping[str, Mapping[str, Any]] | None = None,
+    cost: Cost = "effective",
+    rates: Mapping[str, float] | None = None,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> Reconciliation:
+    """Joins a bill with records.
+
+    Args:
+        bills: the files; read once, or twice where a resource bears its tag in some rows only.
+        runs: that have a record.
+        plans: by stack, for runs that have no plan beside their record.
+        cost: `effective`, or `billed` as on the invoice.
+        rates: US dollars for one unit of another currency.
+        progress: told how many rows have been read.
+
+    Raises:
+        InputError: a file that is no bill, or a row with a value that is none.
+    """
+    windows = [_window(run.record) for run in runs]
+
+    def filled(known: Mapping[str, str]) -> Ledger:
+        ledger = Ledger(windows, _COSTS[cost], rates, known)
+        for charge in bills.charges(progress):
+            ledger.add(charge)
+        return ledger
+
+    ledger = filled({})
+    late = ledger.late
+    if late:
+        ledger = filled(late)
+    lines = tuple(_line(run, (plans or {}).get(run.record.stack), ledger) for run in runs)
+    return Reconciliation(
+        cost=cost,
+        runs=lines,
+        unexplained=ledger.unexplained,
+        untagged=ledger.untagged,
+        total=ledger.total,
+        foreign=ledger.foreign,
+        num_rows=bills.num_rows,
+        num_duplicates=bills.num_duplicates,
+        notes=(*bills.notes(), *_notes(ledger, late, rates or {})),
+    )
+
+
+def _window(record: RunRecord) -> Window:
+    spans = tuple(
+        Span(datetime.fromisoformat(session.start), datetime.fromisoformat(session.end), session.num_nodes)
+        for session in record.sessions
+    )
+    return Window(record.id, record.provider, record.stack, spans)
+
+
+def _line(run: Run, other_plan: Mapping[str, Any] | None, ledger: Ledger) -> RunLine:
+    record, sums = run.record, ledger.runs[run.record.id]
+    return RunLine(
+        run_id=record.id,
+        stack=record.stack,
+        provider=record.provider,
+        estimated=_estimate(run.plan or other_plan, record),
+        recorded=record.cost.total_usd,
+        billed=sums,
+        why_nothing="" if sums.num_charges else _why_nothing(record, ledger),
+    )
+
+
+def _estimate(plan: Mapping[str, Any] | None, record: RunRecord) -> Figure:
+    if plan is None or plan.get("stack") != record.stack:
+        return Figure.absent("USD", "no plan of this stack: give --plan")
+    if plan.get("provider") != record.provider:
+        return Figure.absent("USD", f"the plan is for {plan.get('provider')}, the run was on {record.provider}")
+    cost = plan.get("cost", {})
+    if not isinstance(cost.get("run"), int | float):
+        return Figure.absent("USD", "the plan has no cost of a run")
+    return Figure(
+        value=cost["run"],
+        unit="USD",
+        provenance="estimated",
+        source="gangway plan: the whole stack on its first rung",
+        note=f"of {cost.get('run_hours', 0):g} h",
+    )
+
+
+def _why_nothing(record: RunRecord, ledger: Ledger) -> str:
+    if record.provider not in _CLOUDS:
+        return f"ran on {record.provider or 'no known provider'}: no cloud bills it"
+    first, last = ledger.total.first, ledger.total.last
+    start, end = record.sessions[0].start, record.sessions[-1].end
+    if first is None or last is None:
+        return "the bill has no charge"
+    if datetime.fromisoformat(end) <= first or datetime.fromisoformat(start) >= last:
+        return f"the bill is of {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run of {start[:10]}"
+    return f"no charge bears the tag of stack {record.stack!r} in its time: is the tag activated for billing?"
+
+
+def _notes(ledger: Ledger, late: Mapping[str, str], rates: Mapping[str, float]) -> Iterator[str]:
+    if late:
+        yield f"{len(late)} resources are tagged in some rows only: their other rows count for the same stack"
+    for currency, value in sorted(ledger.foreign.items()):
+        yield f"{value:,.2f} {currency or 'of no currency'} is in no sum: give --usd-per {currency or 'EUR'}=RATE"
+    for currency, rate in sorted(rates.items()):
+        yield f"{currency} counts as {rate:g} USD (assumed: --usd-per)"
+    if any(sums.longest_sec > _HOUR_SEC for sums in ledger.runs.values()):
+        yield "charges of runs are longer than an hour: what stood idle within their period counts for the run"
+
+
+def _percent(value: float, base: float | None) -> float | None:
+    return (value - base) / base * 100 if base else None
+
+
+def _sums(sums: Sums) -> dict[str, Any]:
+    return {
+        "usd": sums.usd,
+        "compute_usd": sums.compute_usd,
+        "num_charges": sums.num_charges,
+        "by_service": dict(sums.by_service.most_common()),
+        "by_category": dict(sums.by_category.most_common()),
+        "first": None if sums.first is None else sums.first.isoformat(),
+        "last": None if sums.last is None else sums.last.isoformat(),
+    }

@@ -1,0 +1,124 @@
+"""Run records in the formats that other programs read: FOCUS as CSV or Parquet, a CSV of figures, JSON. Only writing.
+
+Every file appears whole or not at all.
+"""
+
+import csv
+import importlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from components.findings import InputError
+from stacks.bill.focus_rows import COLUMNS, NUMBERS, TIMES
+from stacks.bill.tables import pyarrow_missing
+from trainer.record import Figure, RunRecord
+
+__all__ = ["figures_csv", "focus_csv", "focus_parquet", "records_json", "write_whole"]
+
+_JOULES_PER_KWH = 3.6e6
+
+
+def focus_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of FOCUS as CSV; null is an empty field."""
+    return _csv(COLUMNS, rows)
+
+
+def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> bytes:
+    """Rows of FOCUS as a Parquet file.
+
+    Args:
+        rows: values by column.
+        path: for the message.
+
+    Raises:
+        InputError: pyarrow is not installed.
+    """
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise pyarrow_missing(path) from None
+    kinds = {**dict.fromkeys(NUMBERS, arrow.float64()), **dict.fromkeys(TIMES, arrow.timestamp("ms", tz="UTC"))}
+    schema = arrow.schema([(column, kinds.get(column, arrow.string())) for column in COLUMNS])
+    timed = [{**row, **{column: datetime.fromisoformat(row[column]) for column in TIMES}} for row in rows]
+    buffer = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(timed, schema=schema), buffer)
+    return buffer.getvalue()
+
+
+def records_json(records: Sequence[RunRecord]) -> str:
+    """The records as a JSON array."""
+    return json.dumps([record.model_dump(mode="json") for record in records], indent=2) + "\n"
+
+
+def figures_csv(records: Sequence[RunRecord]) -> str:
+    """One line a run: what it was, and its figures, each with its provenance beside it; unknown ones are empty."""
+    rows = [_line(record) for record in records]
+    return _csv(tuple(rows[0]), rows)
+
+
+def _line(record: RunRecord) -> dict[str, Any]:
+    figures = {
+        "wall_sec": (record.wall_sec, 1.0),
+        "images_per_sec": (record.images_per_sec, 1.0),
+        "usd": (record.cost.total_usd, 1.0),
+        "it_kwh": (record.energy.it_joules, 1 / _JOULES_PER_KWH),
+        "facility_kwh": (record.energy.facility_joules, 1 / _JOULES_PER_KWH),
+        "gco2e": (record.carbon.gco2e, 1.0),
+        "embodied_gco2e": (record.carbon.embodied_gco2e, 1.0),
+        "sci_g_per_kimg": (record.carbon.sci_g_per_kimg, 1.0),
+        "peak_memory_gib": (record.peak_memory_gib, 1.0),
+        **{f"{metric.name}_trained": (metric.trained, 1.0) for metric in record.quality},
+    }
+    return {
+        "run_id": record.id,
+        "stack": record.stack,
+        "provider": record.provider,
+        "region": record.region,
+        "machine_type": record.machine_type,
+        "capacity": " ".join(record.capacity),
+        "preset": record.config.preset,
+        "status": record.status,
+        "start": record.sessions[0].start,
+        "end": record.sessions[-1].end,
+        "sessions": len(record.sessions),
+        "interruptions": len(record.interruptions),
+        "images": record.images,
+        **{key: text for name, (figure, scale) in figures.items() for key, text in _cells(name, figure, scale)},
+    }
+
+
+def _cells(name: str, figure: Figure, scale: float) -> tuple[tuple[str, Any], tuple[str, str]]:
+    value = None if figure.value is None else figure.value * scale
+    return (name, value), (f"{name}_provenance", figure.provenance)
+
+
+def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    # Runs may have been judged by other metrics: what a run has not stays empty.
+    extra = [column for row in rows for column in row if column not in columns]
+    writer = csv.DictWriter(text, [*columns, *dict.fromkeys(extra)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file in one step: a reader sees the old one or the new one.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(
+            str(path),
+            f"cannot be written: {error.strerror or error}",
+            fix="name a file in a folder that can be written",
+        ) from None

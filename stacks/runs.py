@@ -1,0 +1,86 @@
+"""Run directories that a person names, with the records in them. Only finding and reading.
+
+A run's directory holds run.json, and plan.json where the launcher left one; `--runs` may also name a folder of such
+directories, or a run.json that was fetched from a bucket.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from components.findings import InputError
+from trainer.record import RunRecord
+
+__all__ = ["Run", "find_runs", "read_json"]
+
+RECORD = "run.json"
+
+
+class Run(NamedTuple):
+    """A run that has a record.
+
+    Attributes:
+        path: of its directory.
+        record: as it stands there.
+        plan: what `gangway plan --json` printed for its stack; None where no plan lies beside the record.
+    """
+
+    path: Path
+    record: RunRecord
+    plan: dict[str, Any] | None
+
+
+def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
+    """All runs below `places`, oldest first; each once: of copies, the one that goes on longest.
+
+    Raises:
+        InputError: a place that is not there or has no record below it, or a record that cannot be read.
+    """
+    records: list[Path] = []
+    for place in places:
+        found = [place] if place.is_file() else sorted(place.rglob(RECORD))
+        if not found:
+            problem = "holds no run.json" if place.exists() else "no such folder or file"
+            fix = "name a run's directory; `python -m trainer record --run-dir DIR` writes its run.json anew"
+            raise InputError(flag, problem, value=str(place), fix=fix)
+        records += found
+    runs = [_read(path) for path in dict.fromkeys(path.resolve() for path in records)]
+    newest = {run.record.id: run for run in sorted(runs, key=lambda run: run.record.sessions[-1].end)}
+    return sorted(newest.values(), key=lambda run: (run.record.sessions[0].start, run.record.id))
+
+
+def _read(path: Path) -> Run:
+    try:
+        record = RunRecord.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another run") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"{path}: {where}" if where else str(path),
+            f"no run record of this version: {first['msg']}",
+            fix="write it anew from stats.jsonl: python -m trainer record --run-dir DIR",
+        ) from None
+    plan = path.parent / "plan.json"
+    return Run(path.parent, record, read_json(plan) if plan.is_file() else None)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object in a file.
+
+    Raises:
+        InputError: it cannot be read, or is none.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another file") from None
+    except ValueError as error:
+        raise InputError(str(path), f"is no JSON: {error}", fix="write it anew") from None
+    if not isinstance(data, dict):
+        raise InputError(str(path), "is no JSON object", fix="write it anew")
+    return data
