@@ -1,0 +1,15 @@
+"""The policy pack's program: `pulumi preview --policy-pack stacks/policy` runs this file. Not a command of its own."""
+
+import os
+import sys
+from pathlib import Path
+
+# The engine makes this folder sys.path[0]; the packages live two above.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from stacks.policy.pack import serve
+
+if "PULUMI_PROJECT" not in os.environ:
+    print("stacks/policy is a policy pack: run `pulumi preview --policy-pack stacks/policy`", file=sys.stderr)
+    sys.exit(2)
+serve()

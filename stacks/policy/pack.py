@@ -1,0 +1,131 @@
+"""Policies made of the rules: one a code, with the rule's severity as its enforcement level.
+
+A resource rule and a rule about the stack file stop an update before anything is made; a rule about the whole stack is
+asked at the end of a preview, or of an update. Nothing is decided here: `stacks.rules` does.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import Any
+
+from pulumi.runtime.config import get_config_env
+from pulumi_policy import (
+    EnforcementLevel,
+    Policy,
+    PolicyConfigSchema,
+    PolicyPack,
+    ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+
+from components.findings import Finding, InputError, Severity
+from stacks.policy.engine_values import EngineResource, plain
+from stacks.rules.guardrails import RESOURCE_RULES, STACK_RULES
+from stacks.rules.planned import PLAN_REFUSED, PLAN_RULES
+from stacks.rules.rule import Limits, ResourceRule, Rule, StackRule
+
+__all__ = ["LEVELS", "findings_of_config", "policies", "serve"]
+
+LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
+STACK = "pulumi:pulumi:Stack"
+"""What the engine registers before anything else."""
+
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "required_tags": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "max_g_per_kwh": {"type": "number", "exclusiveMinimum": 0},
+    "allowed_regions": {"type": "array", "items": {"type": "string"}},
+}
+
+
+def serve() -> None:
+    """Answers the engine until it is done."""
+    # The engine reads the pack's port from the first line of standard output.
+    with redirect_stdout(sys.stderr):
+        found = findings_of_config()
+    PolicyPack("gangway", policies(found))
+
+
+def findings_of_config() -> tuple[Finding, ...] | None:
+    """What an offline plan of the selected stack finds; None in a project that has no Gangway stack file."""
+    if "gangway:cluster" not in get_config_env():
+        return None
+    # Each provider's whole SDK comes with a plan: other projects do not wait for it.
+    from stacks.loader import from_pulumi
+    from stacks.plan import make_plan
+
+    refused: list[Finding] = []
+    try:
+        return make_plan(from_pulumi()).findings
+    except* InputError as mistakes:
+        refused = [_refusal(mistake) for mistake in mistakes.exceptions if isinstance(mistake, InputError)]
+    return tuple(refused)
+
+
+def _refusal(mistake: InputError) -> Finding:
+    message = f"{mistake.problem}: {mistake.value!r}; allowed: {mistake.allowed}"
+    return Finding(PLAN_REFUSED.severity, PLAN_REFUSED.code, mistake.place, message, mistake.fix)
+
+
+def policies(found: Sequence[Finding] | None) -> list[Policy]:
+    """All policies.
+
+    Args:
+        found: what the plan of the stack file has found; None where there is none.
+    """
+    return [
+        *(_of_plan(rule, found) for rule in PLAN_RULES),
+        *(_of_resource(rule) for rule in RESOURCE_RULES),
+        *(_of_stack(rule) for rule in STACK_RULES),
+    ]
+
+
+def _of_plan(rule: Rule, found: Sequence[Finding] | None) -> Policy:
+    def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
+        if args.resource_type != STACK:
+            return
+        if found is None:
+            args.not_applicable("this project has no gangway: settings")
+        for finding in found or ():
+            if finding.code == rule.code:
+                report(_sentence(f"{finding.path}: {finding.message}", finding.fix), None)
+
+    return ResourceValidationPolicy(rule.code, rule.holds, validate, LEVELS[rule.severity])
+
+
+def _of_resource(rule: ResourceRule) -> Policy:
+    def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
+        given = args.get_config()
+        if args.resource_type == STACK:
+            # The engine holds what it knows of against the schema, and passes on what it does not.
+            for name in sorted(given.keys() - {*rule.limits}):
+                report(f"{name}: {rule.code} has no such setting; allowed: {', '.join(rule.limits) or 'none'}", None)
+        limits = Limits.model_validate({name: given[name] for name in rule.limits if name in given})
+        resource = EngineResource(args.resource_type, args.name, plain(args.props))
+        for breach in rule.check(resource, limits):
+            report(_sentence(breach, rule.fix), None)
+
+    schema = PolicyConfigSchema({name: _property(name) for name in rule.limits}) if rule.limits else None
+    return ResourceValidationPolicy(rule.code, rule.holds, validate, LEVELS[rule.severity], schema)
+
+
+def _of_stack(rule: StackRule) -> Policy:
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        resources = [EngineResource(one.resource_type, one.name, plain(one.props)) for one in args.resources]
+        for breach in rule.check(resources):
+            report(_sentence(breach, rule.fix), None)
+
+    return StackValidationPolicy(rule.code, rule.holds, validate, LEVELS[rule.severity])
+
+
+def _property(name: str) -> dict[str, Any]:
+    """A limit as JSON schema, with the default that the plan takes."""
+    default = Limits.model_fields[name].default
+    return {**_SCHEMAS[name], "default": list(default) if isinstance(default, tuple) else default}
+
+
+def _sentence(breach: str, fix: str) -> str:
+    return f"{breach}\nfix: {fix}" if fix else breach
