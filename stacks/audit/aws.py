@@ -1,0 +1,185 @@
+"""What carries a stack's tag on AWS: Resource Groups Tagging API, and what EC2, FSx and KMS say of what it lists.
+
+The list is of one region and holds "tagged or previously tagged" resources (GetResources), so instances, volumes,
+interfaces, NAT gateways, endpoints, file systems and keys are looked up: what is no longer there is gone. Auto Scaling
+groups are not in that list and are asked for apart. Permissions: tag:GetResources,
+autoscaling:DescribeAutoScalingGroups, ec2:Describe*, fsx:DescribeFileSystems, kms:DescribeKey.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from components.findings import InputError
+from stacks.audit.aws_details import DETAILS, Client, Detail
+from stacks.audit.model import CloudResource, Listing
+from stacks.audit.state import StateResource
+
+__all__ = ["TAG", "Clients", "list_aws", "regions_of", "state_keys"]
+
+TAG = "gangway:stack"
+Clients: TypeAlias = Callable[[str, str], Client]
+"""Makes a boto3 client from the names of a service and a region."""
+GLOBAL_REGION = "us-east-1"
+"""Where the API lists what belongs to no region, such as IAM's."""
+_OWNER_TAGS = ("aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
+_MAKERS = ("aws:autoscaling/group:Group", "aws:ec2/fleet:Fleet", "aws:ec2/spotFleetRequest:SpotFleetRequest")
+"""Types whose instances name them by id."""
+_LONE = {"s3": "bucket", "sns": "topic", "sqs": "queue"}
+"""Services whose ARNs end with a mere name, and what it names."""
+_SHORT_ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[0-9a-f]{8,17}")
+_FREE = frozenset(
+    {
+        *("ec2:dhcp-options", "ec2:fleet", "ec2:internet-gateway", "ec2:key-pair", "ec2:launch-template"),
+        *("ec2:network-acl", "ec2:network-interface", "ec2:placement-group", "ec2:route-table", "ec2:security-group"),
+        *("ec2:security-group-rule", "ec2:spot-fleet-request", "ec2:spot-instances-request", "ec2:subnet", "ec2:vpc"),
+        *("iam:instance-profile", "iam:policy", "iam:role"),
+    }
+)
+"""Kinds that cost nothing by themselves."""
+
+
+def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
+    """Everything with the stack's tag in these regions.
+
+    Raises:
+        InputError: no credentials, a right that is missing, a region that does not answer.
+    """
+    found: dict[str, CloudResource] = {}
+    for region in regions:
+        for resource in _of_region(clients, stack, region):
+            found[resource.id] = resource
+    notes = ("only what carries the tag is seen, and only in these regions; --regions all asks everywhere",)
+    return Listing(tuple(found.values()), f"regions {', '.join(regions)}", notes)
+
+
+def regions_of(clients: Clients, words: str | None, own: str) -> list[str]:
+    """The regions to ask: those named, all of the account's for `all`, else the stack's own and that of global things.
+
+    Raises:
+        InputError: as `list_aws`.
+    """
+    if words is None:
+        return list(dict.fromkeys([own, GLOBAL_REGION]))
+    if words != "all":
+        return list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+    answer = _asked(lambda: clients("ec2", own).describe_regions(), own)
+    return sorted(row["RegionName"] for row in answer["Regions"])
+
+
+def state_keys(resource: StateResource) -> set[str]:
+    """What a resource of the state is called in the list, or as somebody's owner: ARN, short id, a group's name."""
+    if resource.type in _MAKERS:
+        return {resource.id}
+    names = (resource.id, resource.outputs.get("arn"))
+    return {_plain(name) for name in names if isinstance(name, str) and _is_key(name)}
+
+
+def _of_region(clients: Clients, stack: str, region: str) -> list[CloudResource]:
+    tagging = clients("resourcegroupstaggingapi", region)
+    filters = [{"Key": TAG, "Values": [stack]}]
+    rows = _asked(
+        lambda: [
+            row
+            for page in tagging.get_paginator("get_resources").paginate(TagFilters=filters)
+            for row in page["ResourceTagMappingList"]
+        ],
+        region,
+    )
+    resources = [*(_resource(row, region, stack) for row in rows), *_groups(clients, stack, region)]
+    for kind, detail in DETAILS.items():
+        if chosen := [each for each in resources if each.kind == kind]:
+            others = [each for each in resources if each.kind != kind]
+            resources = [*others, *_asked(lambda: _detailed(clients, region, chosen, detail), region)]  # noqa: B023 - called at once
+    return resources
+
+
+def _groups(clients: Clients, stack: str, region: str) -> list[CloudResource]:
+    """Auto Scaling groups: one that is left over makes nodes for ever."""
+    filters = [{"Name": f"tag:{TAG}", "Values": [stack]}]
+    pages = clients("autoscaling", region).get_paginator("describe_auto_scaling_groups").paginate
+    rows = _asked(lambda: [row for page in pages(Filters=filters) for row in page["AutoScalingGroups"]], region)
+    return [
+        CloudResource(
+            id=row["AutoScalingGroupARN"],
+            keys=frozenset({row["AutoScalingGroupARN"], row["AutoScalingGroupName"]}),
+            kind="autoscaling:group",
+            name=row["AutoScalingGroupName"],
+            region=region,
+            gone="deleting" if row.get("Status") else "",
+            billed=(),
+        )
+        for row in rows
+    ]
+
+
+def _detailed(clients: Clients, region: str, chosen: Sequence[CloudResource], detail: Detail) -> list[CloudResource]:
+    """The same resources, with what their own service says of them."""
+    client = clients(detail.service, region)
+    answers = detail.look({_last(each.id): each.id for each in chosen}, client)
+    return [
+        replace(each, gone="no longer there") if (more := answers.get(_last(each.id))) is None else _merged(each, more)
+        for each in chosen
+    ]
+
+
+def _merged(resource: CloudResource, more: Mapping[str, Any]) -> CloudResource:
+    return replace(resource, **{**more, "owners": resource.owners | more.get("owners", frozenset())})
+
+
+def _resource(row: Mapping[str, Any], region: str, stack: str) -> CloudResource:
+    arn = row["ResourceARN"]
+    tags = {tag["Key"]: tag["Value"] for tag in row.get("Tags", ())}
+    _, _, service, placed, _, rest = arn.split(":", 5)
+    kind = f"{service}:{_LONE.get(service) or re.split('[/:]', rest)[0]}"
+    last = _last(arn)
+    return CloudResource(
+        id=arn,
+        keys=frozenset({_plain(arn), *([last] if _SHORT_ID.fullmatch(last) else [])}),
+        kind=kind,
+        name=tags.get("Name", last),
+        region=placed or ("" if service == "iam" else region),
+        owners=frozenset(tags[key] for key in _OWNER_TAGS if key in tags),
+        kept=_kept(kind, last, stack),
+        billed=() if kind in _FREE else None,
+    )
+
+
+def _kept(kind: str, name: str, stack: str) -> str:
+    """Why it stays when its stack goes; empty for what should not."""
+    if kind == "s3:bucket" and name.startswith(f"{stack}-runs"):
+        return "the run bucket: what a stack's runs leave outlives it"
+    if kind == "ec2:capacity-reservation":
+        return "a bought block: nothing gives its price back"
+    return ""
+
+
+def _plain(arn: str) -> str:
+    """Log groups end with :* in one place and not in the other."""
+    return arn.removesuffix(":*")
+
+
+def _last(arn: str) -> str:
+    return re.split("[/:]", _plain(arn))[-1]
+
+
+def _is_key(name: str) -> bool:
+    return name.startswith("arn:") or _SHORT_ID.fullmatch(name) is not None
+
+
+def _asked(question: Callable[[], Any], region: str) -> Any:
+    """An answer of AWS, or the reason why there is none in words."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return question()
+    except (BotoCoreError, ClientError) as problem:
+        raise InputError(
+            f"AWS, {region}",
+            "cannot be asked",
+            value=str(problem),
+            allowed="credentials with tag:GetResources, autoscaling:DescribeAutoScalingGroups, ec2:Describe*, "
+            "fsx:DescribeFileSystems and kms:DescribeKey, and a region that the account has",
+            fix="sign in (aws sso login, or AWS_PROFILE), or name other --regions",
+        ) from None
