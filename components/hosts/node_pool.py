@@ -1,0 +1,123 @@
+"""HostPool: a stack's files and services on machines that are there already, over SSH.
+
+Each machine is given one script and told to install it; told to remove it, it takes away what the script has put
+there, and leaves runs and data. The script is the caller's: this component knows nothing of it but its two words. Not a
+configuration manager: packages, drivers and mounts are whoever's the machines are.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_command import remote
+
+__all__ = ["HostArgs", "HostPool", "HostPoolArgs"]
+
+INSTALLED = "/opt/gangway/installer.sh"
+"""Where a machine keeps the script: what takes things away must not depend on a copy in somebody's home."""
+DIAL_TRIES = 5
+# The SSH user is root, or has a sudo that asks for nothing: a password would have nobody to type it.
+_AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
+
+
+class HostArgs(TypedDict):
+    """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`.
+
+    `host_key` is the server's public key as in known_hosts, without the name; left out, whoever answers is believed.
+    """
+
+    name: str
+    address: str
+    port: int
+    user: str
+    host_key: NotRequired[str | None]
+    installer: pulumi.Input[str]
+
+
+class HostPoolArgs(TypedDict):
+    """Inputs of HostPool. The first machine is there before the others, and stays until they have left.
+
+    `private_key` is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK.
+    """
+
+    machines: list[HostArgs]
+    private_key: NotRequired[pulumi.Input[str] | None]
+
+
+def _connection(machine: HostArgs, private_key: pulumi.Input[str] | None) -> remote.ConnectionArgs:
+    return remote.ConnectionArgs(
+        host=machine["address"],
+        port=machine["port"],
+        user=machine["user"],
+        host_key=machine.get("host_key"),
+        private_key=None if private_key is None else pulumi.Output.secret(private_key),
+        dial_error_limit=DIAL_TRIES,
+    )
+
+
+def _as_root(command: str) -> str:
+    """`command`, in which $as_root stands for root's rights, for any login shell."""
+    return f"sh -c '{_AS_ROOT}; {command}'"
+
+
+class HostPool(pulumi.ComponentResource):
+    """Machines that run the trainer.
+
+    Attributes:
+        host_names: of all machines, in their order.
+        addresses: where their SSH servers answer.
+    """
+
+    host_names: pulumi.Output[list[str]]
+    addresses: pulumi.Output[list[str]]
+
+    def __init__(self, name: str, args: HostPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:hosts:HostPool", name, None, opts)
+        first, *others = args["machines"]
+        head = self._machine(name, first, args.get("private_key"), [])
+        for machine in others:
+            self._machine(name, machine, args.get("private_key"), [head])
+        self.host_names = pulumi.Output.from_input([machine["name"] for machine in args["machines"]])
+        self.addresses = pulumi.Output.from_input([machine["address"] for machine in args["machines"]])
+        self.register_outputs({"host_names": self.host_names, "addresses": self.addresses})
+
+    def _machine(
+        self,
+        pool: str,
+        machine: HostArgs,
+        private_key: pulumi.Input[str] | None,
+        after: Sequence[pulumi.Resource],
+    ) -> remote.Command:
+        """The script on one machine, and its two words."""
+        host, connection = machine["name"], _connection(machine, private_key)
+        # In the user's home: SFTP knows no sudo, and a folder that all may write to is no place for what root runs.
+        path = f".gangway-{pool}-{host}.sh"
+        script = pulumi.Output.from_input(machine["installer"])
+        digest = script.apply(lambda text: hashlib.sha256(text.encode()).hexdigest())
+        # Another address is another machine: the old one is told to remove it all, the new one to install it.
+        elsewhere = ["connection.host"]
+        copy = remote.CopyToRemote(
+            f"{pool}-{host}-files",
+            connection=connection,
+            source=script.apply(pulumi.StringAsset),
+            remote_path=path,
+            triggers=[digest],
+            opts=pulumi.ResourceOptions(parent=self, replace_on_changes=elsewhere),
+        )
+        install = digest.apply(lambda sha256: _as_root(f"$as_root bash {path} install {sha256} {host}"))
+        remove = f"$as_root bash {INSTALLED} remove {host}"
+        return remote.Command(
+            f"{pool}-{host}-services",
+            connection=connection,
+            # The sum stands in the words and in no trigger: the SDK replaces a command whose triggers change, and the
+            # old one's `delete` would then take away what the new one has just put there.
+            create=install,
+            update=install,
+            delete=_as_root(f"if [ -e {INSTALLED} ]; then {remove}; fi && rm -f {path}"),
+            # Servers refuse variables that nobody allowed them.
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[copy, *after], replace_on_changes=elsewhere, delete_before_replace=True
+            ),
+        )

@@ -1,0 +1,162 @@
+"""Machines that are there already: one bash script each, which puts a stack's files and services there or removes them.
+
+The script holds every file as text, so that whoever owns the machine can read what it is given. It shares scripts and
+units with nodes of all clouds (`templates/node`). Pure: how the script comes to the machine is `components.hosts`.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+from images.hosts_specs import HostSpec
+from images.observability import render_prometheus_static
+from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scripts, unit
+from images.shell import CONTAINER_NAME, bash_array, bash_assignments, container_argv, job_json_text
+from images.specs import TRAINER_UID, job_key
+
+__all__ = ["digest_of", "host_docker_argv", "host_env_text", "host_files", "render_host_installer"]
+
+CLOUD = "hosts"
+_END = "GANGWAY_FILE"
+_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
+"""Of the command that starts a container: podman knows GPUs by CDI alone."""
+_ENGINE_HINTS = {
+    "docker": "install Docker Engine from docker.com or your distribution",
+    "podman": "install podman and podman-docker, which puts podman there",
+}
+_PROMETHEUS = (
+    "--config.file=/etc/prometheus/prometheus.yml",
+    "--storage.tsdb.path=/prometheus",
+    "--web.listen-address=127.0.0.1:9090",
+)
+"""No firewall of ours is there, and Prometheus asks nobody who they are. The first two are its image's own."""
+# By the scheme of the run store: what puts a file there, and how it comes to the machine.
+_CLIENTS = {
+    "s3": "aws: install AWS's command line, version 2, which puts records into the run store",
+    "gs": "gcloud: install Google Cloud's command line, which puts records into the run store",
+    "az": "az: install Azure's command line, which puts records into the run store",
+}
+
+
+def digest_of(installer: str) -> str:
+    """The sum by which a machine knows that it has the whole script."""
+    return hashlib.sha256(installer.encode()).hexdigest()
+
+
+def render_host_installer(spec: HostSpec) -> str:
+    """The machine's script, plain ASCII: `install` and `remove`."""
+    files, services = host_files(spec), _services(spec)
+    settings = bash_assignments({"ENGINE_HINT": _ENGINE_HINTS[spec.container_engine], "STACK": spec.stack})
+    arrays = [
+        bash_array("FILES", [file.path for file in files]),
+        bash_array("NEEDS", _needs(spec)),
+        bash_array("SERVICES", services),
+    ]
+    body = "\n".join(f"put {file.path} {file.mode} <<'{_END}'\n{file.text.rstrip()}\n{_END}" for file in files)
+    parts = [script_text(CLOUD, "installer.sh"), settings, *arrays, f"write_files() {{\n{body}\n}}\n"]
+    return "\n".join([*parts, 'main "$@"\nexit\n'])
+
+
+def host_files(spec: HostSpec) -> list[NodeFile]:
+    """Everything that the script puts on the machine."""
+    steps, services = _steps(spec), _services(spec)
+    values = {
+        "ended_uri": "",
+        "image_has_docker": False,
+        "log_options": lambda stream: " --log-driver none",
+        "mount": "check-shared.sh",
+        "prometheus_arguments": " ".join(_PROMETHEUS),
+        "results_sec": 0,
+        "role": "worker",
+        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "steps": steps,
+        "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
+        "tries_again": True,
+    }
+    timers = [name.removesuffix("timer") + "service" for name in services if name.endswith(".timer")]
+    shell = ["common.sh", "cloud.sh", *steps, *(["check-shared.sh"] if "check-shared.sh" not in steps else []), *_RUN]
+    files = [
+        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
+        NodeFile(f"{ETC_DIR}/job.env", "0600", bash_array("DOCKER_ARGV", host_docker_argv(spec))),
+        NodeFile(f"{ETC_DIR}/node.env", "0600", host_env_text(spec)),
+        *scripts(CLOUD, shell),
+        *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *services, *timers]),
+    ]
+    if spec.prometheus_image is not None:
+        text = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port)
+        files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
+    return files
+
+
+def host_docker_argv(spec: HostSpec) -> list[str]:
+    """Arguments of the container engine that run the job; nothing takes these machines back, so nobody looks out."""
+    accelerators = [*_gpu_arguments(spec)]
+    for device in spec.fabric.devices if spec.fabric else ():
+        accelerators += ["--device", device]
+    argv = container_argv(spec.job, accelerators, None, spec.labels)
+    return [*argv, "--log-driver", "none", spec.job.image, *spec.job.torchrun_argv()]
+
+
+def host_env_text(spec: HostSpec) -> str:
+    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
+    fabric = spec.fabric.settings if spec.fabric else {}
+    settings = {
+        **fabric,
+        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        "CONTAINER_ENGINE": spec.container_engine,
+        "CONTAINER_NAME": CONTAINER_NAME,
+        # Somebody's own folder: the job reads it, and nothing here changes whose it is.
+        "DATA_DIR": "",
+        "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
+        "GPU_ARGUMENTS": " ".join(_gpu_arguments(spec)),
+        "IMAGE": spec.job.image,
+        "JOB_KEY": job_key(spec.job),
+        "JOB_NAME": spec.job.name,
+        "LOG_GROUP": "journal",
+        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "RESULTS_SEC": "",
+        "ROLE": "worker",
+        "RUN_DIR": spec.run_dir,
+        "SHARED_DIR": spec.shared_dir or "",
+        "STACK": spec.stack,
+        "TERMINATE_WHEN_DONE": "",
+        "TRAINER_UID": str(TRAINER_UID),
+    }
+    return bash_assignments(settings)
+
+
+def _gpu_arguments(spec: HostSpec) -> Sequence[str]:
+    return _GPUS[spec.container_engine] if spec.job.backend == "nccl" else ()
+
+
+def _steps(spec: HostSpec) -> list[str]:
+    """What needs no network first, the long download last, and what needs the image after it."""
+    gpus = spec.job.backend == "nccl"
+    planned = {
+        "check-gpu.sh": gpus,
+        "check-rdma.sh": spec.fabric is not None,
+        "check-shared.sh": spec.shared_dir is not None,
+        "pull-image.sh": True,
+        "check-container.sh": gpus,
+    }
+    return [name for name, wanted in planned.items() if wanted]
+
+
+def _services(spec: HostSpec) -> list[str]:
+    """What is enabled and started; the others are pulled in by them."""
+    planned = {
+        "gangway-rendezvous.service": spec.port is not None,
+        "gangway-prometheus.service": spec.prometheus_image is not None,
+        "gangway-trainer.service": True,
+        "gangway-watch.timer": True,
+        "gangway-record.timer": spec.keeps_record,
+    }
+    return [name for name, wanted in planned.items() if wanted]
+
+
+def _needs(spec: HostSpec) -> list[str]:
+    """`command: what to do` for each command without which nothing would work."""
+    scheme = spec.bucket_uri.partition("://")[0]
+    gpu = "nvidia-smi: install NVIDIA's driver, 580 or later, for the trainer's CUDA 13"
+    return [*([gpu] if spec.job.backend == "nccl" else []), *([_CLIENTS[scheme]] if scheme in _CLIENTS else [])]

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Puts a stack's files and services on this machine, or takes them away again. What a job has written stays in both cases:
+# runs, data, records.
+#   installer.sh install SHA256 NAME   the sum of this very file, so that half a copy is not run; NAME of the machine
+#   installer.sh remove NAME           nothing where it is installed under another name meanwhile
+set -euo pipefail
+ROOT=${GANGWAY_ROOT:-}
+OWN=$ROOT/opt/gangway
+
+say() { printf 'gangway: %s\n' "$*" >&2; }
+
+# problems: a line for each thing that this machine lacks. Nothing has been written when they are told.
+problems() {
+    local owner
+    [ "$(id -u)" = 0 ] || echo "not root: name root as the user, or one whose sudo asks for no password"
+    command -v systemctl >/dev/null || echo "no systemd here, which starts and stops the trainer"
+    [ "$(uname -m)" = x86_64 ] || echo "a $(uname -m) machine: the trainer's image is x86_64"
+    if [ ! -x "$ROOT/usr/bin/docker" ]; then
+        echo "no /usr/bin/docker: $ENGINE_HINT"
+    elif ! docker info >/dev/null 2>&1; then
+        echo "docker info fails: start the container engine, or mend it"
+    fi
+    local need
+    for need in "${NEEDS[@]}"; do
+        command -v "${need%%:*}" >/dev/null || echo "no ${need%%:*} here: ${need#*: }"
+    done
+    owner=$(cat "$OWN/stack" 2>/dev/null) || owner=$STACK
+    [ "$owner" = "$STACK" ] || echo "this machine serves stack $owner: destroy that one first"
+}
+
+# put PATH MODE: standard input as that file, which appears whole.
+put() {
+    mkdir -p "$(dirname "$ROOT$1")"
+    cat >"$ROOT$1.gangway-new"
+    chmod "$2" "$ROOT$1.gangway-new"
+    mv "$ROOT$1.gangway-new" "$ROOT$1"
+}
+
+# listed NAME: what the installation that is here wrote down under that name.
+listed() { cat "$OWN/$1" 2>/dev/null || true; }
+
+# stop_services: of what is here; the trainer saves a checkpoint first.
+stop_services() {
+    local units
+    mapfile -t units < <(listed services)
+    [ "${#units[@]}" = 0 ] || systemctl disable --now "${units[@]}" gangway-prepare.service || say "some services were not there"
+}
+
+# drop_files PATH...: and our own folders that are empty then.
+drop_files() {
+    local path
+    for path in "$@"; do
+        rm -f "$ROOT$path"
+    done
+    find "$OWN" "$ROOT/etc/gangway" -depth -type d -empty -delete 2>/dev/null || true
+}
+
+take_away() {
+    local paths container
+    stop_services
+    for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
+        docker rm --force "$container" >/dev/null 2>&1 || true
+    done
+    mapfile -t paths < <(listed files)
+    drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
+    # That the job has ended here is forgotten with it.
+    rm -rf "$ROOT/run/gangway"
+    systemctl daemon-reload
+}
+
+put_all() {
+    local before path
+    mapfile -t before < <(listed files)
+    mkdir -p "$OWN"
+    # Written down first: whatever happens from here on, `remove` knows what there may be.
+    printf '%s\n' "$STACK" >"$OWN/stack"
+    printf '%s\n' "${before[@]}" "${FILES[@]}" | sed '/^$/d' | sort -u >"$OWN/files"
+    printf '%s\n' "${SERVICES[@]}" >"$OWN/services"
+    write_files
+    for path in "${before[@]}"; do
+        [[ " ${FILES[*]} " == *" $path "* ]] || drop_files "$path"
+    done
+    printf '%s\n' "${FILES[@]}" >"$OWN/files"
+}
+
+install_all() {
+    local found
+    [ "$(sha256sum <"$0" | cut -d' ' -f1)" = "$1" ] || { say "this copy is not whole: run pulumi up again"; exit 1; }
+    found=$(problems)
+    if [ -n "$found" ]; then
+        say "this machine is not ready, and nothing was changed:"
+        while read -r line; do say "  $line"; done <<<"$found"
+        exit 1
+    fi
+    if [ "$(listed digest)" = "$1" ]; then
+        printf '%s\n' "$2" >"$OWN/name"
+        say "nothing to do: stack $STACK is installed just so"
+        return
+    fi
+    trap 'say "not installed, and taken away again"; take_away' EXIT
+    stop_services
+    put_all
+    [ "$0" -ef "$OWN/installer.sh" ] || install -m 0700 "$0" "$OWN/installer.sh"
+    systemctl daemon-reload
+    systemctl enable "${SERVICES[@]}"
+    systemctl start --no-block "${SERVICES[@]}"
+    printf '%s\n' "$2" >"$OWN/name"
+    printf '%s\n' "$1" >"$OWN/digest"
+    trap - EXIT
+    say "stack $STACK is installed: ${#FILES[@]} files, ${#SERVICES[@]} services"
+}
+
+remove_all() {
+    if [ "$(listed stack) $(listed name)" != "$STACK $1" ]; then
+        say "nothing of stack $STACK is here under the name $1"
+        return
+    fi
+    take_away
+    say "stack $STACK is taken away; runs and data are where they were"
+}
+
+main() {
+    case ${1:-} in
+    install) install_all "$2" "$3" ;;
+    remove) remove_all "$2" ;;
+    *)
+        say "installer.sh install SHA256 NAME, or installer.sh remove NAME"
+        exit 2
+        ;;
+    esac
+}

@@ -1,0 +1,127 @@
+"""What a person should know before `up` on machines that are there already: what is wrong, assumed, or left to them.
+
+Pure. What all providers share is `stacks.checks` and `shared_findings`, what is about the site's figures
+`components.site_findings`; what cannot be planned at all raises in `plan`.
+"""
+
+from collections.abc import Iterable
+
+from components.cost import CostEstimate
+from components.findings import Finding, Severity
+from components.site_findings import site_findings
+from stacks.checks import common_findings
+from stacks.config import StackConfig
+from stacks.provider_sections import HostsConfig
+from stacks.providers import shared_findings
+from stacks.providers.hosts.boot import fabric_min_gbps
+from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+from stacks.providers.site import site_of
+
+__all__ = ["findings"]
+
+HOSTS = "gangway:hosts"
+_TOLD = 3
+"""Machines that one finding names one by one."""
+
+
+def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
+    """All findings of a stack; `cost` as in `common_findings`."""
+    own, least = hosts_of(config), fabric_min_gbps(config, planned)
+    return (
+        *common_findings(config, planned.machine, cost, shared=True),
+        *shared_findings.trainable(planned.machine),
+        *site_findings(site_of(config), planned.machine),
+        *shared_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,"),
+        *shared_findings.fabric_check(config, least),
+        *_state(config, own),
+        *_unknown_keys(own),
+        *_ssh(own),
+        *_network(config, planned, own),
+        *_nobody_looks(config),
+    )
+
+
+def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
+    """Checkpoints must be where every machine reads them, and records where the machine's end does not reach."""
+    if config.cluster.nodes.max > 1 and own.shared_dir is None:
+        yield Finding(
+            Severity.ERROR,
+            "storage.not-shared",
+            f"{HOSTS}.shared_dir",
+            "several machines need one file system for checkpoints, and no folder of one is named",
+            "mount one on every machine, and write its folder: shared_dir: /shared/gangway",
+        )
+    if own.run_store.startswith("/"):
+        yield Finding(
+            Severity.INFO,
+            "storage.records-in-folder",
+            f"{HOSTS}.run_store",
+            f"records are copied to {own.run_store} of the first machine: it outlives the stack, and the machine only "
+            "where it is on another's disk",
+            "name a bucket to have them elsewhere: s3://, gs:// or az://",
+        )
+
+
+def _unknown_keys(own: HostsConfig) -> Iterable[Finding]:
+    unknown = [machine.address for machine in own.machines if machine.accept_unknown_host_key]
+    if unknown:
+        more = f" and {len(unknown) - _TOLD} more" if len(unknown) > _TOLD else ""
+        yield Finding(
+            Severity.WARNING,
+            "hosts.unknown-key",
+            f"{HOSTS}.machines",
+            f"whoever answers at {', '.join(unknown[:_TOLD])}{more} is believed to be that machine, and is handed what "
+            "root shall run there",
+            "write host_key, as `ssh-keyscan -t ed25519 ADDRESS` prints it behind the address, on a network you trust",
+        )
+
+
+def _ssh(own: HostsConfig) -> Iterable[Finding]:
+    if own.private_key is None:
+        yield Finding(
+            Severity.INFO,
+            "hosts.agent",
+            f"{HOSTS}.private_key",
+            "none: whoever runs `up` or `destroy` has the key in an SSH agent (SSH_AUTH_SOCK)",
+            "`pulumi config set --path --secret gangway:hosts.private_key < KEYFILE` where no person does",
+        )
+
+
+def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Iterable[Finding]:
+    """What has to be open between machines whose firewall is somebody else's."""
+    if config.cluster.nodes.max < 2:
+        return
+    yield Finding(
+        Severity.INFO,
+        "hosts.ports",
+        f"{HOSTS}.machines",
+        f"the machines' firewall is not touched: all of them reach {own.machines[0].reached_at} at port "
+        f"{RENDEZVOUS_PORT}, it reaches theirs at {METRICS_PORT}, and each reaches every other at all ports for "
+        f"{'NCCL' if planned.fabric.num_devices else 'NCCL, also for the gradients'}; nothing is encrypted there",
+        "keep them in a network of their own",
+    )
+
+
+def _nobody_looks(config: StackConfig) -> Iterable[Finding]:
+    """What clouds do and nobody does here."""
+    scraped = (
+        "figures in the first one's Prometheus (`ssh -L 9090:localhost:9090`)"
+        if config.head.prometheus_image
+        else "no Prometheus"
+    )
+    yield Finding(
+        Severity.WARNING,
+        "budget.not-enforced",
+        "gangway:budget",
+        "nobody bills these machines: the plan compares the budget with what they cost their owner, no mail is sent, "
+        "and nothing is stopped by it",
+        "job.max_hours ends the job, whatever it cost",
+    )
+    yield Finding(
+        Severity.INFO,
+        "observe.prometheus-only",
+        "gangway:observe",
+        "no log service and no alarms: lines are in each machine's journal (`journalctl -u gangway-trainer`), "
+        f"{scraped}",
+    )

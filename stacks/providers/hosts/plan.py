@@ -1,0 +1,94 @@
+"""What a StackConfig means on machines that are there already: the machine, its fabric, its price, where runs are.
+
+Pure: looks up and checks. `boot` says what each machine is given, `findings` what a person should know, `program`
+declares the resources.
+"""
+
+from dataclasses import dataclass
+
+from components.catalog import MachinePrice, Region
+from components.findings import InputError
+from components.hosts.capacity import check_ladder
+from components.site import SiteMachine
+from components.site_fabric import SiteFabricPlan, plan_site_fabric
+from stacks.config import StackConfig
+from stacks.provider_sections import HostsConfig
+from stacks.providers.shared import tag_policy
+from stacks.providers.site import machine_of, price_of, region_of, site_of
+
+__all__ = ["OWN_STATE", "HostsPlan", "hosts_of", "plan"]
+
+OWN_STATE = "/var/lib/gangway"
+"""Where runs are on a machine that trains alone, and has no folder named."""
+
+
+@dataclass(frozen=True)
+class HostsPlan:
+    """What the configuration means.
+
+    Attributes:
+        machine: each of them.
+        num_machines: how many there are.
+        fabric: what a machine must have, and the job be told.
+        region: the place, with its grid.
+        price: of an hour of a machine.
+        state_dir: the folder that runs are in, on every machine.
+        record_uri: below it records are put.
+        labels: of the trainer's container.
+    """
+
+    machine: SiteMachine
+    num_machines: int
+    fabric: SiteFabricPlan
+    region: Region
+    price: MachinePrice
+    state_dir: str
+    record_uri: str
+    labels: dict[str, str]
+
+    @property
+    def run_dirs(self) -> str:
+        """The folder of all runs."""
+        return f"{self.state_dir}/runs"
+
+
+def plan(config: StackConfig) -> HostsPlan:
+    """Looks everything up and checks it, without declaring a resource.
+
+    Raises:
+        InputError: an accelerator nobody knows the draw of, a rung there is not, a wrong number of nodes, a wrong tag.
+    """
+    own = hosts_of(config)
+    machine = machine_of(config)
+    check_ladder(config.cluster.capacity)
+    _check_number(config, own)
+    region = region_of(config)
+    return HostsPlan(
+        machine=machine,
+        num_machines=len(own.machines),
+        fabric=plan_site_fabric(machine.site_fabric, site_of(config).interface),
+        region=region,
+        price=price_of(config, machine),
+        state_dir=own.shared_dir or OWN_STATE,
+        record_uri=f"{own.run_store.rstrip('/')}/{config.stack}",
+        labels=tag_policy(config, machine, region).hosts(),
+    )
+
+
+def hosts_of(config: StackConfig) -> HostsConfig:
+    """The provider's own section."""
+    assert config.hosts is not None, "stacks.providers.settings has seen to it"
+    return config.hosts
+
+
+def _check_number(config: StackConfig, own: HostsConfig) -> None:
+    """As many nodes as there are machines: one that is named and gets nothing would be a mistake nobody sees."""
+    nodes, there = config.cluster.nodes, len(own.machines)
+    if nodes.max != there:
+        raise InputError(
+            "gangway:cluster.nodes.max",
+            f"gangway:hosts.machines names {there}",
+            value=nodes.max,
+            allowed=f"{there}: every machine that is named trains",
+            fix=f"set nodes: {{min: {min(nodes.min, there)}, max: {there}}}, or change the list of machines",
+        )

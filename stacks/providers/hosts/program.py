@@ -1,0 +1,43 @@
+"""A stack on machines that are there already: `components.hosts`, made of one StackConfig.
+
+What can be known without a resource is `plan`; what each machine is given is `boot`. The shape of the other providers'.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_command as command
+
+from components.cost import CostComponent, Declared, from_fact
+from stacks.config import StackConfig
+from stacks.providers.hosts.boot import job_spec
+from stacks.providers.hosts.findings import findings
+from stacks.providers.hosts.parts import Parts
+from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
+
+__all__ = ["HostsPlan", "build", "findings", "plan", "price"]
+
+
+def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
+    """What the machines cost their owner, where the stack file says it: no list has a price of what one has."""
+    planned = plan(config)
+    num = planned.num_machines
+    return [from_fact(f"{config.stack}-0-on-demand: {num} x {planned.machine.name}", planned.price.on_demand, num)]
+
+
+def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    planned, own = plan(config), hosts_of(config)
+    provider = command.Provider(config.stack)
+    job = job_spec(config, planned)
+    pool = Parts(config, planned, pulumi.ResourceOptions(providers={"command": provider})).pool(job)
+    return {
+        "job": job.model_dump(mode="json"),
+        "image": job.image,
+        "run_bucket": own.run_store,
+        "run_bucket_url": own.run_store,
+        "group_names": pool.host_names,
+        "host_addresses": pool.addresses,
+        "mount_point": own.shared_dir,
+    }

@@ -1,0 +1,154 @@
+"""Machines that are there already under the real Pulumi engine: what is run on which of them, and in which order."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+Edit = Callable[[dict[str, Any]], None]
+FIRST, SECOND, NEW = "10.20.0.11", "10.20.0.12", "10.20.0.13"
+# Begun by a new line: on a command line it is a value then, and no option.
+KEY = "\n-----BEGIN OPENSSH PRIVATE KEY-----\nnobody's\n-----END OPENSSH PRIVATE KEY-----\n"
+COMMAND, COPY = "command:remote:Command", "command:remote:CopyToRemote"
+
+
+@pytest.fixture
+def lab(make_engine: Any, running_plugin: Any) -> Iterator[Any]:
+    """The shipped stack; the plugin runs all the while."""
+    made = make_engine("hosts-lab")
+    with running_plugin("command", made.cloud) as plugin:
+        made.env["PULUMI_DEBUG_PROVIDERS"] = f"command:{plugin.port}"
+        yield made
+
+
+def asked(engine: Any) -> list[dict[str, Any]]:
+    """What was asked of machines since the last time."""
+    log = engine.cloud / "commands.jsonl"
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()] if log.exists() else []
+    log.unlink(missing_ok=True)
+    return lines
+
+
+def verbs(engine: Any) -> list[tuple[str, str]]:
+    """Machine and verb, in their order."""
+    return [(line["host"], line["verb"]) for line in asked(engine)]
+
+
+def test_machines_are_given_their_services_and_freed_of_them(lab: Any, set_value: Callable[..., Edit]) -> None:
+    """One life for all phases."""
+    preview_touches_no_machine(lab)
+    up_installs_the_first_machine_first(lab)
+    second_up_asks_for_nothing(lab)
+    a_new_key_of_the_user_is_a_secret(lab)
+    a_longer_job_is_put_on_all(lab, set_value)
+    another_address_is_another_machine(lab)
+    destroy_ends_the_first_machine_last(lab)
+
+
+def preview_touches_no_machine(lab: Any) -> None:
+    preview = lab.run("preview")
+    assert preview.status == 0, preview.text
+    assert set(preview.changes) == {"create"}
+    assert "gangway:budget: nobody bills these machines" in preview.text
+    assert (lab.resources(), asked(lab)) == ([], [])
+
+
+def up_installs_the_first_machine_first(lab: Any) -> None:
+    lab.applied("up")
+    lines = asked(lab)
+    places = {(line["host"], line["verb"]): place for place, line in enumerate(lines)}
+    assert set(places) == {(host, verb) for host in (FIRST, SECOND) for verb in ("copy", "create")}
+    assert places[FIRST, "copy"] < places[FIRST, "create"] < places[SECOND, "create"] == len(lines) - 1
+    for line in lines:
+        assert line["connection"]["user"] == "gangway"
+        assert line["connection"]["hostKey"].startswith("ssh-ed25519 ")
+        assert "privateKey" not in line["connection"]
+        if line["verb"] == "create":
+            assert "$as_root bash .gangway-hosts-lab-dgx-" in line["text"]
+    exports = json.loads(lab.plain("stack", "output", "--json"))
+    assert exports["group_names"] == ["dgx-1", "dgx-2"]
+    assert exports["run_bucket_url"] == "s3://my-bucket/runs"
+    assert exports["job"]["rendezvous"]["host"] == "10.30.0.11"
+
+
+def second_up_asks_for_nothing(lab: Any) -> None:
+    again = lab.applied("up", "--expect-no-changes")
+    assert set(again.changes) == {"same"}
+    lab.applied("refresh", "--expect-no-changes")
+    assert asked(lab) == []
+
+
+def a_new_key_of_the_user_is_a_secret(lab: Any) -> None:
+    """Nothing is new to the machines; what matters is that nothing is taken away, and that the key stays secret."""
+    lab.plain("config", "set", "--path", "--secret", "gangway:hosts.private_key", KEY, "--stack", lab.stack)
+    lab.applied("up")
+    lines = asked(lab)
+    assert {(line["host"], line["verb"]) for line in lines} == {
+        (host, verb) for host in (FIRST, SECOND) for verb in ("copy", "update")
+    }
+    assert {line["connection"]["privateKey"] for line in lines} == {KEY}
+    assert "nobody's" in lab.plain("stack", "export", "--show-secrets")
+    assert "nobody's" not in lab.plain("stack", "export")
+    files = [file for file in lab.state.rglob("*") if file.is_file()]
+    assert any(b"hosts-lab-dgx-1-services" in file.read_bytes() for file in files), "no state where it was looked for"
+    assert not [file for file in files if b"nobody's" in file.read_bytes()]
+
+
+def a_longer_job_is_put_on_all(lab: Any, set_value: Callable[..., Edit]) -> None:
+    lab.change(set_value("job.kimg", 30000))
+    up = lab.applied("up")
+    # No command is replaced: its `delete` would take away what the new one has just put there.
+    assert COMMAND not in up.types("replace")
+    lines = asked(lab)
+    assert [line["verb"] for line in lines].count("update") == 2
+    assert {line["verb"] for line in lines} == {"copy", "update"}
+    assert all("30000" in line["text"] for line in lines if line["verb"] == "copy")
+
+
+def another_address_is_another_machine(lab: Any) -> None:
+    def move(config: dict[str, Any]) -> None:
+        config["gangway:hosts"]["machines"][1]["address"] = NEW
+
+    lab.change(move)
+    up = lab.applied("up")
+    assert up.types("replace") == {COMMAND, COPY}
+    done = verbs(lab)
+    assert set(done) == {(SECOND, "delete"), (NEW, "copy"), (NEW, "create")}
+    assert done.index((SECOND, "delete")) < done.index((NEW, "create"))
+
+
+def destroy_ends_the_first_machine_last(lab: Any) -> None:
+    lab.applied("destroy")
+    lines = asked(lab)
+    assert [(line["host"], line["verb"]) for line in lines] == [(NEW, "delete"), (FIRST, "delete")]
+    for line in lines:
+        assert "installer.sh remove dgx-" in line["text"]
+    assert lab.resources() == []
+    assert json.loads(lab.plain("stack", "export"))["deployment"].get("resources", []) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("hosts.private_key", KEY, ["gangway:hosts.private_key: a private key in plain text", "pulumi config set"]),
+        ("cluster.capacity", [{"kind": "spot"}], ["gangway:cluster.capacity[0].kind", "takes them back"]),
+        ("cluster.nodes", {"min": 1, "max": 3}, ["gangway:cluster.nodes.max", "set nodes: {min: 1, max: 2}"]),
+        ("storage", {"kind": "lustre", "capacity_gib": 9600}, ["gangway:storage: of no effect", "shared_dir"]),
+        ("hosts.shared_dir", None, ["gangway:hosts.shared_dir", "storage.not-shared"]),
+    ],
+)
+def test_a_mistake_is_one_message_and_no_machine_is_touched(
+    make_engine: Any, set_value: Callable[..., Edit], path: str, value: Any, said: list[str]
+) -> None:
+    lab = make_engine("hosts-lab")
+    lab.change(set_value(path, value))
+    outcome = lab.run("up", "--yes", "--skip-preview")
+    assert outcome.status != 0
+    for words in said:
+        assert words in outcome.text
+    assert "Traceback" not in outcome.text
+    assert "nobody's" not in outcome.text
+    assert (lab.resources(), asked(lab)) == ([], [])

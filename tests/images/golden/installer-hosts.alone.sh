@@ -1,0 +1,601 @@
+#!/usr/bin/env bash
+# Puts a stack's files and services on this machine, or takes them away again. What a job has written stays in both cases:
+# runs, data, records.
+#   installer.sh install SHA256 NAME   the sum of this very file, so that half a copy is not run; NAME of the machine
+#   installer.sh remove NAME           nothing where it is installed under another name meanwhile
+set -euo pipefail
+ROOT=${GANGWAY_ROOT:-}
+OWN=$ROOT/opt/gangway
+
+say() { printf 'gangway: %s\n' "$*" >&2; }
+
+# problems: a line for each thing that this machine lacks. Nothing has been written when they are told.
+problems() {
+    local owner
+    [ "$(id -u)" = 0 ] || echo "not root: name root as the user, or one whose sudo asks for no password"
+    command -v systemctl >/dev/null || echo "no systemd here, which starts and stops the trainer"
+    [ "$(uname -m)" = x86_64 ] || echo "a $(uname -m) machine: the trainer's image is x86_64"
+    if [ ! -x "$ROOT/usr/bin/docker" ]; then
+        echo "no /usr/bin/docker: $ENGINE_HINT"
+    elif ! docker info >/dev/null 2>&1; then
+        echo "docker info fails: start the container engine, or mend it"
+    fi
+    local need
+    for need in "${NEEDS[@]}"; do
+        command -v "${need%%:*}" >/dev/null || echo "no ${need%%:*} here: ${need#*: }"
+    done
+    owner=$(cat "$OWN/stack" 2>/dev/null) || owner=$STACK
+    [ "$owner" = "$STACK" ] || echo "this machine serves stack $owner: destroy that one first"
+}
+
+# put PATH MODE: standard input as that file, which appears whole.
+put() {
+    mkdir -p "$(dirname "$ROOT$1")"
+    cat >"$ROOT$1.gangway-new"
+    chmod "$2" "$ROOT$1.gangway-new"
+    mv "$ROOT$1.gangway-new" "$ROOT$1"
+}
+
+# listed NAME: what the installation that is here wrote down under that name.
+listed() { cat "$OWN/$1" 2>/dev/null || true; }
+
+# stop_services: of what is here; the trainer saves a checkpoint first.
+stop_services() {
+    local units
+    mapfile -t units < <(listed services)
+    [ "${#units[@]}" = 0 ] || systemctl disable --now "${units[@]}" gangway-prepare.service || say "some services were not there"
+}
+
+# drop_files PATH...: and our own folders that are empty then.
+drop_files() {
+    local path
+    for path in "$@"; do
+        rm -f "$ROOT$path"
+    done
+    find "$OWN" "$ROOT/etc/gangway" -depth -type d -empty -delete 2>/dev/null || true
+}
+
+take_away() {
+    local paths container
+    stop_services
+    for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
+        docker rm --force "$container" >/dev/null 2>&1 || true
+    done
+    mapfile -t paths < <(listed files)
+    drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
+    # That the job has ended here is forgotten with it.
+    rm -rf "$ROOT/run/gangway"
+    systemctl daemon-reload
+}
+
+put_all() {
+    local before path
+    mapfile -t before < <(listed files)
+    mkdir -p "$OWN"
+    # Written down first: whatever happens from here on, `remove` knows what there may be.
+    printf '%s\n' "$STACK" >"$OWN/stack"
+    printf '%s\n' "${before[@]}" "${FILES[@]}" | sed '/^$/d' | sort -u >"$OWN/files"
+    printf '%s\n' "${SERVICES[@]}" >"$OWN/services"
+    write_files
+    for path in "${before[@]}"; do
+        [[ " ${FILES[*]} " == *" $path "* ]] || drop_files "$path"
+    done
+    printf '%s\n' "${FILES[@]}" >"$OWN/files"
+}
+
+install_all() {
+    local found
+    [ "$(sha256sum <"$0" | cut -d' ' -f1)" = "$1" ] || { say "this copy is not whole: run pulumi up again"; exit 1; }
+    found=$(problems)
+    if [ -n "$found" ]; then
+        say "this machine is not ready, and nothing was changed:"
+        while read -r line; do say "  $line"; done <<<"$found"
+        exit 1
+    fi
+    if [ "$(listed digest)" = "$1" ]; then
+        printf '%s\n' "$2" >"$OWN/name"
+        say "nothing to do: stack $STACK is installed just so"
+        return
+    fi
+    trap 'say "not installed, and taken away again"; take_away' EXIT
+    stop_services
+    put_all
+    [ "$0" -ef "$OWN/installer.sh" ] || install -m 0700 "$0" "$OWN/installer.sh"
+    systemctl daemon-reload
+    systemctl enable "${SERVICES[@]}"
+    systemctl start --no-block "${SERVICES[@]}"
+    printf '%s\n' "$2" >"$OWN/name"
+    printf '%s\n' "$1" >"$OWN/digest"
+    trap - EXIT
+    say "stack $STACK is installed: ${#FILES[@]} files, ${#SERVICES[@]} services"
+}
+
+remove_all() {
+    if [ "$(listed stack) $(listed name)" != "$STACK $1" ]; then
+        say "nothing of stack $STACK is here under the name $1"
+        return
+    fi
+    take_away
+    say "stack $STACK is taken away; runs and data are where they were"
+}
+
+main() {
+    case ${1:-} in
+    install) install_all "$2" "$3" ;;
+    remove) remove_all "$2" ;;
+    *)
+        say "installer.sh install SHA256 NAME, or installer.sh remove NAME"
+        exit 2
+        ;;
+    esac
+}
+
+ENGINE_HINT='install podman and podman-docker, which puts podman there'
+STACK=lab
+
+FILES=(
+    /etc/gangway/job.json
+    /etc/gangway/job.env
+    /etc/gangway/node.env
+    /opt/gangway/bin/common.sh
+    /opt/gangway/bin/cloud.sh
+    /opt/gangway/bin/pull-image.sh
+    /opt/gangway/bin/check-shared.sh
+    /opt/gangway/bin/run-trainer.sh
+    /opt/gangway/bin/upload-record.sh
+    /opt/gangway/bin/leave-node.sh
+    /opt/gangway/bin/watch-node.sh
+    /etc/systemd/system/gangway-prepare.service
+    /etc/systemd/system/gangway-trainer.service
+    /etc/systemd/system/gangway-watch.timer
+    /etc/systemd/system/gangway-watch.service
+)
+
+NEEDS=(
+)
+
+SERVICES=(
+    gangway-trainer.service
+    gangway-watch.timer
+)
+
+write_files() {
+put /etc/gangway/job.json 0600 <<'GANGWAY_FILE'
+{
+ "name": "dcgan-celeba64",
+ "image": "123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab",
+ "backend": "gloo",
+ "num_nodes_min": 2,
+ "num_nodes_max": 4,
+ "processes_per_node": 8,
+ "rendezvous": {
+  "host": "head.gangway.internal",
+  "port": 29400,
+  "standalone": false
+ },
+ "volumes": [],
+ "env": {},
+ "module": "trainer",
+ "argv": [
+  "train",
+  "--run-dir",
+  "/fsx/runs/dcgan-celeba64"
+ ],
+ "max_restarts": 3,
+ "shutdown_timeout_sec": 25
+}
+GANGWAY_FILE
+put /etc/gangway/job.env 0600 <<'GANGWAY_FILE'
+DOCKER_ARGV=(
+    run
+    --rm
+    --init
+    --name
+    gangway-trainer
+    --network
+    host
+    --ipc
+    host
+    --ulimit
+    memlock=-1
+    --log-driver
+    none
+    123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
+    --nnodes=2:4
+    --rdzv-backend=gangway
+    --rdzv-endpoint=head.gangway.internal:29400
+    --rdzv-id=dcgan-celeba64
+    --rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3
+    --nproc-per-node=8
+    --max-restarts=3
+    --shutdown-timeout=25
+    -m
+    trainer
+    train
+    --run-dir
+    /fsx/runs/dcgan-celeba64
+)
+GANGWAY_FILE
+put /etc/gangway/node.env 0600 <<'GANGWAY_FILE'
+BUCKET_URI=/srv/results/lab
+CONTAINER_ENGINE=podman
+CONTAINER_NAME=gangway-trainer
+DATA_DIR=''
+GPUS_PLANNED=0
+GPU_ARGUMENTS=''
+IMAGE=123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
+JOB_KEY=9ced312a39f5
+JOB_NAME=dcgan-celeba64
+LOG_GROUP=journal
+MAX_SEC=''
+RESULTS_SEC=''
+ROLE=worker
+RUN_DIR=/var/lib/gangway/runs/lab
+SHARED_DIR=''
+STACK=lab
+TERMINATE_WHEN_DONE=''
+TRAINER_UID=10001
+GANGWAY_FILE
+put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
+. "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
+POLL_SEC=${GANGWAY_POLL_SEC:-5}
+STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
+STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
+. "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
+
+log() { printf 'gangway: %s\n' "$*" >&2; }
+
+retry() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep "$POLL_SEC"
+    done
+}
+
+event() {
+    [ -n "$LOG_GROUP" ] || return 0
+    send_event "$@" || log "could not send to $LOG_GROUP: $*"
+}
+
+give_up() {
+    if [ "$ROLE" = head ]; then
+        log "not ready: $1"
+        event head-not-ready reason "$1"
+        exit 1
+    fi
+    log "giving this node up: $1"
+    event node-given-up reason "$1"
+    replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
+    exit 1
+}
+
+finish() {
+    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
+    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
+}
+
+end_job() {
+    mkdir -p "$STATE_DIR"
+    echo "$1 $2" >"$STATE_DIR/ended"
+    log "the job has ended here: $2, exit status $1"
+    event job-ended exit_status "$1" reason "$2"
+    finish || log "could not tell of it, or leave: watch-node.sh tries again"
+}
+
+hours_over() {
+    local began
+    [ -n "$MAX_SEC" ] || return 1
+    if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
+        [ "$ROLE" = worker ] || return 1
+        began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
+    fi
+    [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]
+}
+GANGWAY_FILE
+put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
+
+leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
+own_capacity() { echo on-demand; }
+group_waits() { false; }
+let_go() { :; }
+
+send_event() { log "event: $*"; }
+
+replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again every 30 s"; }
+tell_ended() { :; }
+leave_group() { :; }
+
+put_blob() {
+    local account container folder
+    IFS=/ read -r account container folder <<<"${BUCKET_URI#az://}"
+    az storage blob upload --auth-mode login --overwrite --only-show-errors --output none \
+        --account-name "$account" --container-name "$container" --name "${folder:+$folder/}$2" --file "$1"
+}
+
+put_copy() { install -D -m 0644 "$1" "$2.part" && mv "$2.part" "$2"; }
+
+put_object() {
+    case $BUCKET_URI in
+    s3://*) aws s3 cp --only-show-errors "$1" "$BUCKET_URI/$2" ;;
+    gs://*) gcloud storage cp --quiet "$1" "$BUCKET_URI/$2" ;;
+    az://*) put_blob "$1" "$2" ;;
+    *) put_copy "$1" "$BUCKET_URI/$2" ;;
+    esac
+}
+
+registry_login() { :; }
+GANGWAY_FILE
+put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_PULL_DEADLINE_SEC:-900}
+
+pull() { registry_login && docker pull --quiet "$IMAGE"; }
+
+retry "$DEADLINE_SEC" pull || give_up "cannot pull $IMAGE within $DEADLINE_SEC s"
+GANGWAY_FILE
+put /opt/gangway/bin/check-shared.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+[ -n "$SHARED_DIR" ] || exit 0
+at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_DIR") ||
+    give_up "$SHARED_DIR is not there: mount the file system that all machines share"
+[ "$at" != / ] || give_up "$SHARED_DIR is on this machine's own disk: mount the file system that all machines share"
+install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR" ||
+    give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
+GANGWAY_FILE
+put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DOCKER_ARGV=() RUN=(docker)
+. "${GANGWAY_JOB_ENV:-/etc/gangway/job.env}"
+
+job_began() {
+    local mine=$RUN_DIR/.started-at.$HOSTNAME.$$
+    date +%s >"$mine"
+    ln "$mine" "$STARTED_AT" 2>/dev/null || mv -n "$mine" "$STARTED_AT" || true
+    rm -f "$mine"
+    cat "$STARTED_AT"
+}
+
+prepare_folder() {
+    [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] || install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$1"
+}
+
+mkdir -p "$STATE_DIR"
+rm -f "$STATE_DIR/ran"
+if leaving; then
+    log "this node is about to go: the trainer is not started again"
+    exit 0
+fi
+if [ -e "$STATE_DIR/ended" ]; then
+    log "the job has ended here ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    exit 0
+fi
+for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
+    prepare_folder "$folder"
+done
+if [ -n "$MAX_SEC" ]; then
+    stop=$(($(job_began) + MAX_SEC))
+    if hours_over 0; then
+        log "the job's $MAX_SEC s are over (since $STARTED_AT): raise max_hours to go on"
+        end_job 75 max-hours
+        exit 0
+    fi
+    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_STOP_AT=$stop" "${DOCKER_ARGV[@]:1}")
+fi
+capacity=$(own_capacity) || capacity=
+if [ -n "$capacity" ]; then
+    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
+fi
+touch "$STATE_DIR/ran"
+exec "${RUN[@]}" "${DOCKER_ARGV[@]}"
+GANGWAY_FILE
+put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+changed() { [ "$2" != "$(cat "$STATE_DIR/$1" 2>/dev/null)" ]; }
+
+put() {
+    local said status=0
+    said=$("${@:3}" 2>&1) || status=$?
+    if [ "$status" != 0 ]; then
+        said=${said:-exit status $status}
+        log "$said"
+        event record-not-put reason "$said"
+        return 1
+    fi
+    echo "$2" >"$STATE_DIR/$1"
+}
+
+put_results() {
+    local folder=$RUN_DIR/.results names=(config.json stats.jsonl reals.png samples.png samples) newest sum name status=0
+    newest=$(cd "$RUN_DIR" && find checkpoints -name '*.pt' 2>/dev/null | sort | tail -n 1)
+    names+=(${newest:+"$newest" "${newest%.pt}.json"})
+    sum="$newest $(sha256sum "$RUN_DIR/stats.jsonl" 2>/dev/null)"
+    changed results "$sum" || return 0
+    rm -rf "$folder"
+    mkdir -p "$folder/checkpoints"
+    for name in "${names[@]}"; do
+        [ ! -e "$RUN_DIR/$name" ] || cp -rl "$RUN_DIR/$name" "$folder/$name"
+    done
+    put results "$sum" put_folder "$folder" "$JOB_NAME" || status=1
+    rm -rf "$folder"
+    return "$status"
+}
+
+mkdir -p "$STATE_DIR"
+status=0
+if [ ! -e "$RUN_DIR/run.json" ]; then
+    log "no run record at $RUN_DIR/run.json yet"
+else
+    sum=$(sha256sum <"$RUN_DIR/run.json")
+    if changed uploaded "$sum"; then
+        if put uploaded "$sum" put_object "$RUN_DIR/run.json" "$JOB_NAME/run.json"; then
+            event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
+        else
+            status=1
+        fi
+    fi
+fi
+if [ -n "$RESULTS_SEC" ] && [ -d "$RUN_DIR" ]; then
+    put_results || status=1
+fi
+exit "$status"
+GANGWAY_FILE
+put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+FAILURES_ALLOWED=${GANGWAY_FAILURES_ALLOWED:-5}
+FAILURES_SEC=${GANGWAY_FAILURES_SEC:-21600}
+
+exit_status() {
+    if [ "${EXIT_CODE:-exited}" = exited ]; then
+        echo "$EXIT_STATUS"
+    else
+        echo $((128 + $(kill -l "$EXIT_STATUS")))
+    fi
+}
+
+too_many_failures() {
+    local now
+    now=$(date +%s)
+    mkdir -p "$STATE_DIR"
+    echo "$now" >>"$STATE_DIR/failures"
+    [ "$(awk -v since=$((now - FAILURES_SEC)) '$1 > since' "$STATE_DIR/failures" | wc -l)" -ge "$FAILURES_ALLOWED" ]
+}
+
+if leaving; then
+    if group_waits; then
+        let_go
+    fi
+    exit 0
+fi
+if [ -e "$STATE_DIR/ended" ] || [ -z "${EXIT_STATUS:-}" ]; then
+    exit 0
+fi
+status=$(exit_status)
+
+container_said() { [ -e "$STATE_DIR/ran" ] && [ "$status" = "$1" ]; }
+
+if container_said 0; then
+    end_job 0 "done"
+elif container_said 2; then
+    end_job 2 bad-input
+elif container_said 3; then
+    end_job 3 fabric-too-slow
+elif container_said 75; then
+    log "interrupted with a checkpoint on disk: the trainer is started again"
+elif [ "${SERVICE_RESULT:-}" != success ] && too_many_failures; then
+    end_job "$status" too-many-failures
+fi
+GANGWAY_FILE
+put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+GRACE_SEC=${GANGWAY_GRACE_SEC:-600}
+TRAINER=gangway-trainer.service
+
+trainer_rests() {
+    case $(systemctl is-active "$TRAINER") in
+    inactive | failed) ;;
+    *) return 1 ;;
+    esac
+}
+
+if ! trainer_rests; then
+    hours_over "$GRACE_SEC" || exit 0
+    log "the trainer still runs $GRACE_SEC s after the job's hours: stopped"
+    systemctl stop "$TRAINER"
+fi
+if group_waits; then
+    let_go
+elif [ -e "$STATE_DIR/ended" ]; then
+    finish
+elif hours_over 0; then
+    end_job 75 max-hours
+fi
+GANGWAY_FILE
+put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: make this node ready for the trainer, or give it up
+Wants=network-online.target
+After=network-online.target docker.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+# Each step has its own deadline.
+TimeoutStartSec=infinity
+Restart=on-failure
+RestartSec=30
+ExecStart=/opt/gangway/bin/pull-image.sh
+# A first try that failed has taken the trainer's start with it.
+ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
+GANGWAY_FILE
+put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: the trainer's container
+Requires=gangway-prepare.service
+After=gangway-prepare.service docker.service
+# systemd's own limit counts every start, those after an interruption too. leave-node.sh counts failures alone, over
+# hours, and ends the job after too many.
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStartPre=-/usr/bin/docker rm --force gangway-trainer
+ExecStart=/opt/gangway/bin/run-trainer.sh
+# SIGTERM goes to the docker client, which hands it on to torchrun in the container.
+KillMode=mixed
+KillSignal=SIGTERM
+TimeoutStopSec=40
+ExecStopPost=-/usr/bin/docker rm --force gangway-trainer
+ExecStopPost=-/opt/gangway/bin/upload-record.sh
+ExecStopPost=-/opt/gangway/bin/leave-node.sh
+# 75: interrupted with a checkpoint on disk, so go on. 2: bad input and 3: a fabric too slow, which a restart cannot
+# mend.
+Restart=on-failure
+RestartForceExitStatus=75
+RestartPreventExitStatus=2 3
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_FILE
+put /etc/systemd/system/gangway-watch.timer 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: look every minute whether this node is still needed
+
+[Timer]
+OnBootSec=60
+OnUnitInactiveSec=60
+AccuracySec=1
+
+[Install]
+WantedBy=timers.target
+GANGWAY_FILE
+put /etc/systemd/system/gangway-watch.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: end this node's part in a job that is over
+After=network-online.target
+
+[Service]
+Type=oneshot
+TimeoutStartSec=300
+ExecStart=/opt/gangway/bin/watch-node.sh
+GANGWAY_FILE
+}
+
+main "$@"
+exit

@@ -1,0 +1,215 @@
+"""What a machine that is there already does before, during and after a job: real bash, other commands in small."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images import RdmaSetup
+
+GivenUp = Callable[..., str]
+
+
+def test_every_script_passes_shellcheck(hosts_scripts: Path) -> None:
+    if not (shellcheck := shutil.which("shellcheck")):
+        pytest.skip("no shellcheck on this machine")
+    scripts = sorted(hosts_scripts.glob("*.sh"))
+    assert {"check-rdma.sh", "check-shared.sh", "check-container.sh", "cloud.sh"} <= {path.name for path in scripts}
+    command = [shellcheck, "-x", "-P", "SCRIPTDIR", *map(str, scripts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def adapter(
+    root: Path, name: str, state: str = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", layer: str = "InfiniBand"
+) -> None:
+    """A device as sysfs shows it."""
+    port = root / "sys/class/infiniband" / name / "ports/1"
+    port.mkdir(parents=True, exist_ok=True)
+    for file, text in {"link_layer": layer, "state": state, "rate": rate}.items():
+        (port / file).write_text(f"{text}\n")
+
+
+@pytest.fixture
+def ib(host: Any, tmp_path: Path) -> Any:
+    """A machine with its eight adapters, and one for storage."""
+    for number in range(8):
+        adapter(tmp_path, f"mlx5_{number}")
+    adapter(tmp_path, "mlx5_bond_0", rate="100 Gb/sec (4X EDR)", layer="Ethernet")
+    host.env |= {"GANGWAY_SYSFS": f"{tmp_path}/sys", "GANGWAY_RDMA_DEADLINE_SEC": "0"}
+    return host
+
+
+def test_a_machine_with_all_its_adapters_up_is_taken(ib: Any) -> None:
+    done = ib.run("check-rdma.sh")
+    assert done.returncode == 0, done.stderr
+    assert "RDMA over InfiniBand: 8 adapters up at 400 Gb/s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"state": "1: DOWN"}, "mlx5_3: 1: DOWN, 400 Gb/sec (4X NDR)"),
+        ({"rate": "200 Gb/sec (2X NDR)"}, "mlx5_3: 4: ACTIVE, 200 Gb/sec"),
+        ({"rate": "2.5 Gb/sec (1X SDR)"}, "mlx5_3: 4: ACTIVE, 2.5 Gb/sec"),
+        ({"layer": "Ethernet"}, "7 adapters up at 400 Gb/s, 8 stated"),
+    ],
+)
+def test_one_adapter_that_is_not_up_gives_the_machine_up(
+    ib: Any, tmp_path: Path, given_up: GivenUp, changed: dict[str, str], said: str
+) -> None:
+    adapter(tmp_path, "mlx5_3", **changed)
+    told = given_up(ib, "check-rdma.sh")
+    assert "7 adapters up at 400 Gb/s, 8 stated" in told
+    assert said in told
+
+
+def test_only_the_named_adapters_count(ib: Any, tmp_path: Path, given_up: GivenUp) -> None:
+    """Names are whole: mlx5_1 is not mlx5_10."""
+    adapter(tmp_path, "mlx5_10")
+    ib.plan(fabric=RdmaSetup("InfiniBand", 2, 400, ("mlx5_0", "mlx5_1")))
+    assert ib.run("check-rdma.sh").returncode == 0
+    adapter(tmp_path, "mlx5_1", state="1: DOWN")
+    assert "1 adapters up at 400 Gb/s, 2 stated" in given_up(ib, "check-rdma.sh")
+
+
+def test_roce_is_looked_for_on_ethernet(ib: Any, given_up: GivenUp) -> None:
+    ib.plan(fabric=RdmaSetup("Ethernet", 1, 100))
+    assert ib.run("check-rdma.sh").returncode == 0
+    ib.plan(fabric=RdmaSetup("Ethernet", 1, 200))
+    assert "RDMA over Ethernet after 0 s: 0 adapters up at 200 Gb/s" in given_up(ib, "check-rdma.sh")
+
+
+@pytest.fixture
+def sharing(host: Any, tmp_path: Path) -> Any:
+    """A machine with its shared folder mounted."""
+    (tmp_path / "shared").mkdir()
+    host.plan(shared_dir=f"{tmp_path}/shared", run_dir=f"{tmp_path}/shared/runs/lab")
+    host.fake("findmnt", f"echo {tmp_path}/shared")
+    host.fake("install", 'mkdir -p "${@: -1}"')
+    return host
+
+
+def test_a_mounted_folder_gets_the_runs_own(sharing: Any, tmp_path: Path) -> None:
+    assert sharing.run("check-shared.sh").returncode == 0
+    assert sharing.calls("install") == [["-d", "-o", "10001", "-g", "10001", f"{tmp_path}/shared/runs/lab"]]
+
+
+def test_a_folder_that_is_not_mounted_gives_the_machine_up(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:
+    sharing.fake("findmnt", "echo /")
+    assert "is on this machine's own disk: mount the file system" in given_up(sharing, "check-shared.sh")
+    (tmp_path / "shared").rmdir()
+    assert "shared is not there: mount the file system" in given_up(sharing, "check-shared.sh")
+
+
+def test_a_share_that_squashes_root_is_told(sharing: Any, given_up: GivenUp) -> None:
+    sharing.fake("install", "exit 1")
+    assert "without root_squash" in given_up(sharing, "check-shared.sh")
+
+
+def test_a_machine_that_trains_alone_needs_no_share(host: Any) -> None:
+    host.plan(shared_dir=None)
+    host.fake("findmnt", "exit 1")
+    assert (host.run("check-shared.sh").returncode, host.calls("findmnt")) == (0, [])
+
+
+GPUS = 'for number in {0..7}; do echo "GPU $number: NVIDIA H100 80GB HBM3 (UUID: GPU-$number)"; done'
+
+
+def test_a_container_that_sees_all_gpus_is_taken(host: Any) -> None:
+    host.fake("docker", GPUS)
+    assert host.run("check-container.sh").returncode == 0
+    (call,) = host.calls("docker")
+    options = ["run", "--rm", "--gpus", "all", "--entrypoint", "nvidia-smi"]
+    assert call == [*options, host.spec.job.image, "--list-gpus"]
+
+
+def test_a_container_without_gpus_gives_the_machine_up(host: Any, given_up: GivenUp) -> None:
+    host.fake("docker", 'echo "could not select device driver" >&2; exit 125')
+    told = given_up(host, "check-container.sh")
+    assert "install NVIDIA's container toolkit and configure it for docker; could not select" in told
+    host.fake("docker", f"({GPUS}) | head -7")
+    assert "a container sees 7 GPUs, 8 planned" in given_up(host, "check-container.sh")
+
+
+@pytest.fixture
+def finished(host: Any, tmp_path: Path) -> Any:
+    """A machine whose job has written its record."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/run.json").write_text('{"id": 1}')
+    host.plan(run_dir=f"{tmp_path}/run")
+    for name in ("aws", "gcloud", "az"):
+        host.fake(name)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("store", "command", "said"),
+    [
+        ("s3://b/runs/lab", "aws", "s3 cp --only-show-errors FILE s3://b/runs/lab/JOB/run.json"),
+        ("gs://b/runs/lab/", "gcloud", "storage cp --quiet FILE gs://b/runs/lab/JOB/run.json"),
+        (
+            "az://acct/box/runs/lab", "az",
+            "storage blob upload --auth-mode login --overwrite --only-show-errors --output none --account-name acct "
+            "--container-name box --name runs/lab/JOB/run.json --file FILE",
+        ),
+        (
+            "az://acct/box", "az",
+            "storage blob upload --auth-mode login --overwrite --only-show-errors --output none --account-name acct "
+            "--container-name box --name JOB/run.json --file FILE",
+        ),
+    ],
+)  # fmt: skip
+def test_the_record_goes_to_the_bucket_by_the_machines_own_client(
+    finished: Any, tmp_path: Path, store: str, command: str, said: str
+) -> None:
+    finished.plan(bucket_uri=store)
+    assert finished.run("upload-record.sh").returncode == 0
+    words = said.replace("JOB", finished.spec.job.name).replace("FILE", f"{tmp_path}/run/run.json").split()
+    assert finished.calls(command) == [words]
+    # Once is enough.
+    finished.run("upload-record.sh")
+    assert len(finished.calls(command)) == 1
+
+
+def test_the_record_goes_to_a_folder_whole(finished: Any, tmp_path: Path) -> None:
+    finished.plan(bucket_uri=f"{tmp_path}/results/lab")
+    assert finished.run("upload-record.sh").returncode == 0
+    put = tmp_path / "results/lab" / finished.spec.job.name / "run.json"
+    assert put.read_text() == '{"id": 1}'
+    assert [path.name for path in put.parent.iterdir()] == ["run.json"]
+
+
+def test_a_record_that_cannot_be_put_is_told_and_tried_again(finished: Any) -> None:
+    finished.fake("aws", "echo AccessDenied >&2; exit 1")
+    done = finished.run("upload-record.sh")
+    assert done.returncode == 1
+    assert "gangway: event: record-not-put reason AccessDenied" in done.stderr
+    finished.fake("aws")
+    assert finished.run("upload-record.sh").returncode == 0
+
+
+def test_the_job_is_run_and_its_end_kept_until_the_stack_changes(host: Any, tmp_path: Path) -> None:
+    host.plan(run_dir=f"{tmp_path}/run")
+    host.fake("docker")
+    host.fake("install", 'mkdir -p "${@: -1}"')
+    host.fake("mv")
+    assert host.run("run-trainer.sh").returncode == 0
+    (call,) = host.calls("docker")
+    assert call[0] == "run"
+    assert call[-1] == host.spec.job.image
+    assert any(word.startswith("GANGWAY_STOP_AT=") for word in call)
+    host.env |= {"SERVICE_RESULT": "success", "EXIT_CODE": "exited", "EXIT_STATUS": "0"}
+    assert host.run("leave-node.sh").returncode == 0
+    assert host.state("ended").read_text() == "0 done\n"
+    assert host.run("run-trainer.sh").returncode == 0
+    assert len(host.calls("docker")) == 1
+
+
+def test_a_machine_that_goes_down_starts_no_trainer(host: Any) -> None:
+    host.fake("systemctl", "echo stopping")
+    host.fake("docker")
+    assert (host.run("run-trainer.sh").returncode, host.calls("docker")) == (0, [])
