@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Docker, where the image lacks it: Azure's HPC images bring it with NVIDIA's toolkit, Canonical's of the head do not.
+# Docker, where the image lacks it: images for GPUs bring it with NVIDIA's toolkit, a plain Ubuntu for the head does not.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"

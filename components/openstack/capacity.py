@@ -1,0 +1,140 @@
+"""The capacity ladder as OpenStack understands it: one rung, on demand or in a reservation of Blazar's.
+
+Pure, without the SDK, so that a stack file is checked in no time. Facts are of Blazar's documentation, "Flavor-based
+instance reservation" and "Host reservation", and of its filter in Nova (openstack/blazar-nova, blazar_filter.py): a
+hint `reservation` asks for reserved hosts, and for them alone; a reserved flavour is a flavour of its own, and with
+the hint no host would take it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from components.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds
+from components.findings import InputError
+
+__all__ = [
+    "LADDER",
+    "OFFERED",
+    "RESERVED_FLAVOUR",
+    "Placing",
+    "check_flavour",
+    "check_ladder",
+    "plan_placing",
+    "rung_from_args",
+]
+
+LADDER = "gangway:cluster.capacity"
+OFFERED = ("reservation", "on-demand")
+"""The kinds of rungs that OpenStack has."""
+RESERVED_FLAVOUR = "reservation:"
+"""How the name of a reserved flavour begins; the reservation's id follows."""
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Placing:
+    """What a rung tells Nova's scheduler.
+
+    Attributes:
+        server_group: whether our server group places the nodes: never those of a reservation, whose hosts Blazar
+            has chosen, and which may have a group of its own.
+        hints: further ones, by their names in the API.
+    """
+
+    server_group: bool
+    hints: Mapping[str, str]
+
+
+def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
+    """A component's rung argument as the typed rung. Raises pydantic's ValidationError for a rung that is none."""
+    adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
+    return adapter.validate_python(dict(rung))
+
+
+def plan_placing(rung: RungPlan, flavour: str) -> Placing:
+    """What a rung makes of its nodes. The ladder has passed `check_ladder`, the flavour `check_flavour`."""
+    of_hosts = rung.reservation_id is not None and not flavour.startswith(RESERVED_FLAVOUR)
+    return Placing(rung.placement_group, {"reservation": str(rung.reservation_id)} if of_hosts else {})
+
+
+def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
+    """Refuses what OpenStack would refuse, or would not do.
+
+    Args:
+        rungs: the ladder, first choice first.
+        place: config path of the ladder, put before each rung's.
+
+    Raises:
+        InputError: spot, or another kind that OpenStack does not have; more than one rung; an id that is none of
+            Blazar's; further machine types or zones.
+    """
+    for index, rung in enumerate(rungs):
+        if isinstance(rung, Spot):
+            raise InputError(
+                f"{place}[{index}].kind",
+                "OpenStack sells no spare capacity: nobody is outbid, and nobody's instances are taken back",
+                value=rung.kind,
+                allowed=", ".join(OFFERED),
+                fix="write kind: on-demand",
+            )
+    check_kinds(rungs, OFFERED, "OpenStack", place)
+    if len(rungs) > 1:
+        raise InputError(
+            place,
+            "nothing in OpenStack turns to a second rung: `up` gets the first one's nodes, or fails",
+            value=", ".join(rung.kind for rung in rungs),
+            allowed="one rung",
+            fix=f"keep {rungs[0].kind} alone",
+        )
+    for index, rung in enumerate(rungs):
+        _check_rung(rung, f"{place}[{index}]")
+
+
+def check_flavour(rungs: Sequence[AnyRung], flavour: str, place: str = LADDER) -> None:
+    """Refuses a reserved flavour without its reservation.
+
+    Args:
+        rungs: the ladder, which has passed `check_ladder`.
+        flavour: of the nodes, by name.
+        place: config path of the ladder.
+
+    Raises:
+        InputError: the rung is on demand, or names another reservation.
+    """
+    if not flavour.startswith(RESERVED_FLAVOUR):
+        return
+    reservation, rung = flavour.removeprefix(RESERVED_FLAVOUR), rungs[0]
+    if not isinstance(rung, Reservation) or rung.id != reservation:
+        raise InputError(
+            f"{place}[0].{'id' if isinstance(rung, Reservation) else 'kind'}",
+            f"not what the flavour {flavour} was reserved by",
+            value=rung.id if isinstance(rung, Reservation) else rung.kind,
+            allowed=f"kind: reservation, id: {reservation}",
+            fix=f"write capacity: [{{kind: reservation, id: {reservation}}}], or another machine_type",
+        )
+
+
+def _check_rung(rung: AnyRung, here: str) -> None:
+    if isinstance(rung, Reservation) and not _UUID.fullmatch(rung.id):
+        raise InputError(
+            f"{here}.id",
+            "no id of a reservation of Blazar's",
+            value=rung.id,
+            allowed="a UUID",
+            fix="copy the reservation's id (not the lease's) that `openstack reservation lease show LEASE` shows",
+        )
+    further = {"machine_types": "several flavours", "zones": "several zones", "zone": "a zone of its own"}
+    for name, what in further.items():
+        # On demand: the one flavour is the cluster's, and so is the zone.
+        if isinstance(rung, OnDemand | Reservation) and (value := getattr(rung, name, None)):
+            raise InputError(
+                f"{here}.{name}",
+                f"a rung of OpenStack's has not {what}",
+                value=value if isinstance(value, str) else ", ".join(value),
+                allowed="the cluster's own",
+                fix=f"remove {name}" + ("" if name == "machine_types" else ", and set gangway:cluster.zone"),
+            )

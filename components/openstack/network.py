@@ -1,0 +1,216 @@
+"""TrainingNetwork: a private network in which GPU nodes reach the cloud's services and each other, and nothing them.
+
+No machine has a floating address: all leave through one router, which hides them behind its own. Two ways out: `nat`
+(anywhere), or `endpoints` (the address ranges of the cloud's own services, and nothing else), for OpenStack has no
+private endpoints. Which ports pass is `components.openstack.firewall`. Not here: the network of SR-IOV ports, which an
+administrator makes; peering and VPNs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_openstack import networking
+
+from components.choices import Egress
+from components.cidr import private_network
+from components.findings import InputError
+from components.firewall import HeadPortsArgs
+from components.openstack.firewall import ROLES, Rule, plan_rules
+from components.openstack.names import tag_words
+from components.order import after
+
+__all__ = ["Egress", "HeadPortsArgs", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
+
+# Below the workers: the gateway, and room for what a person adds by hand.
+HEAD_OFFSET, WORKER_OFFSET = 10, 16
+CIDR_PLACE = "gangway:network.cidr"
+SERVICES_PLACE = "gangway:openstack.service_cidrs"
+
+
+class TrainingNetworkArgs(TypedDict):
+    """Inputs of TrainingNetwork: address range, way out, what lives in it, tags.
+
+    `external_network_id` is the network that the router goes out by. `service_cidrs` are the ranges that machines reach
+    with `egress: endpoints`. `head` lets a head node be reached. `dns_nameservers` are told to the machines; without
+    them they ask the network's own.
+    """
+
+    cidr: str
+    egress: Egress
+    external_network_id: str
+    service_cidrs: NotRequired[list[str]]
+    dns_nameservers: NotRequired[list[str]]
+    head: NotRequired[HeadPortsArgs | None]
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Who has which address. Machines' own are fixed, so that Prometheus and the rendezvous need no names.
+
+    Attributes:
+        cidr: of the one subnet.
+        gateway: the router's address in it.
+        head: the head node's.
+        pool: first and last address that Neutron gives out, to file servers and its own agents: the upper half.
+    """
+
+    cidr: str
+    gateway: str
+    head: str
+    pool: tuple[str, str]
+
+    def worker(self, index: int) -> str:
+        """The address of a worker, counted from 0."""
+        return str(IPv4Network(self.cidr)[WORKER_OFFSET + index])
+
+
+def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
+    """Divides `cidr`: fixed addresses below, Neutron's own above.
+
+    >>> plan_network("10.42.0.0/20").worker(0)
+    '10.42.0.16'
+
+    Raises:
+        InputError: when `cidr` is no private IPv4 network between /16 and /20.
+    """
+    network = private_network(cidr, place)
+    _, upper = network.subnets(prefixlen_diff=1)
+    return NetworkPlan(str(network), str(network[1]), str(network[HEAD_OFFSET]), (str(upper[0]), str(network[-2])))
+
+
+def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVICES_PLACE) -> None:
+    """Refuses a way out that leads nowhere, a range that is none, and ranges that nobody would read.
+
+    Raises:
+        InputError: as above.
+    """
+    if egress == Egress.ENDPOINTS and not service_cidrs:
+        raise InputError(
+            place,
+            "missing: OpenStack has no private endpoints, so with egress: endpoints no machine would reach Keystone, "
+            "the object store or the registry",
+            allowed="the address ranges of those services",
+            fix="add them, such as service_cidrs: [192.0.2.0/24], or set gangway:network.egress: nat",
+        )
+    if egress == Egress.NAT and service_cidrs:
+        raise InputError(
+            place,
+            "of no effect with egress: nat, by which machines reach everything",
+            value=", ".join(service_cidrs),
+            allowed="only with gangway:network.egress: endpoints",
+            fix="leave service_cidrs out, or set egress: endpoints",
+        )
+    for index, cidr in enumerate(service_cidrs):
+        try:
+            IPv4Network(cidr)
+        except ValueError as error:
+            raise InputError(
+                f"{place}[{index}]",
+                str(error),
+                value=cidr,
+                allowed="an IPv4 network",
+                fix="write it like 192.0.2.0/24",
+            ) from None
+
+
+class TrainingNetwork(pulumi.ComponentResource):
+    """A network with one subnet, a router and a security group for each role.
+
+    `private_subnet_ids` holds the one subnet, and waits for way out and rules. `head_security_group_id` is empty
+    without a head node. `egress_ip` is the address by which all of it is seen from outside.
+    """
+
+    vpc_id: pulumi.Output[str]
+    private_subnet_ids: pulumi.Output[list[str]]
+    fabric_security_group_id: pulumi.Output[str]
+    head_security_group_id: pulumi.Output[str]
+    egress_ip: pulumi.Output[str]
+
+    def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:openstack:TrainingNetwork", name, None, opts)
+        services = args.get("service_cidrs", [])
+        check_services(args["egress"], services, "service_cidrs")
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._tags = tag_words(args["tags"])
+        self._plan = plan_network(args["cidr"])
+        head, servers = args.get("head"), args.get("dns_nameservers", [])
+        network = networking.Network(
+            f"{name}-network", admin_state_up=True, port_security_enabled=True, tags=self._tags, opts=self._child
+        )
+        subnet = self._subnet(network)
+        router = self._router()
+        joined = networking.RouterInterface(
+            f"{name}-private", router_id=router.id, subnet_id=subnet.id, opts=self._child
+        )
+        groups = {role: self._group(role) for role in (ROLES if head is not None else ROLES[:1])}
+        rules = plan_rules(head, args["egress"], self._plan.cidr, services, servers)
+        made = [self._rule(rule, groups) for rule in rules]
+        self.vpc_id = network.id
+        self.private_subnet_ids = after(pulumi.Output.all(subnet.id), joined, *made)
+        self.fabric_security_group_id = groups["fabric"].id
+        self.head_security_group_id = groups["head"].id if head is not None else pulumi.Output.from_input("")
+        self.egress_ip = router.external_fixed_ips.apply(lambda ips: str(ips[0].ip_address))
+        self.register_outputs(
+            {
+                "vpc_id": self.vpc_id,
+                "private_subnet_ids": self.private_subnet_ids,
+                "fabric_security_group_id": self.fabric_security_group_id,
+                "head_security_group_id": self.head_security_group_id,
+                "egress_ip": self.egress_ip,
+            }
+        )
+
+    def _subnet(self, network: networking.Network) -> networking.Subnet:
+        plan = self._plan
+        return networking.Subnet(
+            f"{self._name}-private",
+            network_id=network.id,
+            cidr=plan.cidr,
+            ip_version=4,
+            gateway_ip=plan.gateway,
+            enable_dhcp=True,
+            allocation_pools=[networking.SubnetAllocationPoolArgs(start=plan.pool[0], end=plan.pool[1])],
+            dns_nameservers=self._args.get("dns_nameservers") or None,
+            tags=self._tags,
+            opts=self._child,
+        )
+
+    def _router(self) -> networking.Router:
+        return networking.Router(
+            f"{self._name}-nat",
+            admin_state_up=True,
+            external_network_id=self._args["external_network_id"],
+            tags=self._tags,
+            opts=self._child,
+        )
+
+    def _group(self, role: str) -> networking.SecGroup:
+        return networking.SecGroup(
+            f"{self._name}-{role}",
+            description=f"Gangway: {role} of {self._name}",
+            # Neutron's own rules let everything out.
+            delete_default_rules=True,
+            tags=self._tags,
+            opts=self._child,
+        )
+
+    def _rule(self, rule: Rule, groups: Mapping[str, networking.SecGroup]) -> networking.SecGroupRule:
+        remote = groups.get(rule.remote)
+        return networking.SecGroupRule(
+            f"{self._name}-{rule.name}",
+            description=rule.name,
+            security_group_id=groups[rule.role].id,
+            direction=rule.direction,
+            ethertype="IPv4",
+            protocol=rule.protocol,
+            port_range_min=rule.ports[0] if rule.ports else None,
+            port_range_max=rule.ports[1] if rule.ports else None,
+            remote_group_id=None if remote is None else remote.id,
+            remote_ip_prefix=rule.remote if remote is None else None,
+            opts=self._child,
+        )

@@ -1,0 +1,61 @@
+"""What the declared OpenStack resources cost: nodes at what their owner says, everything else unknown and said so.
+
+OpenStack has no price list: CloudKitty, where a cloud has it, rates by rules that only its administrator knows. So the
+one figure is the stack file's `gangway:site.usd_per_node_hour`; head, share, volumes and container are named.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from components.catalog import MachinePrice
+from components.cost import CostComponent, Declared, from_fact, unknown_price
+from components.openstack.launch import ROLE_TAG
+
+__all__ = ["price_resources"]
+
+INSTANCE = "openstack:compute/instance:Instance"
+SHARE = "openstack:sharedfilesystem/share:Share"
+_WHY = "OpenStack has no price list; what CloudKitty rates is its administrator's to say"
+
+
+def price_resources(resources: Sequence[Declared], price: MachinePrice) -> list[CostComponent]:
+    """The bill of `resources`, nodes first.
+
+    Args:
+        resources: as declared.
+        price: of one node and hour.
+    """
+    return [*_nodes(resources, price), *_surroundings(resources)]
+
+
+def _nodes(resources: Sequence[Declared], price: MachinePrice) -> Iterable[CostComponent]:
+    pools: dict[str, list[Declared]] = {}
+    for resource in _instances(resources, "worker"):
+        pools.setdefault(resource.name.rpartition("-")[0], []).append(resource)
+    for pool, nodes in pools.items():
+        label = f"{pool}: {len(nodes)} x {price.machine_type}"
+        if price.on_demand.value is None:
+            yield unknown_price(label, len(nodes), price.on_demand.source)
+        else:
+            yield from_fact(label, price.on_demand, len(nodes))
+        yield from _volumes(pool, nodes)
+
+
+def _surroundings(resources: Sequence[Declared]) -> Iterable[CostComponent]:
+    for resource in _instances(resources, "head"):
+        yield unknown_price(f"{resource.name}: {resource.inputs['flavorName']}", 1, _WHY)
+        yield from _volumes(resource.name, [resource])
+    for resource in resources:
+        if resource.type == SHARE:
+            size = resource.inputs["size"]
+            name = f"{resource.name}: {size:g} GiB, {resource.inputs['shareProto']}"
+            yield unknown_price(name, size, _WHY, unit="GiB-month")
+
+
+def _instances(resources: Sequence[Declared], role: str) -> list[Declared]:
+    return [r for r in resources if r.type == INSTANCE and r.inputs["metadata"][ROLE_TAG] == role]
+
+
+def _volumes(label: str, instances: Sequence[Declared]) -> Iterable[CostComponent]:
+    sizes = [disk["volumeSize"] for one in instances for disk in one.inputs.get("blockDevices", ())]
+    if sizes:
+        yield unknown_price(f"{label}: boot volumes, {sizes[0]:g} GiB each", sum(sizes), _WHY, unit="GiB-month")

@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# OpenStack for common.sh, which says what each of its functions is for. There is no group that would look after a node, no
+# notice before an end, and no log service: lines stay in the journal. Putting into the object store is Python's work
+# (images/on_node).
+LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
+export ROOT=${GANGWAY_ROOT:-}
+
+# swift COMMAND...: see images/on_node/openstack.py.
+swift() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.openstack "$@"; }
+
+# Because the machine shuts down: `up` stops an instance before it deletes it.
+leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
+
+# Nothing is taken back, so the record prices every node alike.
+own_capacity() { :; }
+
+group_waits() { false; }
+let_go() { :; }
+
+send_event() { :; }
+
+# Who trains nothing should not look as if it did. Only `up` makes another in its place.
+replace_node() {
+    log "this node stops: nothing in OpenStack makes another in its place but the next up"
+    systemctl poweroff
+}
+
+# Nobody brings nodes here.
+tell_ended() { :; }
+
+# A machine may not delete itself: its credential opens the object store alone.
+leave_group() {
+    log "this node stops; it stays allocated until the stack is destroyed"
+    systemctl poweroff
+}
+
+put_object() { swift put "$1" "$BUCKET_URI/$2"; }
+put_folder() {
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.openstack put-folder "$1" "$BUCKET_URI/$2"
+}
+
+# The image is in a registry that the machines can read as they are.
+registry_login() { :; }
+
+# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
+apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }

@@ -1,0 +1,233 @@
+"""What a person should know before `up` on OpenStack: what it cannot do, and every automatic choice with its reason.
+
+Pure. What all providers share is `stacks.checks` and `shared_findings`, what is about the site
+`components.site_findings`; what cannot be planned at all raises in `plan`.
+"""
+
+from collections.abc import Iterable
+
+from components.capacity import Reservation
+from components.choices import Egress
+from components.cost import CostEstimate
+from components.findings import Finding, Severity
+from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
+from components.site_findings import site_findings
+from stacks.checks import common_findings
+from stacks.config import StackConfig
+from stacks.providers import shared_findings
+from stacks.providers.openstack.job import fabric_min_gbps
+from stacks.providers.openstack.plan import OpenstackPlan, section_of
+from stacks.providers.shared_findings import CLUSTER
+from stacks.providers.site import site_of
+
+__all__ = ["findings"]
+
+_PLACE = "gangway:openstack"
+
+
+def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
+    """All findings of a stack; `cost` as in `common_findings`."""
+    return (
+        *common_findings(config, planned.machine, cost),
+        *site_findings(site_of(config), planned.machine),
+        *shared_findings.trainable(planned.machine),
+        *_fabric(config, planned),
+        *_placement(config, planned),
+        *_image(config),
+        *_egress(config, planned),
+        *_storage(config),
+        *_encryption(config),
+        *_identity(config),
+        *_lines(config, planned),
+        *_money(config),
+    )
+
+
+def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
+    """Where the adapters come from, and the test before the job."""
+    if planned.rdma_ports:
+        yield Finding(
+            Severity.INFO,
+            "fabric.sr-iov",
+            f"{_PLACE}.rdma_network_id",
+            f"{planned.rdma_ports} SR-IOV ports a node: Neutron puts no firewall before them, so everybody on that "
+            "network reaches the nodes by it",
+            "use a network that only this project's machines are on",
+        )
+    elif planned.fabric.num_devices:
+        yield Finding(
+            Severity.INFO,
+            "fabric.by-flavour",
+            "gangway:site.fabric",
+            f"the flavour has to bring {planned.fabric.num_devices} adapters a node, by an alias for PCI passthrough",
+            f"ask your administrator, or write {_PLACE}.rdma_network_id to have SR-IOV ports made",
+        )
+    least = fabric_min_gbps(config, planned)
+    yield from shared_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,")
+    yield from shared_findings.fabric_check(config, least)
+
+
+def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
+    """Reservation or server group: who decides which hosts."""
+    own, nodes, rung = section_of(config), config.cluster.nodes, config.cluster.capacity[0]
+    if isinstance(rung, Reservation):
+        yield Finding(
+            Severity.WARNING,
+            "capacity.lease-ends",
+            f"{LADDER}[0]",
+            "when the lease of a reservation ends Blazar deletes the nodes, without notice to the job: what was "
+            "trained since the last checkpoint is lost; and before the lease begins `up` fails",
+            "have gangway:job.max_hours end before the lease does",
+        )
+        if not planned.machine.name.startswith(RESERVED_FLAVOUR):
+            yield Finding(
+                Severity.INFO,
+                "capacity.reserved-hosts",
+                f"{LADDER}[0].id",
+                f"taken for a reservation of hosts, on which {planned.machine.name} is to run: Nova is told its id",
+                f"of a reserved flavour write machine_type: {RESERVED_FLAVOUR}{rung.id}",
+            )
+        if "placement" in own.model_fields_set:
+            yield Finding(
+                Severity.WARNING,
+                "placement.ignored",
+                f"{_PLACE}.placement",
+                f"{own.placement} is of no effect: a reservation's hosts are chosen already",
+                "remove placement",
+            )
+        return
+    if own.placement == "affinity" and nodes.max > 1:
+        yield Finding(
+            Severity.WARNING,
+            "placement.one-host",
+            f"{_PLACE}.placement",
+            f"affinity has all {nodes.max} nodes on one host: `up` fails where the flavour takes most of a host",
+            "write soft-affinity, which asks for as few hosts as possible",
+        )
+    if nodes.min < nodes.max:
+        yield Finding(
+            Severity.INFO,
+            "capacity.all-or-none",
+            f"{CLUSTER}.nodes",
+            f"`up` makes all {nodes.max} nodes or fails: nothing in OpenStack makes more of them later; once they are "
+            f"there the job goes on with {nodes.min}",
+        )
+
+
+def _image(config: StackConfig) -> Iterable[Finding]:
+    own = section_of(config)
+    yield Finding(
+        Severity.INFO,
+        "image.own",
+        f"{_PLACE}.image",
+        f"{own.image} has to bring NVIDIA's driver 580 or later, its container toolkit and cloud-init; what it lacks a "
+        "node finds out at boot, and stops",
+        "build it once, for example with diskimage-builder, and name it by its version",
+    )
+
+
+def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
+    if config.network.egress is Egress.ENDPOINTS:
+        yield Finding(
+            Severity.INFO,
+            "network.no-packages",
+            "gangway:network.egress",
+            "machines reach the cloud's own services alone, so docker and the share's client have to be in their images"
+            + (", and nobody fetches Prometheus" if planned.head and config.head.prometheus_image else ""),
+            "set egress: nat where an image lacks them",
+        )
+
+
+def _storage(config: StackConfig) -> Iterable[Finding]:
+    own, storage = section_of(config), config.storage
+    if storage is None:
+        return
+    if own.share_protocol == "NFS" and not own.share_network:
+        yield Finding(
+            Severity.INFO,
+            "storage.by-router",
+            f"{_PLACE}.share_network",
+            "the share's server is taken to be outside the stack's network: it admits the router's address, behind "
+            "which all machines of this stack are, and nobody else",
+            "set share_network: true where the share type's driver handles share servers",
+        )
+    if own.share_protocol == "CEPHFS":
+        yield Finding(
+            Severity.INFO,
+            "storage.ceph-reached",
+            f"{_PLACE}.share_protocol",
+            "machines speak to Ceph's monitors and servers themselves, whose network the router has to lead to",
+        )
+
+
+def _encryption(config: StackConfig) -> Iterable[Finding]:
+    own = section_of(config)
+    disks = f"volumes of type {own.volume_type}" if own.boot == "volume" and own.volume_type else None
+    yield Finding(
+        Severity.INFO,
+        "encryption.not-known",
+        f"{_PLACE}.volume_type",
+        f"whether {disks or 'disks'}, share and run container are encrypted at rest, the cloud does not say to a "
+        "project's member: keys are its administrator's, in Barbican or in Ceph",
+        "" if disks else "for encrypted disks write boot: volume and a volume_type of which your administrator says so",
+    )
+
+
+def _identity(config: StackConfig) -> Iterable[Finding]:
+    own = section_of(config)
+    if own.access_rules:
+        yield Finding(
+            Severity.INFO,
+            "identity.access-rules",
+            f"{_PLACE}.access_rules",
+            "machines put runs with a credential that opens the run container alone, as Keystone knows it from Train "
+            "on and Swift heeds it with service_type set; Ceph's object gateway refuses such a credential",
+            "where records do not arrive, see docs/private-cloud.md; access_rules: false restricts it to "
+            f"the role {own.object_role}",
+        )
+    else:
+        yield Finding(
+            Severity.WARNING,
+            "identity.whole-project",
+            f"{_PLACE}.access_rules",
+            f"machines hold a credential that may do whatever the role {own.object_role} may do in the whole project, "
+            "and every process on a machine can read it",
+            "set access_rules: true where the object store is Swift, or write an object_role that opens nothing else",
+        )
+
+
+def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
+    """Where to look, where nobody keeps lines."""
+    scraped = planned.head and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
+    yield Finding(
+        Severity.INFO,
+        "observe.no-logs",
+        "gangway:observe",
+        "OpenStack has no log service and sends no alarms: what machines say is in their journals and on their "
+        f"consoles{'; Prometheus on the head keeps the figures' if scraped else ''}",
+        "read `openstack console log show NODE`, NODE being one of the export group_names",
+    )
+
+
+def _money(config: StackConfig) -> Iterable[Finding]:
+    """No budget; and nodes that stay."""
+    hours = config.job.max_hours
+    yield Finding(
+        Severity.WARNING,
+        "budget.not-enforced",
+        "gangway:budget",
+        "OpenStack has no budget: CloudKitty rates what was used, where a cloud has it, and neither mails nor stops; "
+        f"{config.budget.monthly_usd:,.2f} USD is compared with the plan alone, and nobody is written to",
+        f"the trainer stops itself after max_hours, {hours:g} h; destroy the stack then",
+    )
+    if config.job.terminate_when_done:
+        yield Finding(
+            Severity.INFO,
+            "job.nodes-stay",
+            "gangway:job.terminate_when_done",
+            "machines shut themselves down when the job is done, the head when its hours are over; they stay "
+            "allocated, and count against the quota, for a machine may not delete itself",
+            "destroy the stack then",
+        )
+    else:
+        yield from shared_findings.nodes_stay(config, can_leave=False)

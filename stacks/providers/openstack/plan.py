@@ -1,0 +1,168 @@
+"""What a StackConfig means on OpenStack, before any resource exists: machine, fabric, addresses, share, disks, tags.
+
+Pure: looks up and checks. `job` says what runs, `findings` what a person should know, `program` declares the resources.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from components.catalog import Region
+from components.findings import InputError
+from components.openstack.capacity import check_flavour, check_ladder
+from components.openstack.file_system import check_share
+from components.openstack.launch import plan_boot
+from components.openstack.network import NetworkPlan, check_services, plan_network
+from components.site import SiteMachine
+from components.site_fabric import SiteFabricPlan, plan_site_fabric
+from stacks.config import StackConfig
+from stacks.openstack_section import OpenstackConfig
+from stacks.providers.shared import tag_policy
+from stacks.providers.site import machine_of, region_of, site_of
+
+__all__ = ["OpenstackPlan", "plan", "section_of"]
+
+_PLACE = "gangway:openstack"
+
+
+@dataclass(frozen=True)
+class OpenstackPlan:
+    """What the configuration means on OpenStack.
+
+    Attributes:
+        machine: of the nodes, as the stack file states it; its name is the flavour's.
+        num_machines: of them.
+        fabric: adapters for RDMA, and what the job is told of them.
+        rdma_ports: of a node, that `up` makes.
+        region: with its grid.
+        zone: of everything; empty where OpenStack chooses.
+        network: who has which address.
+        boot_volume_gib: of a node; None for the flavour's own disk.
+        head: whether there is a head node: where several nodes have to meet.
+        tags: of every resource.
+    """
+
+    machine: SiteMachine
+    num_machines: int
+    fabric: SiteFabricPlan
+    rdma_ports: int
+    region: Region
+    zone: str
+    network: NetworkPlan
+    boot_volume_gib: int | None
+    head: bool
+    tags: dict[str, str]
+
+
+def section_of(config: StackConfig) -> OpenstackConfig:
+    """The provider's own section."""
+    assert config.openstack is not None, "stacks.providers.settings has seen to it"
+    return config.openstack
+
+
+def plan(config: StackConfig) -> OpenstackPlan:
+    """Looks everything up and checks it, without declaring a resource.
+
+    Raises:
+        InputError: a rung, a range, a share or an image that OpenStack would refuse; a setting that is missing or that
+            nothing would read; a wrong tag.
+    """
+    own, cluster, nodes = section_of(config), config.cluster, config.cluster.nodes
+    check_ladder(cluster.capacity)
+    check_flavour(cluster.capacity, cluster.machine_type or "")
+    machine, region = machine_of(config), region_of(config)
+    network = plan_network(config.network.cidr)
+    check_services(config.network.egress, list(own.service_cidrs))
+    _check_nameservers(own)
+    for mistake in (*_missing(config), *_idle(config)):
+        raise mistake
+    if config.storage is not None:
+        check_share(config.storage.capacity_gib, own.share_protocol, share_network=own.share_network)
+    volume = cluster.root_volume_gib if own.boot == "volume" else None
+    plan_boot(own.image, volume, own.volume_type, f"{_PLACE}.image")
+    plan_boot(own.head_image or own.image, volume, own.volume_type, f"{_PLACE}.head_image")
+    fabric = plan_site_fabric(machine.site_fabric, site_of(config).interface)
+    return OpenstackPlan(
+        machine=machine,
+        num_machines=nodes.max,
+        fabric=fabric,
+        rdma_ports=fabric.num_devices if own.rdma_network_id else 0,
+        region=region,
+        zone=cluster.zone or "",
+        network=network,
+        boot_volume_gib=volume,
+        head=nodes.max > 1,
+        tags=tag_policy(config, machine, region).openstack(),
+    )
+
+
+def _check_nameservers(own: OpenstackConfig) -> None:
+    for index, server in enumerate(own.dns_nameservers):
+        try:
+            IPv4Address(server)
+        except ValueError as error:
+            raise InputError(
+                f"{_PLACE}.dns_nameservers[{index}]",
+                str(error),
+                value=server,
+                allowed="an IPv4 address",
+                fix="write the address of a name server that the machines reach",
+            ) from None
+
+
+def _missing(config: StackConfig) -> Iterator[InputError]:
+    """What no default can stand in for in a cloud that nobody here knows."""
+    if config.cluster.machine_type is None:
+        yield InputError(
+            "gangway:cluster.machine_type",
+            "missing: instances are made of a flavour",
+            allowed="the name of a flavour of this cloud; gangway:site says what is in it",
+            fix="write machine_type in place of accelerator, as `openstack flavor list` shows it, and gangway:site: "
+            f"{{accelerator: {config.cluster.accelerator}}}",
+        )
+    if config.cluster.nodes.max > 1 and config.head.machine_type is None:
+        yield InputError(
+            "gangway:head.machine_type",
+            "missing: several nodes meet at a head node",
+            allowed="the name of a small flavour of this cloud, of 2 GiB and more",
+            fix="add one, as `openstack flavor list` shows it",
+        )
+    if config.encryption == "customer-key":
+        yield InputError(
+            "gangway:encryption",
+            "OpenStack lets a project's member set up no key for volumes: an administrator makes a volume type of it",
+            value=config.encryption,
+            allowed="provider-key",
+            fix="leave encryption out, and write gangway:openstack: {boot: volume, volume_type: ...}, a type that "
+            "`openstack volume type list --encryption-type` shows as encrypted",
+        )
+
+
+def _idle(config: StackConfig) -> Iterator[InputError]:
+    """Settings that are written and that nothing of this stack reads."""
+    own, site, nodes = section_of(config), site_of(config), config.cluster.nodes
+    volume, share, several = own.boot == "volume", config.storage is not None, nodes.max > 1
+    sr_iov = own.rdma_network_id is not None
+    # Config path: whether something reads it, whether it is written, and what it needs beside it.
+    read = {
+        "gangway:cluster.root_volume_gib": (
+            volume,
+            "root_volume_gib" in config.cluster.model_fields_set,
+            "gangway:openstack.boot: volume; else the flavour has its disk",
+        ),
+        f"{_PLACE}.volume_type": (volume, own.volume_type is not None, f"{_PLACE}.boot: volume"),
+        f"{_PLACE}.share_type": (share, own.share_type is not None, "gangway:storage"),
+        f"{_PLACE}.share_network": (share, own.share_network, "gangway:storage"),
+        f"{_PLACE}.share_protocol": (share, "share_protocol" in own.model_fields_set, "gangway:storage"),
+        f"{_PLACE}.data_dir": (share, own.data_dir is not None, "gangway:storage"),
+        f"{_PLACE}.head_image": (several, own.head_image is not None, "several nodes"),
+        "gangway:head.machine_type": (several, config.head.machine_type is not None, "several nodes"),
+        f"{_PLACE}.rdma_network_id": (site.fabric.kind != "none", sr_iov, "gangway:site.fabric"),
+        f"{_PLACE}.rdma_vnic_type": (sr_iov, "rdma_vnic_type" in own.model_fields_set, f"{_PLACE}.rdma_network_id"),
+    }
+    for path, (is_read, is_written, beside) in read.items():
+        if is_written and not is_read:
+            name = path.rpartition(".")[2]
+            yield InputError(
+                path, f"of no effect without {beside}", allowed=f"only with {beside}", fix=f"remove {name}"
+            )

@@ -1,0 +1,58 @@
+"""A stack on OpenStack: the components of `components.openstack`, wired together from one StackConfig.
+
+What can be known without a resource is `plan`, so that a mistake is found before anything is declared; what the
+machines read at boot is `boot`. The shape of the others': what all have has one name.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_openstack as openstack
+
+from components.cost import CostComponent, Declared
+from components.openstack.pricing import price_resources
+from stacks.config import StackConfig
+from stacks.providers.openstack.boot import Boot
+from stacks.providers.openstack.findings import findings
+from stacks.providers.openstack.job import job_spec
+from stacks.providers.openstack.parts import Parts
+from stacks.providers.openstack.plan import OpenstackPlan, plan, section_of
+from stacks.providers.site import machine_of, price_of
+
+__all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
+
+
+def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
+    """The bill of the declared resources."""
+    return price_resources(resources, price_of(config, machine_of(config)))
+
+
+def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    planned = plan(config)
+    provider = openstack.Provider(config.stack, cloud=section_of(config).cloud, region=config.region)
+    stack = Parts(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))
+    runs = stack.runs()
+    network = stack.network()
+    storage = stack.storage(network)
+    identity = stack.node_identity(runs)
+    assert config.image.prebuilt is not None, "stacks.providers.settings has seen to it"
+    job = pulumi.Output.from_input(job_spec(config, planned, config.image.prebuilt))
+    share = (storage.mount_source, storage.access_user, storage.access_key) if storage else ("", "", "")
+    boot = Boot(job, runs.bucket_url, identity.credential_id, identity.credential_secret, *share)
+    head = stack.head(network, boot)
+    pool = stack.pool(network, boot, head)
+    return {
+        "job": job.apply(lambda spec: spec.model_dump(mode="json")),
+        "image": config.image.prebuilt,
+        "run_bucket": runs.bucket_name,
+        "run_bucket_url": runs.bucket_url,
+        "group_names": pool.group_names,
+        "head_instance_id": head.instance_id if head else None,
+        "mount_point": storage.mount_source if storage else None,
+        "zone": planned.zone,
+        # What the others have and OpenStack has not: lines stay in the machines' journals.
+        "log_group": None,
+        "dashboard": None,
+    }

@@ -1,0 +1,234 @@
+"""What a configuration means on OpenStack before anything is declared: flavour, fabric, addresses, disks, job."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.findings import InputError
+from stacks.config import StackConfig
+from stacks.plan import Plan, make_plan
+from stacks.providers.openstack.job import data_dir, fabric_min_gbps, job_spec
+from stacks.providers.openstack.plan import plan
+from trainer.record import RunContext
+
+Edited = Callable[..., StackConfig]
+IMAGE, OTHER = "33333333-0000-4000-8000-333333333333", "44444444-0000-4000-8000-444444444444"
+DIGEST = f"sha256:{'0a' * 32}"
+
+
+def test_the_shipped_stack(config: StackConfig) -> None:
+    planned = plan(config)
+    assert (planned.machine.name, planned.machine.accelerator, planned.num_machines) == ("gpu.h100x8", "H100x8", 4)
+    assert (planned.fabric.link_layer, planned.fabric.gbps, planned.rdma_ports) == ("Ethernet", 3200, 8)
+    assert (planned.head, planned.boot_volume_gib, planned.zone) == (True, None, "")
+    assert planned.network.head == "10.42.0.10"
+    assert planned.tags["gangway:stack"] == "openstack-gpu"
+    assert planned.tags["gangway:carbon-class"] == "medium"
+    assert (planned.region.name, planned.region.intensity_g_per_kwh.value) == ("RegionOne", 380)
+
+
+def test_the_job_is_what_the_nodes_run(config: StackConfig, made: Plan) -> None:
+    spec = job_spec(config, plan(config), f"x@{DIGEST}")
+    assert (spec.backend, spec.processes_per_node, spec.num_nodes_max) == ("nccl", 8, 4)
+    assert (spec.rendezvous.host, spec.rendezvous.port) == ("10.42.0.10", 29400)
+    assert spec.env["NCCL_NET"] == "IB"
+    assert {volume.target for volume in spec.volumes} == {"/shared"}
+    argv = made.job["argv"]
+    assert argv[argv.index("--fabric-min-gbps") + 1] == "800"
+    assert argv[argv.index("--run-dir") + 1] == "/shared/runs/openstack-gpu"
+    assert "--data" not in argv
+
+
+def test_one_node_alone_needs_no_head(edited: Edited, alone: dict[str, Any]) -> None:
+    config = edited(**alone)
+    planned = plan(config)
+    assert (planned.head, planned.num_machines, planned.fabric.num_devices) == (False, 1, 0)
+    spec = job_spec(config, planned, f"x@{DIGEST}")
+    assert spec.rendezvous.standalone
+    assert {volume.target for volume in spec.volumes} == {"/var/lib/gangway"}
+    assert "NCCL_NET" not in spec.env
+
+
+def test_what_is_trained_on_is_on_the_share(edited: Edited) -> None:
+    config = edited(openstack={"data_dir": "images/celeba"})
+    assert data_dir(config) == "/shared/images/celeba"
+    argv = job_spec(config, plan(config), f"x@{DIGEST}").argv
+    assert argv[argv.index("--data") + 1] == "/shared/images/celeba"
+
+
+@pytest.mark.parametrize("rung", [{"kind": "on-demand"}, {"kind": "reservation", "id": IMAGE}])
+def test_the_record_knows_what_an_hour_costs_its_owner(edited: Edited, rung: dict[str, str]) -> None:
+    config = edited(cluster={"capacity": [rung]})
+    context = RunContext.model_validate_json(job_spec(config, plan(config), f"x@{DIGEST}").env["GANGWAY_CONTEXT"])
+    assert (context.provider, context.machine_type, context.num_nodes) == ("openstack", "gpu.h100x8", 4)
+    assert context.usd_per_hour is not None
+    assert (context.usd_per_hour.value, context.image_digest) == (14.5, DIGEST)
+    assert "stated by the stack file" in context.usd_per_hour.source
+
+
+def test_what_nobody_says_is_not_known(edited: Edited) -> None:
+    config = edited(site={"usd_per_node_hour": None})
+    context = RunContext.model_validate_json(job_spec(config, plan(config), f"x@{DIGEST}").env["GANGWAY_CONTEXT"])
+    assert context.usd_per_hour is not None
+    assert context.usd_per_hour.value is None
+
+
+def test_what_is_tested_before_the_job(edited: Edited, alone: dict[str, Any]) -> None:
+    def least(**sections: Any) -> float | None:
+        config = edited(**sections)
+        return fabric_min_gbps(config, plan(config))
+
+    assert least(cluster={"fabric_check": {"min_fraction": 0.5}}) == 1600
+    assert least(cluster={"fabric_check": {"enabled": False}}) is None
+    assert least(**alone) is None
+
+
+def test_adapters_may_be_the_flavours(edited: Edited) -> None:
+    planned = plan(edited(openstack={"rdma_network_id": None}))
+    assert (planned.fabric.num_devices, planned.rdma_ports) == (8, 0)
+
+
+def test_a_volume_has_the_size_that_is_written(edited: Edited) -> None:
+    own = {"boot": "volume", "image": IMAGE, "head_image": OTHER, "volume_type": "luks"}
+    assert plan(edited(openstack=own)).boot_volume_gib == 200
+    assert plan(edited(openstack=own, cluster={"root_volume_gib": 400})).boot_volume_gib == 400
+
+
+VOLUME = {"boot": "volume", "head_image": OTHER}
+MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "spot": ({"cluster": {"capacity": [{"kind": "spot"}]}}, "cluster.capacity[0].kind", "write kind: on-demand"),
+    "two rungs": (
+        {"cluster": {"capacity": [{"kind": "reservation", "id": IMAGE}, {"kind": "on-demand"}]}},
+        "cluster.capacity", "keep reservation alone",
+    ),
+    "an accelerator is no flavour": (
+        {"cluster": {"machine_type": None, "accelerator": "H100x8"}}, "cluster.machine_type",
+        "in place of accelerator",
+    ),
+    "no flavour for the head": ({"head": {"machine_type": None}}, "head.machine_type", "openstack flavor list"),
+    "a range": ({"network": {"cidr": "10.0.0.0/8"}}, "network.cidr", "10.42.0.0/16"),
+    "no way out": ({"network": {"egress": "endpoints"}}, "openstack.service_cidrs", "egress: nat"),
+    "ranges of no use": ({"openstack": {"service_cidrs": ["192.0.2.0/24"]}}, "openstack.service_cidrs", "leave"),
+    "a name server": ({"openstack": {"dns_nameservers": ["dns"]}}, "openstack.dns_nameservers[0]", "name server"),
+    "a key of one's own": ({"encryption": "customer-key"}, "encryption", "volume_type"),
+    "a named image on a volume": (
+        {"openstack": {**VOLUME, "image": "ubuntu"}}, "openstack.image", "openstack image show",
+    ),
+    "a named image of the head on a volume": (
+        {"openstack": {**VOLUME, "image": IMAGE, "head_image": "ubuntu"}}, "openstack.head_image", "'ubuntu'",
+    ),
+    "a server for native CephFS": (
+        {"openstack": {"share_network": True, "share_protocol": "CEPHFS"}}, "openstack.share_network", "leave",
+    ),
+    "a disk of the flavour's": (
+        {"cluster": {"root_volume_gib": 300}}, "cluster.root_volume_gib", "remove root_volume_gib",
+    ),
+    "a type of no volume": ({"openstack": {"volume_type": "luks"}}, "openstack.volume_type", "remove volume_type"),
+    "ports of no network": (
+        {"openstack": {"rdma_network_id": None, "rdma_vnic_type": "direct-physical"}}, "openstack.rdma_vnic_type",
+        "remove rdma_vnic_type",
+    ),
+    "ports of no fabric": ({"site": {"fabric": None}}, "openstack.rdma_network_id", "remove rdma_network_id"),
+    "a board nobody knows": (
+        {"site": {"accelerator": "B99x8"}}, "site.accelerator_watts", "accelerator_watts",
+    ),
+    "a tag Nova refuses": ({"tags": {"o/wner": "x"}}, "tags.o/wner", "remove the characters"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_names_the_place_and_the_way_out(edited: Edited, name: str) -> None:
+    changes, place, fix = MISTAKES[name]
+    with pytest.raises(InputError) as caught:
+        plan(edited(**changes))
+    assert caught.value.place == f"gangway:{place}"
+    assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["share_type", "share_network", "data_dir", "share_protocol"])
+def test_a_share_is_needed_for_its_settings(edited: Edited, alone: dict[str, Any], name: str) -> None:
+    value = {"share_type": "t", "share_network": True, "data_dir": "d", "share_protocol": "CEPHFS"}[name]
+    with pytest.raises(InputError, match=rf"openstack\.{name}: of no effect without gangway:storage"):
+        plan(edited(**{**alone, "openstack": {**alone["openstack"], name: value}}))
+
+
+@pytest.mark.parametrize(("section", "name"), [("openstack", "head_image"), ("head", "machine_type")])
+def test_a_head_is_needed_for_its_settings(edited: Edited, alone: dict[str, Any], section: str, name: str) -> None:
+    changed = {**alone, section: {**(alone[section] or {}), name: "small"}}
+    with pytest.raises(InputError, match=rf"{section}\.{name}: of no effect without several nodes"):
+        plan(edited(**changed))
+
+
+DOOR: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no section": ({"openstack": None}, "gangway:openstack", "auth_url"),
+    "no site": ({"site": None}, "gangway:site", "accelerator: H100x8"),
+    "no image of the trainer": ({"image": None}, "gangway:image.prebuilt", "push the trainer's image"),
+    "a word": ({"openstack": {"placement": "afinity"}}, "gangway:openstack.placement", "affinity"),
+    "Keystone's old API": (
+        {"openstack": {"auth_url": "https://c:5000/v2.0"}}, "gangway:openstack.auth_url",
+        "https://cloud.example.com:5000/v3",
+    ),
+    "Lustre": ({"storage": {"kind": "lustre"}}, "gangway:storage.kind", "set kind: manila"),
+    "a source": ({"storage": {"source": "s3://my-bucket/x"}}, "gangway:storage.source", "leave source out"),
+    "a stop": ({"budget": {"stop_at_percent": 100}}, "gangway:budget.stop_at_percent", "leave stop_at_percent out"),
+    "an image of AWS": (
+        {"cluster": {"image_id": "ami-0123456789abcdef0"}}, "gangway:cluster.image_id", "leave image_id out",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOOR)
+def test_what_is_told_at_the_door(edited: Edited, name: str) -> None:
+    changes, place, said = DOOR[name]
+    with pytest.raises(ExceptionGroup) as caught:
+        edited(**changes)
+    mistakes = [mistake for mistake in caught.value.exceptions if isinstance(mistake, InputError)]
+    assert place in [mistake.place.rpartition(": ")[2] for mistake in mistakes], mistakes
+    assert any(said in str(mistake) for mistake in mistakes), mistakes
+
+
+def test_manila_is_openstacks_alone(gcp_edited: Edited) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        gcp_edited("aws-demo", storage={"kind": "manila"})
+    assert any("allowed: lustre" in str(mistake) for mistake in caught.value.exceptions)
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_any_plan_is_whole_or_a_mistake_with_a_place(
+    data: st.DataObject, edited: Edited, alone: dict[str, Any], check_plan: Callable[[Plan], None]
+) -> None:
+    own = {
+        "placement": data.draw(st.sampled_from(["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"])),
+        "boot": data.draw(st.sampled_from(["flavour", "volume"])),
+        "image": data.draw(st.sampled_from([IMAGE, "ubuntu"])),
+        "head_image": None,
+        "share_protocol": data.draw(st.sampled_from(["NFS", "CEPHFS"])),
+        "share_network": data.draw(st.booleans()),
+        "access_rules": data.draw(st.booleans()),
+        "service_cidrs": data.draw(st.sampled_from([[], ["192.0.2.0/24"]])),
+    }
+    sections: dict[str, Any] = {
+        "openstack": own,
+        "network": {"egress": data.draw(st.sampled_from(["nat", "endpoints"]))},
+        "cluster": {
+            "capacity": [data.draw(st.sampled_from([{"kind": "on-demand"}, {"kind": "reservation", "id": IMAGE}]))],
+            "nodes": {"min": 1, "max": data.draw(st.integers(1, 6))},
+        },
+    }
+    made = plan_or_mistake(edited(**sections))
+    if isinstance(made, Plan):
+        check_plan(made)
+    else:
+        assert made.place.startswith("gangway:")
+        assert made.fix
+
+
+def plan_or_mistake(config: StackConfig) -> Plan | InputError:
+    try:
+        return make_plan(config)
+    except InputError as mistake:
+        return mistake
