@@ -1,0 +1,251 @@
+"""The Environment that is a cloud: Pulumi's Automation API brings the item's own stack up, and takes it away again.
+
+The program is the one that `pulumi up` runs, on a project of the item's (`stacks.bench.project`); the engine is the
+CLI's. Not a deployment tool: what it brings up, it takes away.
+"""
+
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pulumi.automation import (
+    CommandError,
+    ConcurrentUpdateError,
+    EngineEvent,
+    LocalWorkspace,
+    PulumiCommand,
+    Stack,
+    StackNotFoundError,
+)
+from pydantic import ValidationError
+
+from components.findings import InputError
+from stacks.bench.names import run_id_of, stack_name
+from stacks.bench.processes import end_left_over, process_facts
+from stacks.bench.project import project_dir, read_project
+from stacks.bench.pulumi_cli import WatchedCommand
+from stacks.bench.run_store import RunStore, runs_url
+from stacks.bench.runner import Guard, RunFailedError, StoreFailedError
+from stacks.bench.suite import Item
+from trainer.record import RunRecord
+
+__all__ = ["Cloud", "check_login"]
+
+_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+_SHOWN_ERRORS = 3
+_TORN = (
+    "the engine was killed while it wrote the stack's state: a backend of files keeps the one before as "
+    "FILE.json.bak; put that in its place, and clean up again"
+)
+# How long what another process has begun may take to stop: a file system is waited for.
+_GRACE_SEC = 1200.0
+
+
+class Cloud:
+    """Items on stacks of their own.
+
+    Args:
+        run_dir: of the suite.
+        stamp: of this run of it.
+        command: the Pulumi CLI.
+        env: beside this process's own environment, such as PULUMI_BACKEND_URL.
+        poll_sec: the first pause between two looks for a record, and the longest.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        stamp: str,
+        command: PulumiCommand,
+        env: Mapping[str, str],
+        poll_sec: tuple[float, float] = (10.0, 60.0),
+    ) -> None:
+        self._run_dir, self._stamp, self._env, self.poll_sec = run_dir, stamp, dict(env), poll_sec
+        self._command = WatchedCommand(command)
+        self._doing: dict[str, str] = {}
+        self._errors: list[str] = []
+
+    def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
+        """See Environment."""
+        self._command.why_stop = guard
+        self._command.began = _noting(note)
+        name = stack_name(item, self._stamp)
+        try:
+            stack = Stack.create_or_select(name, self._workspace(item))
+            with self._log(item) as log:
+                told = self._event_teller(item, "up")
+                made = stack.up(color="never", suppress_outputs=True, on_output=log, on_event=told)
+        except CommandError as error:
+            raise RunFailedError(self._command.stopped_by or f"up: {self._reason(error)}") from None
+        finally:
+            self._command.why_stop, self._command.began = str, lambda pid: None
+        outputs = {key: output.value for key, output in made.outputs.items()}
+        config = read_project(project_dir(self._run_dir, item), item, "the suite")
+        cloud = config.openstack.cloud if config.openstack else None
+        return {"runs_url": runs_url(config.provider, outputs, name), "region": config.region, "cloud": cloud or ""}
+
+    def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
+        """See Environment. The run does not need us, and the journal knows where it reports."""
+        return {}
+
+    def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
+        """See Environment."""
+        store = self._store(facts)
+        self._doing[item.name] = f"waiting for {store.url}/run.json"
+        content = store.read("run.json")
+        if content is None:
+            return None
+        try:
+            record = RunRecord.model_validate_json(content)
+        except ValidationError as error:
+            said = error.errors()[0]["msg"]
+            raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {said}") from None
+        if record.id != run_id_of(item, self._stamp):
+            return None  # of an earlier run in the same place
+        self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
+        return record if record.status == "done" else None
+
+    def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
+        """See Environment."""
+        if "runs_url" not in facts:
+            raise RunFailedError("it was never up")
+        folder = self._run_dir / run_id_of(item, self._stamp)
+        if not self._store(facts).copy(folder):
+            raise RunFailedError(f"{facts['runs_url']}: nothing in there")
+
+    def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
+        """See Environment. What an earlier process has begun on this stack is ended first."""
+        end_left_over(facts, signal.SIGINT, _GRACE_SEC)
+        self._command.began = _noting(note)
+        name = stack_name(item, self._stamp)
+        try:
+            stack = Stack.select(name, self._workspace(item))
+            left = _left_of(stack.export_stack().deployment or {})
+            with self._log(item) as log:
+                told = self._event_teller(item, "destroy")
+                stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=told)
+            # With its settings kept: they are this run's.
+            stack.workspace.remove_stack(name, preserve_config=True)
+        except StackNotFoundError:
+            return []
+        except ConcurrentUpdateError:
+            # Nobody else knows this stack, and who began its last update is gone.
+            with suppress(CommandError):
+                stack.cancel()
+            raise RunFailedError("an update that had not ended held the stack's lock, which is taken away") from None
+        except CommandError as error:
+            raise RunFailedError(self._reason(error)) from None
+        return left
+
+    def doing(self, item: Item) -> str:
+        """See Environment."""
+        return self._doing.get(item.name, "")
+
+    def _workspace(self, item: Item) -> LocalWorkspace:
+        folder = str(project_dir(self._run_dir, item))
+        return LocalWorkspace(work_dir=folder, env_vars=self._env, pulumi_command=self._command)
+
+    def _store(self, facts: Mapping[str, Any]) -> RunStore:
+        return RunStore(facts["runs_url"], facts["region"], facts["cloud"])
+
+    def _log(self, item: Item) -> "_Log":
+        return _Log(project_dir(self._run_dir, item) / "pulumi.log")
+
+    def _event_teller(self, item: Item, what: str) -> Callable[[EngineEvent], None]:
+        """Counts what is done, for people, and keeps what went wrong. Called from a thread of the API's."""
+        count, self._errors = 0, []
+
+        def tell(event: EngineEvent) -> None:
+            nonlocal count
+            if event.res_outputs_event is not None:
+                count += 1
+                self._doing[item.name] = f"{what}: {count} done, {event.res_outputs_event.metadata.type}"
+            said = event.diagnostic_event
+            if said is not None and said.severity == "error" and said.message.strip():
+                self._errors.append(" ".join(said.message.split()))
+
+        return tell
+
+    def _reason(self, error: CommandError) -> str:
+        """Why a command failed: what the engine called an error; else its last words."""
+        if self._errors:
+            return "; ".join(self._errors[:_SHOWN_ERRORS])
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = next((line for line in words if "error:" in line), " ".join(words[-_SHOWN_ERRORS:]))
+        return f"{said}; {_TORN}" if "failed to load checkpoint" in said else said
+
+
+class _Log:
+    """A file that takes lines; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Callable[[str], None]:
+        return self._write
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._file.close()
+
+    def _write(self, line: str) -> None:
+        with suppress(OSError):  # a full disk is no reason to stop reading what the engine says
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+def _noting(note: Callable[..., None]) -> Callable[[int], None]:
+    return lambda pid: note(**process_facts(pid, "pulumi"))
+
+
+def _left_of(deployment: Mapping[str, Any]) -> list[str]:
+    """What `destroy` leaves by the program's wish; and what may exist although the state does not know it."""
+    kept = [
+        f"{resource['type']} {resource.get('id', '')}"
+        for resource in deployment.get("resources") or []
+        if resource.get("retainOnDelete")
+    ]
+    unsure = [
+        f"maybe {cut['resource']['urn'].rpartition('::')[2]} ({cut['resource']['type']}): its making was cut off; look "
+        "for it in the cloud"
+        for cut in deployment.get("pending_operations") or []
+        if cut["type"] == "creating"
+    ]
+    return [*kept, *unsure]
+
+
+def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, environ: Mapping[str, str]) -> str:
+    """Where the state goes, before anything is begun.
+
+    Args:
+        command: the Pulumi CLI.
+        env: beside the environment, such as PULUMI_BACKEND_URL.
+        folder: of any of the suite's projects.
+        environ: this process's environment.
+
+    Raises:
+        InputError: nobody is logged in, the backend does not answer, or it needs a passphrase and has none.
+    """
+    try:
+        who = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()
+    except CommandError as error:
+        lines = [line.strip() for line in str(error).splitlines() if "error:" in line]
+        raise InputError(
+            "pulumi login",
+            f"no state backend: {lines[0] if lines else error}",
+            allowed="a login of this user's, or --backend-url",
+            fix="run `pulumi login`, or give --backend-url file://~/.gangway-bench",
+        ) from None
+    url = who.url or env.get("PULUMI_BACKEND_URL", "")
+    is_service = url.startswith(("https://", "http://"))
+    if not is_service and not any(name in environ for name in _PASSPHRASES):
+        raise InputError(
+            "PULUMI_CONFIG_PASSPHRASE",
+            "missing: a backend of one's own encrypts a stack's secrets with a passphrase",
+            value=url,
+            allowed=f"{' or '.join(_PASSPHRASES)} in the environment",
+            fix="export PULUMI_CONFIG_PASSPHRASE=...",
+        )
+    return url

@@ -1,0 +1,276 @@
+"""The journal of a suite: what has begun and what is over, one JSON line each, on disk before the deed.
+
+`up-begun` stands there before the first resource does, so that no crash leaves a stack that nobody knows of. Read back
+by `gangway bench resume`. It decides nothing and knows no cloud; the figures of a run are in its record, not here.
+"""
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any
+
+from components.findings import InputError
+
+__all__ = ["JOURNAL_FILE", "Attempt", "Journal", "Progress", "State"]
+
+JOURNAL_FILE = "journal.jsonl"
+
+
+class State(StrEnum):
+    """Where an item stands."""
+
+    PLANNED = "planned"
+    UP_BEGUN = "up-begun"
+    UP = "up"
+    RECORDED = "recorded"
+    FAILED = "failed"
+    DESTROY_BEGUN = "destroy-begun"
+    DESTROYED = "destroyed"
+
+
+_NEXT: Mapping[State, frozenset[State]] = MappingProxyType(
+    {
+        State.PLANNED: frozenset({State.UP_BEGUN, State.FAILED}),
+        State.UP_BEGUN: frozenset({State.UP, State.FAILED, State.DESTROY_BEGUN}),
+        State.UP: frozenset({State.RECORDED, State.FAILED, State.DESTROY_BEGUN}),
+        State.RECORDED: frozenset({State.FAILED, State.DESTROY_BEGUN}),
+        State.FAILED: frozenset({State.FAILED, State.DESTROY_BEGUN, State.PLANNED}),
+        State.DESTROY_BEGUN: frozenset({State.DESTROYED, State.FAILED, State.DESTROY_BEGUN}),
+        State.DESTROYED: frozenset({State.PLANNED}),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One time that an item's stack stood, or may have stood.
+
+    Attributes:
+        began: when `up` began.
+        ended: when it was gone; None while it is not.
+        usd_per_hour: what an hour of it costs; None where that is not known.
+        usd_at_once: what its start costs.
+    """
+
+    began: datetime
+    ended: datetime | None
+    usd_per_hour: float | None
+    usd_at_once: float
+
+    def hours(self, now: datetime) -> float:
+        """How long it stood until now."""
+        return ((self.ended or now) - self.began).total_seconds() / 3600
+
+    def usd(self, now: datetime) -> float:
+        """What that cost; hours of unknown price count as nothing, and are refused before they begin."""
+        return self.usd_at_once + self.hours(now) * (self.usd_per_hour or 0.0)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the journal says of one item.
+
+    Attributes:
+        state: of its last line; None before the first.
+        recorded: whether its record is here.
+        reason: why it failed; empty where it did not.
+        stopped: whether that was somebody's wish, so that it may be tried again.
+        facts: what its lines told beside the state.
+        attempts: each time that its stack stood.
+    """
+
+    state: State | None = None
+    recorded: bool = False
+    reason: str = ""
+    stopped: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def standing(self) -> bool:
+        """Whether something of it may cost money."""
+        return any(attempt.ended is None for attempt in self.attempts)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to do for it: recorded, or failed by itself, and nothing stands."""
+        return not self.standing and (self.recorded or (bool(self.reason) and not self.stopped))
+
+    def after(self, line: Mapping[str, Any]) -> "Progress":
+        """What is so after one more line."""
+        facts = {**self.facts, **line.get("facts", {})}
+        if "state" not in line:
+            return replace(self, facts=facts)
+        state, at = State(line["state"]), datetime.fromisoformat(line["at"])
+        changed = replace(self, state=state, facts=facts)
+        match state:
+            case State.PLANNED:
+                return Progress(state=state, attempts=self.attempts)
+            case State.UP_BEGUN:
+                attempt = Attempt(at, None, line.get("usd_per_hour"), line.get("usd_at_once", 0.0))
+                return replace(changed, attempts=(*self.attempts, attempt))
+            case State.RECORDED:
+                return replace(changed, recorded=True)
+            case State.FAILED:
+                # The first reason is the cause; what follows from it is less interesting.
+                first = {} if self.reason else {"reason": line["reason"], "stopped": line.get("stopped", False)}
+                return replace(changed, **first)
+            case State.DESTROYED:
+                ended = replace(self.attempts[-1], ended=at)
+                return replace(changed, attempts=(*self.attempts[:-1], ended))
+        return changed
+
+
+class Journal:
+    """The open journal of one suite; held by one process at a time. Use `create` or `open`."""
+
+    def __init__(self, path: Path, file: IO[bytes], now: Callable[[], datetime]) -> None:
+        self.path, self._file, self._now = path, file, now
+        self.header: dict[str, Any] = {}
+        self.items: dict[str, Progress] = {}
+
+    @classmethod
+    @contextmanager
+    def create(
+        cls, run_dir: Path, header: Mapping[str, Any], now: Callable[[], datetime] | None = None
+    ) -> Iterator["Journal"]:
+        """Begins the journal of a new run directory."""
+        with _held(run_dir / JOURNAL_FILE, "x+b") as file:
+            journal = cls(run_dir / JOURNAL_FILE, file, now or _utc_now)
+            journal.header = dict(header)
+            journal._append({"header": journal.header})
+            yield journal
+
+    @classmethod
+    @contextmanager
+    def open(cls, run_dir: Path, now: Callable[[], datetime] | None = None) -> Iterator["Journal"]:
+        """Goes on with the journal of a run directory.
+
+        Raises:
+            InputError: there is none, it is damaged, or another process holds it.
+        """
+        path = run_dir / JOURNAL_FILE
+        with _held(path, "r+b") as file:
+            journal = cls(path, file, now or _utc_now)
+            lines = _whole_lines(path, file)
+            journal.header = lines[0]["header"]
+            for line in lines[1:]:
+                journal._take(line)
+            yield journal
+
+    def __getitem__(self, item: str) -> Progress:
+        return self.items.get(item, Progress())
+
+    def enter(self, item: str, state: State, **more: Any) -> None:
+        """Writes that an item is in a state now. When this returns, it is on disk.
+
+        Args:
+            item: its name.
+            state: has to be one that may follow.
+            more: `facts` to remember; `reason` and `stopped` of a failure; `usd_per_hour` and `usd_at_once` of a start.
+        """
+        before = self[item].state
+        allowed = {State.PLANNED} if before is None else _NEXT[before]
+        assert state in allowed, f"{item}: {state} after {before}"
+        self._write({"item": item, "state": state.value, **more}, needed=state in (State.PLANNED, State.UP_BEGUN))
+
+    def note(self, item: str, **facts: Any) -> None:
+        """Writes facts of an item that are no change of state, such as the process that works on it."""
+        self._write({"item": item, "facts": facts}, needed=False)
+
+    def now(self) -> datetime:
+        """The time, as the next line would have it."""
+        return self._now()
+
+    def _write(self, line: Mapping[str, Any], *, needed: bool) -> None:
+        """Nothing is begun without its line on disk; but a full disk must not keep anything standing."""
+        try:
+            self._take(self._append(line))
+        except OSError:
+            if needed:
+                raise
+            self._take({"at": self._now().isoformat(), **line})
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        self.items[line["item"]] = self[line["item"]].after(line)
+
+    def _append(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        stamped = {"at": self._now().isoformat(timespec="milliseconds"), **line}
+        descriptor = self._file.fileno()
+        before, text = os.lseek(descriptor, 0, os.SEEK_END), json.dumps(stamped).encode() + b"\n"
+        try:
+            written = os.write(descriptor, text)
+            if written < len(text):
+                raise OSError(errno.ENOSPC, "no space left for the journal's next line")
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, before)
+            raise
+        return stamped
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@contextmanager
+def _held(path: Path, mode: str) -> Iterator[IO[bytes]]:
+    """The file, locked for as long as this process lives and no longer: a lock of the kernel dies with its holder."""
+    try:
+        file = path.open(mode)
+    except FileNotFoundError:
+        raise InputError(
+            str(path.parent),
+            "no journal of a suite in there",
+            value=str(path),
+            allowed="a folder that `gangway bench run` made, such as runs/local-smoke-20260101-120000",
+            fix="name that folder",
+        ) from None
+    except OSError as error:
+        raise InputError(
+            str(path), f"cannot be opened: {error.strerror}", fix="make it readable and writable"
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                str(path), "another `gangway bench` works on it", fix="let it end, or stop it with Ctrl-C first"
+            ) from None
+        yield file
+
+
+def _whole_lines(path: Path, file: IO[bytes]) -> list[dict[str, Any]]:
+    """The lines there are. A crash can leave half a line at the end: its deed was not done yet, so it is cut off."""
+    content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    file.seek(len(whole))
+    file.truncate()
+    lines: list[dict[str, Any]] = []
+    for number, text in enumerate(whole.splitlines(), 1):
+        try:
+            line = json.loads(text)
+            line["at"], line["header"] if number == 1 else line["item"]
+        except (ValueError, KeyError, TypeError):
+            raise _damaged(path, number) from None
+        lines.append(line)
+    if not lines:
+        raise _damaged(path, 1)
+    return lines
+
+
+def _damaged(path: Path, number: int) -> InputError:
+    return InputError(
+        f"{path}, line {number}",
+        "cannot be read",
+        allowed="a line as `gangway bench run` writes it",
+        fix="restore the file; else look with `pulumi stack ls` for what stands, and `pulumi destroy` it",
+    )

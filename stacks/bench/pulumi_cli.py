@@ -1,0 +1,162 @@
+"""The Pulumi CLI as the Automation API starts it: found or installed, and stopped in order when there is a reason.
+
+The API's own command waits without a look at the clock, and Ctrl-C in a terminal reaches it as it reaches us. Ours
+runs in a session of its own, is told to stop by the signal that it takes for that, and keeps its process's id.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pulumi.automation import CommandResult, InvalidVersionError, PulumiCommand
+from pulumi.automation.errors import create_command_error
+
+from components.findings import InputError
+
+__all__ = ["WatchedCommand", "find_cli"]
+
+_LOOK_SEC = 0.5
+_INSTALL = "curl -fsSL https://get.pulumi.com | sh, or let `gangway bench run --install-cli` do it"
+# A resource that is being made is waited for, which may take as long as a file system; then it is left unfinished.
+_GRACES_SEC = (0.0, 1200.0, 1260.0)
+_SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGKILL)
+_LEAVE_SEC = 5.0
+
+OnLine = Callable[[str], Any]
+
+
+def find_cli(*, install: bool) -> PulumiCommand:
+    """The CLI on PATH; else, where that is allowed, the one that fits the SDK, from Pulumi's own installer.
+
+    Raises:
+        InputError: there is none, it is too old, or it cannot be installed.
+    """
+    if shutil.which("pulumi") is None and not install:
+        raise InputError("the Pulumi CLI", "not on PATH", allowed="pulumi 3 on PATH, or --install-cli", fix=_INSTALL)
+    try:
+        return PulumiCommand() if shutil.which("pulumi") else PulumiCommand.install()
+    except InvalidVersionError as error:
+        raise InputError("the Pulumi CLI", str(error), value=shutil.which("pulumi"), fix=_INSTALL) from None
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = error.output.decode("utf-8", "replace") if isinstance(error, subprocess.CalledProcessError) else error
+        raise InputError(
+            "--install-cli", f"the Pulumi CLI cannot be installed: {said}", fix=f"install it by hand: {_INSTALL}"
+        ) from None
+
+
+class WatchedCommand(PulumiCommand):
+    """A PulumiCommand that can be stopped.
+
+    Attributes:
+        why_stop: asked while a command runs; what it says is the reason to stop it, nothing to go on.
+        stopped_by: the reason why the last command was stopped; empty where it was not.
+        began: told the process's id of each command.
+    """
+
+    def __init__(self, found: PulumiCommand) -> None:
+        self.command, self.version = found.command, found.version
+        self.why_stop: Callable[[], str] = str
+        self.began: Callable[[int], None] = lambda pid: None
+        self.stopped_by = ""
+
+    def run(
+        self,
+        args: list[str],
+        cwd: str,
+        additional_env: Mapping[str, str],
+        on_output: OnLine | None = None,
+        on_error: OnLine | None = None,
+    ) -> CommandResult:
+        """Runs a command as PulumiCommand does.
+
+        Raises:
+            CommandError: it ended with another code than 0.
+        """
+        self.stopped_by = ""
+        # Files and no pipes: when we are killed, a pipe would kill the CLI while it writes a stack's state.
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+            out, err = _Follower(stdout.fileno(), on_output), _Follower(stderr.fileno(), on_error)
+            process = subprocess.Popen(
+                [self.command, "--non-interactive", *args],
+                cwd=cwd,
+                env=self._env(additional_env),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            try:
+                self.began(process.pid)
+                self._wait(process, (out, err))
+            except BaseException:
+                _leave(process)
+                raise
+            result = CommandResult(out.text(), err.text(), process.returncode)
+        if process.returncode != 0:
+            raise create_command_error(result)
+        return result
+
+    def _env(self, additional: Mapping[str, str]) -> dict[str, str]:
+        env = {**os.environ, **additional, "PULUMI_AUTOMATION_API": "true", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+        if Path(self.command).is_absolute():
+            # Its language hosts lie beside it.
+            env["PATH"] = os.pathsep.join([str(Path(self.command).parent), env.get("PATH", "")])
+        return env
+
+    def _wait(self, process: subprocess.Popen[bytes], followers: "Sequence[_Follower]") -> None:
+        told, asked_at = 0, 0.0
+        while True:
+            try:
+                process.wait(_LOOK_SEC)
+            except subprocess.TimeoutExpired:
+                for follower in followers:
+                    follower.tell_new()
+                if not self.stopped_by and (reason := self.why_stop()):
+                    self.stopped_by, asked_at = reason, time.monotonic()
+                overdue = told < len(_SIGNALS) and time.monotonic() >= asked_at + _GRACES_SEC[told]
+                if self.stopped_by and overdue:
+                    process.send_signal(_SIGNALS[told])
+                    told += 1
+            else:
+                for follower in followers:
+                    follower.tell_new()
+                return
+
+
+def _leave(process: subprocess.Popen[bytes]) -> None:
+    """For whoever leaves at once: the CLI is asked to stop, and not waited for long."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_LEAVE_SEC)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+class _Follower:
+    """Tells the lines of a file that another process writes, each once."""
+
+    def __init__(self, descriptor: int, tell: OnLine | None) -> None:
+        self._descriptor, self._tell, self._told = descriptor, tell, 0
+
+    def tell_new(self) -> None:
+        """Tells what is complete since the last call."""
+        if self._tell is not None:
+            whole = self._read(self._told).rpartition(b"\n")[0]
+            if whole:
+                self._told += len(whole) + 1
+                for line in whole.decode("utf-8", "replace").splitlines():
+                    self._tell(line)
+
+    def text(self) -> str:
+        """Everything, without blanks at the ends of lines, as the API has it."""
+        return "\n".join(line.rstrip() for line in self._read(0).decode("utf-8", "replace").splitlines())
+
+    def _read(self, start: int) -> bytes:
+        """From a place on; the writer's own place in the file, which is shared, stays where it is."""
+        return os.pread(self._descriptor, os.fstat(self._descriptor).st_size - start, start)

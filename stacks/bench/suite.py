@@ -1,0 +1,266 @@
+"""SuiteConfig: what `stacks/suites/*.yaml` say, and the items it means: one run of an arm and a seed on a stack.
+
+Only what is asked for. What a stack is, its own file says; what a run costs, `stacks.bench.money`; in which order
+things happen, `stacks.bench.runner`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from components.fields import Amount, PositiveNumber, PositiveWhole, Seed
+from components.findings import InputError, nearest_hint
+from stacks.config_errors import explain
+from stacks.job_settings import Settings, check_settings
+from stacks.sections import Section
+from stacks.stack_file import find_stack_file, read_settings, read_yaml
+from trainer.presets import PRESETS
+
+__all__ = ["LOCAL", "Arm", "Item", "SuiteConfig", "SuiteStack", "find_suite", "items_of", "load_suite", "preset_of"]
+
+LOCAL = "local"
+"""The stack that is this machine: torchrun here, without a cloud."""
+
+_NAME = r"^[a-z][a-z0-9-]{0,39}$"
+_Label = Annotated[str, Field(pattern=_NAME)]
+
+
+def _known_preset(preset: str) -> str:
+    if preset not in PRESETS:
+        raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
+    return preset
+
+
+def _named(value: Any) -> Any:
+    """A stack's name alone is an entry without more to say."""
+    return {"stack": value} if isinstance(value, str) else value
+
+
+class SuiteStack(Section):
+    """One environment of the table.
+
+    Attributes:
+        stack: a stack's name, the path of a stack file, or `local` for this machine.
+        label: what the table calls it; the stack's name when left out.
+        set: settings of the stack file that are others here, by their config path: {network.egress: nat}.
+        usd_limit: for this stack alone, US dollars; the suite's `stack_usd` when left out.
+        usd_per_hour: what an hour of it costs, where the plan knows no price.
+        deadline_hours: from `up` to the record; the suite's when left out.
+    """
+
+    stack: str = Field(min_length=1, examples=["aws-g5-dev"])
+    label: _Label | None = Field(default=None, examples=["aws"])
+    set: dict[str, Any] = Field(default={}, examples=[{"network.egress": "nat"}])
+    usd_limit: PositiveNumber | None = None
+    usd_per_hour: Amount | None = None
+    deadline_hours: PositiveNumber | None = None
+
+    @property
+    def name(self) -> str:
+        """As the table and the journal call it."""
+        return self.label or Path(self.stack).name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+class Arm(Section):
+    """One treatment: fields of the trainer's configuration that are its own."""
+
+    name: _Label = Field(examples=["control"])
+    settings: Settings = Field(default={}, examples=[{"precision": "bf16"}])
+
+
+class SuiteBudget(Section):
+    """What the suite, and one stack in it, may cost; counted while it runs."""
+
+    usd: PositiveNumber = Field(examples=[200])
+    stack_usd: PositiveNumber | None = Field(default=None, examples=[60])
+
+
+class SuiteConfig(Section):
+    """One table: the same training, on several stacks or in several arms, with several seeds.
+
+    Attributes:
+        name: begins the name of its folder under runs/.
+        title: the table's caption.
+        paper: whose table stands beside ours.
+        preset: of every run; the stacks' own when left out, which have to be the same.
+        kimg: length of each run, thousands of images.
+        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
+        seeds: a run each.
+        settings: fields of the trainer's configuration, the same in every run.
+        arms: compared with each other; one, without settings of its own, when left out.
+        stacks: in their order.
+        budget: needed where a stack costs money.
+        deadline_hours: from `up` to the record; a stack that has not reported by then is destroyed.
+        local_processes: of a run on this machine.
+    """
+
+    name: _Label = Field(examples=["p2-environments"])
+    title: str = ""
+    paper: Literal["P2", "P3"] | None = None
+    preset: Annotated[str, AfterValidator(_known_preset)] | None = Field(default=None, examples=["dcgan-cifar10"])
+    kimg: PositiveNumber = Field(examples=[12800])
+    checkpoint_kimg: PositiveNumber | None = None
+    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100, examples=[[0, 1, 2]])
+    settings: Settings = Field(default={}, examples=[{"metrics": "fd-enl0", "metrics_kimg": 100}])
+    arms: tuple[Arm, ...] = Field(default=(), max_length=20)
+    stacks: tuple[Annotated[SuiteStack, BeforeValidator(_named)], ...] = Field(
+        min_length=1, max_length=50, examples=[["local", "aws-g5-dev"]]
+    )
+    budget: SuiteBudget | None = Field(default=None, examples=[{"usd": 200, "stack_usd": 60}])
+    deadline_hours: PositiveNumber = Field(examples=[6])
+    local_processes: PositiveWhole = 2
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        lists = {
+            "seeds": [str(seed) for seed in self.seeds],
+            "arms": [arm.name for arm in self.arms],
+            "stacks": [stack.name for stack in self.stacks],
+        }
+        for name, values in lists.items():
+            if twice := sorted({value for value in values if values.count(value) > 1}):
+                more = "; give one of them another label" if name == "stacks" else "; remove one of them"
+                raise ValueError(f"each of {name} once, and {twice[0]} stands there twice{more}")
+        return self
+
+    @model_validator(mode="after")
+    def _money_where_it_costs(self) -> Self:
+        paid = [stack.name for stack in self.stacks if stack.stack != LOCAL]
+        if paid and self.budget is None:
+            raise ValueError(f"a budget, for {paid[0]} costs money; add budget: {{usd: 50}}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_training(self) -> Self:
+        own = tuple(
+            f"job.{key}" for key in ("preset", "kimg", "checkpoint_kimg", "seed", "settings", "run_id", "max_h")
+        )
+        for stack in self.stacks:
+            if said := [path for path in stack.set if path.startswith(own)]:
+                raise ValueError(f"one training for all stacks, so no {said[0]} in set; say it of the whole suite")
+        return self
+
+
+@dataclass(frozen=True)
+class Item:
+    """One run.
+
+    Attributes:
+        name: the journal's key: stack, arm and seed.
+        stack: as the suite says it.
+        arm: its name; empty where there is one only.
+        seed: of the run.
+        settings: fields of the trainer's configuration, the suite's and the arm's.
+    """
+
+    name: str
+    stack: SuiteStack
+    arm: str
+    seed: int
+    settings: dict[str, bool | int | float | str]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.stack.stack == LOCAL
+
+
+def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
+    """The suite's file, from its path or the name of one in `stacks_dir`/suites.
+
+    Raises:
+        InputError: naming the suites there are.
+    """
+    folder = stacks_dir / "suites"
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    for path in (folder / f"{suite_or_file}.yaml", Path(suite_or_file)):
+        if suite_or_file and path.is_file():
+            return path
+    raise InputError(
+        "suite",
+        "no such suite",
+        value=suite_or_file,
+        allowed=f"the path of a suite file, or one of {', '.join(names)}",
+        fix=nearest_hint(Path(suite_or_file).stem, names),
+    )
+
+
+def load_suite(path: Path) -> SuiteConfig:
+    """Reads a suite file.
+
+    Raises:
+        ExceptionGroup: of InputError, one for each mistake.
+        InputError: when the file cannot be read at all.
+    """
+    data = read_yaml(path)
+    if not isinstance(data, dict):
+        raise InputError(str(path), "no suite", value=data, allowed="keys such as name, kimg, seeds and stacks",
+                         fix="copy one of stacks/suites")  # fmt: skip
+    try:
+        return SuiteConfig.model_validate(data)
+    except ValidationError as error:
+        raise ExceptionGroup(f"{path} is not valid", explain(error, SuiteConfig, str(path), namespace="")) from None
+
+
+def preset_of(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
+    """The one preset of the table, with every arm's settings checked against it.
+
+    Args:
+        suite: the suite.
+        place: its file.
+        stacks_dir: where stacks are found by name.
+
+    Raises:
+        InputError: an unknown stack, presets that differ, or settings that do not go with it.
+    """
+    presets: dict[str, str] = {}
+    for position, entry in enumerate(suite.stacks):
+        if entry.stack == LOCAL:
+            continue
+        try:
+            path = find_stack_file(entry.stack, stacks_dir)
+        except InputError as mistake:
+            raise mistake.within(f"{place}: stacks[{position}]") from None
+        if suite.preset is None:
+            job = read_settings(path).get("gangway:job")
+            presets[entry.name] = str(job.get("preset")) if isinstance(job, dict) else "none"
+    chosen = {suite.preset} if suite.preset else set(presets.values())
+    if len(chosen) != 1:
+        raise InputError(
+            f"{place}: preset",
+            "presets differ inside one table" if chosen else "missing",
+            value=", ".join(f"{name}: {preset}" for name, preset in presets.items()) or None,
+            allowed="one preset for all runs of a table",
+            fix="add preset, which then counts on every stack" if chosen else "add preset: dcgan-digits",
+        )
+    preset = str(chosen.pop())
+    for arm in _arms(suite):
+        try:
+            check_settings(_known_preset(preset), {**suite.settings, **arm.settings})
+        except ValueError as error:
+            allowed, _, fix = str(error).partition("; ")
+            raise InputError(f"{place}: settings, arm {arm.name}", "not accepted", allowed=allowed, fix=fix) from None
+    return preset
+
+
+def _arms(suite: SuiteConfig) -> tuple[Arm, ...]:
+    return suite.arms or (Arm(name="all"),)
+
+
+def items_of(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
+    """Every run of the suite: stack by stack, arm by arm, seed by seed; with `local` on this machine alone."""
+    stacks = (SuiteStack(stack=LOCAL),) if local else suite.stacks
+    return tuple(
+        Item(
+            name="-".join((entry.name, *((arm.name,) if suite.arms else ()), f"s{seed}")),
+            stack=entry,
+            arm=arm.name if suite.arms else "",
+            seed=seed,
+            settings={**suite.settings, **arm.settings},
+        )
+        for entry in stacks
+        for arm in _arms(suite)
+        for seed in suite.seeds
+    )
