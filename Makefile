@@ -48,7 +48,7 @@ lock:  ## resolve requirements.lock and the image's locks anew (needs uv)
 	@$(COMPILE) --group xla-test --constraint images/locks/xla.lock --output-file tests/trainer/xla/tools.lock
 
 clean:  ## remove .venv, caches and runs
-	@rm -rf .venv .venv-xla .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
+	@rm -rf .venv .venv-xla stacks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gangway needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 ...")'
@@ -57,6 +57,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
 	@echo "==> installing gangway itself"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@ln -sfn ../.venv stacks/.venv  # where Pulumi looks for the Python of dynamic resources
 	@touch $@
 
 $(XLA_READY): $(XLA_LOCKS)

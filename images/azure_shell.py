@@ -62,6 +62,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "ROLE": "worker" if node else "head",
         "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
+        "SCRATCH_TEMPORARY": "yes" if node and node.scratch_is_temporary_disk else "",
         "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
         "TRAINER_UID": str(TRAINER_UID),

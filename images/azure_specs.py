@@ -65,6 +65,7 @@ class AzureNodeSpec(AzureMachineSpec):
         fabric: what it must have for its InfiniBand; None checks nothing.
         data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
         scratch_mount_point: where the machine's own disks go; None leaves them alone.
+        scratch_is_temporary_disk: whether they are Azure's one temporary disk, and no NVMe.
         labels: of the container.
         terminate_when_done: when the job has ended for good the node deletes itself from its scale set.
     """
@@ -72,6 +73,7 @@ class AzureNodeSpec(AzureMachineSpec):
     fabric: FabricSetup | None = None
     data_dir: str | None = None
     scratch_mount_point: str | None = None
+    scratch_is_temporary_disk: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     terminate_when_done: bool = False
 

@@ -27,13 +27,17 @@ def _say_findings(config: StackConfig) -> None:
 
 
 def _check_environment(config: StackConfig) -> None:
-    """Pulumi starts a dynamic provider, as TPUs have one, in this folder, and looks for its virtual environment here.
+    """Pulumi starts a dynamic provider in this folder, and looks for its virtual environment here.
+
+    TPUs have one, and so has the wait for Azure's roles.
 
     Without it the engine would end with pages about virtual environments, after half of the stack stands.
     """
     tpu = config.provider == "gcp" and provider_module("gcp").plan(config).tpu is not None
-    if tpu and not Path(__file__).with_name(".venv").exists():
-        raise pulumi.RunError("TPUs need stacks/.venv: run `ln -s ../.venv stacks/.venv` in the repository")
+    waits = config.azure is not None and config.azure.role_wait_sec > 0
+    if (tpu or waits) and not Path(__file__).with_name(".venv").exists():
+        who = "TPUs need" if tpu else "gangway:azure.role_wait_sec: the wait needs"
+        raise pulumi.RunError(f"{who} stacks/.venv: run `ln -s ../.venv stacks/.venv` in the repository, as `make` does")
 
 
 def _check_engine() -> None:

@@ -60,6 +60,8 @@ class Azure:
         rows: of logs.
         denied: hosts, or verbs of scale sets (PATCH, DELETE), that answer 403.
         without_capacity: scale sets that cannot grow.
+        refusals: by scale set, how a growth of it is refused: status and body.
+        why_failed: by machine's instance id, code and text of why it could not be made.
         bad_rows: a whole call with one of these lines is 400.
         new_passwords: whether a registry gives another one each time, as Azure's do.
         calls: of APIs, in their order.
@@ -84,6 +86,8 @@ class Azure:
         self.rows: list[dict[str, Any]] = []
         self.denied: set[str] = set()
         self.without_capacity: set[str] = set()
+        self.refusals: dict[str, tuple[int, str]] = {}
+        self.why_failed: dict[str, tuple[str, str]] = {}
         self.bad_rows: set[str] = set()
         self.cut: set[str] = set()
         self.new_passwords = False
@@ -180,8 +184,8 @@ class Azure:
             one["capacity"] -= 1
             return 202, b""
         if call.method == "PATCH":
-            if call.body["sku"]["capacity"] > one["capacity"] and match[1] in self.without_capacity:
-                raise Refusal(409, "SkuNotAvailable")
+            if call.body["sku"]["capacity"] > one["capacity"]:
+                self._grow(match[1])
             one["capacity"] = call.body["sku"]["capacity"]
             return 200, b"{}"
         if call.path.endswith("/virtualMachines"):
@@ -189,10 +193,19 @@ class Azure:
         sku = {"name": "Standard_ND96isr_H100_v5", "capacity": one["capacity"]}
         return 200, json.dumps({"sku": sku, "tags": self.tags}).encode()
 
+    def _grow(self, name: str) -> None:
+        """Refuses where there is a reason, in the words of Resource Manager."""
+        none = {"code": "SkuNotAvailable", "message": "The requested tier is currently not available in location"}
+        if name in self.without_capacity:
+            raise Refusal(409, json.dumps({"error": none}))
+        if name in self.refusals:
+            raise Refusal(*self.refusals[name])
+
     def _page(self, call: Call, machines: dict[str, str]) -> dict[str, Any]:
         # One a page, so that nobody forgets the others.
         every, start = sorted(machines.items()), int(call.query.get("$skiptoken", "0"))
-        page = [_machine(key, state, "instanceView" in call.query.get("$expand", "")) for key, state in every]
+        expanded = "instanceView" in call.query.get("$expand", "")
+        page = [_machine(key, state, expanded, self.why_failed.get(key)) for key, state in every]
         more = {}
         if start + 1 < len(every):
             query = f"api-version={call.query['api-version']}&$expand=instanceView&$skiptoken={start + 1}"
@@ -278,13 +291,16 @@ class Azure:
         return Handler
 
 
-def _machine(identity: str, state: str, expanded: bool) -> dict[str, Any]:
+def _machine(identity: str, state: str, expanded: bool, why: tuple[str, str] | None = None) -> dict[str, Any]:
     """A machine as the API tells it; its power state only where it is asked for."""
     failed = state == "Failed"
     properties: dict[str, Any] = {"provisioningState": "Failed" if failed else "Succeeded"}
     if expanded:
         codes = ["ProvisioningState/failed"] if failed else ["ProvisioningState/succeeded", f"PowerState/{state}"]
-        properties["instanceView"] = {"statuses": [{"code": code} for code in codes]}
+        statuses = [{"code": code} for code in codes]
+        if failed and why is not None:
+            statuses = [{"code": f"ProvisioningState/failed/{why[0]}", "message": why[1]}]
+        properties["instanceView"] = {"statuses": statuses}
     return {"instanceId": identity, "properties": properties}
 
 

@@ -1,4 +1,5 @@
-"""What wakes a person: no steps, idle GPUs, interruptions, missing or given-up nodes, a failed job, a record at risk.
+"""What wakes a person: no steps, idle GPUs, interruptions, nodes that are missing, refused or given up, a failed job, a
+record at risk.
 
 Plans only, no resources and no SDK. Each alarm is a query in KQL over the stack's one table of lines: it returns a row
 when something is the matter, and nothing otherwise; what it tells people is what is the matter and what to do. A scale
@@ -13,6 +14,8 @@ from components.limits import check_steps_alarm
 __all__ = [
     "ALIVE_EVENT",
     "COLUMNS",
+    "LOOK_EVENT",
+    "REFUSED_EVENT",
     "TABLE",
     "AlarmPlan",
     "plan_alarms",
@@ -32,12 +35,19 @@ COLUMNS: Sequence[tuple[str, str]] = (
 it has none, and all of it (what is no JSON as `{"message": ...}`)."""
 ALIVE_EVENT = "alive"
 """What every node sends once a minute as long as it runs, whatever it does."""
+LOOK_EVENT, REFUSED_EVENT = "ladder-looked", "ladder-refused"
+"""What the head says at each look after the ladder, as long as a job is wanted; and where Azure refuses nodes for
+another reason than that there are none to be had.
+"""
 GPU_IDLE_BELOW = 0.10
 # Lines are in the table some minutes after they were printed.
 DELAY_MINUTES = 5
 SLOT_MINUTES, SLOTS = 5, 18
 # The head looks after the ladder each minute: one look that fails is Azure's, a third of a quarter of an hour is not.
 LOOKS_FAILED = 5
+# Longer than a first node takes to come and to say that it lives.
+NO_NODE_MINUTES = 30
+REFUSALS = 3
 _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
 
 
@@ -72,6 +82,8 @@ def plan_alarms(
         *([_gpu_idle()] if expect_gpu else []),
         _interruptions(interruptions_per_hour),
         _nodes_missing(num_nodes),
+        _no_nodes(),
+        _nodes_refused(),
         _node_given_up(),
         _job_ended_badly(),
         _record_at_risk(),
@@ -130,7 +142,7 @@ def _nodes_missing(num_nodes: int) -> AlarmPlan:
 
     Nodes that are replaced again and again are there most of the time: no window of one piece would see one missing. It
     does not ring in the first 90 minutes in which there are nodes, nor for a day after a job that ended well, unless
-    there are steps again, that is another job; nor for nodes that never came: `up` and the scale sets say why.
+    there are steps again, that is another job; nor for nodes that never came, for which `_no_nodes` does.
     """
     minutes = SLOT_MINUTES * SLOTS
     slots = f"range Slot from bin(ago({minutes}m), {SLOT_MINUTES}m) to bin(ago({2 * SLOT_MINUTES}m), {SLOT_MINUTES}m)"
@@ -149,6 +161,36 @@ def _nodes_missing(num_nodes: int) -> AlarmPlan:
         "| join kind=leftouter living on Slot\n"
         f"| summarize Missing = countif(coalesce(Nodes, 0) < {num_nodes})\n"
         f"| where Missing >= {SLOTS // 3} and began < ago({minutes}m) and (ended == 0 or steps > 0)",
+        1,
+    )
+
+
+def _no_nodes() -> AlarmPlan:
+    """Scale sets are made empty, so `up` does not fail where none come; and who never lived says nothing."""
+    window = NO_NODE_MINUTES + DELAY_MINUTES
+    return AlarmPlan(
+        "no-nodes",
+        f"For {NO_NODE_MINUTES} minutes the head has asked for nodes, and not one lives; head, NAT gateway and file "
+        "system cost meanwhile. In the table the field `reason` of ladder-changed and ladder-refused says what Azure "
+        "answers, the scale sets' activity log what became of machines: no capacity (wait, or add a rung, another zone "
+        "or region), a quota, or an image or a setting that Azure does not take.",
+        f"let living = toscalar({_LINES_OF_NODES} and TimeGenerated > ago({window}m) | count);\n"
+        f'{TABLE} | where TimeGenerated > ago({window}m) and Event == "{LOOK_EVENT}"\n'
+        "| summarize First = min(TimeGenerated), Last = max(TimeGenerated)\n"
+        f"| where First < ago({NO_NODE_MINUTES}m) and Last > ago({2 * DELAY_MINUTES}m) and living == 0",
+        1,
+    )
+
+
+def _nodes_refused() -> AlarmPlan:
+    return AlarmPlan(
+        "nodes-refused",
+        "Azure refuses the nodes that the head asks for, and not for want of machines: a quota, a policy, a feature "
+        "that is not registered, an image or a size that does not fit. They are asked for again each minute, and will "
+        "not come by themselves. In the table the field `reason` of ladder-refused has Azure's own words.",
+        f'{TABLE} | where TimeGenerated > ago(15m) and Event == "{REFUSED_EVENT}"\n'
+        "| summarize Times = count()\n"
+        f"| where Times >= {REFUSALS}",
         1,
     )
 

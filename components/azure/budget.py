@@ -18,9 +18,20 @@ from components.azure.channels import check_budget_emails, declare_action_group
 from components.azure.policies import group_id
 from components.findings import InputError
 
-__all__ = ["MAX_NOTIFICATIONS", "Budget", "BudgetAlarm", "BudgetArgs", "check_starts_on", "plan_budget_alarms"]
+__all__ = [
+    "MAX_MONTHS_AHEAD",
+    "MAX_NOTIFICATIONS",
+    "Budget",
+    "BudgetAlarm",
+    "BudgetArgs",
+    "check_starts_on",
+    "months_ahead",
+    "plan_budget_alarms",
+]
 
 MAX_NOTIFICATIONS = 5
+MAX_MONTHS_AHEAD = 12
+"""How far ahead a new budget may begin ("Budgets - Create Or Update"); it may not begin before the current month."""
 # Azure takes no earlier one.
 EARLIEST = datetime.date(2017, 6, 1)
 
@@ -105,6 +116,16 @@ def check_starts_on(starts_on: str, place: str = "gangway:azure.budget_starts_on
     )
 
 
+def months_ahead(starts_on: str, today: datetime.date) -> int:
+    """How many months after this one a budget begins; below 0 for one that is past. `check_starts_on` has passed it.
+
+    >>> months_ahead("2027-01-01", datetime.date(2026, 11, 21))
+    2
+    """
+    day = datetime.date.fromisoformat(starts_on)
+    return (day.year - today.year) * 12 + day.month - today.month
+
+
 class Budget(pulumi.ComponentResource):
     """A monthly cost budget. Outputs: its name, and the id of the action group that tells people."""
 
@@ -177,5 +198,8 @@ class Budget(pulumi.ComponentResource):
                 )
                 for alarm in alarms
             },
-            opts=self._child,
+            # "Start date of budgets cannot be updated. Please delete and create a new budget."
+            opts=pulumi.ResourceOptions.merge(
+                self._child, pulumi.ResourceOptions(replace_on_changes=["timePeriod.startDate"])
+            ),
         )

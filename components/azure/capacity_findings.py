@@ -4,8 +4,9 @@ Pure. Each finding names the rung, the value and the change that mends it. A run
 here: `components.azure.capacity.check_ladder` refuses it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from components.azure.capacity import LADDER, rung_zones
 from components.capacity import AnyRung, Reservation, Spot
@@ -13,11 +14,27 @@ from components.capacity_findings import not_sold
 from components.catalog import AzureMachineType
 from components.findings import Finding, Severity
 
-__all__ = ["SPOT_QUOTA", "LadderContext", "capacity_findings"]
+__all__ = ["HEAD_QUOTAS", "REGIONAL_QUOTA", "SPOT_QUOTA", "LadderContext", "capacity_findings"]
 
-NODES = "gangway:cluster.nodes"
-SPOT_QUOTA = "Total Regional Spot vCPUs"
-"""What all spot machines of a region count against, whatever their family."""
+NODES, HEAD = "gangway:cluster.nodes", "gangway:head.machine_type"
+SPOT_QUOTA = "Total Regional Low-priority vCPUs"
+"""What all spot machines of a region count against, whatever their family, as `az vm list-usage` calls it.
+
+The portal says Total Regional Spot vCPUs.
+"""
+REGIONAL_QUOTA = "Total Regional vCPUs"
+"""What all machines on demand count against beside their family's ("Check vCPU quotas": two tiers)."""
+HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
+    {
+        "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
+        "Standard_B2ms": (2, "Standard BS Family vCPUs"),
+        "Standard_B2s": (2, "Standard BS Family vCPUs"),
+        "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
+        "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
+        "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
+    }
+)
+"""By the head's machine type: its vCPUs, and the quota of its family as `az vm list-usage` calls it."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,7 @@ class LadderContext:
         zone: the cluster's zone, where the file system is; empty for none.
         num_nodes_min: the job goes on with so many nodes.
         num_nodes_max: and asks for so many.
+        head_type: the head node's machine type, which is on demand; None without a head.
     """
 
     machine: AzureMachineType
@@ -39,11 +57,18 @@ class LadderContext:
     zone: str
     num_nodes_min: int
     num_nodes_max: int
+    head_type: str | None = None
 
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
-    found = [*_same_reservation(rungs), *_group_size(context), *_rungs_apart(rungs, context), *_own_zone(context)]
+    found = [
+        *_same_reservation(rungs),
+        *_same_rung(rungs),
+        *_group_size(context),
+        *_rungs_apart(rungs, context),
+        *_own_zone(context),
+    ]
     machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
@@ -64,6 +89,19 @@ def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
                 f"{LADDER}[{index}].id",
                 f"{rung.id} is already what rung {first[rung.id.lower()]} uses",
                 "remove this rung",
+            )
+
+
+def _same_rung(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
+    for index, rung in enumerate(rungs):
+        first = rungs.index(rung)
+        if first < index and not isinstance(rung, Reservation):
+            yield Finding(
+                Severity.WARNING,
+                "capacity.same-rung",
+                f"{LADDER}[{index}]",
+                f"asks for the very machines that rung {first} asks for: where those are not to be had, nor are these",
+                "remove this rung, or name other zones or another max_usd_per_hour",
             )
 
 
@@ -180,7 +218,7 @@ def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
 
 def _quotas(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
     """Quotas are counted in vCPUs, and those of large sizes begin at zero."""
-    vcpus = context.machine.vcpus.value * context.num_nodes_max
+    nodes, vcpus = context.num_nodes_max, context.machine.vcpus.value * context.num_nodes_max
     told: set[str] = set()
     for index, rung in enumerate(rungs):
         quota = SPOT_QUOTA if isinstance(rung, Spot) else context.machine.quota_family.value
@@ -188,10 +226,27 @@ def _quotas(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Findin
         if isinstance(rung, Reservation) or quota in told:
             continue
         told.add(quota)
-        yield Finding(
-            Severity.INFO,
-            "capacity.quota",
-            f"{LADDER}[{index}]",
-            f"{context.num_nodes_max} nodes take {vcpus} vCPUs of the quota {quota!r} in {context.region}; "
-            f"`az vm list-usage --location {context.region}` shows what is left",
-        )
+        note = " (Total Regional Spot vCPUs in the portal)" if isinstance(rung, Spot) else ""
+        yield _quota(f"{LADDER}[{index}]", vcpus, f"{quota!r}{note} for {_nodes(nodes)}", context)
+    head, family = HEAD_QUOTAS.get(context.head_type or "", (0, ""))
+    if head:
+        yield _quota(HEAD, head, f"{family!r} for the head node", context)
+    on_demand = vcpus if told - {SPOT_QUOTA} else 0
+    if on_demand or head:
+        who = [f"{_nodes(nodes)} on demand"] if on_demand else []
+        who += ["the head node"] if head else []
+        yield _quota(LADDER, on_demand + head, f"{REGIONAL_QUOTA!r} for {' and '.join(who)}", context)
+
+
+def _nodes(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
+
+
+def _quota(path: str, vcpus: int, whose: str, context: LadderContext) -> Finding:
+    return Finding(
+        Severity.INFO,
+        "capacity.quota",
+        path,
+        f"{vcpus} vCPUs of the quota {whose} in {context.region}; `az vm list-usage --location {context.region}` shows "
+        "what is left",
+    )

@@ -1,20 +1,22 @@
 """EncryptionKey: one customer-managed key for everything a stack stores, where Azure's own keys are not enough.
 
 Optional. A Key Vault with roles instead of access policies, purge protection and no way in from outside; a key that
-rotates; one identity that may use it on behalf of storage, disks and the file system; and the disk encryption set that
-scale sets name. All but that set stay when the stack is destroyed: the runs stay, and nobody could read them without.
+rotates; one identity that may use it on behalf of storage and the file system; and the disk encryption set that scale
+sets name, with an identity of its own. All but that set stay when the stack is destroyed: the runs stay, and nobody
+could read them without.
 Purge protection is what these services ask for, and it has a price: whoever deletes the vault can restore it, but not
 remove it, for DELETION_DAYS. Encryption at the host is the node pool's. Not a place for other secrets: there are none.
 """
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_azure_native import compute, keyvault, managedidentity
+from pulumi_azure_native import authorization, compute, keyvault, managedidentity
 
 from components.azure.grants import Grantee
 from components.azure.names import RANDOM_DIGITS
 from components.azure.policies import KEY_USER
+from components.azure.settling import heeded
 from components.names import shortened
 from components.order import after
 
@@ -39,13 +41,18 @@ class KeyArgs(TypedDict):
 
 
 class EncryptionKeyArgs(TypedDict):
-    """Inputs of EncryptionKey. `tenant_id` is the directory's whose identities the vault trusts."""
+    """Inputs of EncryptionKey.
+
+    `tenant_id` is the directory's whose identities the vault trusts. `role_wait_sec` (0) is how long Azure gets to heed
+    who may use the key, before anything is encrypted with it: from Python programs alone (`components.azure.settling`).
+    """
 
     subscription_id: str
     tenant_id: str
     resource_group_name: pulumi.Input[str]
     location: str
     stack: str
+    role_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -58,7 +65,7 @@ class EncryptionKey(pulumi.ComponentResource):
         vault_uri: `https://NAME.vault.azure.net/`.
         vault_id: resource id.
         identity_id: resource id of the identity that may use the key; waits until it may.
-        disk_encryption_set_id: for disks of machines.
+        disk_encryption_set_id: for disks of machines; waits until it may use the key.
     """
 
     key_name: pulumi.Output[str]
@@ -82,14 +89,13 @@ class EncryptionKey(pulumi.ComponentResource):
             opts=self._kept,
         )
         whose = (name, "key", identity.principal_id, args["subscription_id"], args["stack"], self._kept)
-        grantee = Grantee(*whose, outlives=True)
-        grant = grantee.may("use", KEY_USER, key.id)
+        grant = Grantee(*whose).may("use", KEY_USER, key.id)
         self.key_name = key.name
         self.key_url = key.key_uri_with_version
         self.vault_uri = vault.properties.vault_uri.apply(lambda uri: uri or "")
         self.vault_id = vault.id
-        self.identity_id = after(identity.id, grant)
-        self.disk_encryption_set_id = self._disk_encryption_set().id
+        self.identity_id = after(identity.id, *self._heeded("key", "the key's identity", grant))
+        self.disk_encryption_set_id = self._disks(key)
         self.register_outputs(
             {
                 "key_name": self.key_name,
@@ -145,15 +151,30 @@ class EncryptionKey(pulumi.ComponentResource):
             opts=self._kept,
         )
 
+    def _heeded(self, label: str, whose: str, grant: authorization.RoleAssignment) -> list[pulumi.CustomResource]:
+        seconds = self._args.get("role_wait_sec", 0)
+        return heeded(f"{self._name}-{label}-heeded", whose, [grant], seconds, self._child)
+
+    def _disks(self, key: keyvault.Key) -> pulumi.Output[str]:
+        """The id of the disk encryption set, once it may use the key.
+
+        Its identity is its own, which is there only when it is, so the grant comes after: the API's text has no other
+        for new ones ("Only SystemAssigned is supported for new creations", EncryptionSetIdentity), though Terraform's
+        provider has since 3.29 (hashicorp/terraform-provider-azurerm#18525). No disk is made before.
+        """
+        disks = self._disk_encryption_set()
+        principal = disks.identity.apply(lambda own: (own and own.principal_id) or "")
+        whose = (self._name, "disks", principal, self._args["subscription_id"], self._args["stack"], self._child)
+        grant = Grantee(*whose).may("use", KEY_USER, key.id)
+        return after(disks.id, *self._heeded("disks", "the disk encryption set", grant))
+
     def _disk_encryption_set(self) -> compute.DiskEncryptionSet:
         return compute.DiskEncryptionSet(
             f"{self._name}-disks",
             resource_group_name=self._args["resource_group_name"],
             location=self._args["location"],
             encryption_type=compute.DiskEncryptionSetType.ENCRYPTION_AT_REST_WITH_CUSTOMER_KEY,
-            identity=compute.EncryptionSetIdentityArgs(
-                type=compute.DiskEncryptionSetIdentityType.USER_ASSIGNED, user_assigned_identities=[self.identity_id]
-            ),
+            identity=compute.EncryptionSetIdentityArgs(type=compute.DiskEncryptionSetIdentityType.SYSTEM_ASSIGNED),
             active_key=compute.KeyForDiskEncryptionSetArgs(
                 key_url=self.key_url, source_vault=compute.SourceVaultArgs(id=self.vault_id)
             ),

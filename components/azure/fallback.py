@@ -18,10 +18,10 @@ What the script does each `period_sec`: it counts each group's machines whose po
 .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active
 group, reads sizes and tags (`sku.capacity` of the scale set), and has `plan_look` say the new ones. It sets one by
 `PATCH` with `sku` alone: a `PUT` of the whole model would change what the next nodes are. Groups are emptied before one
-is filled. A refusal for want of capacity (409, AllocationFailed) is no error: the next look asks again. Machines whose
-provisioning failed count in the size and never run: it deletes them (`DELETE .../virtualMachines/ID`), which makes the
-size smaller. Counts are forgotten after a change that they decided: not when a group is asked for again. Nothing is
-filled for a job that has ended.
+is filled. A refusal for want of capacity (AllocationFailed and its like) is no error: the next look asks again, as it
+does after any other, a quota's say, which is told as one. Machines whose provisioning failed count in the size and
+never run: it deletes them (`DELETE .../virtualMachines/ID`), which makes the size smaller. Counts are forgotten after a
+change that they decided: not when a group is asked for again. Nothing is filled for a job that has ended.
 """
 
 from collections.abc import Sequence

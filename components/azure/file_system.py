@@ -17,7 +17,16 @@ from pulumi_azure_native.storagecache import outputs
 from components.azure.encryption import KeyArgs
 from components.azure.grants import Grantee
 from components.azure.lustre import LustrePlan, plan_lustre
-from components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBUTOR, blob_source, container_id, importable
+from components.azure.policies import (
+    BLOB_CONTRIBUTOR,
+    STORAGE_CONTRIBUTOR,
+    BlobSource,
+    blob_source,
+    container_id,
+    import_log,
+    importable,
+)
+from components.azure.settling import heeded
 from components.choices import LustreDeployment
 from components.findings import InputError, nearest
 from components.order import after
@@ -39,9 +48,11 @@ class LustreFileSystemArgs(TypedDict):
     `subnet_id` is the network's `lustre_subnet_id`. `source` is the `az://account/container/prefix` behind the file
     system, `source_account_id` the resource id of its account and `importer_principal_id` the object id of Azure's
     service principal in this tenant (`az ad sp show --id IMPORTER_APP_ID --query id`), which gets its roles on the
-    account: whoever runs `up` must be allowed to. `export_runs` copies what is below EXPORT_PATH into that container.
-    `deployment`, `efa` and `metadata_iops` are FSx's: here only to be refused. Azure maintains the servers once a
-    month or so, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday). A key has to stay as it is.
+    account: whoever runs `up` must be allowed to. `role_wait_sec` (0) is how long Azure gets to heed these, before it
+    looks into the container: from Python programs alone (`components.azure.settling`). `export_runs` copies what is
+    below EXPORT_PATH into that container. `deployment`, `efa` and `metadata_iops` are FSx's: here only to be refused.
+    Azure maintains the servers every two months or so, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday).
+    A key has to stay as it is.
     """
 
     subscription_id: str
@@ -58,6 +69,7 @@ class LustreFileSystemArgs(TypedDict):
     source: NotRequired[str | None]
     source_account_id: NotRequired[str | None]
     importer_principal_id: NotRequired[str | None]
+    role_wait_sec: NotRequired[float]
     export_runs: NotRequired[bool]
     maintenance_day: NotRequired[str]
     maintenance_time_utc: NotRequired[str]
@@ -92,16 +104,17 @@ class LustreFileSystem(pulumi.ComponentResource):
             efa=args.get("efa", False),
             metadata_iops=args.get("metadata_iops"),
         )
-        source = args.get("source")
+        url = args.get("source")
+        source = blob_source(url) if url else None
         hsm, before = self._behind(source) if source else (None, [])
         file_system = self._file_system(plan, hsm, before)
         if args.get("export_runs", False):
-            self._export(file_system, source)
+            self._export(file_system, url)
         self.file_system_id = file_system.id
         self.dns_name = file_system.client_info.apply(_address)
         self.mount_name = pulumi.Output.from_input(MOUNT_NAME)
         self.mount_point = pulumi.Output.concat(self.dns_name, "@tcp:/", MOUNT_NAME)
-        self.data_path = pulumi.Output.from_input(f"/{blob_source(source).prefix}" if source else "/")
+        self.data_path = pulumi.Output.from_input(f"/{source.prefix}" if source else "/")
         self.register_outputs(
             {
                 "file_system_id": self.file_system_id,
@@ -142,31 +155,35 @@ class LustreFileSystem(pulumi.ComponentResource):
             ),
         )
 
-    def _behind(self, url: str) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
+    def _behind(self, source: BlobSource) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
         """The container behind the file system, and what has to stand before Azure looks into it."""
-        args, source = self._args, blob_source(url)
-        account_id = args.get("source_account_id") or ""
-        place = importable(account_id, source, args["subscription_id"])
+        args = self._args
+        account_id, log_name = args.get("source_account_id") or "", import_log(args["stack"])
+        place = importable(account_id, source, args["subscription_id"], args["stack"])
         log = storage.BlobContainer(
             f"{self._name}-lustre-log",
             resource_group_name=place.resource_group_name,
             account_name=source.account,
-            container_name=f"{args['stack']}-lustre-log",
+            container_name=log_name,
             public_access=storage.PublicAccess.NONE,
             opts=self._child,
         )
         settings = storagecache.AmlFilesystemHsmSettingsArgs(
             container=container_id(account_id, source.container),
             # It waits for the container.
-            logging_container=after(container_id(account_id, f"{args['stack']}-lustre-log"), log),
+            logging_container=after(container_id(account_id, log_name), log),
             # The older word for the same thing, which the SDK would set to everything.
             import_prefix=f"/{source.prefix}",
             import_prefixes_initial=[f"/{source.prefix}"],
         )
         return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._let_in(account_id)]
 
-    def _let_in(self, account_id: str) -> list[pulumi.Resource]:
-        """The roles that Azure's documentation asks for, on the account."""
+    def _let_in(self, account_id: str) -> list[pulumi.CustomResource]:
+        """The roles that Azure's documentation asks for, on the account, and the wait until Azure heeds them.
+
+        Without access to the container "file system creation fails", and what failed so is no file system that another
+        `up` could mend ("Blob integration prerequisites").
+        """
         args = self._args
         principal = args.get("importer_principal_id")
         if principal is None:
@@ -177,10 +194,12 @@ class LustreFileSystem(pulumi.ComponentResource):
                 fix=f"copy it from `az ad sp show --id {IMPORTER_APP_ID} --query id`",
             )
         grantee = Grantee(self._name, "lustre", principal, args["subscription_id"], args["stack"], self._child)
-        return [
+        grants = [
             grantee.may("account", STORAGE_CONTRIBUTOR, account_id),
             grantee.may("blobs", BLOB_CONTRIBUTOR, account_id),
         ]
+        wait_sec = args.get("role_wait_sec", 0)
+        return heeded(f"{self._name}-lustre-heeded", "Managed Lustre", grants, wait_sec, self._child)
 
     def _export(self, file_system: storagecache.AmlFilesystem, source: str | None) -> None:
         """A job that goes on. Azure runs one at a time, and the import of the names is over when the system stands."""

@@ -1,9 +1,11 @@
 """What passed and what was refused in a virtual network: FlowLogStore holds it, `declare_flow_log` writes it there.
 
-Azure makes a network watcher in each region by itself, in a resource group of its own; the log belongs to it. It could
-write with the account's keys, which no account of ours has: it acts as an identity that may write blobs there ("Managed
-identity for virtual network flow logs"). An account apart from the runs', whose every version is kept: an hour's blob
-is written anew each minute, and all of it goes with the stack.
+Azure makes a network watcher in each region by itself some time after the first network there, in a resource group of
+its own. The log belongs to it, and so is made outside of the stack's own group. Where a subscription has opted out of
+that, or keeps its watchers elsewhere, the watcher is named (`components.azure.watcher`). The log could be written with
+the account's keys, which no account of ours has: it acts as an identity that may write blobs there ("Managed identity
+for virtual network flow logs"). An account apart from the runs', whose every version is kept: an hour's blob is written
+anew each minute, and all of it goes with the stack.
 """
 
 from typing import NotRequired, TypedDict
@@ -16,24 +18,30 @@ from components.azure.encryption import KeyArgs
 from components.azure.grants import Grantee
 from components.azure.names import letters
 from components.azure.policies import BLOB_CONTRIBUTOR
+from components.azure.settling import Settling, heeded
+from components.azure.watcher import Watcher
 from components.order import after
 
 __all__ = ["FlowLogStore", "FlowLogStoreArgs", "declare_flow_log"]
 
-WATCHER_GROUP = "NetworkWatcherRG"
 KEPT_DAYS = 30
 # Of the account's name, which would be that of the runs' account otherwise.
 ENDING = "flows"
 
 
 class FlowLogStoreArgs(TypedDict):
-    """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys."""
+    """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys.
+
+    `role_wait_sec` (0) is how long Azure gets to heed that the identity may write: from Python programs alone
+    (`components.azure.settling`).
+    """
 
     subscription_id: str
     resource_group_name: pulumi.Input[str]
     location: str
     stack: str
     key: NotRequired[KeyArgs | None]
+    role_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -72,7 +80,8 @@ class FlowLogStore(pulumi.ComponentResource):
         grantee = Grantee(name, "flows", identity.principal_id, args["subscription_id"], args["stack"], child)
         grant = grantee.may("write", BLOB_CONTRIBUTOR, account.id)
         self.account_id = account.id
-        self.identity_id = after(identity.id, grant)
+        waits = heeded(f"{name}-flows-heeded", "the flow log's identity", [grant], args.get("role_wait_sec", 0), child)
+        self.identity_id = after(identity.id, *waits)
         self.register_outputs({"account_id": self.account_id, "identity_id": self.identity_id})
 
 
@@ -80,15 +89,25 @@ def declare_flow_log(
     name: str,
     network_id: pulumi.Input[str],
     store: tuple[pulumi.Input[str], pulumi.Input[str]],
+    watcher: Watcher,
+    wait_sec: float,
     location: str,
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> network.FlowLog:
-    """Declares the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`."""
+    """Declares the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`.
+
+    A watcher that Azure makes comes after the region's first network, and a log without one is refused
+    (ParentResourceNotFound, pulumi/pulumi#11430): `wait_sec` after the network the log is asked for.
+    """
+    before: list[pulumi.Resource] = []
+    if watcher.by_azure and wait_sec:
+        what = f"the network, and makes {watcher.name} in {watcher.resource_group_name} where there is none"
+        before = [Settling(f"{name}-watcher", what, [network_id], wait_sec, opts)]
     return network.FlowLog(
         f"{name}-flows",
-        resource_group_name=WATCHER_GROUP,
-        network_watcher_name=f"NetworkWatcher_{location}",
+        resource_group_name=watcher.resource_group_name,
+        network_watcher_name=watcher.name,
         location=location,
         target_resource_id=network_id,
         storage_id=store[0],
@@ -99,5 +118,5 @@ def declare_flow_log(
         format=network.FlowLogFormatParametersArgs(type="JSON", version=2),
         retention_policy=network.RetentionPolicyParametersArgs(days=KEPT_DAYS, enabled=True),
         tags=tags,
-        opts=opts,
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=before)),
     )

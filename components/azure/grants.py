@@ -1,8 +1,9 @@
 """Role assignments and roles of our own, as resources. Not a component: a part of several.
 
 Azure calls an assignment by a GUID. Ours are made from the stack's name and what the assignment is for, so that an `up`
-that was interrupted finds its own again instead of making a second. Azure refuses a GUID that stands for another place,
-so one that outlives its stack is made from its place, too.
+that was interrupted finds its own again instead of making a second; and from its place, since Azure refuses a GUID that
+stands for another: that of a stack of this name before, which has outlived it, or of somebody else's. A role of our own
+is called after the stack's resource group for the same reason.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,6 @@ class Grantee:
         subscription_id: where roles are looked up.
         stack: makes the GUIDs.
         opts: parent of what is declared.
-        outlives: whether assignments stay when the stack is destroyed; another stack of that name then makes its own.
     """
 
     name: str
@@ -37,7 +37,6 @@ class Grantee:
     subscription_id: str
     stack: str
     opts: pulumi.ResourceOptions
-    outlives: bool = False
 
     def may(self, label: str, role: str, scope: pulumi.Input[str]) -> authorization.RoleAssignment:
         """Assigns a built-in role, by its GUID, on `scope`."""
@@ -49,12 +48,14 @@ class Grantee:
         """Makes a role of these actions alone and assigns it on the stack's resource group; nothing for no action."""
         if not actions:
             return []
-        group = pulumi.Output.from_input(resource_group_name).apply(lambda name: group_id(self.subscription_id, name))
+        name = pulumi.Output.from_input(resource_group_name)
+        group = name.apply(lambda known: group_id(self.subscription_id, known))
+        parts = (self.subscription_id, self.stack, self.kind, label, "role")
         role = authorization.RoleDefinition(
             f"{self.name}-{self.kind}-{label}",
-            role_definition_id=guid(self.subscription_id, self.stack, self.kind, label, "role"),
-            # A role's name is unique in the tenant.
-            role_name=f"Gangway {self.stack} ({self.subscription_id[:8]}): {title}",
+            role_definition_id=name.apply(lambda known: guid(*parts, known)),
+            # A role's name is unique in the directory; the group's ends with digits of its own.
+            role_name=pulumi.Output.concat("Gangway ", name, f" ({self.subscription_id[:8]}): {title}"),
             role_type="CustomRole",
             description=f"Made and removed by the stack {self.stack}",
             scope=group,
@@ -66,10 +67,9 @@ class Grantee:
 
     def _assign(self, label: str, role: pulumi.Input[str], scope: pulumi.Input[str]) -> authorization.RoleAssignment:
         parts = (self.subscription_id, self.stack, self.kind, label)
-        placed = pulumi.Output.from_input(scope).apply(lambda known: guid(*parts, known))
         return authorization.RoleAssignment(
             f"{self.name}-{self.kind}-{label}",
-            role_assignment_name=placed if self.outlives else guid(*parts),
+            role_assignment_name=pulumi.Output.from_input(scope).apply(lambda known: guid(*parts, known)),
             role_definition_id=role,
             principal_id=self.principal_id,
             # Told, Azure does not look up an identity that not every directory server knows yet.

@@ -4,7 +4,7 @@ A node pulls its image, reads data, writes its own runs, sends its lines, and ma
 the workers and fills the rungs of the capacity ladder (no service of Azure's does). Built-in roles are assigned on the
 container, the registry and the collection rule they are for; what is wider is in `components.azure.policies.GROUP_WIDE`
 with its reason. Machines get short-lived tokens from their metadata service: there are no secrets. Whoever runs `up`
-must be allowed to assign roles (User Access Administrator, or Role Based Access Control Administrator).
+must be allowed to assign roles and to make some (User Access Administrator, or Owner).
 """
 
 from typing import NotRequired, TypedDict

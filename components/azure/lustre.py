@@ -71,6 +71,13 @@ def _largest_tib(tier: AmlfsTier) -> int:
     return min(tier.largest_tib.value, load_amlfs_subnets()[-1].up_to_tib) // step * step
 
 
+def _why_no_larger(tier: AmlfsTier) -> str:
+    """Some tiers end where Microsoft's support begins, one where Azure no longer says what subnet it needs."""
+    if tier.largest_tib.value > _largest_tib(tier):
+        return f" (the tier goes on to {tier.largest_tib.value} TiB, for which Azure documents no size of subnet)"
+    return " (Microsoft's support makes larger ones)"
+
+
 def _sizes_around(tier: AmlfsTier, wanted_gib: int) -> list[int]:
     """The sizes next to `wanted_gib` from below and from above, in GiB, ascending; itself alone where it is one."""
     step, largest = tier.step_tib.value * GIB_PER_TIB, _largest_tib(tier) * GIB_PER_TIB
@@ -81,7 +88,11 @@ def _sizes_around(tier: AmlfsTier, wanted_gib: int) -> list[int]:
 def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None) -> None:
     """What FSx for Lustre has and Azure Managed Lustre has not."""
     wrong: dict[str, Setting] = {
-        "deployment": (deployment != LustreDeployment.PERSISTENT, deployment, "every file system there is durable"),
+        "deployment": (
+            deployment != LustreDeployment.PERSISTENT,
+            str(deployment),
+            "every file system there is durable",
+        ),
         "efa": (efa, efa, "clients reach it over TCP; its servers are not on the InfiniBand network"),
         "metadata_iops": (metadata_iops is not None, metadata_iops, "metadata performance follows the size"),
     }
@@ -94,7 +105,7 @@ def _refuse_size(place: str, capacity_gib: int, tier: AmlfsTier, sizes: list[int
         f"{place}.capacity_gib",
         f"not a size Azure Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB",
         value=capacity_gib,
-        allowed=f"multiples of {tier.step_tib.value * GIB_PER_TIB} up to {_largest_tib(tier) * GIB_PER_TIB}, larger "
-        f"ones by Microsoft's support alone; nearest: {around}",
+        allowed=f"multiples of {tier.step_tib.value * GIB_PER_TIB} up to {_largest_tib(tier) * GIB_PER_TIB}"
+        f"{_why_no_larger(tier)}; nearest: {around}",
         fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
     )

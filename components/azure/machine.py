@@ -19,6 +19,7 @@ __all__ = [
     "HEALTH",
     "HEALTH_PATH",
     "HEALTH_PORT",
+    "HPC_IMAGE",
     "LEAST_NODES_TAG",
     "MAX_CUSTOM_DATA_BYTES",
     "NODES_TAG",
@@ -29,6 +30,7 @@ __all__ = [
     "Security",
     "authorized_keys",
     "check_custom_data",
+    "is_hpc_image",
     "node_image",
     "plan_image",
     "plan_security",
@@ -42,7 +44,8 @@ how many the job needs at least, and the set's place in the ladder, 0 for the fi
 """
 HEALTH_PORT, HEALTH_PATH = 9401, "/health"
 """Where a node answers the Application Health extension, on its own loopback, by HTTP with status 200 and
-`{"ApplicationHealthState": "Healthy"}` or `"Unhealthy"`. No answer is Unknown: nothing is repaired for it.
+`{"ApplicationHealthState": "Healthy"}` or `"Unhealthy"`. No answer is Unknown, for which Azure would repair a machine,
+too; but nothing is repaired by Azure here, whatever it is told (`components.azure.node_pool`).
 """
 TERMINATE_NOTICE_MINUTES = 5
 """How long a node that is deleted may save its last checkpoint: Azure takes 5 to 15, the node says when it is done.
@@ -52,6 +55,19 @@ TERMINATE_NOTICE_MINUTES = 5
 MAX_CUSTOM_DATA_BYTES = 65535
 """Microsoft.Compute's osProfile.customData: of the decoded bytes."""
 
+HPC_IMAGE = "microsoft-dsvm:ubuntu-hpc"
+"""Publisher and offer of Azure's HPC images of Ubuntu, whatever their version."""
+
+# What `az image list`, `az sig image-definition list` and `az sig image-version list` call `id`.
+_RESOURCE = re.compile(
+    r"/subscriptions/[0-9a-f-]{36}/resourceGroups/[-\w.()]{1,90}/providers/Microsoft\.Compute/"
+    r"(images/[-\w.]{1,80}|galleries/[\w.]{1,80}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?)",
+    re.IGNORECASE | re.ASCII,
+)
+_SHARED = re.compile(
+    r"/(CommunityGalleries|SharedGalleries)/[-\w.]{1,160}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?",
+    re.IGNORECASE | re.ASCII,
+)
 _URN = re.compile(r"(?P<publisher>[\w.-]+):(?P<offer>[\w.-]+):(?P<sku>[\w.-]+)(?::(?P<version>latest|\d+\.\d+\.\d+))?")
 
 
@@ -112,23 +128,27 @@ def plan_image(image: str, place: str = "image_id") -> Image:
     Raises:
         InputError: it is none of these.
     """
-    lowered = image.lower()
-    if lowered.startswith("/subscriptions/"):
+    if _RESOURCE.fullmatch(image):
         return Image(id=image)
-    if lowered.startswith("/communitygalleries/"):
-        return Image(community_gallery_image_id=image)
-    if lowered.startswith("/sharedgalleries/"):
-        return Image(shared_gallery_image_id=image)
+    if shared := _SHARED.fullmatch(image):
+        community = shared[1].lower() == "communitygalleries"
+        return Image(community_gallery_image_id=image) if community else Image(shared_gallery_image_id=image)
     found = _URN.fullmatch(image)
     if found is None:
         raise InputError(
             place,
             "no image of Azure's can be called so",
             value=image,
-            allowed="/subscriptions/.../images/NAME, .../galleries/G/images/NAME, or publisher:offer:sku[:version]",
-            fix="write it like microsoft-dsvm:ubuntu-hpc:2204, or copy an id of `az image list`",
+            allowed="/subscriptions/.../providers/Microsoft.Compute/images/NAME, or galleries/G/images/NAME there; "
+            "/CommunityGalleries/G/images/NAME; or publisher:offer:sku[:version]",
+            fix=f"write it like {HPC_IMAGE}:2204, or copy an id of `az image list` or `az sig image-version list`",
         )
     return Image(**found.groupdict(default="latest"))
+
+
+def is_hpc_image(image: str | None) -> bool:
+    """Whether nodes start from Azure's HPC image: where nothing is written, or what is written is a version of it."""
+    return image is None or image.lower().startswith(f"{HPC_IMAGE}:")
 
 
 def node_image(machine: AzureMachineType, own: str | None, place: str = "image_id") -> Image:
@@ -159,8 +179,15 @@ def plan_security(
     """What a machine type and its image allow, of what is wanted; None wants what there is.
 
     Secure Boot is off where modules are loaded that nobody signs: the HPC image builds NVIDIA's and
-    InfiniBand's itself (Azure/azhpc-images). An own image with InfiniBand is taken for such a one too, until its owner
-    says otherwise.
+    InfiniBand's itself (Azure/azhpc-images). An own image with InfiniBand is taken for such a one too, until
+    `secure_boot` says otherwise.
+
+    Args:
+        machine: the size.
+        own_image: whether the nodes' image is somebody's own: not `is_hpc_image`.
+        trusted_launch: what is wanted.
+        secure_boot: what is wanted.
+        encryption_at_host: what is wanted.
 
     Raises:
         InputError: something is wanted that the machine type or the image does not have.
@@ -174,11 +201,11 @@ def plan_security(
     if not guarded:
         why = "only with Trusted Launch"
     elif not own_image:
-        why = "the HPC image's NVIDIA, InfiniBand and Lustre modules are signed by nobody"
+        why = "the HPC image's NVIDIA and InfiniBand modules are signed by nobody"
     if secure_boot and why:
         raise InputError("secure_boot", f"not here: {why}", value=True, allowed="false", fix="remove secure_boot")
     if not why and secure_boot is None and machine.infiniband is not None:
-        why = "an own image's InfiniBand modules are taken to be unsigned; secure_boot: true says otherwise"
+        why = "the modules of an own image for InfiniBand are taken to be unsigned"
     if secure_boot is False and not why:
         why = "as written"
     return Security(guarded, not why, encrypted, why)

@@ -18,6 +18,7 @@ from pulumi_azure_native import network, privatedns
 from components.azure.bastion import BASTION_PREFIX, BASTION_SUBNET, declare_bastion
 from components.azure.firewall import ROLES, Rule, plan_flows, plan_lustre_flows, plan_rules
 from components.azure.flow_logs import declare_flow_log
+from components.azure.watcher import plan_watcher
 from components.choices import Egress
 from components.cidr import private_network
 from components.firewall import HeadPortsArgs
@@ -35,7 +36,9 @@ class TrainingNetworkArgs(TypedDict):
 
     `head` lets a head node be reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length`
     makes a subnet of that size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With
-    `flow_log_account_id` and `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there.
+    `flow_log_account_id` and `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there, by the
+    `network_watcher` of that resource id or GROUP/NAME; left out, by the one that Azure makes for the region, for which
+    `watcher_wait_sec` (0) waits: from Python programs alone (`components.azure.settling`).
     """
 
     resource_group_name: pulumi.Input[str]
@@ -48,6 +51,8 @@ class TrainingNetworkArgs(TypedDict):
     bastion: NotRequired[bool]
     flow_log_account_id: NotRequired[pulumi.Input[str] | None]
     flow_log_identity_id: NotRequired[pulumi.Input[str] | None]
+    network_watcher: NotRequired[str | None]
+    watcher_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -113,8 +118,9 @@ class TrainingNetwork(pulumi.ComponentResource):
             self._bastion(made[-1])
         account, identity = args.get("flow_log_account_id"), args.get("flow_log_identity_id")
         if account is not None and identity is not None:
-            store = (account, identity)
-            declare_flow_log(name, self._network.id, store, args["location"], args["tags"], self._child)
+            watcher = plan_watcher(args.get("network_watcher"), args["location"], place="network_watcher")
+            place, wait_sec = (args["location"], args["tags"], self._child), args.get("watcher_wait_sec", 0)
+            declare_flow_log(name, self._network.id, (account, identity), watcher, wait_sec, *place)
         nothing = pulumi.Output.from_input("")
         self.vpc_id = self._network.id
         # Azure changes one subnet of a network at a time: a machine that is made meanwhile would fail.

@@ -23,7 +23,16 @@ from components.azure.capacity import (
 )
 from components.azure.fallback import plan_fallback
 from components.azure.launch import NodeLaunch, identity_type, vm_profile
-from components.azure.machine import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG, Image, Security, node_image, plan_security
+from components.azure.machine import (
+    LEAST_NODES_TAG,
+    NODES_TAG,
+    RUNG_TAG,
+    Image,
+    Security,
+    is_hpc_image,
+    node_image,
+    plan_security,
+)
 from components.capacity import RungPlan, plan_ladder
 from components.catalog import AzureMachineType, load_provider
 from components.findings import InputError
@@ -137,7 +146,7 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
         node_image(machine, own),
         plan_security(
             machine,
-            own_image=own is not None,
+            own_image=not is_hpc_image(own),
             trusted_launch=args.get("trusted_launch"),
             secure_boot=args.get("secure_boot"),
             encryption_at_host=args.get("encryption_at_host"),
@@ -230,7 +239,9 @@ class IbNodePool(pulumi.ComponentResource):
             # Azure would make more machines than asked for, and take some away again: ranks would come and go.
             overprovision=False,
             # As many as there are: a fixed number is a reason to refuse. A GPU machine then also hears of its own
-            # events alone ("Scheduled Events for Linux VMs").
+            # events alone ("Scheduled Events for Linux VMs"). With a single placement group as well: so Microsoft's HPC
+            # engineers set it up (jingchaozhang.github.io, "VMSS Uniform Settings for GPU HPC"), though the page on
+            # zones says otherwise.
             platform_fault_domain_count=1,
             proximity_placement_group=None if placement is None else compute.SubResourceArgs(id=placement.id),
             # `up` never touches a worker that runs: a new model is for new machines.

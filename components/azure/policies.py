@@ -30,6 +30,7 @@ __all__ = [
     "container_id",
     "group_id",
     "head_actions",
+    "import_log",
     "importable",
     "node_actions",
     "role_id",
@@ -130,22 +131,40 @@ def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.
     return AccountPlace(found["subscription"], found["group"])
 
 
+def import_log(stack: str) -> str:
+    """The container for the log of a stack's imports, in the account of the data."""
+    return f"{stack}-lustre-log"
+
+
 def importable(
-    account_id: str, source: BlobSource, subscription_id: str, place: str = "gangway:azure.source_account_id"
+    account_id: str,
+    source: BlobSource,
+    subscription_id: str,
+    stack: str,
+    place: str = "gangway:azure.source_account_id",
+    source_place: str = "gangway:storage.source",
 ) -> AccountPlace:
     """Where the account is from which Managed Lustre of this subscription is to import.
 
     Raises:
-        InputError: as `account_of`, or it is in another subscription.
+        InputError: as `account_of`, or it is in another subscription, or the container is the one of the log.
     """
     account = account_of(account_id, source, place)
     if account.subscription_id != subscription_id:
         raise InputError(
             place,
-            "the log of imports has to be in this account, which is in another subscription",
+            "the log of imports is made in this account, and a stack makes things in its own subscription alone",
             value=account_id,
             allowed=f"an account in the subscription {subscription_id}",
             fix="copy the data into an account of this subscription, or leave source out",
+        )
+    if source.container == import_log(stack):
+        raise InputError(
+            source_place,
+            "this is the container for the log of imports, which Managed Lustre wants beside that of the data",
+            value=f"az://{source.account}/{source.container}/{source.prefix}",
+            allowed=f"any container but {source.container}",
+            fix="copy the data into another container of the account",
         )
     return account
 

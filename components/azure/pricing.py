@@ -1,10 +1,11 @@
 """What the declared Azure resources cost: from resource inputs to cost components.
 
 Works on the resource graph, so it prices what would be created and not what the stack file seems to say. Usage that no
-declaration fixes (requests, data processed, egress, log lines, blobs, operations on keys) is not in it, nor are
-discounts and commitments.
+declaration fixes (requests, data processed, egress, log lines, blobs, flow logs, operations on keys, a Logic App's
+actions) is not in it, nor are discounts and commitments.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,11 @@ DISK_TIERS = {4: 32, 6: 64, 10: 128, 15: 256, 20: 512, 30: 1024, 40: 2048, 50: 4
 
 def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
     """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("azure")`."""
-    return [*_nodes(resources, catalog, region), *_surroundings(resources, catalog, region)]
+    return [
+        *_nodes(resources, catalog, region),
+        *_surroundings(resources, catalog, region),
+        *_alarms(resources, catalog, region),
+    ]
 
 
 def disk_tier(size_gib: float) -> int:
@@ -64,15 +69,15 @@ def _node_price(
     machine_type = group.inputs["sku"]["name"]
     label = f"{group.name}: {num_nodes} x {machine_type}, {market}"
     price = catalog.price(machine_type, region)
-    spot = market == "spot"
+    spot, on_demand = market == "spot", None if price is None else price.on_demand
     fact = None if price is None else price.spot_high if spot else price.on_demand
     note = ", paid whether used or not" if market == "reservation" else ""
     if spot and (fact is None or fact.value is None):
-        # Azure never takes more for spot than the cap, or else the on-demand price: a limit, and said to be one.
+        # Azure never takes more for spot than the cap, nor than the on-demand price: a limit, and said to be one.
         cap = group.inputs["virtualMachineProfile"]["billingProfile"]["maxPrice"]
-        if cap > 0:
+        if cap > 0 and (on_demand is None or on_demand.value is None or cap < on_demand.value):
             return _at_the_cap(label, cap, num_nodes, standby)
-        fact = None if price is None else price.on_demand
+        fact = on_demand
         label, note = f"{label}, at most", ", as a limit: no spot price in the catalogue"
     if price is None or fact is None or fact.value is None:
         return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
@@ -109,6 +114,15 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
                 yield _service(f"{name}: Bastion, {sku}", f"bastion-{sku.lower()}", 1, catalog, region)
             case "privatedns:PrivateZone":
                 yield _service(f"{name}: private DNS zone", "private-dns-zone", 1, catalog, region)
+
+
+def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """All alarms that ask equally often in one line: each costs little, and there are many."""
+    rules = [one for one in resources if one.type == f"{_AZURE}:monitor:ScheduledQueryRule"]
+    often = Counter(str(rule.inputs["evaluationFrequency"]) for rule in rules)
+    for frequency, number in sorted(often.items()):
+        label = f"query alarms: {number}, each asks every {frequency.removeprefix('PT').removesuffix('M')} minutes"
+        yield _service(label, f"query-alert-{frequency}", number, catalog, region)
 
 
 def _machine(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:

@@ -61,6 +61,8 @@ class AzureMachineType(MachineType):
         quota_family: whose vCPU quota it counts against, except on spot.
         trusted_launch: whether the size takes it; None where nobody knows.
         encryption_at_host: whether the size takes it; None where nobody knows.
+        temporary_disk: whether its instance store is Azure's temporary disk, which the image mounts, and no NVMe.
+        no_new_capacity: whether Microsoft says that its data centres get no more of them.
     """
 
     infiniband: InfinibandFabric | None
@@ -74,6 +76,8 @@ class AzureMachineType(MachineType):
     quota_family: Fact[str]
     trusted_launch: Fact[bool | None]
     encryption_at_host: Fact[bool | None]
+    temporary_disk: bool = False
+    no_new_capacity: bool = False
 
     @model_validator(mode="after")
     def _conf_names_the_topology(self) -> Self:

@@ -3,7 +3,7 @@
     python3 -m images.on_node.azure_commands event INGESTION_URL ROLE job-ended exit_status 0 reason done
     python3 -m images.on_node.azure_commands leaving | waiting | let-go: of events that end this machine
     python3 -m images.on_node.azure_commands outlast: until no restart of this machine is to come
-    python3 -m images.on_node.azure_commands leave | scale-set
+    python3 -m images.on_node.azure_commands leave | scale-set | capacity
     python3 -m images.on_node.azure_commands put FILE URL, or: put-folder FOLDER URL, or: exists URL
     python3 -m images.on_node.azure_commands registry-token REGISTRY
 
@@ -74,6 +74,13 @@ def _scale_set(azure: Azure) -> bool:
     return True
 
 
+def _capacity(azure: Azure) -> bool:
+    priority = azure.compute().get("priority")
+    # "Low" is what Spot was called before; a machine that is not taken back says Regular, or nothing.
+    print("" if priority is None else "spot" if priority in ("Spot", "Low") else "on-demand")
+    return True
+
+
 def _put(azure: Azure, file: str, url: str) -> bool:
     azure_blobs.put(azure, Path(file), url)
     return True
@@ -90,6 +97,7 @@ def _registry_token(azure: Azure, registry: str) -> bool:
 
 
 COMMANDS: dict[str, Callable[..., bool]] = {
+    "capacity": _capacity,
     "event": _event,
     "exists": azure_blobs.exists,
     "leave": _leave,

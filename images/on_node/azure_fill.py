@@ -6,12 +6,15 @@ What is decided is `plan_look` of `components.azure.fallback`, whose source lies
 is asked and told. How many nodes the job wants stands in the scale sets' tags, so that another number is no other head.
 Machines that were never made, or that have stopped by themselves, count in a scale set's size and never run: they are
 deleted, so that others come. Nothing is filled for a job that has ended: whoever ends it, a node or the head at the end
-of its hours, says so by a blob. What a look has done is a line of JSON, which the stack's table has as an event:
-`ladder-changed`, one for each change, or `ladder-not-kept`.
+of its hours, says so by a blob. What a look has seen and done are lines of JSON, which the stack's table has as events:
+`ladder-looked`, with how many nodes are wanted and run; `ladder-changed`, one for each change, also where there are no
+machines now; `ladder-refused`, with Azure's words, where it refuses them for another reason (a quota, a policy), which
+takes no other group its turn; `ladder-not-kept`.
 """
 
 import json
 import os
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -23,19 +26,37 @@ from images.on_node import azure_blobs
 from images.on_node.azure import ARM, COMPUTE_VERSION, Azure
 from images.on_node.web import RefusedError
 
-__all__ = ["Asked", "Count", "Ladder", "State", "look", "main"]
+__all__ = ["Asked", "Count", "Ladder", "Said", "State", "look", "main", "none_to_be_had"]
 
 PLAN_FILE = Path(__file__).with_name("plan_look.py")
-NO_CAPACITY = 409
+# "Troubleshoot the ZonalAllocationFailed, AllocationFailed, or OverconstrainedAllocationRequest error code"; "Error
+# messages for Azure Spot Virtual Machines and scale sets": too few machines, or none at the price that is the cap.
+NO_CAPACITY = frozenset(
+    {
+        "AllocationFailed",
+        "OverconstrainedAllocationRequest",
+        "OverconstrainedZonalAllocationRequest",
+        "SkuNotAvailable",
+        "SpotPriceGreaterThanProvidedMaxPrice",
+        "ZonalAllocationFailed",
+    }
+)
+# Codes that say only that there are others in their details.
+WRAPPERS = frozenset({"Conflict", "DeploymentFailed", "ResourceDeploymentFailure", "ResourceOperationFailure"})
+# In an answer, or in one that stands in another's text.
+_CODE = re.compile(r'\\*"code\\*"\s*:\s*\\*"(\w+)', re.IGNORECASE)
+# A machine's status where it could not be made: with the reason at the end, where there is one.
+_NEVER_MADE = "ProvisioningState/failed/"
+CHANGED, LOOKED, NOT_KEPT, REFUSED = "ladder-changed", "ladder-looked", "ladder-not-kept", "ladder-refused"
 # Of a scale set: how many nodes the job has at least, and at most (`components.azure.machine`).
 LEAST_TAG, MOST_TAG = "gangway-nodes-min", "gangway-nodes"
 
 
 class Count(NamedTuple):
-    """A scale set's machines: how many run, and the ids of those that never will."""
+    """A scale set's machines: how many run, and those that never will, by id: why, where Azure says it."""
 
     running: int
-    dead: list[str]
+    dead: dict[str, str]
 
 
 class Asked(NamedTuple):
@@ -52,6 +73,25 @@ class State(NamedTuple):
     history: list[list[int]]
 
 
+class Said(NamedTuple):
+    """A line: its event, and what is to be read in it."""
+
+    event: str
+    reason: str
+
+
+def none_to_be_had(text: str) -> bool:
+    """Whether an answer of Azure's says that there are too few machines now, and nothing else.
+
+    A quota that is used up is 409 as well (OperationNotAllowed), and nobody gets machines by asking again.
+
+    >>> none_to_be_had('{"error": {"code": "OperationNotAllowed", "message": "... exceeding approved ... quota"}}')
+    False
+    """
+    codes = set(_CODE.findall(text)) - WRAPPERS
+    return bool(codes) and codes <= NO_CAPACITY
+
+
 class Ladder:
     """The scale sets of one stack, as Azure holds them.
 
@@ -66,14 +106,15 @@ class Ladder:
 
     def count(self, group: dict[str, Any]) -> Count:
         """Looks at every machine of a scale set."""
-        running, dead = 0, []
+        running, dead = 0, {}
         for machine in self._azure.pages(self._url(group, "/virtualMachines", "&$expand=instanceView")):
             properties = machine["properties"]
-            codes = [status["code"] for status in properties.get("instanceView", {}).get("statuses", [])]
+            statuses = properties.get("instanceView", {}).get("statuses", [])
+            codes = [status["code"] for status in statuses]
             if "PowerState/running" in codes:
                 running += 1
             elif properties.get("provisioningState") == "Failed" or "PowerState/stopped" in codes:
-                dead.append(machine["instanceId"])
+                dead[machine["instanceId"]] = next(filter(None, map(_why_never_made, statuses)), "")
         return Count(running, dead)
 
     def asked(self, group: dict[str, Any]) -> Asked:
@@ -86,16 +127,10 @@ class Ladder:
             raise OSError(f"{group['name']} has no number in its tags {LEAST_TAG} and {MOST_TAG}") from None
         return Asked(int(known["sku"]["capacity"]), wanted)
 
-    def set_size(self, group: dict[str, Any], size: int) -> bool:
-        """Sets it; False where Azure has too few machines now."""
+    def set_size(self, group: dict[str, Any], size: int) -> None:
+        """Sets it. Raises RefusedError, also where Azure has too few machines now."""
         sku = {"name": group["machine_type"], "tier": "Standard", "capacity": size}
-        try:
-            self._azure.call("PATCH", self._url(group), {"sku": sku})
-        except RefusedError as error:
-            if error.status == NO_CAPACITY or "AllocationFailed" in str(error):
-                return False
-            raise
-        return True
+        self._azure.call("PATCH", self._url(group), {"sku": sku})
 
     def delete(self, group: dict[str, Any], identity: str) -> None:
         """Takes a machine away, and makes the scale set smaller by it."""
@@ -107,17 +142,22 @@ class Ladder:
         return f"{ARM}{path}?api-version={COMPUTE_VERSION}{more}"
 
 
-def look(azure: Azure, config: dict[str, Any], state_file: Path) -> list[str]:
-    """Counts once, and changes what the plan says. Returns what was changed, in words."""
+def _why_never_made(status: dict[str, Any]) -> str:
+    """The code and the text of a status of a machine that could not be made; empty for any other."""
+    code, text = status["code"], status.get("message", "")
+    return f'"code": "{code[len(_NEVER_MADE) :]}", {text}' if code.startswith(_NEVER_MADE) else ""
+
+
+def look(azure: Azure, config: dict[str, Any], state_file: Path) -> list[Said]:
+    """Counts once, and changes what the plan says. Returns what was changed, or could not be."""
     ladder = Ladder(azure, config)
     state = _read_state(state_file, len(ladder.groups))
-    counts, said = [ladder.count(group) for group in ladder.groups], []
-    for group, count in zip(ladder.groups, counts, strict=True):
-        for identity in count.dead:
-            ladder.delete(group, identity)
-            said.append(f"{group['name']}: {identity} never ran, or has stopped: deleted")
+    counts = [ladder.count(group) for group in ladder.groups]
+    said = _take_away_dead(ladder, counts)
     asked = [ladder.asked(group) for group in ladder.groups]
     sizes = [one.size for one in asked]
+    least, most = asked[0].num_nodes
+    _tell(LOOKED, f"{least} to {most} nodes are wanted", running=[count.running for count in counts], asked=sizes)
     history = [*state.history, [count.running for count in counts]][-config["window"] :]
     active = sizes.index(max(sizes)) if state.active < 0 else state.active
     plan = runpy.run_path(str(PLAN_FILE))["plan_look"](
@@ -129,15 +169,32 @@ def look(azure: Azure, config: dict[str, Any], state_file: Path) -> list[str]:
     return said + _resize(ladder, sizes, plan.sizes)
 
 
-def _resize(ladder: Ladder, sizes: Sequence[int], planned: Sequence[int]) -> list[str]:
+def _take_away_dead(ladder: Ladder, counts: Sequence[Count]) -> list[Said]:
+    """Deletes what will never run. What could not be made for another reason than too few machines is told as that."""
+    said = []
+    for group, count in zip(ladder.groups, counts, strict=True):
+        for identity, why in count.dead.items():
+            ladder.delete(group, identity)
+            event = REFUSED if why and not none_to_be_had(why) else CHANGED
+            reason = f" ({why})" if why else ""
+            said.append(Said(event, f"{group['name']}: {identity} never ran, or has stopped{reason}: deleted"))
+    return said
+
+
+def _resize(ladder: Ladder, sizes: Sequence[int], planned: Sequence[int]) -> list[Said]:
     """Makes groups smaller, or else others larger: they are emptied before one is filled."""
     changes = list(zip(ladder.groups, sizes, planned, strict=True))
     smaller = [change for change in changes if change[2] < change[1]]
     said = []
     for group, size, new in smaller or [change for change in changes if change[2] > change[1]]:
-        done = ladder.set_size(group, new)
         words = f"{group['name']} ({group['kind']}): {size} -> {new} nodes"
-        said.append(words if done else f"{words}: none to be had now")
+        try:
+            ladder.set_size(group, new)
+        except RefusedError as error:
+            none = none_to_be_had(str(error))
+            said.append(Said(CHANGED, f"{words}: none to be had now") if none else Said(REFUSED, f"{words}: {error}"))
+        else:
+            said.append(Said(CHANGED, words))
     return said
 
 
@@ -161,18 +218,19 @@ def main(argv: Sequence[str]) -> int:
         if azure_blobs.exists(azure, ended_url):
             print(f"gangway: the job has ended ({ended_url} is there): no group is filled", file=sys.stderr, flush=True)
             return 0
-        for change in look(azure, json.loads(Path(config_file).read_text("utf-8")), state_file):
-            _tell("ladder-changed", change)
+        said = look(azure, json.loads(Path(config_file).read_text("utf-8")), state_file)
     except OSError as error:
         what = "may not" if isinstance(error, RefusedError) and error.status == 403 else "cannot"
-        _tell("ladder-not-kept", f"{what} look after the groups, trying again in a minute: {error}")
+        _tell(NOT_KEPT, f"{what} look after the groups, trying again in a minute: {error}")
         return 1
-    return 0
+    for event, reason in said:
+        _tell(event, reason)
+    return 1 if any(line.event == REFUSED for line in said) else 0
 
 
-def _tell(event: str, reason: str) -> None:
+def _tell(event: str, reason: str, **fields: Any) -> None:
     """A line that is shipped with its fields."""
-    print(json.dumps({"event": event, "reason": reason}), file=sys.stderr, flush=True)
+    print(json.dumps({"event": event, "reason": reason, **fields}), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

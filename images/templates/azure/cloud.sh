@@ -6,6 +6,11 @@ LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 export ROOT=${GANGWAY_ROOT:-}
 # mount-scratch.sh: the machine's own disks, and where the HPC image's service has put a file system over all of them.
 export SCRATCH_DISKS='nvme-Microsoft_NVMe_Direct_Disk*' IMAGE_SCRATCH=/mnt/resource_nvme
+# Sizes without those have one temporary disk, which cloud-init or Azure's agent has mounted where the image wants it.
+if [ -n "$SCRATCH_TEMPORARY" ]; then
+    GANGWAY_DISK_BY_ID=${GANGWAY_DISK_BY_ID:-/dev/disk/azure} SCRATCH_DISKS=resource-part1
+    IMAGE_SCRATCH=$(findmnt --noheadings --first-only --output TARGET --source "$(readlink -f "$GANGWAY_DISK_BY_ID/resource-part1")" || true)
+fi
 # images/on_node/azure_alive.py says Unhealthy where this is.
 GIVEN_UP=${GANGWAY_STATE_DIR:-/run/gangway}/given-up
 
@@ -14,6 +19,8 @@ azure() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.azure_commands "$@"; }
 
 # For an eviction or a deletion, or because the machine shuts down. A restart is no end: run-job.sh waits for it.
 leaving() { azure leaving || [ "$(systemctl is-system-running)" = stopping ]; }
+
+own_capacity() { azure capacity; }
 
 # A machine of a scale set that is deleted goes when it says so, or when its notice is over.
 group_waits() { [ -n "$IN_GROUP" ] && azure waiting; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Mounts the Azure Managed Lustre file system, with retries until a deadline. The HPC images bring its client. Microsoft
-# builds it for most of Azure's kernels of Ubuntu; for another it is built here, which Secure Boot refuses to load. A node
-# without it is given up, and says so.
+# builds and signs it for most of Azure's kernels of Ubuntu; for another it is built here, signed by nobody, and Secure
+# Boot refuses to load that one. A node without it is given up, and says so.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"

@@ -112,6 +112,7 @@ def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
         fabric=_fabric(planned.fabric),
         data_dir=data_dir(planned),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
+        scratch_is_temporary_disk=planned.machine.temporary_disk,
         labels=planned.tags,
         terminate_when_done=config.job.terminate_when_done,
     )

@@ -4,17 +4,15 @@ Findings about machines are `findings`.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
+from components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
 from components.findings import Finding, Severity
 from stacks.config import StackConfig
 from stacks.providers.azure.plan import AzurePlan
 from stacks.providers.shared_findings import nodes_stay
 
 __all__ = ["key", "money", "storage"]
-
-# Longer ago than any month that has just ended.
-_LONG_DAYS = 62
 
 
 def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
@@ -86,14 +84,25 @@ def money(config: StackConfig) -> Iterable[Finding]:
 
 
 def _begins(starts_on: str) -> Iterable[Finding]:
-    """Azure lets no new budget begin long ago; of one that stands the day is as it is."""
-    now = datetime.now(UTC).date()
-    if (now - date.fromisoformat(starts_on)).days > _LONG_DAYS:
+    """Azure makes a budget that begins this month, or in one of the next twelve; that of one that stands it leaves."""
+    today = datetime.now(UTC).date()
+    ahead, path = months_ahead(starts_on, today), "gangway:azure.budget_starts_on"
+    if ahead < 0:
         yield Finding(
-            Severity.INFO,
+            Severity.WARNING,
             "budget.began",
-            "gangway:azure.budget_starts_on",
-            f"{starts_on} is past: Azure takes the current month, or one of the next twelve, where it makes a budget "
-            "for the first time",
-            f"for a first `up` set budget_starts_on: '{now.replace(day=1)}'; leave it as it is where the stack stands",
+            path,
+            f"{starts_on} is past: Azure refuses to make a budget that begins before the current month; one that "
+            "stands goes on",
+            f"for a first `up` set budget_starts_on: '{today.replace(day=1)}'; leave it as it is where the stack "
+            "stands",
+        )
+    elif ahead > MAX_MONTHS_AHEAD:
+        yield Finding(
+            Severity.ERROR,
+            "budget.too-far",
+            path,
+            f"{starts_on} is {ahead} months ahead: Azure makes no budget that begins more than {MAX_MONTHS_AHEAD} "
+            "months from now",
+            f"set budget_starts_on: '{today.replace(day=1)}'",
         )

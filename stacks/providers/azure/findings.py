@@ -8,7 +8,9 @@ from collections.abc import Iterable
 
 from components.azure.capacity_findings import LadderContext, capacity_findings
 from components.azure.fabric import fabric_findings
-from components.azure.machine import plan_security
+from components.azure.machine import is_hpc_image
+from components.capacity import Spot
+from components.catalog import load_provider
 from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
@@ -17,7 +19,7 @@ from stacks.config import StackConfig
 from stacks.providers import shared_findings
 from stacks.providers.azure.data_findings import key, money, storage
 from stacks.providers.azure.job import fabric_min_gbps
-from stacks.providers.azure.plan import ROOT_GIB, AzurePlan
+from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, head_type
 from stacks.providers.shared_findings import CLUSTER
 
 __all__ = ["findings"]
@@ -33,6 +35,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
     return (
         *common_findings(config, planned.machine, cost),
         *shared_findings.trainable(planned.machine),
+        *_sold(config, planned),
         *_fabric(config, planned),
         *_image(config, planned),
         *_security(config, planned),
@@ -43,6 +46,29 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *_egress(config),
         *money(config),
     )
+
+
+def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    """Whether the machine type is there at all: only a subscription is told, but some signs are public."""
+    machine, region = planned.machine, planned.region.name
+    price = load_provider("azure").price(machine.name, region)
+    if price is None or price.region != region:
+        yield Finding(
+            Severity.INFO,
+            "machine.region-unknown",
+            "gangway:region",
+            f"whether {region} sells {machine.name} is not known: the catalogue has no price of it there",
+            f"look before `up`: `az vm list-skus --location {region} --size {machine.name} --output table`",
+        )
+    if machine.no_new_capacity:
+        yield Finding(
+            Severity.INFO,
+            "machine.no-new-capacity",
+            CLUSTER,
+            f"{machine.name}: Microsoft adds capacity of the next generation alone ({machine.vcpus.source}), so fewer "
+            "of these will be had as time goes on",
+            "Standard_NC40ads_H100_v5 is its successor",
+        )
 
 
 def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
@@ -60,7 +86,7 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     yield from fabric_findings(
         machine,
         num_nodes_max=config.cluster.nodes.max,
-        own_image=config.cluster.image_id is not None,
+        own_image=not is_hpc_image(config.cluster.image_id),
         network_cidr=config.network.cidr,
         path=CLUSTER,
     )
@@ -71,8 +97,8 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """The nodes' image and the disk it is on."""
-    image = planned.fabric.image
-    if image is not None:
+    image = planned.image
+    if image.version == "latest":
         urn = f"{image.publisher}:{image.offer}:{image.sku}"
         yield Finding(
             Severity.INFO,
@@ -95,9 +121,19 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """Which protections are off, and what one that is on asks for."""
-    security = plan_security(planned.machine, own_image=config.cluster.image_id is not None)
-    if not security.trusted_launch:
+    """Which protections are off, and what those that are on ask for."""
+    own, security = config.azure, planned.security
+    assert own is not None, "stacks.providers.settings has seen to it"
+    if not own.trusted_launch:
+        yield Finding(
+            Severity.WARNING,
+            "machine.trusted-launch-off",
+            "gangway:azure.trusted_launch",
+            "nodes and head start without a virtual TPM and without Secure Boot, as written: nothing measures or "
+            "checks what they boot",
+            "leave trusted_launch out where machine types and images take it",
+        )
+    elif not security.trusted_launch:
         yield Finding(
             Severity.INFO,
             "machine.trusted-launch-off",
@@ -112,14 +148,41 @@ def _security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             CLUSTER,
             f"nodes start without Secure Boot: {security.why_no_secure_boot}",
         )
-    # The head has it whatever the nodes have.
+    if security.trusted_launch and planned.image.publisher is not None:
+        image = planned.image
+        yield Finding(
+            Severity.INFO,
+            "machine.trusted-launch",
+            "gangway:azure.trusted_launch",
+            "nodes start with a virtual TPM, for which Azure wants an image that is made for Trusted Launch",
+            f"`az vm image show --urn {image.publisher}:{image.offer}:{image.sku}:{image.version} --query features` "
+            "tells: where it lists no SecurityType of TrustedLaunch, set trusted_launch: false",
+        )
+    yield from _encryption_at_host(planned, own.encryption_at_host)
+
+
+def _encryption_at_host(planned: AzurePlan, wanted: bool) -> Iterable[Finding]:
+    """The head has it as well, whatever the nodes have."""
+    path, size = "gangway:azure.encryption_at_host", planned.machine.name
+    if not wanted:
+        yield Finding(
+            Severity.WARNING,
+            "machine.encryption-at-host-off",
+            path,
+            "caches and local disks of nodes and head are not encrypted, as written, and what passes between them and "
+            "their disks is not, either; the disks themselves are, where they are kept",
+            "leave encryption_at_host out where machine types and subscription take it",
+        )
+        return
     yield Finding(
         Severity.INFO,
         "machine.encryption-at-host",
-        CLUSTER,
-        "machines encrypt their caches and local disks at the host, for which a subscription is registered once",
+        path,
+        "machines encrypt their caches and local disks at the host, for which a subscription is registered once; "
+        f"`az vm list-skus --location {planned.region.name} --size {size} --query "
+        "\"[].capabilities[?name=='EncryptionAtHostSupported'].value\"` tells whether the nodes' type takes it",
         "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`, wait until `az feature show` "
-        "says Registered, then `az provider register --namespace Microsoft.Compute`",
+        "says Registered, then `az provider register --namespace Microsoft.Compute`; or set encryption_at_host: false",
     )
 
 
@@ -139,11 +202,18 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """The ladder, spot, and who sets the number of nodes."""
     nodes, ladder = config.cluster.nodes, config.cluster.capacity
     context = LadderContext(
-        planned.machine, planned.region.name, planned.region.zones, planned.zone, nodes.min, nodes.max
+        planned.machine,
+        planned.region.name,
+        planned.region.zones,
+        planned.zone,
+        nodes.min,
+        nodes.max,
+        head_type(config),
     )
     yield from capacity_findings(ladder, context)
     yield from shared_findings.spot_notice(config, NOTICE_SEC)
     yield from shared_findings.spot_caps(config, planned.machine, "azure")
+    yield from _high_caps(config, planned)
     yield Finding(
         Severity.INFO,
         "capacity.head-fills",
@@ -152,6 +222,22 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         "changes a scale set would send the size that Pulumi last saw",
         "run every later one as `pulumi up --refresh`",
     )
+
+
+def _high_caps(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    """Price caps that cap nothing."""
+    price = load_provider("azure").price(planned.machine.name, config.region)
+    on_demand = None if price is None else price.on_demand.value
+    for position, rung in enumerate(config.cluster.capacity):
+        cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
+        if cap is not None and on_demand is not None and cap > on_demand:
+            yield Finding(
+                Severity.WARNING,
+                "capacity.spot-cap-high",
+                f"{CLUSTER}.capacity[{position}].max_usd_per_hour",
+                f"{cap:g} USD is above the price on demand, {on_demand:g} USD, which Azure never charges for spot",
+                "leave max_usd_per_hour out: the price on demand is the limit then",
+            )
 
 
 def _egress(config: StackConfig) -> Iterable[Finding]:

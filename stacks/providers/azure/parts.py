@@ -72,18 +72,29 @@ class Parts:
             **{name: known[name] for name in further},
         }
 
+    @property
+    def _role_wait(self) -> dict[str, int]:
+        """How long Azure gets to heed a role."""
+        return {"role_wait_sec": self._own.role_wait_sec}
+
+    @property
+    def _guards(self) -> dict[str, bool]:
+        """What the stack file turns off; the rest is as far as machine type and image go."""
+        guards = {"trusted_launch": self._own.trusted_launch, "encryption_at_host": self._own.encryption_at_host}
+        return {name: wanted for name, wanted in guards.items() if not wanted}
+
     def key(self) -> Key:
         """The stack's own key; None where data is under Azure's."""
         if self.config.encryption == "provider-key":
             return None
-        args = {**self._place("subscription_id", "stack"), "tenant_id": self._own.tenant_id}
+        args = {**self._place("subscription_id", "stack"), "tenant_id": self._own.tenant_id, **self._role_wait}
         return EncryptionKey(self.config.stack, cast("Any", args), self.opts)
 
     def flow_logs(self, key: Key) -> FlowLogStore | None:
         """Where the network's flow log is; None without one."""
         if not self.config.network.flow_logs:
             return None
-        args = {**self._place("subscription_id", "stack"), "key": _key_args(key)}
+        args = {**self._place("subscription_id", "stack"), "key": _key_args(key), **self._role_wait}
         return FlowLogStore(self.config.stack, cast("Any", args), self.opts)
 
     def network(self, flow_logs: FlowLogStore | None) -> TrainingNetwork:
@@ -102,6 +113,8 @@ class Parts:
             "lustre_prefix_length": None if lustre is None else lustre.subnet_prefix_length,
             "flow_log_account_id": flow_logs.account_id if flow_logs else None,
             "flow_log_identity_id": flow_logs.identity_id if flow_logs else None,
+            "network_watcher": self._own.network_watcher,
+            "watcher_wait_sec": self._own.role_wait_sec,
         }
         return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
 
@@ -149,6 +162,7 @@ class Parts:
             "importer_principal_id": self._own.importer_principal_id,
             "export_runs": storage.export_runs,
             "key": _key_args(key),
+            **self._role_wait,
         }
         return LustreFileSystem(self.config.stack, cast("Any", args), self.opts)
 
@@ -185,8 +199,9 @@ class Parts:
             "user_data": node_user_data(self.config, self.planned, boot, identity.client_id),
             "root_volume_gib": self.planned.root_volume_gib,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
-            # A Lustre client that is built on the node is a module that nobody signs.
+            # Where Microsoft has no client for a kernel, one is built on the node: a module that nobody signs.
             **({"secure_boot": False} if self.planned.lustre else {}),
+            **self._guards,
         }
         return IbNodePool(self.config.stack, cast("Any", args), self.opts)
 
@@ -220,7 +235,9 @@ class Parts:
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
+            # The same holds for the head.
             "secure_boot": lustre is None,
+            **self._guards,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
         }
         return HeadNode(name, cast("Any", args), self.opts)

@@ -4,7 +4,7 @@ Pure: looks up and checks. `job` says what runs, `findings` what a person should
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from components.azure.budget import check_starts_on, plan_budget_alarms
@@ -13,10 +13,11 @@ from components.azure.channels import check_budget_emails
 from components.azure.fabric import FabricPlan, plan_fabric
 from components.azure.head_node import HEAD_MACHINE_TYPE
 from components.azure.lustre import LustrePlan, plan_lustre
-from components.azure.machine import node_image
+from components.azure.machine import Image, Security, is_hpc_image, node_image, plan_security
 from components.azure.network import plan_network
 from components.azure.observability import check_retention
 from components.azure.policies import BlobSource, blob_source, importable
+from components.azure.watcher import plan_watcher
 from components.catalog import AzureMachineType, Region, load_provider
 from components.findings import InputError
 from stacks.config import StackConfig
@@ -38,6 +39,8 @@ class AzurePlan:
 
     Attributes:
         machine: of the nodes.
+        image: that they start from.
+        security: how far their boot and their disks are guarded.
         num_machines: of them, at most.
         fabric: what a node must have, and its job be told, for InfiniBand.
         region: with its grid and its zones.
@@ -53,6 +56,8 @@ class AzurePlan:
     """
 
     machine: AzureMachineType
+    image: Image
+    security: Security
     num_machines: int
     fabric: FabricPlan
     region: Region
@@ -79,7 +84,8 @@ def plan(config: StackConfig) -> AzurePlan:
     # First: a reservation that no id could mend needs no better id.
     check_infiniband(machine, cluster.capacity, cluster.nodes.max, LADDER, "gangway:cluster.nodes.max")
     check_ladder(cluster.capacity)
-    node_image(machine, cluster.image_id, "gangway:cluster.image_id")
+    image = node_image(machine, cluster.image_id, "gangway:cluster.image_id")
+    plan_watcher(own.network_watcher, region.name, own.subscription_id)
     zone, reason = _zone(config, region)
     lustre = _lustre(config)
     plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
@@ -90,8 +96,10 @@ def plan(config: StackConfig) -> AzurePlan:
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     return AzurePlan(
         machine=machine,
+        image=image,
+        security=_security(own, machine, cluster.image_id, lustre is not None),
         num_machines=cluster.nodes.max,
-        fabric=plan_fabric(machine, own_image=cluster.image_id is not None),
+        fabric=plan_fabric(machine, own_image=not is_hpc_image(cluster.image_id)),
         region=region,
         zone=zone,
         zone_reason=reason,
@@ -117,6 +125,20 @@ def _machine(config: StackConfig) -> AzureMachineType:
     assert cluster.accelerator is not None, "StackConfig holds one of the two"
     found = catalog.machine_for(cluster.accelerator, "azure", "gangway:cluster.accelerator")
     return cast("AzureMachineType", found)
+
+
+def _security(own: AzureConfig, machine: AzureMachineType, image_id: str | None, lustre: bool) -> Security:
+    """What machine type and image allow, less what the stack file turns off, and what a Lustre client does."""
+    allowed = plan_security(
+        machine,
+        own_image=not is_hpc_image(image_id),
+        trusted_launch=None if own.trusted_launch else False,
+        encryption_at_host=None if own.encryption_at_host else False,
+    )
+    if not lustre or not allowed.secure_boot:
+        return allowed
+    why = "a Lustre client that Microsoft has not built for the kernel is built on the node, and signed by nobody"
+    return replace(allowed, secure_boot=False, why_no_secure_boot=why)
 
 
 def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
@@ -163,7 +185,7 @@ def _source(config: StackConfig) -> BlobSource | None:
             fix="copy the data into a folder of the container, and write source: "
             f"az://{source.account}/{source.container}/data",
         )
-    importable(own.source_account_id or "", source, own.subscription_id)
+    importable(own.source_account_id or "", source, own.subscription_id, config.stack)
     return source
 
 

@@ -64,5 +64,6 @@ def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
         "zone": planned.zone,
         "log_group": logs.workspace_id,
         "dashboard": observed.dashboard_id,
+        "alarm_topic_id": observed.channel_names.apply(lambda ids: ids[0]),
         "budget_topic_id": budget.topic_id,
     }

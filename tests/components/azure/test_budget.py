@@ -1,5 +1,6 @@
 """Budget: how many alarms there are, when it begins, and what it counts."""
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.budget import MAX_NOTIFICATIONS, Budget, check_starts_on, plan_budget_alarms
+from components.azure.budget import MAX_NOTIFICATIONS, Budget, check_starts_on, months_ahead, plan_budget_alarms
 from components.findings import InputError
 
 percents = st.lists(st.integers(1, 1000).map(float), max_size=8)
@@ -48,6 +49,21 @@ def test_another_day_is_refused_with_one_that_is_right(day: str, fix: str) -> No
     assert (caught.value.place, caught.value.value, caught.value.fix) == ("gangway:azure.budget_starts_on", day, fix)
 
 
+@pytest.mark.parametrize(
+    ("day", "months"),
+    [
+        ("2026-11-01", 0),
+        ("2026-10-01", -1),
+        ("2026-12-01", 1),
+        ("2027-11-01", 12),
+        ("2027-12-01", 13),
+        ("2020-01-01", -82),
+    ],
+)
+def test_how_far_ahead_it_begins(day: str, months: int) -> None:
+    assert months_ahead(day, datetime.date(2026, 11, 30)) == months
+
+
 @pytest.fixture
 def args(place: dict[str, Any]) -> dict[str, Any]:
     return {
@@ -74,6 +90,30 @@ def test_what_counts_and_who_hears(
     people = made.one("ActionGroup").inputs["emailReceivers"]
     assert [person["emailAddress"] for person in people] == ["a@example.com", "b@example.com"]
     assert not made.of("Workflow")
+
+
+def test_another_first_day_is_another_budget(
+    make: Callable[..., Any], args: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Azure: start date of budgets cannot be updated."""
+    from pulumi.runtime import mocks
+
+    replacing: dict[str, list[str]] = {}
+    register = mocks.MockMonitor.RegisterResource
+
+    def noting(self: Any, request: Any) -> Any:
+        replacing[request.type] = list(request.replaceOnChanges)
+        return register(self, request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
+
+    monkeypatch.setattr(mocks.MockMonitor, "RegisterResource", noting)
+    make(Budget, args)
+    assert replacing["azure-native:consumption:Budget"] == ["timePeriod.startDate"]
+
+
+def test_the_stop_of_a_long_name_fits(declare: Callable[..., Any], args: dict[str, Any]) -> None:
+    long = "a-stack-with-a-name-of-forty-characters-"[:39] + "x"
+    made = declare(lambda: Budget(long, {**args, "stop_at_percent": 120.0}))  # type: ignore[typeddict-item]  # a dict
+    assert len(made.one("Workflow").name) + len("12345678") <= 43
 
 
 def test_a_budget_writes_to_somebody(make: Callable[..., Any], args: dict[str, Any]) -> None:

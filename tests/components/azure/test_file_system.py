@@ -65,6 +65,26 @@ def test_a_container_behind_it(
     assert {log.urn, *(grant.urn for grant in grants)} <= system.dependencies, "without them it fails"
 
 
+def test_nothing_looks_into_the_container_before_azure_heeds_its_roles(
+    make: Callable[..., Any], linked: dict[str, Any]
+) -> None:
+    """A file system that could not see its container stays, half made."""
+    made = make(LustreFileSystem, {**linked, "role_wait_sec": 300})
+    wait = made.one("Settling")
+    assert (wait.inputs["what"], wait.inputs["seconds"]) == ("the roles of Managed Lustre", 300)
+    assert {grant.urn for grant in made.of("RoleAssignment")} <= wait.dependencies
+    assert wait.urn in made.one("AmlFilesystem").dependencies
+    assert not make(LustreFileSystem, linked).of("Settling")
+
+
+def test_the_log_of_imports_is_in_another_container(make: Callable[..., Any], linked: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="the container for the log of imports") as caught:
+        make(LustreFileSystem, {**linked, "source": "az://mydata/demo-lustre-log/celeba"})
+    assert (caught.value.place, caught.value.allowed) == (
+        "gangway:storage.source", "any container but demo-lustre-log",
+    )  # fmt: skip
+
+
 def test_runs_go_back_into_it(make: Callable[..., Any], linked: dict[str, Any]) -> None:
     job = make(LustreFileSystem, linked).one("AutoExportJob").inputs
     assert (job["adminStatus"], job["autoExportPrefixes"]) == ("Enable", ["/runs"])

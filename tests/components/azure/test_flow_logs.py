@@ -33,6 +33,14 @@ def test_who_writes_may_write_there_and_nowhere_else(make: Callable[..., Any], a
     assert grant["principalId"] == "${UserAssignedIdentity.demo-flows.principalId}"
 
 
+def test_the_log_waits_until_its_identity_may_write(make: Callable[..., Any], args: dict[str, Any]) -> None:
+    made = make(FlowLogStore, {**args, "role_wait_sec": 300})
+    wait = made.one("Settling")
+    assert made.one("RoleAssignment").urn in wait.dependencies
+    assert wait.inputs["what"] == "the roles of the flow log's identity"
+    assert make(FlowLogStore, args).of("Settling") == []
+
+
 def test_under_the_stacks_own_key_where_there_is_one(
     make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
 ) -> None:

@@ -102,7 +102,7 @@ def test_the_machine_is_small_closed_and_tagged(make: Make, tags: dict[str, str]
 
 
 def test_what_may_be_chosen(make: Make) -> None:
-    own = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/images/ours"
+    own = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/images/ours"
     made = make(
         machine_type="Standard_B2s", image_id=own, root_volume_gib=100, zone="", disk_encryption_set_id="keys",
         trusted_launch=False, encryption_at_host=False, accelerated_networking=False,

@@ -94,6 +94,24 @@ def test_assignments_have_names_that_stay(
     assert all(str(UUID(name)) == name for name in (*node, *head))
 
 
+def test_two_stacks_of_one_name_in_a_subscription_are_in_nobodys_way(
+    make: Callable[..., Any], whole: dict[str, Any]
+) -> None:
+    """Their groups have digits of their own: so have what is made from them."""
+    other = {**whole, "resource_group_name": "gangway-demo2"}
+    one, two = make(NodeIdentity, whole), make(NodeIdentity, other)
+    for key in ("roleDefinitionId", "roleName"):
+        assert one.one("RoleDefinition").inputs[key] != two.one("RoleDefinition").inputs[key]
+    leave = [
+        grant.inputs["roleAssignmentName"]
+        for made in (one, two)
+        for grant in made.of("RoleAssignment")
+        if grant.name.endswith("-leave")
+    ]
+    assert len(set(leave)) == 2
+    assert "gangway-demo2" in two.one("RoleDefinition").inputs["roleName"]
+
+
 def test_every_assignment_is_of_the_identity_itself(make: Callable[..., Any], whole: dict[str, Any]) -> None:
     for grant in make(NodeIdentity, whole).of("RoleAssignment"):
         assert grant.inputs["principalId"] == "${UserAssignedIdentity.demo-node.principalId}"

@@ -97,6 +97,18 @@ def test_what_only_fsx_has_is_refused_by_name(setting: str, value: object) -> No
     with pytest.raises(InputError, match="not a setting of Azure Managed Lustre") as caught:
         plan_lustre(16384, 500, "here", **{setting: value})  # type: ignore[arg-type]  # one of them
     assert (caught.value.place, caught.value.fix) == (f"here.{setting}", f"leave {setting} out")
+    assert "<" not in str(caught.value), "a value as it is written, no object of ours"
+
+
+def test_where_a_tier_ends_is_said_and_why() -> None:
+    with pytest.raises(InputError) as caught:
+        plan_lustre(491520, 40)
+    assert "up to 393216 (the tier goes on to 768 TiB, for which Azure documents no size of subnet)" in (
+        caught.value.allowed
+    )
+    with pytest.raises(InputError) as caught:
+        plan_lustre(491520, 500)
+    assert "up to 131072 (Microsoft's support makes larger ones)" in caught.value.allowed
 
 
 def test_subnets_are_listed_from_the_smallest_file_system_on() -> None:

@@ -12,6 +12,7 @@ from components.azure.machine import (
     Image,
     authorized_keys,
     check_custom_data,
+    is_hpc_image,
     plan_image,
     plan_security,
 )
@@ -19,7 +20,9 @@ from components.catalog import AzureMachineType, load_provider
 from components.findings import InputError
 
 H100, A100, NC = "Standard_ND96isr_H100_v5", "Standard_ND96asr_v4", "Standard_NC24ads_A100_v4"
-GALLERY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/ours/images/hpc/versions/1.0.0"
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+COMPUTE = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g/providers/Microsoft.Compute"
+GALLERY = f"{COMPUTE}/galleries/ours/images/hpc/versions/1.0.0"
 
 
 def machine(name: str, **facts: Any) -> AzureMachineType:
@@ -39,11 +42,32 @@ def test_images_as_they_are_written() -> None:
     assert plan_image("/SharedGalleries/s/Images/i").shared_gallery_image_id == "/SharedGalleries/s/Images/i"
 
 
-@pytest.mark.parametrize("image", ["", "ami-0123456789abcdef0", "ubuntu-hpc", "a:b", "a:b:c:newest", "a:b:c:1.0"])
+@pytest.mark.parametrize(
+    "image",
+    [
+        "", "ami-0123456789abcdef0", "ubuntu-hpc", "a:b", "a:b:c:newest", "a:b:c:1.0", "/SharedGalleries/s/i",
+        "/subscriptions/s/foo", f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g/foo",
+        GALLERY.replace("/versions/1.0.0", "/versions/new"),
+    ],
+)  # fmt: skip
 def test_no_image(image: str) -> None:
     with pytest.raises(InputError, match="can be called so") as caught:
         plan_image(image, "gangway:cluster.image_id")
     assert caught.value.place == "gangway:cluster.image_id"
+
+
+@pytest.mark.parametrize(
+    ("image", "hpc"),
+    [
+        (None, True),
+        ("microsoft-dsvm:ubuntu-hpc:2404", True),
+        ("Microsoft-DSVM:Ubuntu-HPC:2404:24.04.2026072901", True),
+        ("microsoft-dsvm:ubuntu-2204:2204-gen2:latest", False),
+        (GALLERY, False),
+    ],
+)
+def test_the_hpc_image_is_one_whatever_its_version(image: str | None, hpc: bool) -> None:
+    assert is_hpc_image(image) is hpc
 
 
 def test_every_machines_image_is_one() -> None:
@@ -120,3 +144,19 @@ def test_the_administrator_has_the_key_of_no_use() -> None:
     path, key = authorized_keys()
     assert path == "/home/gangway/.ssh/authorized_keys"
     assert key.startswith("ssh-rsa ")
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "temporary"),
+    [
+        ("Standard_NC24ads_A100_v4", 960, False),
+        ("Standard_NC48ads_A100_v4", 1920, False),
+        ("Standard_NC96ads_A100_v4", 3840, False),
+        ("Standard_NV36ads_A10_v5", 1440, True),
+    ],
+)
+def test_scratch_is_the_disks_that_a_size_really_has(name: str, gib: int, temporary: bool) -> None:
+    """NVMe beside a small temporary disk, or that one alone: Microsoft's tables of local storage."""
+    found = machine(name)
+    assert (found.instance_store_gib.value, found.temporary_disk) == (gib, temporary)
+    assert "NVMe" in found.instance_store_gib.source or temporary

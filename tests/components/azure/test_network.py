@@ -140,3 +140,20 @@ def test_flow_logs_are_of_the_network_and_where_one_says(made: Callable[..., Any
     assert log["storageId"] == WHOLE["flow_log_account_id"]
     assert log["identity"] == {"type": "UserAssigned", "userAssignedIdentities": ["/flows"]}
     assert not made().of("FlowLog")
+
+
+def test_the_log_waits_for_the_watcher_that_azure_makes(made: Callable[..., Any]) -> None:
+    """It comes some time after the region's first network: a log without it is refused."""
+    whole = made(**WHOLE, watcher_wait_sec=300)
+    wait, log = whole.one("Settling"), whole.one("FlowLog")
+    assert wait.inputs["awaited"] == ["${VirtualNetwork.demo-network.id}"]
+    assert "NetworkWatcher_eastus in NetworkWatcherRG" in wait.inputs["what"]
+    assert wait.urn in log.dependencies
+    assert not made(**WHOLE).of("Settling")
+
+
+def test_a_watcher_that_is_named_is_there_already(made: Callable[..., Any]) -> None:
+    whole = made(**WHOLE, watcher_wait_sec=300, network_watcher="net-hub/nw-eastus")
+    log = whole.one("FlowLog").inputs
+    assert (log["resourceGroupName"], log["networkWatcherName"]) == ("net-hub", "nw-eastus")
+    assert not whole.of("Settling")

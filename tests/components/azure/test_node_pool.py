@@ -181,7 +181,7 @@ def test_the_image(make: Make) -> None:
         return profiles(make(**changes))[0]["storageProfile"]["imageReference"]
 
     assert seen() == {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404", "version": "latest"}
-    own = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/images/ours"
+    own = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/images/ours"
     assert seen(image_id=own) == {"id": own}
     with pytest.raises(InputError, match="no public image"):
         make(machine_type="Standard_NV36ads_A10_v5")

@@ -9,13 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms
+from components.azure.alarms import (
+    ALIVE_EVENT,
+    COLUMNS,
+    LOOK_EVENT,
+    REFUSED_EVENT,
+    TABLE,
+    AlarmPlan,
+    plan_alarms,
+)
 from components.azure.dashboard import plan_dashboard
 from components.azure.observability import NodeLogs, Observability, check_retention
 from components.findings import InputError
 from components.limits import STEPS_ALARM_MINUTES
+from images.on_node import azure_fill
 
-NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "node-given-up", "job-failed", "record-at-risk"}
+NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
+         "job-failed", "record-at-risk"}  # fmt: skip
 # Of Microsoft.Insights/scheduledQueryRules: documented for the query's range, the window and the frequency.
 ALLOWED_TIMES = {"PT1M", "PT5M", "PT10M", "PT15M", "PT30M", "PT45M", "PT1H", "PT2H", "PT3H", "PT4H", "PT5H", "PT6H",
                  "P1D", "P2D"}  # fmt: skip
@@ -68,8 +78,18 @@ def test_thresholds_are_where_they_are_meant() -> None:
     assert plans["record-at-risk"].query.endswith('| where Event != "ladder-not-kept" or Times >= 5')
 
 
+def test_nodes_that_never_come_ring_while_the_head_asks_for_them() -> None:
+    """No scale set fails an `up`, for all are made empty; nor has a node that never lived a line in the table."""
+    never, refused = by_name()["no-nodes"].query, by_name()["nodes-refused"].query
+    assert f'Event == "{LOOK_EVENT}"' in never
+    assert never.endswith("| where First < ago(30m) and Last > ago(10m) and living == 0")
+    assert f'Event == "{REFUSED_EVENT}"' in refused
+    assert refused.endswith("| where Times >= 3")
+    assert (LOOK_EVENT, REFUSED_EVENT) == (azure_fill.LOOKED, azure_fill.REFUSED), "what the head says"
+
+
 def test_nodes_are_those_that_say_they_live() -> None:
-    for name in ("no-steps", "nodes-missing"):
+    for name in ("no-steps", "nodes-missing", "no-nodes"):
         assert f'Role == "node" and Event == "{ALIVE_EVENT}"' in by_name()[name].query
 
 

@@ -15,7 +15,7 @@ from components.azure.pricing import DISK_TIERS, SCALE_SET, disk_tier, price_res
 from components.catalog import load_provider
 from components.cost import CostComponent, estimate
 
-A100, H100, H200 = "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"
+A100, SMALL, H200 = "Standard_ND96asr_v4", "Standard_NC40ads_H100_v5", "Standard_ND96isr_H200_v5"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def bill(*resources: Resource, region: str = "eastus") -> list[CostComponent]:
 def test_two_a100_machines_on_spot_by_hand() -> None:
     nodes, disks = bill(group(A100, 2, **spot()))
     assert nodes.name == f"pool-0: 2 x {A100}, spot"
-    assert nodes.hourly == pytest.approx(2 * 2.99167)
+    assert nodes.hourly == pytest.approx(2 * 5.90)
     assert not nodes.standby
     assert disks.name == "pool-0: root disks, 256 GiB a node (P15)"
     assert disks.hourly == pytest.approx(2 * 38.02 / 730)
@@ -65,7 +65,7 @@ def test_a_lower_rung_stands_by_and_what_is_reserved_is_paid_for() -> None:
     lines = bill(group(A100, 3, 0, **spot()), group(A100, 3, 1), group(A100, 3, 2, **reserved))
     nodes = [(line.name, line.standby, line.price) for line in lines if " x " in line.name]
     assert nodes == [
-        (f"pool-0: 3 x {A100}, spot", False, 2.99167),
+        (f"pool-0: 3 x {A100}, spot", False, 5.90),
         (f"pool-1: 3 x {A100}, on-demand", True, 27.197),
         (f"pool-2: 3 x {A100}, reservation", False, 27.197),
     ]
@@ -74,11 +74,19 @@ def test_a_lower_rung_stands_by_and_what_is_reserved_is_paid_for() -> None:
 
 
 def test_spot_without_a_known_price_is_bounded_and_says_so() -> None:
-    uncapped, _ = bill(group(H100, 2, **spot()))
-    assert (uncapped.name, uncapped.hourly) == (f"pool-0: 2 x {H100}, spot, at most", 2 * 98.32)
+    uncapped, _ = bill(group(SMALL, 2, **spot()))
+    assert (uncapped.name, uncapped.hourly) == (f"pool-0: 2 x {SMALL}, spot, at most", 2 * 6.98)
     assert "as a limit: no spot price" in uncapped.source
-    capped, _ = bill(group(H100, 2, **spot(40.5)))
-    assert (capped.name, capped.hourly, capped.confidence) == (f"pool-0: 2 x {H100}, spot, at most", 81.0, "stack file")
+    capped, _ = bill(group(SMALL, 2, **spot(4.5)))
+    assert (capped.name, capped.hourly, capped.confidence) == (f"pool-0: 2 x {SMALL}, spot, at most", 9.0, "stack file")
+
+
+def test_a_cap_above_the_price_on_demand_is_no_limit() -> None:
+    """Azure never charges more than that for spot."""
+    nodes, _ = bill(group(SMALL, 2, **spot(500)))
+    assert (nodes.hourly, nodes.confidence) == (2 * 6.98, "list-price")
+    unknown, _ = bill(group(H200, 2, **spot(500)))
+    assert unknown.hourly == 1000, "there the cap is all that is known"
 
 
 def test_what_nobody_knows_is_unknown_and_not_nothing() -> None:
@@ -106,6 +114,11 @@ def test_a_disk_is_billed_as_the_next_larger_size(size: int) -> None:
         (other("network:PublicIPAddress"), "it: public address", 0.005),
         (other("network:PrivateEndpoint"), "it: private endpoint", 0.01),
         (other("network:BastionHost", sku={"name": "Standard"}), "it: Bastion, Standard", 0.29),
+        (
+            other("monitor:ScheduledQueryRule", evaluationFrequency="PT5M"),
+            "query alarms: 1, each asks every 5 minutes",
+            1.50 / 730,
+        ),
         (other("privatedns:PrivateZone"), "it: private DNS zone", 0.50 / 730),
         (other("containerregistry:Registry", sku={"name": "Premium"}), "it: container registry, Premium", 50 / 730),
         (
@@ -119,6 +132,14 @@ def test_the_surroundings(resource: Resource, name: str, hourly: float | None) -
     (line,) = bill(resource)
     assert line.name == name
     assert line.hourly == (None if hourly is None else pytest.approx(hourly))
+
+
+def test_alarms_are_one_line() -> None:
+    rule = other("monitor:ScheduledQueryRule", evaluationFrequency="PT5M")
+    quarter, five = bill(rule, rule, other("monitor:ScheduledQueryRule", evaluationFrequency="PT15M"))
+    names = ["query alarms: 2, each asks every 5 minutes", "query alarms: 1, each asks every 15 minutes"]
+    assert [five.name, quarter.name] == names
+    assert [five.hourly, quarter.hourly] == [pytest.approx(3 / 730), pytest.approx(0.5 / 730)]
 
 
 def test_a_head_without_a_price_is_listed() -> None:

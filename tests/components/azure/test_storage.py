@@ -80,7 +80,7 @@ def test_a_key_of_ones_own(
 
 
 @pytest.mark.parametrize(
-    ("component", "goes"), [(RunBucket, []), (ResourceGroup, []), (EncryptionKey, ["DiskEncryptionSet"])]
+    ("component", "goes"), [(RunBucket, []), (ResourceGroup, []), (EncryptionKey, ["demo-disks", "demo-disks-use"])]
 )
 def test_runs_stay_when_the_stack_goes_and_so_does_what_opens_them(
     make: Callable[..., Any],
@@ -96,10 +96,10 @@ def test_runs_stay_when_the_stack_goes_and_so_does_what_opens_them(
 
     def noting(self: Any, request: Any) -> Any:
         if request.custom:
-            kept[request.type] = request.retainOnDelete
+            kept[f"{request.name} {request.type}"] = request.retainOnDelete
         return register(self, request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
 
     monkeypatch.setattr(mocks.MockMonitor, "RegisterResource", noting)
     make(component, {**place, "tenant_id": "11111111-1111-1111-1111-111111111111"})
     assert len(kept) > len(goes)
-    assert [token.rpartition(":")[2] for token, stays in kept.items() if not stays] == goes
+    assert [name.partition(" ")[0] for name, stays in kept.items() if not stays] == goes

@@ -163,7 +163,11 @@ class Azure(Service):
 
     def foreseen(self, type_token: str) -> dict[str, Any]:
         """See Service."""
-        return {"properties": {"vaultUri": UNKNOWN}} if type_token == f"{PACKAGE}keyvault:Vault" else {}
+        inside = {
+            f"{PACKAGE}compute:DiskEncryptionSet": {"identity": {"principalId": UNKNOWN}},
+            f"{PACKAGE}keyvault:Vault": {"properties": {"vaultUri": UNKNOWN}},
+        }
+        return inside.get(type_token, {})
 
     def told(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """See Service. A set of identities goes in as a list of their ids, and comes back as an object by them."""
@@ -184,6 +188,8 @@ class Azure(Service):
         nested = {"properties": {"vaultUri": vault}} if kind == "keyvault:Vault" else {}
         if before:
             return {**before, **nested}
+        if (inputs.get("identity") or {}).get("type") == "SystemAssigned":
+            nested["identity"] = {"principalId": str(uuid4())}
         location, address = inputs.get("location", ""), f"10.42.0.{4 + secrets.randbelow(200)}"
         # What is an input too, such as a role assignment's `principalId`, stays what the program says.
         return {

@@ -115,6 +115,8 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
 # What Azure refuses to change, and the provider tries: "PropertyChangeNotAllowed" and its like.
 IMMUTABLE: Mapping[str, tuple[str, ...]] = {
     "authorization:RoleAssignment": ("roleDefinitionId",),
+    # "Start date of budgets cannot be updated. Please delete and create a new budget."
+    "consumption:Budget": ("timePeriod.startDate",),
     "compute:VirtualMachine": (
         "osProfile.adminUsername",
         "osProfile.computerName",

@@ -54,14 +54,23 @@ def run(azure_vm: Any, group: int, states: str) -> None:
     azure_vm.sets[GROUPS[group].name]["machines"] = {str(n): words[state] for n, state in enumerate(states)}
 
 
+def lines(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
+    """What the last looks said: events and their reasons."""
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    return [(line["event"], line["reason"]) for line in said]
+
+
 def test_the_first_look_asks_for_the_first_scale_sets_nodes(
     azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert head() == 0
     assert sizes(azure_vm) == [4, 0]
     assert patches(azure_vm) == [{"sku": {"name": TYPE, "tier": "Standard", "capacity": 4}}], "the size, and no more"
-    (said,) = capsys.readouterr().err.splitlines()
-    assert json.loads(said) == {"event": "ladder-changed", "reason": "demo-0-spot (spot): 0 -> 4 nodes"}
+    looked, changed = map(json.loads, capsys.readouterr().err.splitlines())
+    assert looked == {
+        "event": "ladder-looked", "reason": "2 to 4 nodes are wanted", "running": [0, 0], "asked": [0, 0],
+    }  # fmt: skip
+    assert changed == {"event": "ladder-changed", "reason": "demo-0-spot (spot): 0 -> 4 nodes"}
 
 
 def test_a_scale_set_without_the_minimum_is_emptied_before_the_next_is_filled(
@@ -120,16 +129,89 @@ def test_no_capacity_is_no_error_and_asked_for_again(
     assert sizes(azure_vm) == [0, 4]
 
 
-def test_a_refusal_of_another_kind_is_told(
+QUOTA = json.dumps(
+    {
+        "error": {
+            "code": "OperationNotAllowed",
+            "message": "Operation could not be completed as it results in exceeding approved LowPriorityCores quota. "
+            "Additional details - Deployment Model: Resource Manager, Location: eastus, Current Limit: 3",
+        }
+    }
+)
+
+
+def error(code: str, *details: str) -> str:
+    """An answer of Resource Manager's."""
+    inner = [{"code": detail, "message": "Allocation failed."} for detail in details]
+    return json.dumps({"error": {"code": code, "message": "It failed.", "details": inner}})
+
+
+@pytest.mark.parametrize(
+    ("text", "none"),
+    [
+        (error("AllocationFailed"), True),
+        (error("ZonalAllocationFailed"), True),
+        (error("OverconstrainedZonalAllocationRequest"), True),
+        (error("SpotPriceGreaterThanProvidedMaxPrice"), True),
+        (error("ResourceOperationFailure", "OverconstrainedAllocationRequest"), True),
+        (json.dumps({"error": {"code": "Conflict", "message": error("SkuNotAvailable")}}), True),
+        (QUOTA, False),
+        (error("AllocationFailed", "OperationNotAllowed"), False),
+        (error("Conflict"), False),
+        ("SkuNotAvailable is what a page of a proxy says", False),
+        ("", False),
+    ],
+)
+def test_only_codes_that_mean_it_are_none_to_be_had(text: str, none: bool) -> None:
+    assert azure_fill.none_to_be_had(f"409: PATCH https://management.azure.com/...: {text}") is none
+
+
+def test_a_quota_is_no_want_of_machines(
+    azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is 409 as well, and would be asked for for ever without a word."""
+    azure_vm.refusals["demo-0-spot"] = 409, QUOTA
+    assert head() == 1
+    _, (event, reason) = lines(capsys)
+    assert event == "ladder-refused"
+    assert reason.startswith("demo-0-spot (spot): 0 -> 4 nodes: 409: PATCH ")
+    assert "exceeding approved LowPriorityCores quota" in reason, "Azure's own words"
+
+
+def test_a_rung_that_is_refused_takes_no_other_its_turn(azure_vm: Any, head: Callable[..., int]) -> None:
+    azure_vm.refusals["demo-0-spot"] = 409, QUOTA
+    assert [head() for _ in range(4)] == [1, 1, 0, 0]
+    assert sizes(azure_vm) == [0, 4], "the next is filled when the first has not held the minimum"
+    azure_vm.sets["demo-1-on-demand"]["capacity"] = 0
+    assert [head(together=True) for _ in range(3)] == [1, 1, 1]
+    assert sizes(azure_vm) == [0, 2], "and over Ethernet beside it"
+
+
+def test_machines_that_could_not_be_made_say_why(
+    azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A size may be accepted and its machines fail afterwards."""
+    azure_vm.sets["demo-0-spot"]["capacity"] = 4
+    run(azure_vm, 0, "ff")
+    azure_vm.why_failed = {"0": ("AllocationFailed", "too few"), "1": ("OSProvisioningTimedOut", "did not finish")}
+    assert head() == 1
+    said = dict(line for line in lines(capsys) if "never ran" in line[1])
+    assert '0 never ran, or has stopped ("code": "AllocationFailed", too few): deleted' in said["ladder-changed"]
+    assert '1 never ran, or has stopped ("code": "OSProvisioningTimedOut", did not' in said["ladder-refused"]
+
+
+def test_what_the_head_may_not_do_is_told(
     azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     azure_vm.denied.add("PATCH")
     assert head() == 1
-    said = json.loads(capsys.readouterr().err)
-    assert said["event"] == "ladder-not-kept"
-    assert said["reason"].startswith("may not look after the groups, trying again in a minute: 403: PATCH ")
+    _, (event, reason) = lines(capsys)
+    assert (event, "403: PATCH" in reason) == ("ladder-refused", True)
     azure_vm.denied = {"GET"}
     assert head() == 1
+    ((event, reason),) = lines(capsys)
+    assert event == "ladder-not-kept"
+    assert reason.startswith("may not look after the groups, trying again in a minute: 403: GET ")
 
 
 def test_another_number_of_nodes_is_asked_for_from_the_next_look_on(azure_vm: Any, head: Callable[..., int]) -> None:

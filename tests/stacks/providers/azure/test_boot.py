@@ -145,3 +145,15 @@ def test_the_same_configuration_gives_the_same_bytes(azure_configs: dict[str, St
         return [custom_data(machine) for machine in [*workers(made), head(made)]]
 
     assert data() == data()
+
+
+def test_a_node_is_told_which_kind_of_disk_its_scratch_is(azure_edited: Edited) -> None:
+    """It looks for that one alone, and gives itself up where there is none."""
+    image = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/images/i"
+    told = []
+    for machine_type in ("Standard_NC24ads_A100_v4", "Standard_NV36ads_A10_v5"):
+        config = azure_edited(DEV, cluster={"machine_type": machine_type, "image_id": image})
+        (node, *_) = workers(run_program(config, PlaceholderCloud()).resources)
+        settings = assignments(files_of(node)["/etc/gangway/node.env"])
+        told.append((settings["SCRATCH_MOUNT_POINT"], settings["SCRATCH_TEMPORARY"]))
+    assert told == [("/scratch", ""), ("/scratch", "yes")]

@@ -13,7 +13,10 @@ from stacks.providers.azure.findings import findings
 from stacks.providers.azure.plan import plan
 
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
-OWN_IMAGE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/images/ours"
+OWN_IMAGE = (
+    "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/images/ours"
+)
+PINNED = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
 Edited = Callable[..., StackConfig]
 
 
@@ -74,8 +77,12 @@ def test_an_image_that_moves_can_be_pinned(azure_edited: Edited) -> None:
     assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in found["image.floating"].fix
     assert "fabric.own-image" not in found
     pinned = found_in(azure_edited(V5, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101"}))
-    assert "image.floating" not in pinned
-    assert "your image must hold /etc/nccl.conf" in pinned["fabric.own-image"].message
+    assert not {"image.floating", "fabric.own-image"} & set(pinned), "it is Azure's HPC image all the same"
+    written = found_in(azure_edited(V5, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:latest"}))
+    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in written["image.floating"].fix
+    own = found_in(azure_edited(V5, cluster={"image_id": OWN_IMAGE}))
+    assert "image.floating" not in own
+    assert "your image must hold /etc/nccl.conf" in own["fabric.own-image"].message
 
 
 def test_a_root_disk_that_is_small(azure_edited: Edited) -> None:
@@ -92,6 +99,8 @@ def test_a_root_disk_that_is_small(azure_edited: Edited) -> None:
         (V4, {}, "machine.trusted-launch-off", "Standard_ND96asr_v4"),
         (V5, {}, "machine.secure-boot-off", "signed by nobody"),
         (V5, {"image_id": OWN_IMAGE}, "machine.secure-boot-off", "taken to be unsigned"),
+        (DEV, {}, "machine.secure-boot-off", "signed by nobody"),
+        (DEV, {"image_id": PINNED}, "machine.secure-boot-off", "signed by nobody"),
         (DEV, {"image_id": OWN_IMAGE}, "", ""),
     ],
 )
@@ -103,6 +112,47 @@ def test_a_protection_that_is_off_has_its_reason(
     assert off == ({code} if code else set())
     assert not code or why in found[code].message
     assert "--name EncryptionAtHost" in found["machine.encryption-at-host"].fix
+
+
+def test_a_lustre_client_may_cost_secure_boot(azure_edited: Edited) -> None:
+    storage = {"kind": "lustre", "capacity_gib": 4096, "throughput_mbps_per_tib": 500}
+    found = found_in(azure_edited(DEV, cluster={"image_id": OWN_IMAGE}, storage=storage))
+    assert "a Lustre client" in found["machine.secure-boot-off"].message
+
+
+def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited) -> None:
+    guarded = found_in(azure_edited(DEV))
+    assert "az vm image show --urn microsoft-dsvm:ubuntu-hpc:2404:latest" in guarded["machine.trusted-launch"].fix
+    assert "EncryptionAtHostSupported" in guarded["machine.encryption-at-host"].message
+    assert "set encryption_at_host: false" in guarded["machine.encryption-at-host"].fix
+    found = found_in(azure_edited(DEV, azure={"trusted_launch": False, "encryption_at_host": False}))
+    boot, disks = found["machine.trusted-launch-off"], found["machine.encryption-at-host-off"]
+    assert (boot.severity, boot.path) == (Severity.WARNING, "gangway:azure.trusted_launch")
+    assert (disks.severity, disks.path) == (Severity.WARNING, "gangway:azure.encryption_at_host")
+    assert "without a virtual TPM" in boot.message
+    assert "caches and local disks of nodes and head are not encrypted" in disks.message
+    assert not {"machine.trusted-launch", "machine.encryption-at-host", "machine.secure-boot-off"} & set(found)
+
+
+def test_whether_a_region_sells_a_size_is_looked_up_where_nobody_says(azure_edited: Edited) -> None:
+    assert "machine.region-unknown" not in found_in(azure_edited(V5))
+    found = found_in(azure_edited(V5, region="spaincentral"))["machine.region-unknown"]
+    assert (found.severity, found.path) == (Severity.INFO, "gangway:region")
+    assert "az vm list-skus --location spaincentral --size Standard_ND96isr_H100_v5" in found.fix
+
+
+def test_a_size_that_microsoft_adds_no_more_of(azure_edited: Edited) -> None:
+    assert "next generation alone" in found_in(azure_edited(DEV))["machine.no-new-capacity"].message
+    assert "machine.no-new-capacity" not in found_in(azure_edited(V5))
+
+
+def test_a_cap_that_caps_nothing(azure_edited: Edited) -> None:
+    capped = found_in(azure_edited(V5, cluster={"capacity": [{"kind": "spot", "max_usd_per_hour": 500}]}))
+    found = capped["capacity.spot-cap-high"]
+    assert (found.severity, found.path) == (Severity.WARNING, "gangway:cluster.capacity[0].max_usd_per_hour")
+    assert "500 USD is above the price on demand, 98.32 USD" in found.message
+    usual = azure_edited(V5, cluster={"capacity": [{"kind": "spot", "max_usd_per_hour": 50}]})
+    assert "capacity.spot-cap-high" not in found_in(usual)
 
 
 def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
@@ -140,7 +190,9 @@ def test_rungs_of_infiniband_are_apart(azure_edited: Edited) -> None:
 def test_quotas_are_told_by_their_family(azure_edited: Edited) -> None:
     config = azure_edited(V5)
     quotas = [f.message for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
-    assert [("Spot" in text, "standardNDSH100v5Family" in text) for text in quotas] == [(True, False), (False, True)]
+    names = ("Total Regional Low-priority vCPUs", "Standard NDSH100v5 Family vCPUs", "Standard DSv5 Family vCPUs",
+             "Total Regional vCPUs")  # fmt: skip
+    assert [[name for name in names if repr(name) in text] for text in quotas] == [[name] for name in names]
 
 
 def test_the_way_out_has_to_lead_to_packages(azure_edited: Edited) -> None:
@@ -175,9 +227,29 @@ def test_money(azure_edited: Edited) -> None:
     assert "job.nodes-stay" not in stopped
 
 
-def test_a_budget_that_began_long_ago(azure_edited: Edited) -> None:
-    this_month = datetime.now(UTC).date().replace(day=1)
-    assert "budget.began" not in found_in(azure_edited(V4, azure={"budget_starts_on": str(this_month)}))
-    found = found_in(azure_edited(V4, azure={"budget_starts_on": "2020-01-01"}))["budget.began"]
-    assert (found.severity, found.path) == (Severity.INFO, "gangway:azure.budget_starts_on")
-    assert f"set budget_starts_on: '{this_month}'" in found.fix
+def month(ahead: int) -> str:
+    """The first of a month, `ahead` of this one."""
+    years, months = divmod((today := datetime.now(UTC).date()).month - 1 + ahead, 12)
+    return str(today.replace(year=today.year + years, month=months + 1, day=1))
+
+
+@pytest.mark.parametrize(
+    ("ahead", "code", "severity"),
+    [
+        (-80, "budget.began", Severity.WARNING),
+        (-1, "budget.began", Severity.WARNING),
+        (0, None, None),
+        (1, None, None),
+        (12, None, None),
+        (13, "budget.too-far", Severity.ERROR),
+        (14, "budget.too-far", Severity.ERROR),
+    ],
+)
+def test_when_a_budget_may_begin(azure_edited: Edited, ahead: int, code: str | None, severity: Severity | None) -> None:
+    """A past one is a warning: the stack that stands keeps it, and its plan is no failure in later months."""
+    all_found = found_in(azure_edited(V4, azure={"budget_starts_on": month(ahead)}))
+    found = {key: finding for key, finding in all_found.items() if key in ("budget.began", "budget.too-far")}
+    assert list(found) == ([code] if code else [])
+    for finding in found.values():
+        assert (finding.severity, finding.path) == (severity, "gangway:azure.budget_starts_on")
+        assert f"set budget_starts_on: '{month(0)}'" in finding.fix

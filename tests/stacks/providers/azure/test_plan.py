@@ -129,6 +129,22 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     ),
     "accelerator": (V4, {"cluster": {"accelerator": "A100x7"}}, "gangway:cluster.accelerator", "A100x8"),
     "zone": (V4, {"cluster": {"zone": "southcentralus-1"}}, "gangway:cluster.zone", "set zone: 1, or leave it out"),
+    "an id that is no image's": (
+        V5, {"cluster": {"image_id": f"{GROUP.partition('/providers/')[0]}/foo"}}, "gangway:cluster.image_id",
+        "az sig image-version list",
+    ),
+    "a watcher that is none": (
+        DEV, {"azure": {"network_watcher": "nw-eastus"}}, "gangway:azure.network_watcher", "az network watcher list",
+    ),
+    "a watcher of somebody else's": (
+        DEV, {"azure": {"network_watcher": "/subscriptions/22222222-0000-0000-0000-222222222222/resourceGroups/g"
+                        "/providers/Microsoft.Network/networkWatchers/w"}},
+        "gangway:azure.network_watcher", "a watcher in the subscription 11111111-0000-0000-0000-111111111111",
+    ),
+    "data in the container of the import's log": (
+        V5, {"storage": {"source": f"az://myaccount/{V5}-lustre-log/digits"}}, "gangway:storage.source",
+        "another container",
+    ),
     "a zone where there is none": (
         V4, {"region": "westus", "cluster": {"zone": "1"}}, "gangway:cluster.zone", "leave zone out",
     ),

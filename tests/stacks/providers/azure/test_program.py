@@ -53,14 +53,16 @@ NO_SOURCE = {"source_account_id": None, "importer_principal_id": None}
     params=[
         (SPOT, {}),
         (SPOT, PREBUILT),
-        (SPOT, {"storage": {"export_runs": True}, "encryption": "provider-key", "network": {"flow_logs": False}}),
+        (SPOT, {"storage": {"export_runs": True}, "encryption": "provider-key", "network": {"flow_logs": False},
+                "azure": {"tenant_id": None}}),
         (SPOT, {"storage": None, "azure": NO_SOURCE, "budget": {"stop_at_percent": None}}),
         (V4, {}),
         (DEV, {}),
         (DEV, {"encryption": "customer-key", "azure": {"tenant_id": SUBSCRIPTION}, "network": {"egress": "endpoints"}}),
+        (V4, {"azure": {"role_wait_sec": 0, "trusted_launch": False, "encryption_at_host": False}}),
     ],
-    ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key"],
-)
+    ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key", "unguarded"],
+)  # fmt: skip
 def program(request: pytest.FixtureRequest, azure_edited: Edited) -> tuple[StackConfig, Recording]:
     name, changes = request.param
     config = azure_edited(name, **changes)
@@ -112,11 +114,12 @@ def test_everything_is_in_the_one_group_of_the_stacks_own_provider(program: tupl
 def test_the_exports_have_the_names_of_every_provider(program: tuple[StackConfig, Recording]) -> None:
     config, recorded = program
     exported = dict(recorded.result)
-    own = {"budget_topic_id", "mount_point", "resource_group", "run_bucket_url", "zone"}
+    own = {"alarm_topic_id", "budget_topic_id", "mount_point", "resource_group", "run_bucket_url", "zone"}
     assert set(exported) == EVERYWHERE | own
     assert exported["zone"] == plan(config).zone
     assert exported["resource_group"] == f"${{ResourceGroup.{config.stack}-gangway.name}}"
     assert len(exported["group_names"]) == len(config.cluster.capacity)
+    assert exported["alarm_topic_id"] == f"${{ActionGroup.{config.stack}-alarms.id}}"
     assert exported["head_instance_id"] == f"${{VirtualMachine.{config.stack}-head.id}}"
     for name in ("lustre_dns_name", "mount_point"):
         assert (exported[name] is not None) is (config.storage is not None)
@@ -239,6 +242,54 @@ def test_runs_are_kept_in_several_zones_where_the_region_has_them(azure_plans: d
     account = next(r for r in of(azure_plans[DEV].resources, "StorageAccount") if "flows" not in r.name)
     assert plan(azure_plans[DEV].config).region.zones
     assert account.inputs["sku"] == {"name": "Standard_ZRS"}
+
+
+def waits(resources: Resources) -> dict[str, PlannedResource]:
+    return {r.name.removeprefix(f"{SPOT}-"): r for r in resources if r.type.endswith(":Settling")}
+
+
+def test_a_plan_shows_every_wait_for_roles(made: Resources, azure_edited: Edited) -> None:
+    found = waits(made)
+    assert set(found) == {"disks-heeded", "flows-heeded", "key-heeded", "lustre-heeded", "watcher"}
+    assert {wait.inputs["seconds"] for wait in found.values()} == {300}
+    without = azure_edited(SPOT, azure={"role_wait_sec": 0})
+    assert waits(run_program(without, PlaceholderCloud()).resources) == {}
+
+
+def test_who_needs_a_role_comes_after_the_wait_for_it(made: Resources) -> None:
+    found = waits(made)
+    lustre, log = one(made, "AmlFilesystem"), one(made, "FlowLog")
+    assert {found["lustre-heeded"].urn, found["key-heeded"].urn} <= lustre.dependencies
+    assert {found["flows-heeded"].urn, found["watcher"].urn} <= log.dependencies
+    for account in of(made, "StorageAccount"):
+        assert found["key-heeded"].urn in account.dependencies, "it is encrypted from the beginning"
+    for machine in (*of(made, "VirtualMachineScaleSet"), one(made, "VirtualMachine")):
+        assert found["disks-heeded"].urn in machine.dependencies
+
+
+def test_a_flow_log_of_somebody_elses_watcher(azure_edited: Edited) -> None:
+    config = azure_edited(DEV, azure={"network_watcher": "net-hub/nw-eastus"})
+    resources = run_program(config, PlaceholderCloud()).resources
+    log = one(resources, "FlowLog").inputs
+    assert (log["resourceGroupName"], log["networkWatcherName"]) == ("net-hub", "nw-eastus")
+    assert not [name for name in waits(resources) if "watcher" in name]
+
+
+def test_what_the_stack_file_turns_off_is_off_on_nodes_and_head(azure_edited: Edited) -> None:
+    config = azure_edited(DEV, azure={"trusted_launch": False, "encryption_at_host": False})
+    resources = run_program(config, PlaceholderCloud()).resources
+    profiles = [group.inputs["virtualMachineProfile"] for group in of(resources, "VirtualMachineScaleSet")]
+    for machine in (*profiles, one(resources, "VirtualMachine").inputs):
+        assert machine["securityProfile"] == {"encryptionAtHost": False}
+
+
+def test_a_pinned_hpc_image_boots_as_the_newest_does(azure_edited: Edited) -> None:
+    """Nobody signs its modules, whatever its version: with Secure Boot the GPUs would have no driver."""
+    config = azure_edited(DEV, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"})
+    for group in of(run_program(config, PlaceholderCloud()).resources, "VirtualMachineScaleSet"):
+        profile = group.inputs["virtualMachineProfile"]
+        assert profile["storageProfile"]["imageReference"]["version"] == "24.04.2026072901"
+        assert profile["securityProfile"]["uefiSettings"] == {"secureBootEnabled": False, "vTpmEnabled": True}
 
 
 def test_flow_logs_are_written_without_a_key(made: Resources) -> None:

@@ -1,0 +1,100 @@
+"""Settling: a wait between what Azure says it has made and the first resource that needs it to be heeded.
+
+Azure accepts a role assignment at once and heeds it everywhere only after minutes (Managed Lustre's prerequisites speak
+of five; Azure/bicep#16601 and pulumi/pulumi#16893 tell of accounts that were refused their key), and nothing can be
+asked whether it does. Whoever uses it too early fails for good: a file system that could not see its container stays,
+half made. So this waits once, when the thing is made, and again when it is made anew; not at each `up`.
+
+A dynamic resource: it runs in the program's own Python, so components wait only where they are told for how long.
+"""
+
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
+from pulumi.dynamic import ResourceProvider as DynamicProvider
+from pulumi_azure_native import authorization
+
+__all__ = ["Settling", "SettlingProvider", "heeded"]
+
+SAY_SEC = 30.0
+"""How often it says what it waits for."""
+
+
+class SettlingProvider(DynamicProvider):
+    """Waits when something is made, or made anew. Holds nothing, and deletes nothing."""
+
+    # There is no secret in a reference, and a secret one would hide every difference in a preview.
+    serialize_as_secret_always = False
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Waits. An `up` that is interrupted meanwhile waits anew the next time."""
+        _wait(props["what"], float(props["seconds"]))
+        return CreateResult(sha256("\n".join(props["awaited"]).encode()).hexdigest()[:16], props)
+
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """How long to wait, and what to call it, is for the next time."""
+        changed = any(olds.get(key) != news.get(key) for key in ("awaited", "seconds", "what"))
+        return DiffResult(changed, [], [], delete_before_replace=False)
+
+    def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
+        """Waits for what is new among them."""
+        if olds.get("awaited") != news["awaited"]:
+            _wait(news["what"], float(news["seconds"]))
+        return UpdateResult(news)
+
+
+def _wait(what: str, seconds: float) -> None:
+    """Says what it waits for, on standard output, which Pulumi shows."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        print(f"waiting until Azure heeds {what}: {left:.0f} s of {seconds:.0f} left", flush=True)
+        time.sleep(min(SAY_SEC, left))
+
+
+class Settling(Resource, module="gangway", name="Settling"):
+    """The wait, as Pulumi's engine sees it.
+
+    Args:
+        name: logical name.
+        what: what is waited for, in words.
+        awaited: ids, and whatever else tells one that was made anew from the one before.
+        seconds: how long.
+        opts: of the resource.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        awaited: Sequence[pulumi.Input[str]],
+        seconds: float,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__(SettlingProvider(), name, {"what": what, "awaited": list(awaited), "seconds": seconds}, opts)
+
+
+def heeded(
+    name: str,
+    what: str,
+    grants: Sequence[authorization.RoleAssignment],
+    seconds: float,
+    opts: pulumi.ResourceOptions,
+) -> list[pulumi.CustomResource]:
+    """What has to stand before somebody relies on role assignments: they, and a wait; they alone without `seconds`.
+
+    Args:
+        name: logical name of the wait.
+        what: whose roles, in words.
+        grants: the assignments.
+        seconds: how long Azure gets.
+        opts: parent of the wait; it is not kept when the stack is destroyed, whatever they are.
+    """
+    if not seconds:
+        return list(grants)
+    # Ours keep their ids when they are made anew: for whom, and where, tells one from the other.
+    awaited = [pulumi.Output.concat(grant.id, " for ", grant.principal_id, " on ", grant.scope) for grant in grants]
+    return [*grants, Settling(name, f"the roles of {what}", awaited, seconds, opts)]
