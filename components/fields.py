@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-__all__ = ["Amount", "Number", "Percent", "PercentBelow100", "PositiveNumber", "PositiveWhole", "Whole"]
+__all__ = ["Amount", "Number", "Percent", "PercentBelow100", "PositiveNumber", "PositiveWhole", "Seed", "Whole"]
 
 
 def _not_bool(value: Any) -> Any:
@@ -24,6 +24,7 @@ Whole = Annotated[int, BeforeValidator(_not_bool)]
 PositiveNumber = Annotated[float, Field(gt=0), BeforeValidator(_not_bool)]
 Amount = Annotated[float, Field(ge=0), BeforeValidator(_not_bool)]
 PercentBelow100 = Annotated[float, Field(ge=0, lt=100), BeforeValidator(_not_bool)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_not_bool)]
 PositiveWhole = Annotated[int, Field(gt=0), BeforeValidator(_not_bool)]
 # Ten times the whole: an alarm far above a limit is somebody's mistake.
 Percent = Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)]

@@ -24,6 +24,13 @@ _GCP_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 MAX_AZURE_TAGS = 50
 _AZURE_KEY = re.compile(r"(?!azure|microsoft|windows)[a-z_][a-z0-9_.+=@-]{0,127}", re.IGNORECASE | re.ASCII)
 _AZURE_VALUE = re.compile(r"[ -~]{0,256}")
+# Nova's API takes these keys, and 128 of them where nobody has changed its quota ("metadata_items").
+MAX_OPENSTACK_ITEMS = 128
+_OPENSTACK_KEY = re.compile(r"[a-zA-Z0-9_:. -]{1,255}")
+_OPENSTACK_VALUE = re.compile(r"[ -~]{0,255}")
+# Labels of a container: any text would do, but people filter by them on a command line.
+_HOST_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+_HOST_VALUE = re.compile(r"[ -~]{0,255}")
 
 
 def carbon_class(intensity_g_per_kwh: float) -> str:
@@ -123,6 +130,40 @@ class TagPolicy:
                     value=value,
                     allowed="names that differ by more than case",
                     fix="give the tag another name",
+                )
+        return tags
+
+    def openstack(self) -> dict[str, str]:
+        """The policy as metadata of OpenStack's instances.
+
+        Raises:
+            InputError: an item Nova refuses, or one that Gangway sets itself.
+        """
+        items = {**self.extra, **self._own(":")}
+        self._check_number(items, MAX_OPENSTACK_ITEMS, f"OpenStack takes {MAX_OPENSTACK_ITEMS} an instance")
+        return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
+
+    def hosts(self) -> dict[str, str]:
+        """The policy as labels of the trainer's container, which is all that a machine of one's own can carry.
+
+        Raises:
+            InputError: a label nobody could filter by, or one that Gangway sets itself.
+        """
+        labels = {**self.extra, **self._own(".")}
+        return self._checked(labels, _HOST_KEY, _HOST_VALUE, "letters, digits and _ . - in keys")
+
+    def _checked(
+        self, tags: dict[str, str], key_form: re.Pattern[str], value_form: re.Pattern[str], keys: str
+    ) -> dict[str, str]:
+        """The tags, each of which has this form. Raises InputError for the first that has not."""
+        for key, value in tags.items():
+            if not key_form.fullmatch(key) or not value_form.fullmatch(value):
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    "not a tag that every machine takes",
+                    value=value,
+                    allowed=f"{keys}; values up to 255 of plain ASCII",
+                    fix="remove the characters outside that set",
                 )
         return tags
 

@@ -9,7 +9,11 @@ from images.azure_specs import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import render_gcp_head, render_gcp_node, render_tpu_startup
 from images.gcp_specs import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
 from images.head import render_head_init
-from images.machine_specs import FileSystem
+from images.hosts import digest_of, render_host_installer
+from images.hosts_specs import HostSpec
+from images.machine_specs import FileSystem, RdmaSetup
+from images.openstack import render_openstack_head, render_openstack_node
+from images.openstack_specs import ObjectStore, OpenstackHeadSpec, OpenstackNodeSpec
 from images.render import USER_DATA_LIMIT_BYTES, base64gzip, render_cloud_init, render_dockerfile, user_data_base64gzip
 from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, HeadInitSpec, NodeInitSpec, job_key
 
@@ -26,10 +30,16 @@ __all__ = [
     "GcpHeadSpec",
     "GcpNodeSpec",
     "HeadInitSpec",
+    "HostSpec",
     "NcclSetup",
     "NodeInitSpec",
+    "ObjectStore",
+    "OpenstackHeadSpec",
+    "OpenstackNodeSpec",
+    "RdmaSetup",
     "TpuHostSpec",
     "base64gzip",
+    "digest_of",
     "job_key",
     "render_azure_head",
     "render_azure_node",
@@ -38,6 +48,9 @@ __all__ = [
     "render_gcp_head",
     "render_gcp_node",
     "render_head_init",
+    "render_host_installer",
+    "render_openstack_head",
+    "render_openstack_node",
     "render_tpu_startup",
     "user_data_base64gzip",
 ]

@@ -1,16 +1,17 @@
-"""What the renderers of Azure and Google Cloud are told of any machine of a stack, in the same words.
+"""What the renderers of Azure, Google Cloud and OpenStack are told of any machine of a stack, in the same words.
 
-Each provider's machines add what is its own (`images.azure_specs`, `images.gcp_specs`). Not AWS's nodes: what they are
-told has other names (`images.specs`).
+Each provider's machines add what is its own (`images.azure_specs`, `images.gcp_specs`, `images.openstack_specs`). Not
+AWS's nodes: what they are told has other names (`images.specs`).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from components.job import JobSpec
 from images.specs import check_digest, check_env, check_hours, ended_object
 
-__all__ = ["FileSystem", "MachineSpec"]
+__all__ = ["FileSystem", "MachineSpec", "RdmaSetup"]
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,13 @@ class FileSystem:
     """What every machine of a stack mounts.
 
     Attributes:
-        kind: Managed Lustre, Filestore, or a folder of the run bucket (for TPU slices without either).
-        source: `IP@tcp:/NAME`, `IP:/SHARE`, `BUCKET/FOLDER`.
+        kind: Managed Lustre; Filestore, or a Manila share over NFS; native CephFS; or a folder of the run bucket (for
+            TPU slices without either).
+        source: `IP@tcp:/NAME`, `IP:/SHARE`, `IP:6789,IP:6789:/SHARE`, `BUCKET/FOLDER`.
         mount_point: where.
     """
 
-    kind: Literal["lustre", "nfs", "bucket"]
+    kind: Literal["lustre", "nfs", "ceph", "bucket"]
     source: str
     mount_point: str
 
@@ -31,6 +33,35 @@ class FileSystem:
     def script(self) -> str:
         """What mounts it."""
         return f"mount-{self.kind}.sh"
+
+
+@dataclass(frozen=True)
+class RdmaSetup:
+    """Adapters that a machine must have up before it counts as one; `components.site_fabric` says what each is.
+
+    Attributes:
+        link_layer: as sysfs has it.
+        num_devices: with their link up.
+        gbps_each: the rate each of them must show.
+        hcas: their names; empty for whichever are up.
+        devices: of the host, that the job's container gets beside the GPUs.
+    """
+
+    link_layer: Literal["InfiniBand", "Ethernet"]
+    num_devices: int
+    gbps_each: float
+    hcas: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What check-rdma.sh wants to know."""
+        return {
+            "RDMA_DEVICES": str(self.num_devices),
+            "RDMA_GBPS": str(math.floor(self.gbps_each)),
+            "RDMA_HCAS": " ".join(self.hcas),
+            "RDMA_LINK_LAYER": self.link_layer,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +72,8 @@ class MachineSpec:
         stack: its name.
         job: what workers run; its image must be named by digest.
         image_registry: host to log in to, such as `us-central1-docker.pkg.dev` or `gangway.azurecr.io`.
-        bucket_uri: `gs://...` or `https://ACCOUNT.blob...` prefix under which `<job>/run.json` is put.
+        bucket_uri: `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix under which `<job>/run.json` is
+            put.
         run_dir: the run directory as the machine sees it.
         file_system: to be mounted; None for none.
         max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.

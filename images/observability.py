@@ -21,6 +21,7 @@ __all__ = [
     "render_prometheus",
     "render_prometheus_azure",
     "render_prometheus_gce",
+    "render_prometheus_static",
 ]
 
 PREFIX = "gangway_trainer_"
@@ -125,6 +126,21 @@ def render_prometheus_azure(
         port=port,
         scrape_interval_sec=scrape_interval_sec,
     )
+
+
+def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int, scrape_interval_sec: int = 15) -> str:
+    """prometheus.yml where no API tells which machines there are.
+
+    Args:
+        stack: label of all their figures.
+        hosts: addresses of all machines on which rank 0 may run.
+        port: as of `render_prometheus`.
+        scrape_interval_sec: seconds between two scrapes.
+    """
+    template = template_environment().get_template("prometheus-static.yml.j2")
+    # An IPv6 address stands in brackets before a port.
+    targets = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
+    return template.render(stack=stack, targets=targets, scrape_interval_sec=scrape_interval_sec)
 
 
 def grafana_dashboard() -> str:

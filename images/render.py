@@ -30,6 +30,7 @@ __all__ = [
     "python_file",
     "render_cloud_init",
     "render_dockerfile",
+    "script_text",
     "scripts",
     "short_stop_margin_sec",
     "template_environment",
@@ -144,7 +145,7 @@ def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
 
     EC2's limit leaves no room for it.
     """
-    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", _source(cloud, name))) for name in names]
+    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", script_text(cloud, name))) for name in names]
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
@@ -177,7 +178,7 @@ def template_environment() -> Environment:
     )
 
 
-def _source(cloud: str, name: str) -> str:
+def script_text(cloud: str, name: str) -> str:
     """A script as it is on disk: bash's `${#array[@]}` would open a comment in Jinja."""
     return (TEMPLATES / _template_of(cloud, name)).read_text("utf-8")
 

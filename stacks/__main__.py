@@ -37,7 +37,7 @@ def _check_environment(config: StackConfig) -> None:
     waits = config.azure is not None and config.azure.role_wait_sec > 0
     if (tpu or waits) and not Path(__file__).with_name(".venv").exists():
         who = "TPUs need" if tpu else "gangway:azure.role_wait_sec: the wait needs"
-        raise pulumi.RunError(f"{who} stacks/.venv: run `ln -s ../.venv stacks/.venv` in the repository, as `make` does")
+        raise pulumi.RunError(f"{who} stacks/.venv, which `make` links: run `ln -s ../.venv stacks/.venv` here")
 
 
 def _check_engine() -> None:

@@ -12,6 +12,7 @@ from components.cost import HOURS_PER_MONTH, CostEstimate
 from components.findings import Finding, InputError, Severity
 from stacks.config import StackConfig
 from stacks.ladder_costs import rung_lines
+from trainer.config import SELF_PREPARED
 from trainer.presets import PRESETS
 
 __all__ = ["check_budget", "common_findings"]
@@ -23,7 +24,7 @@ _TOLD_SIZES = 4
 def common_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
 ) -> list[Finding]:
-    """Findings about batch, state, prices and budget.
+    """Findings about batch, state, data, prices and budget.
 
     Args:
         config: the stack.
@@ -31,7 +32,7 @@ def common_findings(
         cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
         shared: whether the nodes see one run directory also where the stack has no file system.
     """
-    unpriced = [*_batch(config, machine), *([] if shared else _state(config))]
+    unpriced = [*_batch(config, machine), *([] if shared else _state(config)), *_data(config)]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
 
@@ -139,6 +140,33 @@ def _state(config: StackConfig) -> Iterable[Finding]:
             "checkpoints stay on the node's own volume, which a spot interruption takes away",
             "add storage",
         )
+
+
+def _data(config: StackConfig) -> Iterable[Finding]:
+    """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
+    preset = PRESETS[config.job.preset]
+    if preset.dataset in SELF_PREPARED:
+        return
+    named = (config.storage and config.storage.source) or (config.hosts and config.hosts.data_dir)
+    prepare = f"python -m trainer data prepare {preset.dataset}"
+    if named:
+        yield Finding(
+            Severity.INFO,
+            "data.prepared",
+            "gangway:job.preset",
+            f"the job reads {preset.dataset} at {preset.resolution}x{preset.resolution} from {named}, prepared before",
+            f"write it with `{prepare}`; docs/data.md",
+        )
+        return
+    setting = "hosts.data_dir" if config.provider == "hosts" else "storage.source"
+    yield Finding(
+        Severity.ERROR,
+        "data.missing",
+        f"gangway:{setting}",
+        f"{config.job.preset} trains on {preset.dataset}: no node fetches that by itself, and nothing says where it is",
+        f"write it with `{prepare}` and name its folder in {setting}, or take a preset on one of "
+        f"{', '.join(SELF_PREPARED)}",
+    )
 
 
 def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:

@@ -13,8 +13,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from components.findings import InputError
+from stacks.audit.command import audit
+from stacks.bench.command import app as bench_app
 from stacks.catalog_check import app as catalog_app
+from stacks.prices.command import app as prices_app
 from stacks.quote import quote
+from stacks.reconcile_command import reconcile
+from stacks.report_command import report
+from stacks.reproduce.command import reproduce
 from stacks.tco import tco
 
 __all__ = ["app", "main"]
@@ -42,8 +48,14 @@ app = typer.Typer(
 )
 
 
+app.add_typer(bench_app, name="bench")
 app.add_typer(catalog_app, name="catalog")
+app.add_typer(prices_app, name="prices")
+app.command()(audit)
 app.command()(quote)
+app.command()(reconcile)
+app.command()(report)
+app.command()(reproduce)
 app.command()(tco)
 
 

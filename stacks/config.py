@@ -9,7 +9,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from stacks.estimate_section import EstimateConfig
-from stacks.provider_sections import AzureConfig, GcpConfig
+from stacks.openstack_section import OpenstackConfig
+from stacks.provider_sections import HOST_KEY_EXAMPLE, AzureConfig, GcpConfig, HostsConfig, SiteConfig
 from stacks.sections import (
     BudgetConfig,
     ClusterConfig,
@@ -36,13 +37,21 @@ class StackConfig(Section):
     """
 
     stack: str
-    provider: Literal["aws", "gcp", "azure"] = "aws"
-    region: str = Field(examples=["us-east-2"], json_schema_extra=examples_of(gcp="us-central1", azure="eastus"))
+    provider: Literal["aws", "gcp", "azure", "openstack", "hosts"] = "aws"
+    region: str = Field(
+        examples=["us-east-2"],
+        json_schema_extra=examples_of(gcp="us-central1", azure="eastus", openstack="RegionOne", hosts="lab"),
+    )
     cluster: ClusterConfig = Field(
         examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}],
         json_schema_extra=examples_of(
             gcp={"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]},
             azure={"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]},
+            openstack={
+                "machine_type": "gpu.h100x8",
+                "nodes": {"min": 2, "max": 4},
+                "capacity": [{"kind": "on-demand"}],
+            },
         ),
     )
     storage: StorageConfig | None = Field(
@@ -51,6 +60,7 @@ class StackConfig(Section):
         json_schema_extra=examples_of(
             gcp={"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500},
             azure={"kind": "lustre", "capacity_gib": 8192, "throughput_mbps_per_tib": 500},
+            openstack={"kind": "manila", "capacity_gib": 4096},
         ),
     )
     budget: BudgetConfig = Field(
@@ -70,6 +80,37 @@ class StackConfig(Section):
         default=None,
         examples=[{"subscription_id": "11111111-0000-0000-0000-111111111111", "budget_starts_on": "2026-01-01"}],
     )
+    site: SiteConfig | None = Field(
+        default=None,
+        examples=[
+            {
+                "as_of": "2026-11-01",
+                "accelerator": "H100x8",
+                "vcpus": 224,
+                "memory_gib": 2048,
+                "interconnect": "nvswitch",
+            }
+        ],
+    )
+    openstack: OpenstackConfig | None = Field(
+        default=None,
+        examples=[
+            {
+                "auth_url": "https://cloud.example.com:5000/v3",
+                "image": "ubuntu-24.04-nvidia-580",
+                "external_network_id": "11111111-0000-4000-8000-111111111111",
+            }
+        ],
+    )
+    hosts: HostsConfig | None = Field(
+        default=None,
+        examples=[
+            {
+                "machines": [{"address": "10.20.0.11", "host_key": HOST_KEY_EXAMPLE}],
+                "run_store": "/shared/gangway/results",
+            }
+        ],
+    )
     tags: dict[str, str] = Field(examples=[{"team": "ml-platform", "cost_center": "4711"}])
 
     @field_validator("stack")
@@ -82,7 +123,7 @@ class StackConfig(Section):
             )
         return stack
 
-    @field_validator("storage", "gcp", "azure", mode="before")
+    @field_validator("storage", "gcp", "azure", "site", "openstack", "hosts", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         return value or None

@@ -33,21 +33,28 @@ class _AsWritten(GenerateJsonSchema):
         return value
 
 
-def explain(error: ValidationError, root: type[BaseModel], place: str, provider: str = "aws") -> list[InputError]:
+def explain(
+    error: ValidationError,
+    root: type[BaseModel],
+    place: str,
+    provider: str = "aws",
+    namespace: str = "gangway:",
+) -> list[InputError]:
     """One InputError for each of pydantic's findings.
 
     Args:
         error: what `root.model_validate` raised.
-        root: the model at the top, whose fields are keys of the `gangway:` namespace.
+        root: the model at the top, whose fields are keys of the namespace.
         place: file or stack, put before each config path.
         provider: whose examples are shown, where a setting has such.
+        namespace: put before each key at the top.
     """
     schema = _with_examples_of(provider, root.model_json_schema(schema_generator=_AsWritten))
     details = error.errors(include_url=False)
     broken = {detail["loc"] for detail in details}
     # A list whose items are all wrong is also reported as too short, which would only confuse.
     return [
-        _explain(detail, schema, place)
+        _explain(detail, schema, f"{place}: {namespace}", namespace)
         for detail in details
         if detail["type"] != "too_short" or not any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
     ]
@@ -64,9 +71,9 @@ def _with_examples_of(provider: str, schema: Any) -> Any:
     return inner if own is None else {**inner, "examples": own}
 
 
-def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
+def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) -> InputError:
     loc = _without_tags(detail["loc"], schema)
-    where = f"{place}: gangway:{_spell(loc)}"
+    where = f"{place}{_spell(loc)}"
     setting = _setting_at(schema, loc)
     value, context = _shown(detail["input"]), detail.get("ctx", {})
     match detail["type"]:
@@ -78,7 +85,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
             ]
             if owners:
                 fix = f"leave it out: only kind: {' or '.join(owners)} has it"
-            elif sections := _sections_with(str(loc[-1]), schema):
+            elif sections := _sections_with(str(loc[-1]), schema, namespace):
                 fix = f"write it in {' or '.join(sections)}"
             else:
                 fix = nearest_hint(str(loc[-1]), names)
@@ -104,10 +111,10 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str) -> InputError:
             return InputError(where, problem, value=value, allowed=setting.words(), fix=_fix(loc, value, setting))
 
 
-def _sections_with(key: str, schema: _Schema) -> list[str]:
+def _sections_with(key: str, schema: _Schema, namespace: str) -> list[str]:
     """Config paths of the sections that have such a key."""
     keys = {name: _setting_at(schema, (name,)).keys() for name in schema["properties"]}
-    return [f"gangway:{name}" for name, of_section in keys.items() if key in of_section]
+    return [f"{namespace}{name}" for name, of_section in keys.items() if key in of_section]
 
 
 def _shown(value: object) -> object:

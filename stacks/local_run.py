@@ -56,6 +56,11 @@ class LocalRun:
             _end(process, job.shutdown_timeout_sec)
 
     @property
+    def pid(self) -> int:
+        """Of the launcher, which leads a session and a group of its own."""
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll()

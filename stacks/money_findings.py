@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from math import floor, log10
 
+from components.catalog.validators import STALE_DAYS
 from components.cost import CostComponent
 from components.findings import Finding, Severity
 from components.spot import SpotEstimate
@@ -16,8 +17,6 @@ from stacks.usage import idle_settings, unsaid_usage
 
 __all__ = ["STALE_DAYS", "money_findings", "span", "stale_prices"]
 
-STALE_DAYS = 180
-"""Older prices are said to be old."""
 FAR_FROM_BEST = 1.05
 """A run that takes longer by this factor than with the best interval is worth a word."""
 ENOUGH = 0.01

@@ -28,12 +28,19 @@ from stacks.ladder_costs import Pace, RungCost, pace, price_ladder
 from stacks.money_findings import money_findings
 from stacks.program import build, provider_module
 from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
+from stacks.rules.guardrails import with_guardrails
 from stacks.usage import usage_lines
 
 __all__ = ["Plan", "make_plan", "run_program", "without_gc"]
 
 
-SDKS = {"aws": "pulumi-aws", "gcp": "pulumi-gcp", "azure": "pulumi-azure-native"}
+SDKS = {
+    "aws": "pulumi-aws",
+    "gcp": "pulumi-gcp",
+    "azure": "pulumi-azure-native",
+    "openstack": "pulumi-openstack",
+    "hosts": "pulumi-command",
+}
 """Pulumi's package of each provider."""
 
 
@@ -55,7 +62,8 @@ class Plan:
     @property
     def idle_hourly(self) -> float | None:
         """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
-        if not self.config.job.terminate_when_done:
+        # On OpenStack a machine that has shut itself down stays allocated.
+        if not self.config.job.terminate_when_done or self.config.provider == "openstack":
             return self.rungs[0].hourly
         nodes = self.rungs[0].nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes
@@ -104,6 +112,10 @@ def without_gc() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # Freezing and unfreezing hands them to the oldest generation: otherwise the first thing that a collector
+            # does when it is back is to look through all of them.
+            gc.freeze()
+            gc.unfreeze()
             gc.enable()
 
 
@@ -137,9 +149,12 @@ def make_plan(config: StackConfig) -> Plan:
         return Plan(
             config=config,
             resources=program.resources,
-            findings=(
-                *provider.findings(config, planned, cost),
-                *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
+            findings=with_guardrails(
+                (
+                    *provider.findings(config, planned, cost),
+                    *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
+                ),
+                *(config, program.resources, job),
             ),
             cost=cost,
             rungs=rungs,

@@ -15,10 +15,13 @@ __all__ = ["Cloud", "PlaceholderCloud", "PlannedResource", "Recording", "record"
 
 # Outputs that other resources or the exports read; a plan names them instead of knowing them.
 _COMPUTED = (
-    *("address", "arn", "bucket", "clientId", "digest", "dnsName", "email", "immutableId", "keyUriWithVersion"),
+    *("accessKey", "address", "arn", "bucket", "clientId", "digest", "dnsName", "email", "immutableId"),
+    "keyUriWithVersion",
     *("latestVersion", "loginServer", "member", "mountName", "mountPoint", "name", "principalId", "privateIp"),
-    *("registryUri", "repositoryUrl", "selfLink", "selfLinkUnique", "uniqueId", "vaultUri"),
+    *("registryUri", "repositoryUrl", "secret", "selfLink", "selfLinkUnique", "uniqueId", "vaultUri"),
 )
+# The same where a list holds them.
+_COMPUTED_IN_LISTS = {"exportLocations": "path", "externalFixedIps": "ipAddress"}
 # The functions a program may ask, with the fields it may read. Others would need a cloud, which a plan has not.
 _ANSWERS = {
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
@@ -49,8 +52,9 @@ class PlaceholderCloud:
         """See Cloud."""
         # Two kinds of resource may share a name; the last word of the type keeps the references apart.
         label = f"{type_token.rpartition(':')[2]}.{name}"
-        computed = {key: f"${{{label}.{key}}}" for key in _COMPUTED}
-        return f"${{{label}.id}}", {**computed, **inputs, **_identities(inputs)}
+        computed: dict[str, Any] = {key: f"${{{label}.{key}}}" for key in _COMPUTED}
+        computed |= {key: [{part: f"${{{label}.{key}[0].{part}}}"}] for key, part in _COMPUTED_IN_LISTS.items()}
+        return f"${{{label}.id}}", {**computed, **inputs, **_identities(label, inputs)}
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """See Cloud."""
@@ -58,9 +62,14 @@ class PlaceholderCloud:
         return {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
 
 
-def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Azure takes the identities of a resource as a list of their ids, and answers with a mapping by them."""
+def _identities(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Azure takes the identities of a resource as a list of their ids, and answers with a mapping by them.
+
+    That of the resource itself it makes, and tells whose it is.
+    """
     identity = inputs.get("identity")
+    if isinstance(identity, dict) and identity.get("type") == "SystemAssigned":
+        return {"identity": {**identity, "principalId": f"${{{label}.identity.principalId}}"}}
     if not isinstance(identity, dict) or not isinstance(identity.get("userAssignedIdentities"), list):
         return {}
     return {"identity": {**identity, "userAssignedIdentities": {one: {} for one in identity["userAssignedIdentities"]}}}
@@ -167,9 +176,11 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON data: an archive as the names in it, a secret as the word."""
+    """`value` as JSON data: an archive as the names in it, a text by its length, a secret as the word."""
     if isinstance(value, pulumi.AssetArchive):
         return {"archive": sorted(value.assets)}
+    if isinstance(value, pulumi.StringAsset):
+        return {"asset": f"{len(value.text)} characters"}
     if isinstance(value, dict):
         marked = value.get(rpc._special_sig_key) == rpc._special_secret_sig
         return "[secret]" if marked else {key: _plain(item) for key, item in value.items()}

@@ -58,9 +58,11 @@ def report(
 
     Exit code 0: written. 1: no run has what the format needs. 2: a mistake in options or files.
     """
-    from stacks.runs import find_runs
+    from stacks.runs import find_runs, not_sealed
 
     found = find_runs(runs, "RUNS")
+    for sentence in not_sealed(found):
+        typer.echo(sentence, err=True)
     if output is not ReportFormat.FOCUS:
         _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})
     if output is ReportFormat.HTML:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components.findings import InputError
-from trainer.record import RunRecord
+from trainer.record import BROKEN_SEAL, RunRecord
 
-__all__ = ["Run", "find_runs", "read_json"]
+__all__ = ["Run", "find_runs", "not_sealed", "read_json"]
 
 RECORD = "run.json"
 
@@ -52,6 +52,12 @@ def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
     return sorted(newest.values(), key=lambda run: (run.record.sessions[0].start, run.record.id))
 
 
+def not_sealed(runs: Sequence[Run]) -> list[str]:
+    """A sentence on each record without a digest, as older versions wrote them."""
+    why = "not sealed: an older version wrote its run.json without a digest, so a change of it cannot be seen"
+    return [f"{run.record.id}: {why}" for run in runs if not run.record.digest]
+
+
 def _read(path: Path) -> Run:
     try:
         record = RunRecord.model_validate_json(path.read_bytes())
@@ -59,6 +65,14 @@ def _read(path: Path) -> Run:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another run") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if first["type"] == BROKEN_SEAL:
+            raise InputError(
+                str(path),
+                "was changed after it was written",
+                value=f"content with digest {first['ctx']['found']}",
+                allowed=f"digest {first['ctx']['expected']}",
+                fix="fetch it anew, or write it anew from stats.jsonl: python -m trainer record --run-dir DIR",
+            ) from None
         where = ".".join(str(part) for part in first["loc"])
         raise InputError(
             f"{path}: {where}" if where else str(path),

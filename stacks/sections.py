@@ -19,8 +19,9 @@ from pydantic import (
 
 from components.capacity import Rung
 from components.choices import Egress, LustreDeployment
-from components.fields import Number, Percent, PositiveNumber, PositiveWhole, Whole
+from components.fields import Number, Percent, PositiveNumber, PositiveWhole, Seed, Whole
 from components.findings import nearest_hint
+from stacks.job_settings import Settings, check_settings
 from trainer.presets import PRESETS
 
 __all__ = [
@@ -114,7 +115,9 @@ class ClusterConfig(Section):
     machine_type: str | None = Field(
         default=None,
         examples=["p5.48xlarge"],
-        json_schema_extra=examples_of(gcp="a3-megagpu-8g", azure="Standard_ND96isr_H100_v5"),
+        json_schema_extra=examples_of(
+            gcp="a3-megagpu-8g", azure="Standard_ND96isr_H100_v5", openstack="gpu.h100x8", hosts="dgx-h100"
+        ),
     )
     nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
     capacity: tuple[Rung, ...] = Field(
@@ -127,11 +130,16 @@ class ClusterConfig(Section):
             [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}],
         ],
         json_schema_extra=examples_of(
-            gcp=[{"kind": "spot"}, {"kind": "on-demand"}], azure=[{"kind": "spot"}, {"kind": "on-demand"}]
+            gcp=[{"kind": "spot"}, {"kind": "on-demand"}],
+            azure=[{"kind": "spot"}, {"kind": "on-demand"}],
+            openstack=[{"kind": "on-demand"}],
+            hosts=[{"kind": "on-demand"}],
         ),
     )
     zone: str | None = Field(
-        default=None, examples=["us-east-2a"], json_schema_extra=examples_of(gcp="us-central1-a", azure="1")
+        default=None,
+        examples=["us-east-2a"],
+        json_schema_extra=examples_of(gcp="us-central1-a", azure="1", openstack="nova"),
     )
     image_id: str | None = Field(
         default=None,
@@ -167,7 +175,7 @@ class StorageConfig(Section):
     """A parallel file system, filled on first read from an object store. Its provider's planner checks the size.
 
     Attributes:
-        kind: lustre, or on Google Cloud the cheaper filestore (NFS).
+        kind: lustre, or on Google Cloud the cheaper filestore (NFS); on OpenStack manila.
         deployment: scratch is cheaper, of one throughput, and lost with a server.
         throughput_mbps_per_tib: the tier of a persistent file system.
         efa: reached over the nodes' fabric; settled at creation.
@@ -177,7 +185,7 @@ class StorageConfig(Section):
         tier: of a filestore.
     """
 
-    kind: Literal["lustre", "filestore"]
+    kind: Literal["lustre", "filestore", "manila"]
     deployment: LustreDeployment = LustreDeployment.PERSISTENT
     capacity_gib: Whole = Field(gt=0)
     throughput_mbps_per_tib: PositiveWhole | None = None
@@ -221,6 +229,7 @@ class ImageConfig(Section):
         json_schema_extra=examples_of(
             gcp=f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}",
             azure=f"myregistry.azurecr.io/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+            openstack=f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}",
         ),
     )
 
@@ -231,6 +240,10 @@ class JobConfig(Section):
     Attributes:
         max_hours: what the run is priced for, and after which the nodes stop it.
         checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
+        seed: of initial weights, order of images, latents and augmentation; the preset's own when left out.
+        settings: other fields of the trainer's configuration that differ from the preset's.
+        run_id: the run record's id; one the trainer makes up when left out.
+        keep_runs: false lets `destroy` take the run bucket with every record in it.
         terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
             input, a fabric too slow, failure after failure.
     """
@@ -238,6 +251,10 @@ class JobConfig(Section):
     preset: str
     kimg: Number = Field(gt=0)
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
+    seed: Seed | None = Field(default=None, examples=[0])
+    settings: Settings = Field(default={}, examples=[{"batch_size": 256, "precision": "bf16"}])
+    run_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$", examples=["digits-s0-20260101"])
+    keep_runs: StrictBool = True
     max_hours: Number = Field(gt=0, le=24 * 28)
     terminate_when_done: StrictBool = False
 
@@ -247,6 +264,11 @@ class JobConfig(Section):
         if preset not in PRESETS:
             raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
         return preset
+
+    @model_validator(mode="after")
+    def _settings_fit_the_preset(self) -> Self:
+        check_settings(self.preset, self.settings)
+        return self
 
 
 class NetworkConfig(Section):
@@ -261,7 +283,8 @@ class HeadConfig(Section):
     """The small node that holds the rendezvous store of a job on several nodes, and scrapes their metrics.
 
     Attributes:
-        machine_type: the provider's t3.medium, e2-medium or Standard_D2s_v5 when left out.
+        machine_type: the provider's t3.medium, e2-medium or Standard_D2s_v5 when left out; on OpenStack a flavour that
+            several nodes want.
         prometheus_image: null leaves the scraping out. It comes from outside: without a NAT gateway nobody scrapes.
     """
 
@@ -269,7 +292,7 @@ class HeadConfig(Section):
         default=None,
         min_length=1,
         examples=["t3.medium"],
-        json_schema_extra=examples_of(gcp="e2-medium", azure="Standard_D2s_v5"),
+        json_schema_extra=examples_of(gcp="e2-medium", azure="Standard_D2s_v5", openstack="m1.medium"),
     )
     prometheus_image: str | None = Field(
         default="docker.io/prom/prometheus:v3.5.0",

@@ -14,7 +14,7 @@ import yaml
 
 from components.findings import InputError, nearest_hint
 
-__all__ = ["find_stack_file", "read_settings"]
+__all__ = ["find_stack_file", "read_settings", "read_yaml"]
 
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 5000
@@ -85,21 +85,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         ExceptionGroup: of InputError, for each value that YAML reads as something else than it looks like.
         InputError: when the file cannot be read at all.
     """
-    text = _read(path)
-    loader = yaml.CSafeLoader(text)
-    try:
-        _check_depth(text, path)
-        node = loader.get_single_node()
-    except yaml.YAMLError as error:
-        raise _not_yaml(error, path, text) from None
-    if mistakes := list(_misread(node, path)):
-        raise ExceptionGroup(f"{path} is not valid", mistakes)
-    try:
-        data: Any = None if node is None else loader.construct_document(node)
-    except yaml.YAMLError as error:
-        raise _not_yaml(error, path, text) from None
-    except ValueError as error:  # such as the date 2026-13-01 outside our settings, which PyYAML passes on to Python
-        raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
+    data = read_yaml(path)
     config = data.get("config") if isinstance(data, dict) else None
     if not isinstance(config, dict):
         got = (
@@ -124,6 +110,25 @@ def read_settings(path: Path) -> dict[str, Any]:
             fix="indent it, so that it stands below `config:`",
         )
     return {str(key): value for key, value in config.items()}
+
+
+def read_yaml(path: Path) -> Any:
+    """The one document of a YAML file that people write; None for an empty one. Raises as `read_settings` does."""
+    text = _read(path)
+    loader = yaml.CSafeLoader(text)
+    try:
+        _check_depth(text, path)
+        node = loader.get_single_node()
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, path, text) from None
+    if mistakes := list(_misread(node, path)):
+        raise ExceptionGroup(f"{path} is not valid", mistakes)
+    try:
+        return None if node is None else loader.construct_document(node)
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, path, text) from None
+    except ValueError as error:  # such as the date 2026-13-01 outside our settings, which PyYAML passes on to Python
+        raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
 
 
 def _read(path: Path) -> str:

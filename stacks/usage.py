@@ -7,7 +7,7 @@ guessed. Reading the data set within one region costs nothing but requests, whic
 from collections.abc import Iterable
 
 from components.capacity import Spot
-from components.catalog import load_provider
+from components.catalog import PROVIDERS, load_provider
 from components.choices import Egress
 from components.cost import CostComponent, used_once
 from stacks.config import StackConfig
@@ -16,6 +16,8 @@ __all__ = ["idle_settings", "unsaid_usage", "usage_lines"]
 
 OF_SPOT = ("taken_percent_per_month", "checkpoint_sec", "restart_sec")
 """Settings that only the estimate of spot reads."""
+OF_BILLED = ("source_gib", "source_region", "nat_gib", "log_gib", "download_gib")
+"""Settings of what a provider bills by the GiB."""
 
 
 def usage_lines(config: StackConfig) -> list[CostComponent]:
@@ -26,6 +28,8 @@ def usage_lines(config: StackConfig) -> list[CostComponent]:
 def unsaid_usage(config: StackConfig) -> tuple[str, ...]:
     """What would cost something and is not in the estimate, with the settings that would put it there."""
     own = config.estimate
+    if config.site is not None:
+        return ()
     elsewhere = own.source_region != config.region
     unsaid = {
         "the data set's way, where its bucket is in another region (source_region, source_gib)": _source(config)
@@ -47,6 +51,8 @@ def idle_settings(config: StackConfig) -> dict[str, str]:
         "nat_gib": "" if _nat(config) else "there is no NAT gateway",
         **dict.fromkeys(OF_SPOT, "" if spot else "no rung is spot"),
     }
+    if config.site is not None:
+        reasons |= dict.fromkeys(OF_BILLED, f"no list has what a GiB costs with provider: {config.provider}")
     return {name: why for name, why in reasons.items() if why and name in own.model_fields_set}
 
 
@@ -61,6 +67,8 @@ def _nat(config: StackConfig) -> bool:
 def _said(config: StackConfig) -> Iterable[tuple[str, str, float]]:
     """Label, service of the catalogue, GiB."""
     own = config.estimate
+    if config.site is not None:
+        return
     if _source(config) and own.source_gib is not None and own.source_region not in (None, config.region):
         yield f"data set from {own.source_region}, once", "transfer-between-regions", own.source_gib
     if _nat(config) and own.nat_gib is not None:
@@ -72,5 +80,6 @@ def _said(config: StackConfig) -> Iterable[tuple[str, str, float]]:
 
 
 def _line(config: StackConfig, label: str, service: str, gib: float) -> CostComponent:
+    assert config.provider in PROVIDERS, "machines of a site use nothing up that is billed by the GiB"
     price = load_provider(config.provider).service_price(config.provider, config.region, service)
     return used_once(label, price, gib, config.region)

@@ -29,8 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # The SDK warns of its own deprecated resources when it is imported, whichever of them are used.
     config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_aws\..*")
     config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_gcp\..*")
+    config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_command\..*")
+    config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_openstack\..*")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    # Here as well, since some modules load a catalogue while they are collected.
+    os.environ["GANGWAY_PRICES"] = "none"
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +43,8 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("AWS_", "PULUMI_", "GANGWAY_")) and name != "GANGWAY_UPDATE_GOLDEN":
             monkeypatch.delenv(name)
+    # Whose prices are the developer's own: no test may depend on them.
+    monkeypatch.setenv("GANGWAY_PRICES", "none")
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +183,16 @@ def azure_vm() -> Iterator[Any]:
     stand_in.server.shutdown()
     thread.join()
     stand_in.server.server_close()
+
+
+@pytest.fixture
+def swift() -> Iterator[Any]:
+    """Keystone and Swift in small, as a machine on OpenStack sees them; see tests/openstack_standin.py."""
+    cloud, thread = _load(Path(__file__).with_name("openstack_standin.py")).started()
+    yield cloud
+    cloud.server.shutdown()
+    thread.join()
+    cloud.server.server_close()
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ def test_images_import_templates_the_job_and_nothing_else(path: Path) -> None:
         assert top in {"jinja2", "images"} | sys.stdlib_module_names or name.startswith("components.job."), name
 
 
-PROVIDERS = sorted(p.name for p in (REPO / "components").iterdir() if (p / "network.py").is_file())
+PROVIDERS = sorted(p.name for p in (REPO / "components").iterdir() if (p / "node_pool.py").is_file())
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

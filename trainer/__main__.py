@@ -29,6 +29,7 @@ from trainer.data_command import add_data
 from trainer.errors import TrainerError, WorkerFailedError, from_validation
 from trainer.evaluate_command import add_evaluate
 from trainer.export import add_export
+from trainer.power.arguments import add_power, power_asked
 from trainer.presets import PRESETS, preset, presets_json, presets_table
 from trainer.ranks import Ranks
 from trainer.sample_command import add_sample
@@ -83,6 +84,7 @@ def _add_train(train: Parser) -> None:
     train.add_argument("--track", metavar="TARGETS", help="show the run there: tensorboard, mlflow, wandb, by commas")
     train.add_argument("--log-format", choices=("text", "json"), default="text", help="json: the lines of stats.jsonl")
     train.add_argument("--fabric-min-gbps", type=_positive, help="all-reduce bus bandwidth to start with, Gbit/s")
+    add_power(train)
     train.add_argument("--context", type=Path, help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]")
     fields = train.add_argument_group("configuration, in place of the preset's values")
     for name, text in _field_help().items():
@@ -109,6 +111,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from trainer.telemetry import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
+    power = power_asked(arguments)
     base = preset(arguments.preset) if arguments.preset else TrainConfig.from_file(arguments.config)
     values = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
     given = {name: value for name, value in values.items() if value is not None}
@@ -137,6 +140,7 @@ def _train(arguments: argparse.Namespace) -> int:
             fabric_min_gbps=arguments.fabric_min_gbps,
             track=arguments.track.split(",") if arguments.track is not None else (),
             log_json=arguments.log_format == "json",
+            power=power,
         )
 
 

@@ -26,10 +26,12 @@ from trainer.files import read_input
 from trainer.quality.names import NONE, parse
 from trainer.rules import first_broken
 
-__all__ = ["AUGMENTATIONS", "RESUMABLE_CHANGES", "TrainConfig"]
+__all__ = ["AUGMENTATIONS", "RESUMABLE_CHANGES", "SELF_PREPARED", "TrainConfig"]
 
 AUGMENTATIONS = ("color", "translation", "cutout")
 """Parts a DiffAugment policy may be made of."""
+SELF_PREPARED = ("digits", "photos", "clips")
+"""Data sets that ship in Python packages, so that a run without data prepares its own."""
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]

@@ -1,8 +1,9 @@
 """stats.jsonl, the run's diary: lines appended and flushed one by one, read back with a count of what is damaged.
 
 Two kinds of lines: statistics (no `event` key) and events (`event` is start, resume, checkpoint, checkpoint-skipped,
-stats-damaged, repaired, choices, interrupt, done or quality). It is the only source of the record's times, so a line
-that cannot be read is counted and told, never passed over silently. Only rank 0 writes. Not a logger, and no torch.
+stats-damaged, repaired, choices, start-delayed, power-limit, power-search, power-refused, power-restored, interrupt,
+done or quality). It is the only source of the record's times, so a line that cannot be read is counted and told, never
+passed over silently. Only rank 0 writes. Not a logger, and no torch.
 """
 
 import json

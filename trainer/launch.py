@@ -2,36 +2,47 @@
 train --preset dcgan-digits`.
 
 torchrun itself ends with 1 whatever its workers said. Here a worker's own code comes through, so that a service manager
-can tell bad input (2: do not try again) from an interruption (75: start the same command again). `--watch aws`,
-`azure` or `gcp`, before torchrun's own arguments, makes it look out for the cloud's notices; $GANGWAY_STOP_AT (seconds
-since 1970) is the job's deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own.
+can tell bad input (2: do not try again) from an interruption (75: start the same command again). Before torchrun's own
+arguments, `--watch aws`, `azure` or `gcp` makes it look out for the cloud's notices, and `--start-when` with `--hours`
+and `--forecast` makes it wait for clean power (trainer.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is the
+job's deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own. When its workers are
+gone, it restores what a killed one has left set on a GPU (trainer.power.ledger).
 """
 
+import json
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from trainer import carbon_start
 from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, TrainerError, nearest
 from trainer.membership import BACKEND, Membership, wait_for_store
 from trainer.notices import NOTICES_VARIABLE
+from trainer.power.ledger import undo_left_over
 from trainer.watch import CLOUDS, Watcher, poll_sec_of
 
 __all__ = ["STOP_AT_VARIABLE", "main"]
 
 STOP_AT_VARIABLE = "GANGWAY_STOP_AT"
 _WATCH = "--watch"
+_START_WHEN = "--start-when"
+_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs torchrun with `argv` and returns 0, the first failed worker's exit code, or 75 after a signal."""
     try:
-        cloud, torchrun_argv = _own_arguments(argv)
+        own, torchrun_argv = _own_arguments(argv)
+        cloud = _cloud(own.get(_WATCH))
         stop_at = _stop_at(os.environ.get(STOP_AT_VARIABLE))
+        if not _waited(own, torchrun_argv, stop_at):
+            return EXIT_INTERRUPTED
     except TrainerError as error:
         print(error, file=sys.stderr, flush=True)
         return EXIT_BAD_INPUT
@@ -46,6 +57,8 @@ def main(argv: Sequence[str]) -> int:
         finally:
             if watcher is not None and watcher.is_alive():
                 watcher.close()
+            for sentence in undo_left_over():
+                print(f"gangway: {sentence}", file=sys.stderr, flush=True)
 
 
 def _torchrun(argv: Sequence[str], watcher: Watcher | None) -> int:
@@ -88,26 +101,54 @@ def _torchrun(argv: Sequence[str], watcher: Watcher | None) -> int:
     return 0
 
 
-def _own_arguments(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """What `--watch` names, empty for nothing, and torchrun's arguments.
+def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
+    """The launcher's flags with their values, which come first, and torchrun's arguments."""
+    own: dict[str, str] = {}
+    rest = list(argv)
+    while rest and rest[0].partition("=")[0] in _OWN:
+        flag, equals, value = rest.pop(0).partition("=")
+        own[flag] = value if equals else rest.pop(0) if rest else ""
+    return own, rest
+
+
+def _cloud(name: str | None) -> str:
+    """The cloud to watch; empty for none.
 
     Raises:
         TrainerError: a cloud that nobody can watch.
     """
-    first = argv[0] if argv else ""
-    if first != _WATCH and not first.startswith(f"{_WATCH}="):
-        return "", argv
-    value, rest = (first.partition("=")[2], argv[1:]) if "=" in first else ("".join(argv[1:2]), argv[2:])
-    if value not in CLOUDS:
-        near = nearest(value, CLOUDS)
+    if name is not None and name not in CLOUDS:
+        near = nearest(name, CLOUDS)
         raise TrainerError(
             place=_WATCH,
             problem="no cloud whose notices can be watched",
-            value=value,
+            value=name,
             allowed=", ".join(CLOUDS),
             fix=f"did you mean {near!r}?" if near else f"{_WATCH} and this machine's cloud, nothing elsewhere",
         )
-    return value, rest
+    return name or ""
+
+
+def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float | None) -> bool:
+    """Waits for clean power where that is asked for; False where a signal has ended the wait."""
+    when = own.get(_START_WHEN)
+    if when is None:
+        for flag in ("--hours", "--forecast"):
+            if flag in own:
+                print(f"gangway: warning: {flag} is ignored without {_START_WHEN}", file=sys.stderr, flush=True)
+        return True
+    asked = carbon_start.parse_start_when(when, own.get("--hours"), own.get("--forecast"))
+    if stop_at is not None:
+        asked = asked._replace(by=min(asked.by, datetime.fromtimestamp(stop_at, UTC)))
+    if carbon_start.has_begun(torchrun_argv):
+        print(
+            f"gangway: the run has begun: it goes on at once, whatever {_START_WHEN} says", file=sys.stderr, flush=True
+        )
+        return True
+    told = carbon_start.wait(asked)
+    if told is not None:
+        os.environ[carbon_start.START_VARIABLE] = json.dumps(told)
+    return told is not None
 
 
 def _stop_at(text: str | None) -> float | None:

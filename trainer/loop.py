@@ -5,21 +5,25 @@ what a worker's share of a step is (trainer.batch).
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from trainer import ada, distributed
 from trainer.batch import Batch
+from trainer.carbon_start import start_told
 from trainer.compiling import check_graphs, compile_losses
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages, open_matching, prepare_if_missing
+from trainer.devices import gpu_of
 from trainer.distributed import World
 from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.fabric import check_fabric, unhealthy
 from trainer.interruption import Interruption, Request
 from trainer.losses import DLoss, GLoss
 from trainer.memory import keep_freed_memory
+from trainer.power.limits import NOTHING_ASKED, Limiter, PowerAsked, limiting
 from trainer.precision import choose, set_tf32
 from trainer.quality.in_training import MetricsInTraining
 from trainer.record import RunContext
@@ -45,6 +49,7 @@ def train(
     fabric_min_gbps: float | None = None,
     track: Sequence[str] = (),
     log_json: bool = False,
+    power: PowerAsked = NOTHING_ASKED,
 ) -> int:
     """Trains to the end or to an interruption.
 
@@ -59,6 +64,7 @@ def train(
         fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
         track: targets that rank 0 shows the run to besides, see trainer.tracking.
         log_json: print the lines of stats.jsonl.
+        power: limits of the GPUs that were asked for.
 
     Returns:
         The exit code: 0 done, 75 interrupted.
@@ -70,6 +76,7 @@ def train(
         distributed.start(config.backend) as world,
         serving(world, metrics_port) as endpoint,
         Reporter(run_dir, config, world, context, endpoint, track=track, log_json=log_json) as reporter,
+        limiting(world, power, gpu_of(world)) as limiter,
     ):
         # Set-up: data, networks, the newest valid checkpoint, outputs.
         config.check_workers(world.world_size, equal_shares=world.on_xla)
@@ -93,10 +100,15 @@ def train(
         fabric = check_fabric(world, fabric_min_gbps, context.fabric_gbps)
         choices["shard"] = shard(state, config, world)
         reporter.begin(state, data, restored, allocator, fabric)
+        told = start_told()
+        if told and not state.images:
+            world.first(lambda: reporter.note(state, "start-delayed", **told))
         if fabric.verdict == "below":
             reporter.end(state, "unhealthy-fabric")
             raise unhealthy(fabric)
-        interrupted = _run(state, config, world, data, metrics, reporter, interruption, choices)
+        if limiter is not None:
+            limiter.begin(partial(reporter.note, state))
+        interrupted = _run(state, config, world, data, metrics, reporter, interruption, choices, limiter)
 
         # The end, for now or for good: the state is on disk before anything else is said.
         reporter.checkpoint(state)
@@ -114,12 +126,14 @@ def _run(
     reporter: Reporter,
     interruption: Interruption,
     choices: dict[str, str],
+    limiter: Limiter | None,
 ) -> bool:
     """Steps until the last image or an agreed interruption; returns whether it was the latter."""
     networks = (state.generator, state.discriminator)
     batch = Batch(config, world, data)
     losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
-    reporter.chosen(state, {**choices, "compile": compile_losses(*losses, state, batch, config, world)})
+    choices = {**choices, "compile": compile_losses(*losses, state, batch, config, world)}
+    reporter.chosen(state, choices if limiter is None else {**choices, "power": limiter.choice})
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     sums = Sums(config, world.device)
     while state.images < config.total_images:
@@ -173,8 +187,10 @@ def _run(
         # A line of statistics, when it is time or the run stops.
         interrupted = request == Request.STOP
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
-            reporter.tick(state, sums, networks, batch.stall_sec)
+            line = reporter.tick(state, sums, networks, batch.stall_sec)
             sums = Sums(config, world.device)
+            if limiter is not None and limiter.after(line):
+                reporter.chosen(state, {**choices, "power": limiter.choice})
 
         # Quality metrics, when they are due.
         if moment := metrics.moment(state):

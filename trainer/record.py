@@ -1,7 +1,8 @@
 """The run record: what one training run did, used and cost, every figure with its provenance.
 
 A record is only data. It is computed from a run directory by `trainer.summary` and read by anybody through
-`RunRecord.read` or, without Python, by the JSON schema beside this file. Does not import torch.
+`RunRecord.read` or, without Python, by the JSON schema beside this file. Its file carries a digest of its content, so
+that one that was changed afterwards is not read (trainer.seal). Does not import torch.
 """
 
 import json
@@ -10,21 +11,25 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationError
 
+from trainer.capacity import CapacityUse
 from trainer.config import TrainConfig
 from trainer.errors import from_validation
 from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNHEALTHY
 from trainer.fabric import FabricRecord
 from trainer.figure import Figure, Frozen
-from trainer.files import read_input, write_atomically
+from trainer.files import read_input
 from trainer.quality.record import QualityInTraining, QualityPoint, QualityProtocol, QualityRecord
+from trainer.seal import BROKEN_SEAL, Sealed, broken_seal
 from trainer.utilisation import UtilisationRecord
 
 __all__ = [
+    "BROKEN_SEAL",
     "EXIT_BAD_INPUT",
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
     "EXIT_UNHEALTHY",
     "SCHEMA_FILE",
+    "CapacityUse",
     "CarbonRecord",
     "CostRecord",
     "DatasetRecord",
@@ -59,11 +64,15 @@ class RunContext(Frozen):
         capacity: kinds of capacity in use, such as ("spot", "on-demand").
         num_nodes: nodes the launcher started with.
         image_digest: of the container image, sha256:...
-        usd_per_hour: price of one node for one hour.
+        usd_per_hour: price of one node of the first kind for one hour.
+        usd_per_hour_by_kind: price of one node for one hour, by kind of capacity.
         pue: power usage effectiveness of the data centre.
         intensity_g_per_kwh: carbon intensity of its grid, gCO2e/kWh, location-based.
         accelerator_watts: board power of one accelerator, W; for the estimate where it has no meter.
         accelerator_utilisation: mean share of board power while training, 0..1.
+        accelerators_per_node: accelerators in one node; 0 where the launcher does not say.
+        embodied_kg_per_accelerator: emissions of making one accelerator card, kg CO2e.
+        accelerator_life_hours: how long a card is in use, h; its emissions are shared out over them.
         host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
         fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
         accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16, fp8.
@@ -78,10 +87,14 @@ class RunContext(Frozen):
     num_nodes: int = Field(default=1, ge=1)
     image_digest: str = ""
     usd_per_hour: Figure | None = None
+    usd_per_hour_by_kind: dict[str, Figure] = Field(default_factory=dict)
     pue: Figure | None = None
     intensity_g_per_kwh: Figure | None = None
     accelerator_watts: Figure | None = None
     accelerator_utilisation: Figure | None = None
+    accelerators_per_node: int = Field(default=0, ge=0)
+    embodied_kg_per_accelerator: Figure | None = None
+    accelerator_life_hours: Figure | None = None
     host_watts: Figure | None = None
     fabric_gbps: Figure | None = None
     accelerator_tflops: dict[str, Figure] = Field(default_factory=dict)
@@ -114,6 +127,8 @@ class SessionRecord(Frozen):
         wall_sec: from its first step to its end.
         backend: collectives, with the reason they were chosen.
         device: what it computed on.
+        capacity: kind of capacity of each node, by its rank, as its scripts told; empty in older records.
+        it_joules: energy of its devices.
     """
 
     start: str
@@ -126,6 +141,8 @@ class SessionRecord(Frozen):
     wall_sec: float
     backend: str
     device: str
+    capacity: tuple[str, ...] = ()
+    it_joules: Figure = Figure.absent("J", "not recorded by that version")
 
 
 class InterruptionRecord(Frozen):
@@ -182,21 +199,40 @@ class EnergyRecord(Frozen):
 
 
 class CarbonRecord(Frozen):
-    """Operational emissions: IT energy x PUE x grid intensity, location-based."""
+    """Emissions, location-based, and Software Carbon Intensity: (E * I + M) / R.
+
+    Attributes:
+        gco2e: operational: IT energy x PUE x grid intensity.
+        intensity_g_per_kwh: of the grid.
+        method: how `gco2e` came about.
+        embodied_gco2e: the run's share of making its accelerator cards.
+        sci_g_per_run: both, for the run.
+        sci_g_per_kimg: both, for 1,000 images.
+    """
 
     gco2e: Figure
     intensity_g_per_kwh: Figure
     method: str
+    embodied_gco2e: Figure = Figure.absent("gCO2e", "not recorded by that version")
+    sci_g_per_run: Figure = Figure.absent("gCO2e", "not recorded by that version")
+    sci_g_per_kimg: Figure = Figure.absent("gCO2e/kimg", "not recorded by that version")
 
 
 class CostRecord(Frozen):
-    """Dollars, by component and in sum."""
+    """Dollars of the nodes while they trained.
+
+    Attributes:
+        components: by kind of capacity.
+        total_usd: their sum.
+        uses: which nodes were of which kind, when, at which price; empty in older records.
+    """
 
     components: dict[str, Figure]
     total_usd: Figure
+    uses: tuple[CapacityUse, ...] = ()
 
 
-class RunRecord(Frozen):
+class RunRecord(Sealed):
     """The whole record, `run.json`.
 
     Attributes:
@@ -249,26 +285,18 @@ class RunRecord(Frozen):
     state_sha256: dict[str, str]
     versions: dict[str, str]
 
-    def write(self, path: Path) -> None:
-        """Writes the record in one step: readers see the old file or the new one.
-
-        Raises:
-            TrainerError: the disk is full or the folder cannot be written.
-        """
-        write_atomically(path, (self.model_dump_json(indent=2) + "\n").encode())
-
     @classmethod
     def read(cls, path: Path) -> Self:
         """Reads a run.json.
 
         Raises:
-            TrainerError: no such file, or not a run record of this version.
+            TrainerError: no such file, not a run record of this version, or changed after it was written.
         """
         fix = "name a run directory that has run.json, or write it: python -m trainer record --run-dir DIR"
         try:
             return cls.model_validate_json(read_input(path, fix, missing="no run record"))
         except ValidationError as error:
-            raise from_validation(error, str(path), known=cls.model_fields) from None
+            raise broken_seal(error, path) or from_validation(error, str(path), known=cls.model_fields) from None
 
 
 def schema() -> str:

@@ -9,16 +9,17 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import torch
 from torch import nn
 
 from trainer import checkpoint
+from trainer.capacity import by_node, own_capacity
 from trainer.config import TrainConfig
 from trainer.data import Sampler, ShardedImages
 from trainer.devices import device_name
-from trainer.diary import StatsWriter, read_diary
+from trainer.diary import Line, StatsWriter, read_diary
 from trainer.distributed import World
 from trainer.errors import TrainerError
 from trainer.fabric import FabricRecord
@@ -110,6 +111,7 @@ class Reporter:
         world = self._world
         self._saved_images = state.images if state.images else -1
         flops = step_flops(self._config, device_name(world), self._context)
+        capacity = by_node(world.gather((world.node_rank, own_capacity())))
 
         def write() -> None:
             self._open(state, data, restored)
@@ -123,8 +125,10 @@ class Reporter:
                 run_id=self._me.run_id,
                 world_size=world.world_size,
                 num_nodes=world.num_nodes,
+                capacity=capacity,
                 backend=f"{world.backend} ({world.backend_reason})",
                 device=device_name(world),
+                gradient_bytes=state.gradient_bytes,
                 allocator=allocator,
                 dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
                 context=self._context.model_dump(mode="json"),
@@ -158,8 +162,8 @@ class Reporter:
 
     def tick(
         self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], loader_stall_sec: float = 0.0
-    ) -> None:
-        """Writes a statistics line.
+    ) -> Line:
+        """Writes a statistics line, and returns it: it is equal on every worker.
 
         Args:
             state: after a step.
@@ -174,13 +178,14 @@ class Reporter:
         with self._timed():
             checkpoint_sec = self._saver.stall_sec if self._saver is not None else 0.0
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec)
-            line = self._meters.line(state, sums, networks, stalls)
+            line: Line = self._meters.line(state, sums, networks, stalls)
             if not is_finite(line):
                 self._settle()  # a state that went bad earlier was noticed earlier
             check_finite(line)
             self._world.first(lambda: self._show(line))
+        return line
 
-    def _show(self, line: dict[str, Any]) -> None:
+    def _show(self, line: Line) -> None:
         assert self._stats is not None, "only rank 0 comes here, after _open"
         self._stats.write({**line, "session": self._me.session})
         if self._log_json:
@@ -248,6 +253,10 @@ class Reporter:
         for name, reason in choices.items():
             if self._world.rank == 0 and not reason.startswith(_PLAIN):
                 print(f"{name} {reason}", flush=True)
+
+    def note(self, state: TrainState, event: str, **details: object) -> None:
+        """Writes an event of another part of the trainer; on rank 0 alone."""
+        self._event(event, state.images, **details)
 
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
         """Writes the last event and the record.

@@ -78,6 +78,12 @@ class TrainState:
         """Steps made, each with one update of the generator."""
         return self.images // self._config.step_images
 
+    @property
+    def gradient_bytes(self) -> dict[str, int]:
+        """What workers average of each network after a backward; of networks that grow, all that they may become."""
+        networks = {"g": self.generator, "d": self.discriminator}
+        return {name: sum(p.numel() * p.element_size() for p in net.parameters()) for name, net in networks.items()}
+
     def passed(self, kimg: float) -> bool:
         """Whether the last step reached a further multiple of that many thousand images."""
         every = kimg * 1000

@@ -17,9 +17,8 @@ from trainer.config import TrainConfig
 from trainer.diary import STATS_FILE, Diary, Line, read_diary
 from trainer.errors import TrainerError
 from trainer.quality.history import latest_quality, quality_in_training
+from trainer.reckoning import carbon, cost, product, total
 from trainer.record import (
-    CarbonRecord,
-    CostRecord,
     DatasetRecord,
     EnergyRecord,
     FabricRecord,
@@ -34,7 +33,6 @@ from trainer.utilisation import utilisation
 
 __all__ = ["summarise"]
 
-_JOULES_PER_KWH = 3.6e6
 _SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
 _BEGINNINGS = ("start", "resume")
 _ENDINGS = ("interrupt", "done")
@@ -84,6 +82,7 @@ def _record(
     wall_sec = sum(session.wall_sec for session in sessions.values())
     shown = sum(session.images_to - session.images_from for session in sessions.values())
     energy = _energy(ticks, context)
+    contexts = {line["session"]: RunContext.model_validate(line["context"]) for line in diary.beginnings}
     stops = tuple(interruptions(sessions, diary.beginnings, lines))
     done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
     ended_by = last_session.ended_by
@@ -116,8 +115,8 @@ def _record(
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
         utilisation=utilisation(ticks, diary.beginnings),
         energy=energy,
-        carbon=_carbon(energy, context),
-        cost=_cost(list(sessions.values()), context),
+        carbon=carbon(energy, list(sessions.values()), last_session.images_to, context),
+        cost=cost(sessions, contexts),
         peak_memory_gib=_peak_memory(ticks),
         state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
         versions=latest["versions"],
@@ -149,6 +148,7 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
     began = next(line for line in own if line.get("event") in _BEGINNINGS)
     last = max(own, key=lambda line: float(line["time"]))
     ending = next((line["event"] for line in own if line.get("event") in _ENDINGS), None)
+    readings: Mapping[str, Any] = next((line["energy"] for line in reversed(own) if "event" not in line), {})
     return SessionRecord(
         start=_iso(began["time"]),
         end=_iso(last["time"]),
@@ -160,6 +160,8 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
         wall_sec=last["time"] - began["time"],
         backend=began["backend"],
         device=began["device"],
+        capacity=began.get("capacity", ()),
+        it_joules=_joules({device: _reading(reading) for device, reading in readings.items()}),
     )
 
 
@@ -169,55 +171,15 @@ def _energy(ticks: Sequence[Line], context: RunContext) -> EnergyRecord:
     devices: dict[str, Figure] = {}
     for readings in last_of_session.values():
         for device, reading in readings.items():
-            devices[device] = _sum([*([devices[device]] if device in devices else []), _reading(reading)])
-    it_joules = _sum(list(devices.values())) if devices else Figure.absent("J", "the run ended before its first line")
+            devices[device] = total([*([devices[device]] if device in devices else []), _reading(reading)])
+    it_joules = _joules(devices)
     pue = context.pue or Figure.absent("1", "the launcher gave no PUE")
-    facility = _product("J", "IT energy x PUE", it_joules, pue)
+    facility = product("J", "IT energy x PUE", it_joules, pue)
     return EnergyRecord(devices=devices, it_joules=it_joules, pue=pue, facility_joules=facility)
 
 
-def _carbon(energy: EnergyRecord, context: RunContext) -> CarbonRecord:
-    intensity = context.intensity_g_per_kwh or Figure.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
-    method = "operational, location-based: IT energy x PUE x grid intensity"
-    grams = _product("gCO2e", method, energy.facility_joules, intensity, scale=1 / _JOULES_PER_KWH)
-    return CarbonRecord(gco2e=grams, intensity_g_per_kwh=intensity, method=method)
-
-
-def _cost(sessions: Sequence[SessionRecord], context: RunContext) -> CostRecord:
-    hours = sum(session.wall_sec * session.num_nodes for session in sessions) / 3600
-    node_hours = Figure.measured(hours, "h", "wall clock of the sessions x their nodes")
-    price = context.usd_per_hour or Figure.absent("USD/h", "the launcher gave no price")
-    compute = _product("USD", "node hours x price of a node", node_hours, price)
-    return CostRecord(components={"compute": compute}, total_usd=compute)
-
-
-def _product(unit: str, method: str, first: Figure, second: Figure, scale: float = 1.0) -> Figure:
-    """A figure computed from two others; absent when one is, and never better than an estimate."""
-    for factor in (first, second):
-        if factor.value is None:
-            return Figure.absent(unit, factor.source)
-    assert first.value is not None
-    assert second.value is not None
-    return Figure(
-        value=first.value * second.value * scale,
-        unit=unit,
-        provenance="estimated",
-        source=f"{method}; {second.provenance}: {second.source}",
-        as_of=second.as_of,
-        note=f"{first.provenance}: {first.source}",
-    )
-
-
-def _sum(figures: Sequence[Figure]) -> Figure:
-    """A sum is absent when a part is, and measured only when all parts are."""
-    values = [figure.value for figure in figures if figure.value is not None]
-    absent = next((figure for figure in figures if figure.value is None), None)
-    if absent is not None:
-        return absent
-    sources = list(dict.fromkeys(figure.source for figure in figures))
-    measured = all(figure.provenance == "measured" for figure in figures)
-    provenance = "measured" if measured else "estimated"
-    return Figure(value=sum(values), unit=figures[0].unit, provenance=provenance, source="; ".join(sources))
+def _joules(devices: Mapping[str, Figure]) -> Figure:
+    return total(list(devices.values())) if devices else Figure.absent("J", "ended before its first line")
 
 
 def _reading(reading: Sequence[Any]) -> Figure:

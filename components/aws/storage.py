@@ -177,9 +177,13 @@ def bucket_policy(bucket_arn: str) -> dict[str, Any]:
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket. Without `kms_key_arn` S3 encrypts with its own keys (AES256)."""
+    """Inputs of RunBucket. Without `kms_key_arn` S3 encrypts with its own keys (AES256).
+
+    With `keep` false its end takes every version of every object with it; else S3 refuses to delete what is not empty.
+    """
 
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    keep: NotRequired[bool]
     tags: dict[str, str]
 
 
@@ -192,7 +196,12 @@ class RunBucket(pulumi.ComponentResource):
     def __init__(self, name: str, args: RunBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:RunBucket", name, None, opts)
         self._name, self._child = f"{name}-runs", pulumi.ResourceOptions(parent=self)
-        self._bucket = s3.Bucket(self._name, tags=args["tags"], opts=self._child)
+        self._bucket = s3.Bucket(
+            self._name,
+            tags=args["tags"],
+            force_destroy=None if args.get("keep", True) else True,
+            opts=self._child,
+        )
         self._private()
         self._encrypted(args.get("kms_key_arn"))
         self._kept()

@@ -1,8 +1,8 @@
 """Facts about machines, prices, storage and regions, each with its source, date and confidence.
 
 One directory a provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the
-typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: refreshing
-is a command of its own.
+typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway
+prices refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
 
     >>> catalog = load()
     >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
@@ -35,6 +35,7 @@ from components.catalog.gcp_schema import (
     TpuGeneration,
     TpuPrice,
 )
+from components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
 from components.catalog.rows import Source, read_file, with_facts
 from components.catalog.schema import (
     CardRun,
@@ -85,6 +86,8 @@ __all__ = [
     "load",
     "load_amlfs_subnets",
     "load_amlfs_tiers",
+    "load_bundled",
+    "load_bundled_tpus",
     "load_filestore_tiers",
     "load_lustre_tiers",
     "load_provider",
@@ -215,15 +218,41 @@ def load() -> Catalog:
     return load_provider("aws")
 
 
-@cache
 def load_provider(provider: Provider) -> Catalog:
-    """The catalogue of one provider alone, read once a process."""
-    return Catalog.model_validate(_of_provider(provider))
+    """The catalogue of one provider alone, its newest overlay of prices over it; read once a process and overlay."""
+    return _provider_with(provider, newest_overlay(provider))
+
+
+def load_bundled(provider: Provider) -> Catalog:
+    """The catalogue of one provider as it ships, without overlays."""
+    return _provider_with(provider, None)
 
 
 @cache
+def _provider_with(provider: Provider, overlay: OverlayFile | None) -> Catalog:
+    if overlay is None:
+        return Catalog.model_validate(_of_provider(provider))
+    bundled = load_bundled(provider)
+    prices = lay_over(bundled.prices, read_overlay(overlay.path).machines, "machine_type")
+    return bundled.model_copy(update={"prices": prices})
+
+
 def load_tpus() -> TpuCatalog:
-    """The TPU generations and their prices, read once a process."""
+    """The TPU generations and their prices, Google's newest overlay over them; read once a process and overlay."""
+    return _tpus_with(newest_overlay("gcp"))
+
+
+def load_bundled_tpus() -> TpuCatalog:
+    """The TPU generations and their prices as they ship, without overlays."""
+    return _tpus_with(None)
+
+
+@cache
+def _tpus_with(overlay: OverlayFile | None) -> TpuCatalog:
+    if overlay is not None:
+        bundled = load_bundled_tpus()
+        prices = lay_over(bundled.prices, read_overlay(overlay.path).tpus, "generation")
+        return bundled.model_copy(update={"prices": prices})
     tables, sources = read_file(Path(__file__).parent / "gcp" / "tpus.yaml")
     generations = tables["generations"].items()
     return TpuCatalog.model_validate(

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Confidence = Literal["documented", "list-price", "recalled", "assumed"]
+Confidence = Literal["documented", "list-price", "recalled", "assumed", "stated"]
 Architecture = Literal["x86_64", "arm64"]
 Interconnect = Literal["nvswitch", "nvlink", "pcie", "neuronlink", "roce", "ici", "xgmi", "none"]
 Device = Literal["ena", "efa-only"]
@@ -47,7 +47,7 @@ class Fact(Frozen, Generic[T]):
         source: title of the page or list.
         url: its public address; empty for what was recalled or assumed.
         as_of: the day the source is of or, where it bears no date, was read.
-        confidence: documented by the vendor, a public list price, recalled, or assumed.
+        confidence: documented by the vendor, a public list price, recalled, assumed, or stated by the stack file.
     """
 
     value: T

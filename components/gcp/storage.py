@@ -232,11 +232,15 @@ def _share(plan: FilestorePlan, client_cidr: pulumi.Input[str]) -> filestore.Ins
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys."""
+    """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys.
+
+    With `keep` false its end takes every version of every object with it; else Google refuses to delete it.
+    """
 
     project: pulumi.Input[str]
     region: str
     kms_key_name: NotRequired[pulumi.Input[str] | None]
+    keep: NotRequired[bool]
     tags: dict[str, str]
 
 
@@ -265,6 +269,7 @@ class RunBucket(pulumi.ComponentResource):
             soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=SOFT_DELETE_SEC),
             encryption=None if key is None else storage.BucketEncryptionArgs(default_kms_key_name=key),
             labels=args["tags"],
+            force_destroy=None if args.get("keep", True) else True,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.bucket_name = bucket.name

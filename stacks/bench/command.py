@@ -1,4 +1,4 @@
-"""`gangway bench run SUITE` and `gangway bench resume RUN_DIR`: the arguments, and nothing else.
+"""`gangway bench run SUITE` and `gangway bench resume RUN_DIR`: the arguments, and nothing else; and `bench scaling`.
 
 Heavy imports stand inside the commands: `gangway --help` has to answer at once.
 """
@@ -8,9 +8,13 @@ from typing import Annotated
 
 import typer
 
+from stacks.bench.scaling_command import scaling
+
 __all__ = ["app"]
 
 app = typer.Typer(help="Suites of training runs: the papers' tables, on any environment.", no_args_is_help=True)
+
+app.command()(scaling)
 
 InstallCli = Annotated[
     bool, typer.Option("--install-cli", help="Install Pulumi's CLI where it is not on PATH, by Pulumi's own installer.")

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 from components.findings import InputError
 from stacks.config import StackConfig
+from stacks.providers.site_settings import site_mistakes
+from stacks.providers.unread import unread_settings
 
 __all__ = ["provider_mistakes"]
 
@@ -29,13 +31,42 @@ _IMAGES = {
 _FOREIGN_STORAGE = {
     "lustre": ("tier",),
     "filestore": ("deployment", "throughput_mbps_per_tib", "efa", "metadata_iops", "export_runs"),
+    "manila": ("deployment", "throughput_mbps_per_tib", "efa", "metadata_iops", "export_runs", "source", "tier"),
 }
-# By the provider that has a section of its own: what it has to hold, and an example.
-_SECTIONS = {
-    "gcp": ("project and billing_account", "{project: my-project, billing_account: 012345-6789AB-CDEF01}"),
+# By provider: the kinds it has, the usual one first.
+_KINDS_OF_STORAGE = {
+    "aws": ("lustre",),
+    "gcp": ("lustre", "filestore"),
+    "azure": ("lustre",),
+    "openstack": ("manila",),
+}
+# By section that not every provider reads: who does, what it has to hold, and an example.
+_SECTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "gcp": (
+        ("gcp",),
+        "project and billing_account",
+        "{project: my-project, billing_account: 012345-6789AB-CDEF01}",
+    ),
     "azure": (
+        ("azure",),
         "subscription_id and budget_starts_on",
         '{subscription_id: 11111111-0000-0000-0000-111111111111, budget_starts_on: "2026-01-01"}',
+    ),
+    "openstack": (
+        ("openstack",),
+        "auth_url, image and external_network_id",
+        "{auth_url: https://cloud.example.com:5000/v3, image: ubuntu-24.04-nvidia-580, "
+        "external_network_id: 11111111-0000-4000-8000-111111111111}",
+    ),
+    "hosts": (
+        ("hosts",),
+        "machines and run_store",
+        "{machines: [{address: 10.20.0.11, host_key: ssh-ed25519 ...}], run_store: /shared/gangway/results}",
+    ),
+    "site": (
+        ("hosts", "openstack"),
+        "as_of, accelerator, vcpus, memory_gib and interconnect",
+        '{as_of: "2026-11-01", accelerator: H100x8, vcpus: 224, memory_gib: 2048, interconnect: nvswitch}',
     ),
 }
 # Azure's section: what each id is of. The application is Managed Lustre's, the same in every directory.
@@ -64,34 +95,38 @@ def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
         place: file or stack, put before each config path.
     """
     checks: tuple[Callable[[StackConfig], Iterator[InputError]], ...] = (
-        _section, _image, _topology, _storage, _source, _only_on_aws, _azure_ids,
+        _section, _image, _topology, _storage, _source, _only_on_aws, _kept_runs, _azure_ids,
+        site_mistakes, unread_settings,
     )  # fmt: skip
     return [mistake.within(place) for check in checks for mistake in check(config)]
 
 
 def _section(config: StackConfig) -> Iterator[InputError]:
-    """A provider's own section, which nobody else reads."""
-    for provider, (holds, example) in _SECTIONS.items():
-        there = getattr(config, provider) is not None
-        if provider == config.provider and not there:
+    """A section that only some providers read."""
+    for section, (readers, holds, example) in _SECTIONS.items():
+        there = getattr(config, section) is not None
+        if config.provider in readers and not there:
             yield InputError(
-                f"gangway:{provider}",
+                f"gangway:{section}",
                 "missing",
-                allowed=f"it is required with provider: {provider}: {holds}",
-                fix=f"add gangway:{provider}: {example}",
+                allowed=f"it is required with provider: {config.provider}: {holds}",
+                fix=f"add gangway:{section}: {example}",
             )
-        elif provider != config.provider and there:
+        elif config.provider not in readers and there:
             yield InputError(
-                f"gangway:{provider}",
+                f"gangway:{section}",
                 f"of no effect with provider: {config.provider}",
-                allowed=f"only with provider: {provider}",
-                fix=f"leave it out, or set provider: {provider}",
+                allowed=f"only with provider: {' or '.join(readers)}",
+                fix=f"leave it out, or set provider: {readers[0]}",
             )
 
 
 def _image(config: StackConfig) -> Iterator[InputError]:
-    image, (pattern, example) = config.cluster.image_id, _IMAGES[config.provider]
-    if image is not None and not pattern.fullmatch(image):
+    image = config.cluster.image_id
+    if image is None or config.provider not in _IMAGES:
+        return
+    pattern, example = _IMAGES[config.provider]
+    if not pattern.fullmatch(image):
         yield InputError(
             "gangway:cluster.image_id",
             f"no image of provider: {config.provider}",
@@ -117,13 +152,14 @@ def _storage(config: StackConfig) -> Iterator[InputError]:
     storage = config.storage
     if storage is None:
         return
-    if storage.kind == "filestore" and config.provider != "gcp":
+    kinds = _KINDS_OF_STORAGE.get(config.provider, (storage.kind,))
+    if storage.kind not in kinds:
         yield InputError(
             "gangway:storage.kind",
             f"no such file system with provider: {config.provider}",
             value=storage.kind,
-            allowed="lustre",
-            fix="set kind: lustre",
+            allowed=" or ".join(kinds),
+            fix=f"set kind: {kinds[0]}",
         )
     for name in _FOREIGN_STORAGE[storage.kind]:
         if name in storage.model_fields_set and getattr(storage, name) is not None:
@@ -138,8 +174,10 @@ def _storage(config: StackConfig) -> Iterator[InputError]:
 
 def _source(config: StackConfig) -> Iterator[InputError]:
     source = config.storage.source if config.storage else None
+    if source is None or config.provider not in _STORES:
+        return
     scheme, folder = _STORES[config.provider]
-    if source is not None and not source.startswith(f"{scheme}://"):
+    if not source.startswith(f"{scheme}://"):
         # A bucket may keep its name elsewhere; an account of Azure's is another thing.
         own = folder if config.provider == "azure" else f"{scheme}://{source.partition('://')[2]}"
         yield InputError(
@@ -152,7 +190,7 @@ def _source(config: StackConfig) -> Iterator[InputError]:
 
 
 def _only_on_aws(config: StackConfig) -> Iterator[InputError]:
-    if config.provider == "aws":
+    if config.provider not in _NO_ROOT_DEVICE:
         return
     if "root_device_name" in config.cluster.model_fields_set:
         yield InputError(
@@ -169,6 +207,18 @@ def _only_on_aws(config: StackConfig) -> Iterator[InputError]:
             value=True,
             allowed="only with provider: aws",
             fix="leave activate_tag out",
+        )
+
+
+def _kept_runs(config: StackConfig) -> Iterator[InputError]:
+    """Elsewhere `destroy` leaves what holds the runs, whatever the file says."""
+    if not config.job.keep_runs and config.provider not in ("aws", "gcp"):
+        yield InputError(
+            "gangway:job.keep_runs",
+            f"`destroy` leaves the runs on provider: {config.provider}",
+            value=False,
+            allowed="only with provider: aws or gcp",
+            fix="leave keep_runs out, and delete the runs yourself",
         )
 
 
@@ -193,10 +243,15 @@ def _azure_ids(config: StackConfig) -> Iterator[InputError]:
                 allowed=f"it is required with {purpose}: {_AZURE_IDS[name]}",
                 fix=f"copy it from `{command}`",
             )
-    idle = {"source_account_id": has_source, "importer_principal_id": has_source, "registry_id": prebuilt}
-    for name, used in idle.items():
+    idle = {
+        "tenant_id": (has_key, "encryption: customer-key"),
+        "source_account_id": (has_source, "storage.source"),
+        "importer_principal_id": (has_source, "storage.source"),
+        "registry_id": (prebuilt, "image.prebuilt"),
+        "network_watcher": (config.network.flow_logs, "network.flow_logs"),
+    }
+    for name, (used, beside) in idle.items():
         if getattr(section, name) is not None and not used:
-            beside = "image.prebuilt" if name == "registry_id" else "storage.source"
             yield InputError(
                 f"gangway:azure.{name}",
                 f"of no effect without {beside}",

@@ -10,6 +10,7 @@ from components.findings import InputError, nearest_hint
 from components.job import Rendezvous
 from components.tags import TagPolicy, carbon_class
 from stacks.config import StackConfig
+from stacks.job_settings import setting_flags
 
 __all__ = [
     "METRICS_PORT",
@@ -100,21 +101,30 @@ def train_argv(
     Args:
         config: the stack.
         run_dir: as every node sees it.
-        data_dir: where the objects of `storage.source` appear; not said to the trainer where there is no source.
+        data_dir: where the objects of `storage.source` appear, or what a site's machines have; empty for none. Not said
+            to the trainer where there is no source.
         fabric_min_gbps: bus bandwidth below which the job does not start; None to start without a test.
         backend: where it is not the trainer's own choice.
     """
-    every = config.job.checkpoint_kimg
+    job = config.job
+    every, seed = job.checkpoint_kimg, job.seed
     return (
         "train",
         *(("--backend", backend) if backend else ()),
-        *("--preset", config.job.preset),
-        *("--kimg", f"{config.job.kimg:.10g}"),
+        *("--preset", job.preset),
+        *("--kimg", f"{job.kimg:.10g}"),
         *(("--checkpoint-kimg", f"{every:.10g}") if every else ()),
+        *(("--seed", str(seed)) if seed is not None else ()),
+        *setting_flags(job.settings),
         *("--run-dir", run_dir),
-        *(("--data", data_dir) if config.storage and config.storage.source else ()),
+        *(("--data", data_dir) if data_dir and _has_data(config) else ()),
         *("--metrics-port", str(METRICS_PORT)),
         # The cloud's log service makes metrics of these lines.
         *("--log-format", "json"),
         *(("--fabric-min-gbps", f"{fabric_min_gbps:g}") if fabric_min_gbps else ()),
     )
+
+
+def _has_data(config: StackConfig) -> bool:
+    """Whether there is anything in the folder: a site's data is there without a source."""
+    return config.hosts is not None or (config.storage is not None and config.storage.source is not None)

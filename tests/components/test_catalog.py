@@ -17,6 +17,7 @@ from components.catalog import (
     GcpMachineType,
     GpuDirectFabric,
     InfinibandFabric,
+    Provider,
     RoceFabric,
     TpuCatalog,
     load,
@@ -208,6 +209,42 @@ def test_facts_of_the_brief_are_taken_over_unchanged(catalog: Catalog) -> None:
         for tier in catalog.lustre["aws"].throughput_mbps_per_tib.value
     }
     assert tiers == {125: 0.145, 250: 0.21, 500: 0.34, 1000: 0.6}
+
+
+def test_what_leaves_costs_less_the_more_it_is() -> None:
+    tiers: dict[Provider, list[float]] = {
+        "aws": [0.09, 0.085, 0.07, 0.05],
+        "gcp": [0.12, 0.11, 0.08],
+        "azure": [0.087, 0.083, 0.07, 0.05],
+    }
+    for provider, expected in tiers.items():
+        services = [row for row in load_provider(provider).services if row.service.startswith("egress-internet")]
+        assert [row.usd.value for row in services] == expected
+        assert {row.unit for row in services} == {"GiB"}
+    zones = {name: load_provider(name).service_price(name, "", "transfer-between-zones").usd.value for name in tiers}
+    assert zones == {"aws": 0.01, "gcp": 0.01, "azure": None}
+
+
+@pytest.mark.parametrize(
+    ("provider", "service"), [("aws", "eks-cluster"), ("gcp", "gke-cluster"), ("azure", "aks-cluster")]
+)
+def test_a_control_plane_costs_the_same_everywhere(provider: Provider, service: str) -> None:
+    price = load_provider(provider).service_price(provider, "", service)
+    assert (price.usd.value, price.unit, price.usd.confidence) == (0.10, "hour", "list-price")
+
+
+@pytest.mark.parametrize(
+    ("size", "spot"),
+    [
+        ("Standard_NC24ads_A100_v4", (0.444433, 0.679)),
+        ("Standard_ND96asr_v4", (2.99167, 5.90)),
+        ("Standard_ND96isr_H100_v5", (18.17, 18.17)),
+    ],
+)
+def test_spot_of_azure_spans_the_lists(azure: Catalog, size: str, spot: tuple[float, float]) -> None:
+    price = azure.price(size, "eastus")
+    assert price is not None
+    assert (price.spot_low.value, price.spot_high.value) == spot
 
 
 def test_a_region_without_prices_gets_another_regions_and_can_see_which(catalog: Catalog) -> None:

@@ -204,3 +204,27 @@ def test_azure_takes_fifty_tags() -> None:
     with pytest.raises(InputError, match="too many tags") as caught:
         policy(extra={**extra, "more": "v"}).azure()
     assert (caught.value.value, caught.value.fix) == (45, "remove 1")
+
+
+def test_the_whole_policy_as_metadata_of_openstack_and_as_labels_of_a_container() -> None:
+    shared = {"project": "gan zoo", "team": "ml", "cost_center": "4711"}
+    own = {"stack": "demo", "run": "shared", "energy-class": "H100x8", "carbon-class": "medium"}
+    made = policy(extra={"project": "gan zoo"})
+    assert made.openstack() == {**shared, **{f"gangway:{key}": value for key, value in own.items()}}
+    assert made.hosts() == {**shared, **{f"gangway.{key}": value for key, value in own.items()}}
+
+
+@pytest.mark.parametrize("extra", [{"a/b": "c"}, {"": "c"}, {"a": "\n"}, {"a": "\u00e9"}, {"a": "x" * 256}])
+def test_a_tag_that_not_every_machine_takes_is_named(extra: dict[str, str]) -> None:
+    (key,) = extra
+    for spelled in (policy(extra=extra).openstack, policy(extra=extra).hosts):
+        with pytest.raises(InputError, match="not a tag that every machine takes") as caught:
+            spelled()
+        assert caught.value.place == f"gangway:tags.{key}"
+
+
+def test_openstack_takes_128_items() -> None:
+    extra = {f"key-{number}": "" for number in range(122)}
+    assert len(policy(extra=extra).openstack()) == 128
+    with pytest.raises(InputError, match="OpenStack takes 128 an instance"):
+        policy(extra={**extra, "one-more": ""}).openstack()

@@ -168,7 +168,7 @@ def _sandbox(folder: Path, project: Path, stack: str) -> Engine:
     for empty in (cloud, state):
         empty.mkdir()
     # A person's login, configuration or credentials must not decide what these tests see.
-    strange = ("AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "ARM_")
+    strange = ("AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "ARM_", "OS_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(strange)}
     env = {
         **kept,
@@ -202,9 +202,16 @@ def make_engine(tmp_path: Path, azure_vm: Any) -> Callable[[str], Engine]:
         _copy_project(project)
         engine = _sandbox(tmp_path, project, stack)
         engine.env["GANGWAY_API_URL"] = azure_vm.url
+        if stack.startswith("azure-"):
+            engine.change(_hurry)
         return engine
 
     return make
+
+
+def _hurry(config: dict[str, Any]) -> None:
+    """The stand-in's cloud heeds a role at once; that there is a wait at all is part of what is tried."""
+    config["gangway:azure"]["role_wait_sec"] = 1
 
 
 PYTHON_PROJECT = """
@@ -265,7 +272,12 @@ def running_plugin(load_module: Callable[[Path], Any]) -> Callable[..., Abstract
 
 
 @pytest.fixture(
-    params=sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))
+    params=sorted(
+        name
+        for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml")
+        # Machines that are there already are no cloud: test_hosts.py.
+        if not (name := file.stem.removeprefix("Pulumi.")).startswith("hosts-")
+    )
 )
 def engine(
     request: pytest.FixtureRequest, make_engine: Callable[[str], Engine], standin: Any, running_plugin: Any

@@ -29,6 +29,10 @@ from images import (
     HeadInitSpec,
     NcclSetup,
     NodeInitSpec,
+    ObjectStore,
+    OpenstackHeadSpec,
+    OpenstackNodeSpec,
+    RdmaSetup,
     TpuHostSpec,
     job_key,
 )
@@ -282,6 +286,57 @@ def azure_head(azure_job: JobSpec) -> AzureHeadSpec:
     )
 
 
+OPENSTACK: dict[str, Any] = {
+    "stack": "demo",
+    "store": ObjectStore("https://cloud.example.com:5000/v3", "RegionOne", "credential-id", "credential-secret"),
+    "image_registry": "registry.example.com",
+    "bucket_uri": "swift://demo-runs/demo",
+    "run_dir": "/shared/runs/demo",
+    "file_system": FileSystem("nfs", "198.51.100.7:/volumes/demo", "/shared"),
+    "max_hours": 8,
+    "terminate_when_done": True,
+}
+
+
+@pytest.fixture(scope="session")
+def openstack_job(job: JobSpec) -> JobSpec:
+    volumes = (Volume(source="/shared", target="/shared"),)
+    env = {**job.env, "NCCL_NET": "IB", "NCCL_IB_HCA": "=mlx5_0,mlx5_1"}
+    image = "registry.example.com/gan/trainer@sha256:" + "ab" * 32
+    rendezvous = Rendezvous(host="10.42.0.10", port=29400)
+    return job.model_copy(update={"image": image, "volumes": volumes, "env": env, "rendezvous": rendezvous})
+
+
+@pytest.fixture(scope="session")
+def openstack_node(openstack_job: JobSpec) -> OpenstackNodeSpec:
+    """A worker with every part of the node planned."""
+    return OpenstackNodeSpec(
+        **OPENSTACK,
+        job=openstack_job,
+        fabric=RdmaSetup("Ethernet", 2, 400.0, ("mlx5_0", "mlx5_1"), ("/dev/infiniband",)),
+        data_dir="/shared/celeba",
+        labels={"team": "ml-platform", "cost_center": "4711"},
+    )
+
+
+@pytest.fixture(scope="session")
+def openstack_plain_node(openstack_job: JobSpec) -> OpenstackNodeSpec:
+    """A single worker with one disk and nothing shared."""
+    alone = {**OPENSTACK, "file_system": None, "max_hours": None, "terminate_when_done": False}
+    return OpenstackNodeSpec(**alone, job=openstack_job.model_copy(update={"volumes": (), "env": {}}))
+
+
+@pytest.fixture(scope="session")
+def openstack_head(openstack_job: JobSpec) -> OpenstackHeadSpec:
+    """A head node with all that it may have to do."""
+    return OpenstackHeadSpec(
+        **OPENSTACK,
+        job=openstack_job,
+        workers=("10.42.0.16", "10.42.0.17"),
+        prometheus_image="prom/prometheus:v3.7.3",
+    )
+
+
 @pytest.fixture(scope="session")
 def machines(load_module: Callable[[Path], ModuleType]) -> Any:
     """The module `machines.py` beside this one."""
@@ -346,6 +401,35 @@ def azure_machine(
     (tmp_path / "fake" / "python3").symlink_to(sys.executable)
     env = {"GANGWAY_METADATA_URL": azure_vm.url, "GANGWAY_API_URL": azure_vm.url, "GANGWAY_ROOT": str(tmp_path)}
     made = machines.AzureMachine(tmp_path, node, env, azure_scripts, azure=azure_node, vm=azure_vm)
+    made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
+    return made
+
+
+@pytest.fixture(scope="session")
+def openstack_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
+    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
+    root = tmp_path_factory.mktemp("openstack")
+    (root / "lib" / "images").mkdir(parents=True)
+    (root / "lib" / "images" / "__init__.py").touch()
+    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    folder: Path = machines.scripts_of("openstack", root / "bin")
+    return folder
+
+
+@pytest.fixture
+def openstack_machine(
+    tmp_path: Path,
+    node: NodeInitSpec,
+    openstack_node: OpenstackNodeSpec,
+    swift: Any,
+    openstack_scripts: Path,
+    machines: Any,
+) -> Any:
+    (tmp_path / "fake").mkdir()
+    # This Python without this environment's packages: the machine's has none of them.
+    (tmp_path / "fake" / "python3").symlink_to(sys.executable)
+    spec = replace(openstack_node, store=ObjectStore(swift.auth_url, "RegionOne", *swift.credential))
+    made = machines.OpenstackMachine(tmp_path, node, {"GANGWAY_ROOT": str(tmp_path)}, openstack_scripts, spec_=spec)
     made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
     return made
 

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,12 +25,16 @@ from images import (
     GcpNodeSpec,
     HeadInitSpec,
     NodeInitSpec,
+    OpenstackHeadSpec,
+    OpenstackNodeSpec,
     TpuHostSpec,
 )
 from images.azure_shell import azure_env_text, azure_job_env_text, fabric_env_text
 from images.azure_specs import AzureMachineSpec
 from images.gcp_shell import gcp_env_text, gcp_job_env_text, nccl_env_text
 from images.gcp_specs import GcpMachineSpec
+from images.openstack_shell import openstack_credential_text, openstack_env_text, openstack_job_env_text
+from images.openstack_specs import OpenstackMachineSpec
 from images.shell import head_env_text, job_env_text, node_env_text
 from images.specs import job_key
 
@@ -184,13 +189,7 @@ class GcpMachine(Machine):
 
     def without(self, *names: str) -> None:
         """Takes commands away that this computer may have, from all but the fakes."""
-        folder = self.root / "system"
-        folder.mkdir()
-        for part in ("/usr/bin", "/bin", "/usr/sbin", "/sbin"):
-            for path in Path(part).iterdir():
-                if path.name not in names and not os.path.lexists(folder / path.name):
-                    (folder / path.name).symlink_to(path)
-        self.env["PATH"] = f"{self.root}/fake:{folder}"
+        self.env["PATH"] = f"{self.root}/fake:{system_without(self.root, names)}"
 
     def brings(self, package: str, command: str) -> None:
         """A fake apt-get with which one package brings a command."""
@@ -251,6 +250,49 @@ class AzureMachine(Machine):
         return [row["Line"] for row in self.vm.rows]
 
 
+@dataclass
+class OpenstackMachine(Machine):
+    """The same on OpenStack: real Python on the machine, Keystone and the object store in small."""
+
+    spec_: OpenstackMachineSpec = field(kw_only=True)
+
+    def write_settings(self, head: HeadInitSpec | None) -> None:
+        """The files that the scripts read."""
+        (self.root / "node.env").write_text(openstack_env_text(self.spec_))
+        (self.root / "credential.json").write_text(openstack_credential_text(self.spec_))
+        if isinstance(self.spec_, OpenstackNodeSpec):
+            (self.root / "job.env").write_text(openstack_job_env_text(self.spec_))
+        self.env["GANGWAY_CREDENTIAL"] = f"{self.root}/credential.json"
+
+    def plan(self, **changes: Any) -> None:
+        """Changes the spec that the scripts are told."""
+        self.spec_ = replace(self.spec_, **changes)
+
+    def key(self) -> str:
+        """What the scripts know the job by."""
+        return job_key(self.spec_.job)
+
+    def run_ended(self, status: int) -> subprocess.CompletedProcess[str]:
+        """Runs what systemd runs when the trainer has ended with this status."""
+        self.env |= {"SERVICE_RESULT": "success", "EXIT_CODE": "exited", "EXIT_STATUS": str(status)}
+        return self.run("leave-node.sh")
+
+    def without(self, *names: str) -> None:
+        """Takes commands away that this computer may have, from all but the fakes."""
+        self.env["PATH"] = f"{self.root}/fake:{system_without(self.root, names)}"
+
+
+def system_without(root: Path, names: Sequence[str]) -> Path:
+    """A folder with this computer's commands but these."""
+    folder = root / "system"
+    folder.mkdir()
+    for part in ("/usr/bin", "/bin", "/usr/sbin", "/sbin"):
+        for path in Path(part).iterdir():
+            if path.name not in names and not os.path.lexists(folder / path.name):
+                (folder / path.name).symlink_to(path)
+    return folder
+
+
 def rendered(spec: Any) -> str:
     """What a machine is started with."""
     renderers: dict[type, Any] = {
@@ -260,6 +302,8 @@ def rendered(spec: Any) -> str:
         HeadInitSpec: images.render_head_init,
         GcpNodeSpec: images.render_gcp_node,
         GcpHeadSpec: images.render_gcp_head,
+        OpenstackHeadSpec: images.render_openstack_head,
+        OpenstackNodeSpec: images.render_openstack_node,
         TpuHostSpec: images.render_tpu_startup,
     }
     text: str = renderers[type(spec)](spec)

@@ -82,6 +82,19 @@ def test_the_trainer_meets_the_nodes_of_its_own_scale_set_alone(worker: Any) -> 
     assert "memlock=-1" in call
 
 
+@pytest.mark.parametrize(
+    ("priority", "kind"), [("Spot", "spot"), ("Low", "spot"), ("Regular", "on-demand"), ("", "on-demand")]
+)
+def test_the_trainer_is_told_which_capacity_its_node_came_from(
+    worker: Any, azure_vm: Any, priority: str, kind: str
+) -> None:
+    worker.plan(max_hours=None, fabric=None)
+    azure_vm.compute["priority"] = priority
+    assert worker.run("run-trainer.sh").returncode == 0
+    ((*_, said),) = [call[:3] for call in worker.calls("docker")]
+    assert said == f"GANGWAY_CAPACITY={kind}"
+
+
 def test_over_ethernet_nodes_of_all_scale_sets_meet(worker: Any) -> None:
     worker.plan(max_hours=None, fabric=None)
     assert worker.run("run-trainer.sh").returncode == 0

@@ -239,3 +239,34 @@ def test_scratch_is_where_the_image_has_put_it(azure_machine: Any, tmp_path: Pat
     azure_machine.fake("chown")
     assert azure_machine.run("mount-scratch.sh").returncode == 0
     assert azure_machine.calls("mount") == [["--bind", "/mnt/resource_nvme", f"{tmp_path}/scratch"]]
+
+
+@pytest.mark.parametrize("mounted", ["/mnt", "/mnt/resource"])
+def test_a_temporary_disk_is_where_the_image_has_mounted_it(azure_machine: Any, tmp_path: Path, mounted: str) -> None:
+    """Sizes without NVMe have one: nobody would find the other kind there, and every node would give itself up."""
+    azure_machine.plan(scratch_mount_point=f"{tmp_path}/scratch", scratch_is_temporary_disk=True)
+    azure_machine.fake("findmnt", f"echo {mounted}")
+    azure_machine.fake("mountpoint", f'[ "${{@: -1}}" = {mounted} ]')
+    azure_machine.fake("mount")
+    azure_machine.fake("chown")
+    assert azure_machine.run("mount-scratch.sh").returncode == 0
+    assert azure_machine.calls("mount") == [["--bind", mounted, f"{tmp_path}/scratch"]]
+
+
+def test_a_temporary_disk_that_nobody_has_mounted(azure_machine: Any, tmp_path: Path) -> None:
+    disk, links = tmp_path / "sdb1", tmp_path / "azure"
+    disk.touch()
+    links.mkdir()
+    (links / "resource-part1").symlink_to(disk)
+    azure_machine.plan(scratch_mount_point=f"{tmp_path}/scratch", scratch_is_temporary_disk=True)
+    azure_machine.fake("findmnt", "exit 1")
+    azure_machine.fake("mountpoint", "exit 1")
+    # There is a file system as soon as one has been made.
+    azure_machine.fake("blkid", f'[ -e "{tmp_path}/made" ] && echo {disk}')
+    azure_machine.fake("mkfs.ext4", f'touch "{tmp_path}/made"')
+    azure_machine.fake("mount")
+    azure_machine.fake("chown")
+    done = azure_machine.run("mount-scratch.sh", DISK_BY_ID=str(links))
+    assert done.returncode == 0, done.stderr
+    assert azure_machine.calls("mkfs.ext4")[0][-1] == str(disk)
+    assert azure_machine.calls("mount") == [["-o", "noatime", str(disk), f"{tmp_path}/scratch"]]

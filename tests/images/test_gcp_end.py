@@ -99,6 +99,18 @@ def test_the_trainer_is_not_started_on_a_machine_that_goes(worker: Any, gce: Any
     assert worker.verbs() == []
 
 
+@pytest.mark.parametrize(("preemptible", "kind"), [("TRUE", "spot"), ("FALSE", "on-demand")])
+def test_the_trainer_is_told_which_capacity_its_node_came_from(
+    worker: Any, gce: Any, preemptible: str, kind: str
+) -> None:
+    worker.plan(max_hours=None)
+    assert worker.run("run-trainer.sh").returncode == 0
+    gce.items["instance/scheduling/preemptible"] = preemptible
+    assert worker.run("run-trainer.sh").returncode == 0
+    silent, told = worker.calls("docker")
+    assert told == [silent[0], "--env", f"GANGWAY_CAPACITY={kind}", *silent[1:]]
+
+
 def test_the_jobs_first_start_is_kept_where_there_are_no_hard_links(worker: Any, tmp_path: Path) -> None:
     """A bucket as a folder: its files are the trainer's already, and `ln` fails."""
     worker.fake("ln", "exit 1")

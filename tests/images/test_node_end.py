@@ -77,6 +77,14 @@ def test_the_jobs_hours_count_from_its_first_start_on_any_node(job_node: Any, tm
     assert [path.name for path in (tmp_path / "run").iterdir()] == [f"started-at-{job_node.key()}"]
 
 
+@pytest.mark.parametrize("kind", ["spot", "on-demand"])
+def test_the_trainer_is_told_which_capacity_its_node_came_from(job_node: Any, imds: Any, kind: str) -> None:
+    imds.items["instance-life-cycle"] = kind
+    assert job_node.run("run-trainer.sh").returncode == 0
+    (call,) = job_node.calls("docker")
+    assert call[:3] == ["run", "--env", f"GANGWAY_CAPACITY={kind}"]
+
+
 def test_a_job_whose_hours_are_over_is_not_started_again(job_node: Any) -> None:
     job_node.start_job(8 * 3600)
     done = job_node.run("run-trainer.sh")

@@ -128,11 +128,12 @@ def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
 AWS = ["node", "plain_node", "head", "plain_head"]
 GCP = ["gcp_node", "gcp_plain_node", "gcp_head"]
 AZURE = ["azure_node", "azure_plain_node", "azure_head"]
+OPENSTACK = ["openstack_node", "openstack_plain_node", "openstack_head"]
 
 
 def cloud_of(name: str) -> str:
     """Whose machine a spec's fixture is."""
-    return "aws" if name in AWS else "azure" if name in AZURE else "gcp"
+    return "aws" if name in AWS else "gcp" if name == "tpu_host" else name.partition("_")[0]
 
 
 @pytest.fixture
@@ -143,8 +144,8 @@ def document(name: str, request: pytest.FixtureRequest, machines: Any) -> str:
 
 
 every_aws_node = pytest.mark.parametrize("name", AWS)
-every_node = pytest.mark.parametrize("name", [*AWS, *AZURE, *GCP])
-every_machine = pytest.mark.parametrize("name", [*AWS, *AZURE, *GCP, "tpu_host"])
+every_node = pytest.mark.parametrize("name", [*AWS, *AZURE, *GCP, *OPENSTACK])
+every_machine = pytest.mark.parametrize("name", [*AWS, *AZURE, *GCP, *OPENSTACK, "tpu_host"])
 
 
 @every_machine
@@ -163,7 +164,7 @@ def test_cloud_init_is_a_cloud_config_of_known_files(name: str, document: str) -
     assert sorted(parts) == (["packages"] if name in ("head", "plain_head") else []) + ["runcmd", "write_files"]
     modes = {file["path"]: file["permissions"] for file in parts["write_files"]}
     # The job's environment may hold secrets.
-    secret = [path for path in modes if re.search(r"/(job.env|job.json|fabric.env|n\w+.env)$", path)]
+    secret = [path for path in modes if re.search(r"/(job.env|job.json|fabric.env|credential.json|n\w+.env)$", path)]
     assert {modes[path] for path in secret} == {"0600"}
     _, enabled, started = parts["runcmd"]
     assert [command[1] for command in parts["runcmd"]] == ["daemon-reload", "enable", "start"]
@@ -196,6 +197,7 @@ SCRIPTS = {
     **{"node": 13, "plain_node": 9, "head": 7, "plain_head": 4},
     **{"azure_node": 16, "azure_plain_node": 12, "azure_head": 8},
     **{"gcp_node": 17, "gcp_plain_node": 11, "gcp_head": 9, "tpu_host": 12},
+    **{"openstack_node": 13, "openstack_plain_node": 11, "openstack_head": 8},
 }
 """How many files of bash there are."""
 
@@ -208,7 +210,20 @@ def test_every_script_passes_bash(name: str, files: list[Path]) -> None:
         subprocess.run(["bash", "-n", str(path)], check=True)
 
 
-@pytest.mark.parametrize("name", ["node", "head", "azure_node", "azure_head", "gcp_node", "gcp_head", "tpu_host"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "node",
+        "head",
+        "azure_node",
+        "azure_head",
+        "gcp_node",
+        "gcp_head",
+        "openstack_node",
+        "openstack_head",
+        "tpu_host",
+    ],
+)
 def test_scripts_lose_their_comments_and_nothing_else(
     name: str, document: str, machines: Any, request: pytest.FixtureRequest
 ) -> None:
@@ -227,7 +242,7 @@ def test_scripts_lose_their_comments_and_nothing_else(
         assert printed(text) == printed(source), script
 
 
-@pytest.mark.parametrize(("cloud", "number"), [("aws", 11), ("azure", 13), ("gcp", 17)])
+@pytest.mark.parametrize(("cloud", "number"), [("aws", 13), ("azure", 14), ("gcp", 18), ("openstack", 13)])
 def test_every_script_passes_shellcheck(cloud: str, number: int, request: pytest.FixtureRequest) -> None:
     if not (shellcheck := shutil.which("shellcheck")):
         pytest.skip("no shellcheck on this machine")

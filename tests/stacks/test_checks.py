@@ -114,6 +114,26 @@ def test_several_nodes_without_a_shared_file_system_are_an_error(edited: Edited)
     assert finding.severity is Severity.WARNING
 
 
+def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(edited: Edited) -> None:
+    machine = load().machine("p5.48xlarge")
+
+    def faces(source: str | None) -> Callable[[dict[str, Any]], object]:
+        def change(values: dict[str, Any]) -> None:
+            values["gangway:job"].update(preset="dcgan-celeba64")
+            values["gangway:storage"].update(source=source)
+
+        return change
+
+    (missing,) = [f for f in common_findings(edited(faces(None)), machine, None) if f.code.startswith("data.")]
+    assert (missing.severity, missing.code, missing.path) == (Severity.ERROR, "data.missing", "gangway:storage.source")
+    assert "celeba" in missing.message
+    assert "python -m trainer data prepare celeba" in missing.fix
+    named = common_findings(edited(faces("s3://my-bucket/celeba")), machine, None)
+    (told,) = [f for f in named if f.code.startswith("data.")]
+    assert (told.severity, told.code) == (Severity.INFO, "data.prepared")
+    assert "64x64 from s3://my-bucket/celeba" in told.message
+
+
 def test_without_a_bill_money_is_not_spoken_of(demo_config: StackConfig) -> None:
     assert common_findings(demo_config, load().machine("p5.48xlarge"), None) == []
 

@@ -6,6 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 from pulumi_aws import ec2, ecr
+from pulumi_command import remote
 
 from stacks.recording import PlaceholderCloud, record
 
@@ -71,6 +72,18 @@ def test_a_resource_is_plain_json_and_an_archive_the_names_in_it() -> None:
 
     (made,) = record(function, PlaceholderCloud(), "test").resources
     assert made.to_json()["inputs"]["code"] == {"archive": ["a.py", "b.py"]}
+
+
+def test_a_text_for_a_machine_is_its_length() -> None:
+    """A plan's JSON would else hold every script, each in one line."""
+
+    def program() -> dict[str, Any]:
+        connection = remote.ConnectionArgs(host="a")
+        remote.CopyToRemote("c", connection=connection, source=pulumi.StringAsset("echo"), remote_path="x")
+        return {}
+
+    (made,) = record(program, PlaceholderCloud(), "s").resources
+    assert made.to_json()["inputs"]["source"] == {"asset": "4 characters"}
 
 
 def test_a_secret_is_not_in_the_json() -> None:

@@ -1,12 +1,15 @@
 """What the launcher tells the trainer: each figure with its provenance, and nothing invented."""
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from components.catalog import load
 from stacks.config import StackConfig
 from stacks.run_context import cloud_context, local_context
+from trainer.record import Figure
 
 
 def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) -> None:
@@ -25,6 +28,41 @@ def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) ->
     assert (pue.value, pue.unit) == (1.13, "1")
     assert intensity is not None
     assert (intensity.value, intensity.unit, intensity.as_of) == (396, "gCO2e/kWh", "2024-12-31")
+
+
+def test_each_kind_of_capacity_has_its_price_and_each_card_its_emissions(demo_config: StackConfig) -> None:
+    catalog = load()
+    machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
+    context = cloud_context(demo_config, machine, region, catalog.price("p5.48xlarge", "us-east-2"), "sha256:ab")
+    prices = context.usd_per_hour_by_kind
+    assert {kind: price.value for kind, price in prices.items()} == {"spot": 22.98, "on-demand": 55.04}
+    assert prices["spot"] == context.usd_per_hour
+    assert context.accelerators_per_node == 8
+    kg, life = context.embodied_kg_per_accelerator, context.accelerator_life_hours
+    assert kg is not None
+    assert life is not None
+    assert (kg.value, life.value, life.provenance) == (575, 35_040, "assumed")
+
+
+def test_a_block_costs_what_was_paid_for_it(edited: Callable[[Callable[[Any], object]], StackConfig]) -> None:
+    """16,000 dollars for two nodes and a day; one that is owned already costs what nobody here knows."""
+    block = {
+        **{"kind": "capacity-block", "purchase": True, "offering_id": "cbo-0123456789abcdef0", "upfront_usd": 16000},
+        **{"starts_at": "2026-06-30T11:30:00Z", "ends_at": "2026-07-01T11:30:00Z"},
+    }
+    owned = {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "ends_at": "2026-07-01T11:30:00Z"}
+    catalog = load()
+    machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
+    price = catalog.price("p5.48xlarge", "us-east-2")
+
+    def of(rung: dict[str, Any]) -> Figure:
+        config = edited(lambda values: values["gangway:cluster"].update(capacity=[rung, {"kind": "on-demand"}]))
+        return cloud_context(config, machine, region, price, "").usd_per_hour_by_kind["capacity-block"]
+
+    bought = of(block)
+    assert bought.value == pytest.approx(16000 / 24 / 2)
+    assert bought.source.startswith("gangway:cluster.capacity: upfront_usd")
+    assert of(owned).source == "the catalogue has no capacity-block price"
 
 
 @pytest.mark.parametrize("machine_type", ["g5.xlarge", "p9.none"])

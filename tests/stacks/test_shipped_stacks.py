@@ -36,6 +36,11 @@ BESIDES = {
     "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "QueuedTpu"},
     "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "QueuedTpu"},
 }
+# Machines that are there already have everything else; OpenStack has no budget, and no service for lines.
+ALONE = {
+    "hosts-lab": {"HostPool"},
+    "openstack-gpu": {"HeadNode", "ManilaShare", "NodeIdentity", "NodePool", "RunBucket", "TrainingNetwork"},
+}
 # Resources by class that tell the stacks apart: rungs, ways out, links to S3, the stop, a block's start and end.
 COUNTED_ON_AZURE = (
     "AmlFilesystem",
@@ -57,6 +62,8 @@ COUNTED_ON_GCP = (
     "Topic",
     "Workflow",
 )
+COUNTED_ON_HOSTS = ("Command", "CopyToRemote")
+COUNTED_ON_OPENSTACK = ("ApplicationCredential", "Container", "Instance", "Port", "Router", "SecGroup", "ServerGroup")
 COUNTED = (
     "DataRepositoryAssociation",
     "Function",
@@ -80,6 +87,9 @@ COUNTS = {
     "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
     "gcp-v5e-pod": (0, 1, 0, 0, 1, 1, 1, 0),
     "gcp-v5p-multislice": (0, 1, 0, 0, 1, 1, 1, 1),
+    "hosts-lab": (2, 2),
+    # Ports: of each node one, and eight for RDMA; and the head's.
+    "openstack-gpu": (1, 1, 5, 37, 1, 2, 1),
 }
 
 every_stack = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -90,7 +100,7 @@ def name_of(path: Path) -> str:
 
 
 def test_each_is_counted_here() -> None:
-    assert [name_of(path) for path in FILES] == sorted(BESIDES) == sorted(COUNTS)
+    assert [name_of(path) for path in FILES] == sorted({**BESIDES, **ALONE}) == sorted(COUNTS)
 
 
 @every_stack
@@ -103,13 +113,21 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     assert data["cost"]["hourly"] > 0
     types = Counter(resource["type"] for resource in data["resources"])
     components = {token.rpartition(":")[2]: count for token, count in types.items() if token.startswith("gangway:")}
-    assert components == dict.fromkeys(ALWAYS | BESIDES[name_of(path)], 1)
+    name = name_of(path)
+    assert components == dict.fromkeys(ALONE[name] if name in ALONE else ALWAYS | BESIDES[name], 1)
     classes: Counter[str] = Counter()
     for token, count in types.items():
-        if token.startswith(("aws:", "gcp:", "azure-native:")):
+        if token.startswith(("aws:", "gcp:", "azure-native:", "command:", "openstack:")):
             classes[token.rpartition(":")[2]] += count
-    counted = {"aws": COUNTED, "gcp": COUNTED_ON_GCP, "azure": COUNTED_ON_AZURE}[data["provider"]]
-    assert {kind: classes[kind] for kind in counted} == dict(zip(counted, COUNTS[name_of(path)], strict=True))
+    lists = {
+        "aws": COUNTED,
+        "gcp": COUNTED_ON_GCP,
+        "azure": COUNTED_ON_AZURE,
+        "hosts": COUNTED_ON_HOSTS,
+        "openstack": COUNTED_ON_OPENSTACK,
+    }
+    counted = lists[data["provider"]]
+    assert {kind: classes[kind] for kind in counted} == dict(zip(counted, COUNTS[name], strict=True))
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if name_of(path).startswith("aws-")], ids=name_of)

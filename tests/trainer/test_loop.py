@@ -251,6 +251,19 @@ def test_the_context_enters_the_record(short: TrainConfig, tmp_path: Path, digit
     assert record.energy.it_joules.provenance in ("measured", "estimated")
 
 
+def test_the_nodes_kind_of_capacity_prices_the_session(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANGWAY_CAPACITY", "on-demand")
+    price = Figure(value=3600.0, unit="USD/h", provenance="list-price", source="catalogue")
+    context = RunContext(capacity=("spot", "on-demand"), usd_per_hour_by_kind={"on-demand": price})
+    assert train(short, tmp_path / "run", digits_dir, context, Interruption()) == 0
+    record = RunRecord.read(tmp_path / "run" / "run.json")
+    assert [session.capacity for session in record.sessions] == [("on-demand",)]
+    assert record.cost.components["compute, on-demand"].value == pytest.approx(record.sessions[0].wall_sec)
+    assert record.sessions[0].it_joules == record.energy.it_joules
+
+
 def test_a_finished_run_says_so_and_changes_nothing(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

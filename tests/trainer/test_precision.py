@@ -103,15 +103,6 @@ def test_networks_compute_in_it_and_answer_in_float32(tiny_config: TrainConfig, 
         assert torch.equal(exact, logits), "penalties are float32's"
 
 
-def test_a_deep_pixel_norm_does_not_overflow_in_fp16() -> None:
-    """1000 squared is beyond fp16, and 1e-8 below it."""
-    from trainer.networks.dcgan import PixelNorm
-
-    big = torch.full((1, 4, 1, 1), 1000.0, dtype=torch.float16)
-    torch.testing.assert_close(PixelNorm()(big), torch.ones_like(big))
-    assert PixelNorm()(torch.zeros_like(big)).isfinite().all()
-
-
 def test_tf32_is_switched_for_products_and_convolutions() -> None:
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     try:

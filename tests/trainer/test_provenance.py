@@ -9,5 +9,5 @@ def test_the_code_hash_is_stable() -> None:
 
 
 def test_the_versions_are_those_of_what_computes() -> None:
-    assert versions().keys() == {"python", "torch", "numpy", "scikit-learn", "pydantic"}
+    assert versions().keys() == {"python", "cpu", "torch", "numpy", "scikit-learn", "pydantic"}
     assert all(versions().values())

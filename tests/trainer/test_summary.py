@@ -121,6 +121,18 @@ def test_energy_carbon_and_dollars_by_hand(run_dir: Path) -> None:
     assert record.summaries["r1"].last.provenance == "absent"
 
 
+def test_dollars_and_joules_of_each_session_are_of_its_own_nodes(run_dir: Path) -> None:
+    by_kind = {"spot": PRICE, "on-demand": PRICE.model_copy(update={"value": 72.0})}
+    known = CONTEXT.model_copy(update={"usd_per_hour_by_kind": by_kind, "capacity": ("spot", "on-demand")})
+    first = {**_begin(0, 1000, 0, known), "capacity": ["spot", "spot"]}
+    second = {**_begin(1, 1060, 320, known), "capacity": ["spot", "on-demand"]}
+    record = summarise(_write(run_dir, first, *INTERRUPTED[1:], second, *RESUMED[1:], DONE))
+    assert [session.capacity for session in record.sessions] == [("spot", "spot"), ("spot", "on-demand")]
+    assert [session.it_joules.value for session in record.sessions] == [3.6e6, 3.6e6]
+    assert record.cost.components["compute, spot"].value == pytest.approx(36 * (2 * 22 + 12) / 3600)
+    assert record.cost.components["compute, on-demand"].value == pytest.approx(72 * 12 / 3600)
+
+
 def test_one_estimated_session_makes_the_sum_an_estimate(run_dir: Path) -> None:
     lines = (*INTERRUPTED, _begin(1, 1060, 320, CONTEXT), _tick(1, 1070, 480, 1.0, "estimated"))
     assert summarise(_write(run_dir, *lines)).energy.it_joules.provenance == "estimated"

@@ -15,6 +15,8 @@ imds() {
         curl -fs --max-time 2 -H "X-aws-ec2-metadata-token: $token" "$IMDS_URL/latest/meta-data/$1"
 }
 
+own_capacity() { imds instance-life-cycle; }
+
 group_waits() { [ "$(imds autoscaling/target-lifecycle-state)" = Terminated ]; }
 
 # For its group or for a spot interruption.

@@ -17,6 +17,13 @@ gce() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.gce "$@"; }
 # For a preemption, or because the machine shuts down: a group deletes its instances without asking first.
 leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
 
+own_capacity() {
+    case $(metadata instance/scheduling/preemptible) in
+        TRUE) echo spot ;;
+        FALSE) echo on-demand ;;
+    esac
+}
+
 group_waits() { false; }
 let_go() { :; }
 

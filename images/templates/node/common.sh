@@ -2,6 +2,7 @@
 # Sourced by every script of a node of any cloud: its settings, and what more than one of them does. What differs between
 # clouds is in the cloud.sh beside it, whose functions are:
 #   leaving            succeeds where the node is about to go
+#   own_capacity       prints spot, or on-demand for what is not taken back; nothing where the cloud does not say
 #   group_waits        succeeds where its group wants it to go and waits for its word; let_go gives that word
 #   send_event         EVENT [NAME VALUE]...: sends one JSON line to the stack's log, with the instance's name
 #   replace_node       has its group replace this node; may wait until that has begun

@@ -48,5 +48,10 @@ if [ -n "$MAX_SEC" ]; then
     fi
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_STOP_AT=$stop" "${DOCKER_ARGV[@]:1}")
 fi
+# What this node costs: the record prices it by the kind of capacity that it came from.
+capacity=$(own_capacity) || capacity=
+if [ -n "$capacity" ]; then
+    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
+fi
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"

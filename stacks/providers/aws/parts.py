@@ -90,7 +90,8 @@ class Parts:
 
     def runs(self, key: Key) -> RunBucket:
         """Where records outlive the nodes."""
-        return RunBucket(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
+        keep = self.config.job.keep_runs
+        return RunBucket(self.config.stack, {"kms_key_arn": key, "keep": keep, "tags": self.planned.tags}, self.opts)
 
     def logs(self, key: Key) -> NodeLogs:
         """The log group that the nodes write."""

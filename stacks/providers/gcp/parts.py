@@ -96,7 +96,8 @@ class Parts:
 
     def runs(self, key: Key) -> RunBucket:
         """Where records outlive the nodes."""
-        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
+        keep = self.config.job.keep_runs
+        args = {**place(self.config, self.planned), "kms_key_name": key, "keep": keep, "tags": self.planned.tags}
         return RunBucket(self.config.stack, cast("Any", args), self.opts)
 
     def head_files(self, key: Key) -> HeadFiles | None:

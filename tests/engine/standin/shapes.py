@@ -101,6 +101,9 @@ class _Check:
         if isinstance(value, dict) and value.get(rpc._special_sig_key) == rpc._special_archive_sig:
             if pulumi.Archive not in hints:
                 yield path, "an archive is not expected here"
+        elif isinstance(value, dict) and value.get(rpc._special_sig_key) == rpc._special_asset_sig:
+            if pulumi.Asset not in hints:
+                yield path, "an asset is not expected here"
         elif isinstance(value, dict):
             yield from self._dict(hints, value, path)
         elif isinstance(value, list):

@@ -700,6 +700,13 @@ gce() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.gce "$@"; }
 
 leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
 
+own_capacity() {
+    case $(metadata instance/scheduling/preemptible) in
+        TRUE) echo spot ;;
+        FALSE) echo on-demand ;;
+    esac
+}
+
 group_waits() { false; }
 let_go() { :; }
 
@@ -866,6 +873,10 @@ if [ -n "$MAX_SEC" ]; then
         exit 0
     fi
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_STOP_AT=$stop" "${DOCKER_ARGV[@]:1}")
+fi
+capacity=$(own_capacity) || capacity=
+if [ -n "$capacity" ]; then
+    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
 fi
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"

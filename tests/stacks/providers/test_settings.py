@@ -93,6 +93,14 @@ ON_AZURE: dict[str, tuple[str, dict[str, Any], str, str]] = {
         V4, {"azure": {"importer_principal_id": "33333333-0000-0000-0000-333333333333"}},
         "gangway:azure.importer_principal_id", "or add storage.source",
     ),
+    "a directory of no key": (
+        V4, {"azure": {"tenant_id": "22222222-0000-0000-0000-222222222222"}}, "gangway:azure.tenant_id",
+        "or add encryption: customer-key",
+    ),
+    "a watcher of no log": (
+        V4, {"azure": {"network_watcher": "net-hub/nw-eastus"}, "network": {"flow_logs": False}},
+        "gangway:azure.network_watcher", "or add network.flow_logs",
+    ),
     "a registry of no image": (
         V4,
         {"azure": {"registry_id": "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/g/providers"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config import TrainConfig
-from trainer.data import open_matching, prepare_if_missing
+from trainer.config import SELF_PREPARED, TrainConfig
+from trainer.data import SHIPPED, open_matching, prepare_if_missing
 from trainer.data.clips import clips_recipe
 from trainer.data.photos import photos_recipe, squares
 from trainer.data.prepare import prepare
@@ -125,3 +125,7 @@ def test_labels_and_their_number_must_match(tmp_path: Path) -> None:
     assert (caught.value.value, caught.value.allowed) == (2, "3")
     assert open_matching(config.replace({"num_classes": 0}), tmp_path / "two").index.num_classes == 2
     assert open_matching(config.replace({"num_classes": 2}), tmp_path / "two").index.num_classes == 2
+
+
+def test_the_plan_and_the_trainer_know_the_same_data_sets() -> None:
+    assert set(SELF_PREPARED) == set(SHIPPED)

@@ -46,4 +46,4 @@ def test_a_second_derivative_is_refused_not_wrong() -> None:
     features = torch.randn(2, 3, requires_grad=True)
     (gradient,) = torch.autograd.grad(PixelNorm()(features).square().sum(), features, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+        torch.autograd.backward(gradient.sum())

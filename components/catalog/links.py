@@ -1,0 +1,74 @@
+"""How fast the accelerators of one machine reach each other, and how long a message is on its way.
+
+The network between machines is part of the machine types (`network_gbps`, `fabric`). What a step makes of both is
+`components.scaling`.
+
+    >>> link_gbps("H100x8").value
+    3600.0
+    >>> link_gbps("Gaudix8").value is None
+    True
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from components.catalog.rows import read_file, with_facts
+from components.catalog.schema import Fact, Frozen
+
+__all__ = ["Latency", "LinkTable", "latency", "link_gbps", "load_links"]
+
+
+class Link(Frozen):
+    """Of one accelerator, in one direction, as the vendor states it."""
+
+    gbps: Fact[float | None]
+
+
+class Latency(Frozen):
+    """Of one message, in microseconds: inside a machine, and between machines by the kind of fabric."""
+
+    inside_usec: Fact[float]
+    efa_usec: Fact[float]
+    infiniband_usec: Fact[float]
+    roce_usec: Fact[float]
+    gpudirect_usec: Fact[float]
+    ethernet_usec: Fact[float]
+
+    def between(self, fabric: str) -> Fact[float]:
+        """Between machines; `ethernet` for those without a fabric that bypasses the kernel."""
+        found: Fact[float] = getattr(self, f"{fabric}_usec")
+        return found
+
+
+class LinkTable(Frozen):
+    """Links by the accelerator's model; `unknown` stands for every other."""
+
+    links: Mapping[str, Link]
+    unknown: Link
+    latency: Latency
+
+
+@cache
+def load_links() -> LinkTable:
+    """The table, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "links.yaml")
+    rows = ((row["model"], {key: row[key] for key in row if key != "model"}) for row in tables["links"])
+    return LinkTable.model_validate(
+        {
+            "links": {model: with_facts(Link, row, sources) for model, row in rows},
+            "unknown": with_facts(Link, tables["unknown"], sources),
+            "latency": with_facts(Latency, tables["latency"], sources),
+        }
+    )
+
+
+def link_gbps(accelerator: str) -> Fact[float | None]:
+    """Of one accelerator of `accelerator`, such as `H100x8`, in Gbit/s; None where nobody says."""
+    table = load_links()
+    return table.links.get(accelerator.rpartition("x")[0], table.unknown).gbps
+
+
+def latency() -> Latency:
+    """Of one message."""
+    return load_links().latency

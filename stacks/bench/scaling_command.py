@@ -1,0 +1,166 @@
+"""`gangway bench scaling`: its arguments, the rounds, the tables and the files.
+
+    $ gangway bench scaling --preset dcgan-digits --processes 1,2 --rounds 3
+    $ gangway bench scaling --images-per-sec 4000 --machines p5.48xlarge --json
+
+Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.findings import InputError, nearest_hint
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stacks.bench.scaling import Mode, Study
+    from stacks.bench.scaling_runs import Sample
+
+__all__ = ["scaling"]
+
+_POOR_FIT = 0.1
+_BUSY = 0.5
+"""Load average of a machine that does something else."""
+_MODES = ("weak", "strong", "both")
+_DEFAULT_MACHINES = "p5.48xlarge,p4d.24xlarge,g5.48xlarge"
+
+
+def scaling(
+    preset: Annotated[str, typer.Option(help="What is trained.")] = "dcgan-digits",
+    processes: Annotated[str, typer.Option(help="Numbers of processes, with a thread each.")] = "1,2",
+    mode: Annotated[str, typer.Option(help="weak: a batch each; strong: one batch shared out; both.")] = "both",
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured, in turn.")] = 3,
+    steps: Annotated[int, typer.Option(min=14, help="Steps of each measurement.")] = 42,
+    machines: Annotated[str, typer.Option(help="Machine types to project to.")] = _DEFAULT_MACHINES,
+    images_per_sec: Annotated[
+        float | None, typer.Option(min=1e-6, help="Of one accelerator, for the projection [this machine's].")
+    ] = None,
+    overlap: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a step in which gradients travel beside it; assumed.")
+    ] = 0.0,
+    serial_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a step that more workers do not shorten, strong; assumed.")
+    ] = 0.0,
+    data: Annotated[Path | None, typer.Option(help="Shards, prepared there when missing [in the new folder].")] = None,
+    out: Annotated[Path, typer.Option(help="Where the study's folder goes.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the study as JSON.")] = False,
+) -> None:
+    """Measure 1..N processes on this machine, fit, and project to machines of the catalogue.
+
+    Exit code 0: done. 2: a mistake in the options, or the trainer failed.
+    """
+    import json
+    from datetime import UTC, datetime
+
+    from rich.console import Console
+
+    from stacks.bench.scaling import machine_named, study
+    from stacks.bench.scaling_plot import draw_scaling
+    from trainer.presets import PRESETS
+
+    if preset not in PRESETS:
+        raise InputError("--preset", "no such preset", value=preset, fix=nearest_hint(preset, PRESETS))
+    config = PRESETS[preset]
+    counts, modes = _counts(processes, config.batch_size), _modes(mode)
+    chosen = [machine_named(name.strip()) for name in machines.split(",") if name.strip()]
+    load = os.getloadavg()[0]
+    folder = out / f"scaling-{preset}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    measured = _measure(preset, counts, modes, rounds, steps, folder, data or folder / "data")
+    result = study(measured, config.batch_size, images_per_sec, (overlap, serial_share), chosen)
+    facts = {"preset": preset, "rounds": rounds, "steps": steps, "load_average_before": load, **result.to_json()}
+    (folder / "scaling.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    for kind in ("png", "svg"):
+        (folder / f"scaling.{kind}").write_bytes(draw_scaling(result, kind))
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+    else:
+        _show(result, load, Console())
+        typer.echo(f"wrote {folder}/scaling.json, .png and .svg", err=True)
+
+
+def _counts(text: str, batch_size: int) -> list[int]:
+    """Numbers of processes, one among them."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and 0 < int(word) <= batch_size for word in words):
+        allowed = f"whole numbers from 1 to {batch_size}, the batch, by commas"
+        raise InputError("--processes", "not numbers of processes", value=text, allowed=allowed, fix="write 1,2")
+    return sorted({1, *map(int, words)})
+
+
+def _modes(word: str) -> "list[Mode]":
+    if word not in _MODES:
+        raise InputError(
+            "--mode", "no such mode", value=word, allowed=", ".join(_MODES), fix=nearest_hint(word, _MODES)
+        )
+    return ["weak", "strong"] if word == "both" else ["weak"] if word == "weak" else ["strong"]
+
+
+def _measure(
+    preset: str, counts: Sequence[int], modes: "Sequence[Mode]", rounds: int, steps: int, folder: Path, data_dir: Path
+) -> list[dict[tuple["Mode", int], "Sample"]]:
+    """Every number of processes in every round; one process is the same in both modes and measured once a round."""
+    from rich.console import Console
+
+    from stacks.bench.scaling_runs import measure, short
+    from stacks.bench.screen import Screen
+    from trainer.presets import PRESETS
+
+    taken = []
+    with Screen(Console(stderr=True)) as screen:
+        for number in range(rounds):
+            samples: dict[tuple[Mode, int], Sample] = {}
+            for workers in counts:
+                for mode in modes:
+                    if workers == 1 and mode != modes[0]:
+                        samples[mode, 1] = samples[modes[0], 1]
+                        continue
+                    name = f"round{number + 1}-{mode}-{workers}"
+                    words = f"round {number + 1} of {rounds}, {mode}, {workers} process(es)"
+                    config = short(PRESETS[preset], workers, mode, steps)
+                    doing = partial(screen.show, "scaling", words)
+                    samples[mode, workers] = measure(config, workers, folder / name, data_dir, doing)
+            taken.append(samples)
+    return taken
+
+
+def _show(result: "Study", load: float, console: "Console") -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Measured on this machine: {result.device}", title_justify="left")
+    for column in ("mode", "n", "ms/step", "fitted", "all-reduce", "efficiency", "of rounds"):
+        table.add_column(column, justify="left" if column == "mode" else "right")
+    for one in result.measured:
+        times = (one.step_sec.median, one.model_sec, one.all_reduce_sec)
+        found = one.efficiency
+        cells = [f"{found.median:.1%}", f"{found.low:.1%} to {found.high:.1%}"]
+        table.add_row(one.mode, str(one.workers), *(f"{value * 1e3:.2f}" for value in times), *cells)
+    console.print(table)
+    if result.fit is not None:
+        words = f"serial share {result.fit.serial_share:.1%}, worst residual {result.fit.worst_residual:.1%}"
+        console.print(f"strong scaling, fitted: {words}")
+        if result.fit.worst_residual > _POOR_FIT:
+            console.print("the fit does not describe this machine: processes wait for more than it knows of")
+    if load > _BUSY:
+        console.print(f"this machine was busy (load {load:.1f} before the first round): a lower end of what it can do")
+    projected = Table(title="Projected by the model, not measured: efficiency", title_justify="left")
+    for column in ("machine type", "mode", "8", "16", "64", "512 accelerators"):
+        projected.add_column(column, justify="left" if column in ("machine type", "mode") else "right")
+    for line in result.projections:
+        by_count = {workers: value for workers, _, value in line.points}
+        projected.add_row(line.machine_type, line.mode, *(_percent(by_count.get(n)) for n in (8, 16, 64, 512)))
+    console.print(projected)
+    step = result.step
+    assumed = f"overlap {step.overlap:g} and serial share {step.serial_share:g}, assumed"
+    words = f"{result.step_source}; {step.gradient_bytes / 1e6:.2f} MB of gradients a step; {assumed}"
+    console.print(f"projected from: {words}", soft_wrap=True)
+
+
+def _percent(value: float | None) -> str:
+    """No more workers than images: beyond that there is nothing to share out."""
+    return "-" if value is None else f"{value:.1%}"

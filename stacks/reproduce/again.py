@@ -1,0 +1,210 @@
+"""A record run again on this machine: its configuration, seed, data and number of workers, by the trainer's launcher.
+
+What of the record cannot be had here (GPUs, so many workers) is replaced and told, never silently. Compares nothing.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.findings import InputError
+from components.job import JobSpec, Rendezvous
+from stacks.bench.hardware import Hardware, describe
+from stacks.local_run import LocalRun, StatsTail
+from stacks.run_context import local_context
+from stacks.runs import Run, read_json
+from trainer.config import SELF_PREPARED, TrainConfig
+from trainer.record import RunRecord
+
+__all__ = ["Again", "plan_again", "run_again"]
+
+_WORKERS_PER_CORE = 2
+"""More would compute the same, for very long."""
+_POLL_SEC = 0.2
+_LAST_LINES = 6
+_THREADS = re.compile(r"cpu, (\d+) thread")
+
+
+class Again(NamedTuple):
+    """What is run.
+
+    Attributes:
+        config: the record's, to the number of images that is compared.
+        workers: processes.
+        threads: of each, on a CPU; None where the record does not tell.
+        data_dir: the shards; None for those that the trainer prepares itself.
+        dataset_sha256: what they have to be.
+        on_gpus: whether the workers have a GPU each.
+        changes: what is otherwise than recorded, because this machine cannot.
+    """
+
+    config: TrainConfig
+    workers: int
+    threads: int | None
+    data_dir: Path | None
+    dataset_sha256: str
+    on_gpus: bool
+    changes: tuple[str, ...]
+
+
+def plan_again(run: Run, machine: Hardware, kimg: float | None, data: Path | None) -> Again:
+    """How the record's run is done here.
+
+    Args:
+        run: with its record.
+        machine: this one.
+        kimg: thousands of images to stop after; None for as many as the record has.
+        data: the shards; None for those in the run's directory, or beside it.
+
+    Raises:
+        InputError: nothing to compare, or no such data.
+    """
+    record = run.record
+    changes: list[str] = []
+    images = _images(record, kimg)
+    config = record.config if images == record.config.total_images else _shorter(record.config, images)
+    session = record.sessions[-1]
+    needs_gpus = not session.device.startswith("cpu")
+    gpus, room = len(machine["gpus"]), machine["cores"] * _WORKERS_PER_CORE
+    on_gpus = gpus > 0 and needs_gpus
+    workers = min(session.world_size, gpus if on_gpus else room)
+    if workers < session.world_size:
+        changes.append(f"workers: {workers} here, {session.world_size} then: this machine has {describe(machine)}")
+    if needs_gpus and not on_gpus:
+        changes.append(f"device: CPU here, {session.device} then")
+    if not on_gpus and config.backend in ("nccl", "xla"):
+        changes.append(f"backend: auto here, {config.backend} then")
+        config = config.model_copy(update={"backend": "auto"})
+    elif not needs_gpus and gpus and config.backend == "auto":
+        config = config.model_copy(update={"backend": "gloo"})  # it ran on a CPU, and does again
+    threads = _THREADS.match(session.device)
+    return Again(
+        config=config,
+        workers=workers,
+        threads=int(threads[1]) if threads else None,
+        data_dir=_data_dir(run, data),
+        dataset_sha256=record.dataset.sha256,
+        on_gpus=on_gpus,
+        changes=tuple(changes),
+    )
+
+
+def _images(record: RunRecord, kimg: float | None) -> int:
+    if not record.images:
+        raise InputError(f"run {record.id}", "has shown no image: there is nothing to do again", fix="name another run")
+    if kimg is None:
+        return record.images
+    step = record.config.step_images
+    images = -(-round(kimg * 1000) // step) * step
+    if not 0 < images <= record.images:
+        raise InputError(
+            "--kimg",
+            f"run {record.id} has nothing to compare with there",
+            value=kimg,
+            allowed=f"above 0, at most {record.images / 1000:g}",
+            fix="leave --kimg out for the whole record",
+        )
+    return images
+
+
+def _shorter(config: TrainConfig, images: int) -> TrainConfig:
+    """The same run, stopped at so many images: its length changes nothing that a step computes."""
+    return config.model_copy(update={"kimg": images / 1000})
+
+
+def _data_dir(run: Run, data: Path | None) -> Path | None:
+    """The folder of the shards, whose index has the record's hash."""
+    places = [data] if data is not None else [run.path / "data", run.path.parent / "data"]
+    found = next((place for place in places if (place / "index.json").is_file()), None)
+    wanted = run.record.dataset
+    if found is None:
+        if data is None and wanted.name in SELF_PREPARED:
+            return None
+        raise InputError(
+            "--data",
+            f"no shards of {wanted.name} in {', '.join(map(str, places))}",
+            value=None if data is None else str(data),
+            allowed=f"a folder with an index.json of sha256 {wanted.sha256}",
+            fix=f"prepare them: python -m trainer data prepare {wanted.name} --out DIR, then --data DIR",
+        )
+    _check_data(str(found), read_json(found / "index.json").get("sha256"), wanted.sha256)
+    return found
+
+
+def _check_data(place: str, found: object, wanted: str) -> None:
+    if found != wanted:
+        raise InputError(
+            place,
+            "these are not the images of the record",
+            value=f"sha256 {found}",
+            allowed=f"sha256 {wanted}",
+            fix="name the folder of the run's own shards with --data",
+        )
+
+
+def run_again(again: Again, out: Path, run_id: str, machine: Hardware, told: Callable[[int], None]) -> Path:
+    """Runs it in a new folder and waits for its end.
+
+    Args:
+        again: what to run.
+        out: the folder, which must not exist.
+        run_id: of the new record.
+        machine: this one.
+        told: called with the images shown so far.
+
+    Returns:
+        The new run's directory.
+
+    Raises:
+        InputError: the data that the trainer prepared is not the record's (the folder is then removed), or the trainer
+            did not come to the end.
+    """
+    out.mkdir(parents=True)
+    (out / "again.json").write_text(again.config.to_json(), "utf-8")
+    context = local_context("reproduce", run_id).model_copy(update={"machine_type": describe(machine)})
+    (out / "context.json").write_text(context.model_dump_json(indent=2), "utf-8")
+    tail, checked = StatsTail(out / "stats.jsonl"), False
+    try:
+        with LocalRun.start(_job(again, out), out / "train.log") as run:
+            while True:
+                code = run.exit_code
+                for line in tail.new_lines():
+                    if line.get("event") == "start":
+                        _check_data("the trainer's own shards", line["dataset"]["sha256"], again.dataset_sha256)
+                        checked = True
+                    told(line["images"])
+                if code is not None:
+                    break
+                time.sleep(_POLL_SEC)
+    except InputError:
+        with suppress(OSError):
+            shutil.rmtree(out)
+        raise
+    if code != 0 or not checked:
+        last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
+        raise InputError(
+            str(run.log), f"the trainer ended with {code}: {' | '.join(last)}", fix="mend that, then again"
+        )
+    return out
+
+
+def _job(again: Again, out: Path) -> JobSpec:
+    env: Mapping[str, Any] = {} if again.threads is None else {"OMP_NUM_THREADS": str(again.threads)}
+    return JobSpec(
+        name="reproduce",
+        backend="nccl" if again.on_gpus else "gloo",
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=again.workers,
+        rendezvous=Rendezvous(standalone=True),
+        env=dict(env),
+        max_restarts=0,
+        argv=(
+            "train", "--config", str(out / "again.json"), "--run-dir", str(out),
+            "--data", str(again.data_dir or out / "data"), "--context", str(out / "context.json"),
+        ),
+    )  # fmt: skip

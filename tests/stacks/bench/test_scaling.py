@@ -1,0 +1,178 @@
+"""`gangway bench scaling`: one real measurement, rounds evaluated by hand, projection apart, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from components.findings import InputError
+from stacks.bench import scaling_runs
+from stacks.bench.scaling import Mode, Study, machine_named, study
+from stacks.bench.scaling_plot import draw_scaling
+from stacks.bench.scaling_runs import LINES, Sample, measure, short
+from stacks.cli import app
+from trainer.config import TrainConfig
+from trainer.presets import PRESETS
+
+PRESET = PRESETS["dcgan-digits"]
+CPU = "cpu, 1 thread(s) a worker"
+
+
+def sample(step_sec: float, workers: int) -> Sample:
+    """All-reduces of 1 MB take 1 ms and of 4 MB 2.5 ms; the gradients are 3 MB."""
+    return Sample(step_sec, {} if workers == 1 else {1_000_000: 1e-3, 4_000_000: 2.5e-3}, 3_000_000, CPU)
+
+
+def a_round(one: float, weak: float, strong: float) -> dict[tuple[Mode, int], Sample]:
+    return {
+        ("weak", 1): sample(one, 1),
+        ("strong", 1): sample(one, 1),
+        ("weak", 2): sample(weak, 2),
+        ("strong", 2): sample(strong, 2),
+    }
+
+
+@pytest.fixture
+def made() -> Study:
+    rounds = [a_round(0.1, 0.125, 0.062), a_round(0.2, 0.25, 0.2), a_round(0.1, 0.1, 0.062)]
+    return study(rounds, 64, 4000.0, (0.0, 0.1), [machine_named("p5.48xlarge")])
+
+
+def test_an_all_reduce_of_the_gradients_lies_on_the_line() -> None:
+    assert sample(1, 2).all_reduce_sec() == pytest.approx(2e-3)
+    assert sample(1, 1).all_reduce_sec() == 0
+    falling = Sample(1, {1000: 2e-3, 2000: 1e-3}, 5000, CPU)
+    assert falling.all_reduce_sec() == 2e-3, "noise does not make a large message free"
+
+
+def test_rounds_by_hand(made: Study) -> None:
+    by_key = {(one.mode, one.workers): one for one in made.measured}
+    weak, strong = by_key["weak", 2].efficiency, by_key["strong", 2].efficiency
+    assert [weak.median, weak.low, weak.high] == pytest.approx([0.8, 0.8, 1.0])
+    assert [strong.median, strong.low, strong.high] == pytest.approx([0.1 / 0.124, 0.5, 0.1 / 0.124])
+    assert made.fit is not None
+    # 62 ms less 2 ms of waiting: 100 (s + (1 - s) / 2) = 60.
+    assert made.fit.serial_share == pytest.approx(0.2)
+    assert by_key["strong", 2].model_sec == pytest.approx(0.062)
+    assert by_key["weak", 2].model_sec == pytest.approx(0.102)
+    assert all(by_key[mode, 1].efficiency.median == 1 for mode in ("weak", "strong"))
+
+
+def test_the_projection_is_of_what_was_given(made: Study) -> None:
+    assert made.step.compute_sec == pytest.approx(64 / 4000)
+    assert made.step.serial_share == 0.1, "not the fitted share of this machine"
+    assert made.step_source == "assumed: --images-per-sec 4000"
+    weak, strong = made.projections
+    assert [workers for workers, *_ in weak.points] == [2**power for power in range(10)]
+    assert strong.points[-1][0] == 64, "no more workers than images"
+    assert weak.points[0][2] == strong.points[0][2] == 1
+    data = made.to_json()
+    assert (data["measured"]["provenance"], data["projected"]["provenance"]) == ("measured", "estimated")
+    assert data["projected"]["machines"][0]["points"][0] == {"workers": 1, "step_sec": 0.016, "efficiency": 1.0}
+
+
+def test_without_a_given_speed_this_machines_own_is_said() -> None:
+    only_weak = {key: value for key, value in a_round(0.1, 0.2, 0.1).items() if key[0] == "weak"}
+    made = study([only_weak], 64, None, (0.0, 0.0), [])
+    assert made.fit is None
+    assert made.step_source == f"measured: 640 images/s of one process on this machine, {CPU}"
+
+
+def test_the_plot_says_which_half_is_projected(made: Study) -> None:
+    text = draw_scaling(made, "svg")
+    assert text == draw_scaling(made, "svg")
+    assert text.count(b"<!-- p5.48xlarge, weak, projected -->") == 1
+    assert b"not measured" in text
+    assert draw_scaling(made, "png")[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(("mode", "batch"), [("weak", 3 * PRESET.batch_size), ("strong", PRESET.batch_size)])
+def test_a_measurement_is_a_short_run(mode: str, batch: int) -> None:
+    config = short(PRESET, 3, mode, 42)
+    assert (config.batch_size, config.total_images, config.metrics) == (batch, 42 * batch, "none")
+    assert config.stats_kimg * 1000 == pytest.approx(42 // LINES * batch)
+
+
+@pytest.mark.slow
+def test_the_trainer_is_measured(tmp_path: Path) -> None:
+    tiny = PRESET.replace({"z_dim": 8, "ngf": 4, "ndf": 4, "batch_size": 4})
+    found = measure(short(tiny, 2, "strong", 14), 2, tmp_path / "run", tmp_path / "data", lambda: None)
+    assert found.step_sec > 0
+    assert len(found.all_reduce) == 2
+    assert found.gradient_bytes % 4 == 0
+    assert found.gradient_bytes > 1000
+    assert found.device == CPU
+    with pytest.raises(InputError, match="the trainer ended with 2"):
+        measure(tiny.replace({"dataset": "celeba"}), 1, tmp_path / "bad", tmp_path / "data", lambda: None)
+
+
+@pytest.fixture
+def measured_instantly(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Stands for the trainer; tells each call's processes and batch."""
+    calls: list[tuple[int, int]] = []
+
+    def measure(config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Any) -> Sample:
+        doing()
+        folder.mkdir(parents=True)
+        calls.append((workers, config.batch_size))
+        return sample(0.1 / workers, workers)
+
+    monkeypatch.setattr(scaling_runs, "measure", measure)
+    return calls
+
+
+def test_the_command_goes_in_rounds(measured_instantly: list[tuple[int, int]], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "2", "--out", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    assert measured_instantly == [(1, 64), (2, 128), (2, 64)] * 2, "one process is the same in both modes"
+    (folder,) = tmp_path.iterdir()
+    data = json.loads((folder / "scaling.json").read_text())
+    assert json.loads(done.stdout) == data
+    assert {"scaling.png", "scaling.svg"} <= {path.name for path in folder.iterdir()}
+    assert len(data["projected"]["machines"]) == 6
+
+
+def test_the_tables_keep_the_two_apart(
+    measured_instantly: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (2.5, 0.0, 0.0))
+    words = ["--rounds", "1", "--mode", "strong", "--out", str(tmp_path), "--images-per-sec", "4000"]
+    done = CliRunner().invoke(app, ["bench", "scaling", *words])
+    assert done.exit_code == 0, done.output
+    assert "Measured on this machine" in done.stdout
+    assert "Projected by the model, not measured" in done.stdout
+    assert "serial share" in done.stdout
+    assert "this machine was busy (load 2.5" in done.stdout
+    assert "assumed: --images-per-sec 4000" in done.stdout
+    assert measured_instantly == [(1, 64), (2, 64)]
+    assert "does not describe" not in done.stdout
+
+
+def test_a_poor_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        scaling_runs,
+        "measure",
+        lambda config, workers, folder, *_: folder.mkdir(parents=True) or sample(workers, workers),
+    )
+    done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "1", "--mode", "strong", "--out", str(tmp_path)])
+    assert "the fit does not describe this machine" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--preset", "dcgan-digit"], "--preset: no such preset"),
+        (["--processes", "1,x"], "--processes: not numbers of processes"),
+        (["--processes", "0"], "--processes"),
+        (["--processes", "65"], "--processes"),
+        (["--mode", "week"], "did you mean 'weak'?"),
+        (["--machines", "p5.48xlarg"], "did you mean 'p5.48xlarge'?"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(words: list[str], message: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["bench", "scaling", "--out", str(tmp_path), *words])
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
