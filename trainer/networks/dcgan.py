@@ -34,7 +34,9 @@ class _FromVector(nn.ConvTranspose2d):
         assert self.bias is not None, "made with one"
         assert output_size is None, "the kernel's"
         pixels = vectors @ self.weight.flatten(1)
-        return pixels.reshape(-1, self.out_channels, *self.kernel_size) + self.bias[:, None, None]
+        # Autocast lowers a convolution's bias too; a float32 one would make the features float32 again.
+        bias = self.bias.to(pixels.dtype)[:, None, None]
+        return pixels.reshape(-1, self.out_channels, *self.kernel_size) + bias
 
 
 class _ToNumber(nn.Conv2d):
