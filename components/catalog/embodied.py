@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from components.catalog.rows import read_file, with_facts
+from components.catalog.rows import by_model, read_file, with_facts
 from components.catalog.schema import Fact, Frozen
 
 __all__ = ["EmbodiedTable", "card_kg", "life_hours", "load_embodied"]
@@ -43,10 +43,9 @@ class EmbodiedTable(Frozen):
 def load_embodied() -> EmbodiedTable:
     """The table, read once a process."""
     tables, sources = read_file(Path(__file__).parent / "embodied.yaml")
-    rows = ((row["model"], {key: row[key] for key in row if key != "model"}) for row in tables["cards"])
     return EmbodiedTable.model_validate(
         {
-            "cards": {model: with_facts(CardEmissions, row, sources) for model, row in rows},
+            "cards": by_model(CardEmissions, tables["cards"], sources),
             "life": with_facts(Life, tables["life"], sources),
             "unknown": with_facts(CardEmissions, tables["unknown"], sources),
         }

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from components.catalog.rows import read_file, with_facts
+from components.catalog.rows import by_model, read_file, with_facts
 from components.catalog.schema import Fact, Frozen
 
 __all__ = ["Latency", "LinkTable", "latency", "link_gbps", "load_links"]
@@ -53,10 +53,9 @@ class LinkTable(Frozen):
 def load_links() -> LinkTable:
     """The table, read once a process."""
     tables, sources = read_file(Path(__file__).parent / "links.yaml")
-    rows = ((row["model"], {key: row[key] for key in row if key != "model"}) for row in tables["links"])
     return LinkTable.model_validate(
         {
-            "links": {model: with_facts(Link, row, sources) for model, row in rows},
+            "links": by_model(Link, tables["links"], sources),
             "unknown": with_facts(Link, tables["unknown"], sources),
             "latency": with_facts(Latency, tables["latency"], sources),
         }

@@ -5,7 +5,7 @@ from elsewhere is written `{value: ..., source: ...}`. A value left out is one n
 of `components.catalog.schema`, `gcp_schema` and `azure_schema` are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from components.catalog.azure_schema import InfinibandFabric
 from components.catalog.gcp_schema import GpuDirectFabric, RoceFabric
 from components.catalog.schema import EfaFabric, Fact
 
-__all__ = ["Source", "read_file", "with_facts"]
+__all__ = ["Source", "by_model", "read_file", "with_facts"]
 
 Source = dict[str, Any]
 FABRICS: Mapping[str, type[BaseModel]] = {
@@ -51,6 +51,14 @@ def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[
         if shaped.get(name) is not None:
             shaped[name] = with_facts(FABRICS[shaped[name]["kind"]], shaped[name], sources)
     return shaped
+
+
+def by_model(
+    model: type[BaseModel], rows: Iterable[Mapping[str, Any]], sources: Mapping[str, Source]
+) -> dict[str, dict[str, Any]]:
+    """Rows in the shape of `model`, by the accelerator's model that each of them names."""
+    plain = ((row["model"], {key: value for key, value in row.items() if key != "model"}) for row in rows)
+    return {name: with_facts(model, row, sources) for name, row in plain}
 
 
 @cache
