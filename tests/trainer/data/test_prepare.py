@@ -123,8 +123,13 @@ def test_a_broken_item_stops_it_and_what_came_before_is_kept(tmp_path: Path) -> 
     assert prepare(recipe, tmp_path, skip_broken=True).num_images == 8
 
 
+def _killed(item: int) -> Decoded:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError(f"item {item}: nobody gets here")
+
+
 def test_a_process_that_is_killed_is_told_apart(tmp_path: Path) -> None:
-    poison = replace(_recipe((1,) * 9), decode=os._exit)
+    poison = replace(_recipe((1,) * 9), decode=_killed)
     with pytest.raises(TrainerError, match="--workers: a decoding process was killed") as caught:
         prepare(poison, tmp_path, workers=2)
     assert caught.value.fix.startswith("--workers 1")
