@@ -74,6 +74,8 @@ def _torchrun(argv: Sequence[str], watcher: Watcher | None) -> int:
         if len(told) == 1:
             raise SignalException(f"signal {number}", signal.Signals(number))
 
+    ends: dict[int, int | None] = {}
+    _note_ends(ends)
     membership = Membership()
     membership.register()
     parsed = run.parse_args(list(argv))  # type: ignore[no-untyped-call]  # torch publishes no types for it
@@ -92,13 +94,54 @@ def _torchrun(argv: Sequence[str], watcher: Watcher | None) -> int:
         # A negative code is the signal that killed the worker; the shell's convention is 128 + signal.
         return 128 - code if code < 0 else code
     except SignalException as stopped:
-        # The workers were told, wrote their checkpoint and left: that is an interruption, not a failure.
         membership.leave()
-        return EXIT_INTERRUPTED if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval)
+        return _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval)
     except TrainerError as error:
         print(error, file=sys.stderr, flush=True)
         return EXIT_FAILED
     return 0
+
+
+def _note_ends(ends: dict[int, int | None]) -> None:
+    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody.
+
+    Args:
+        ends: exit codes; negative, the signal that ended it; None for one that not even SIGKILL has ended.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SubprocessContext
+
+    close = SubprocessContext._close
+
+    def noted(self: SubprocessContext, death_sig: signal.Signals, timeout: int = 30) -> None:
+        close(self, death_sig, timeout)
+        ends.clear()  # of the workers before a restart
+        ends.update({worker.proc.pid: worker.proc.poll() for worker in self.subprocess_handlers.values()})
+
+    SubprocessContext._close = noted  # type: ignore[method-assign]  # there is no hook
+
+
+def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
+    """75 where the workers were told, wrote their checkpoint and left: that is an interruption, not a failure.
+
+    Args:
+        ends: see `_note_ends`.
+
+    Returns:
+        Otherwise the code of one that did not leave in time and was killed, or that failed while it stopped.
+    """
+    killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
+    if killed:
+        print(
+            f"gangway: {len(killed)} of {len(ends)} worker(s) did not leave in time and were killed (torchrun's "
+            "--shutdown-timeout): what they had not saved is lost",
+            file=sys.stderr,
+            flush=True,
+        )
+        return 128 + signal.SIGKILL
+    # One that a signal ended had not begun to train: the others then fail for want of it, and nothing is lost.
+    if any(code is not None and code < 0 for code in ends.values()):
+        return EXIT_INTERRUPTED
+    return next((code for code in ends.values() if code not in (None, 0, EXIT_INTERRUPTED)), EXIT_INTERRUPTED)
 
 
 def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:

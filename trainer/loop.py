@@ -96,7 +96,7 @@ def train(
             if world.rank == 0:
                 print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
             return 0
-        metrics = MetricsInTraining(config, data, world)
+        metrics = MetricsInTraining(config, data, world, lambda: _request(interruption, reporter) >= Request.STOP)
         fabric = check_fabric(world, fabric_min_gbps, context.fabric_gbps)
         choices["shard"] = shard(state, config, world)
         reporter.begin(state, data, restored, allocator, fabric)
@@ -180,7 +180,7 @@ def _run(
                 world.check_gradients(network.named_parameters())
 
         # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
-        request = world.highest(max(interruption.request(), reporter.request))
+        request = world.highest(_request(interruption, reporter))
         if request == Request.FAIL:
             reporter.fail()
 
@@ -192,10 +192,6 @@ def _run(
             if limiter is not None and limiter.after(line):
                 reporter.chosen(state, {**choices, "power": limiter.choice})
 
-        # Quality metrics, when they are due.
-        if moment := metrics.moment(state):
-            reporter.quality(state, moment)
-
         # Samples and checkpoint.
         if state.passed(config.sample_kimg):
             reporter.samples(state)
@@ -205,7 +201,17 @@ def _run(
             reporter.checkpoint(state, world.gather(interruption.notice))
             interruption.saved()
 
+        # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to stop.
+        if metrics.due(state):
+            reporter.checkpoint(state)
+            reporter.quality(state, metrics.moment(state))
+
         # Interruption, agreed by all workers within this step.
         if interrupted:
             return state.images < config.total_images
     return False
+
+
+def _request(interruption: Interruption, reporter: Reporter) -> Request:
+    """What this worker wants now."""
+    return max(interruption.request(), reporter.request)

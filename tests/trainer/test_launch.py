@@ -1,5 +1,6 @@
 """The launcher: torchrun's workers, with exit codes that mean something; notices of clouds are in test_clouds."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,3 +36,33 @@ def test_past_its_deadline_a_job_does_not_start(start: Callable[..., Any], tmp_p
 def test_a_workers_exit_code_comes_through(start: Callable[..., Any], argv: tuple[str, ...], expected: int) -> None:
     code, text = start("-m", "trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", *argv).finish()
     assert code == expected, text
+
+
+STUBBORN = """
+import signal, sys, time
+from pathlib import Path
+
+codes = {"leaves": 75, "fails": 2}
+def stop(number, frame):
+    if sys.argv[1] in codes:
+        sys.exit(codes[sys.argv[1]])
+signal.signal(signal.SIGTERM, stop)
+Path(sys.argv[2]).touch()
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(("worker", "expected"), [("leaves", 75), ("fails", 2), ("stays", 137)])
+def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
+    start: Callable[..., Any], tmp_path: Path, worker: str, expected: int
+) -> None:
+    script, ready = tmp_path / "stubborn.py", tmp_path / "ready"
+    script.write_text(STUBBORN)
+    argv = ("--standalone", "--nproc-per-node=1", "--shutdown-timeout=1", str(script), worker, str(ready))
+    command = start("-m", "trainer.launch", *argv)
+    command.wait_for(ready.exists)
+    command.process.send_signal(signal.SIGTERM)
+    code, text = command.finish()
+    assert code == expected, text
+    assert ("1 of 1 worker(s) did not leave in time and were killed" in text) == (worker == "stays"), text

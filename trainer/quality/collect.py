@@ -5,8 +5,9 @@ order of the float64 sums differs. Not here: which images (trainer.quality.judge
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,15 +19,28 @@ from torch import distributed as dist
 from trainer.distributed import World
 from trainer.metrics import FeatureStats, Moments
 
-__all__ = ["FeatureSet", "collect"]
+__all__ = ["AbandonedError", "Ask", "FeatureSet", "collect", "go_on"]
 
 _CPU_PART = 16
 """Small: on a CPU the features of 16 images stay in cache, which is more than twice as fast as 64 at once."""
 _GPU_PART = 128
 _ADDED_AT_ONCE = 1024
 """Rows: adding up dim x dim products takes as long for a few of them as for many."""
+_GO_ON, _ABANDON, _FAILED = range(3)
+"""A worker's vote after a part; of different votes the highest counts."""
 
 Features = NDArray[np.float64]
+Ask = Callable[[], bool]
+"""Whether this worker wants to abandon the work."""
+
+
+class AbandonedError(Exception):
+    """A worker has asked for an end of the work: raised on every worker, after the same part."""
+
+
+def go_on() -> bool:
+    """An `Ask` that never abandons."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -63,7 +77,9 @@ class FeatureSet:
         return cls(stats, np.concatenate(kept) if len(kept) == len(members) else None)
 
 
-def collect(of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool) -> FeatureSet:
+def collect(
+    of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool, ask: Ask = go_on
+) -> FeatureSet:
     """The features of images 0..num-1, computed once by all workers together.
 
     Args:
@@ -72,30 +88,66 @@ def collect(of: Callable[[slice], Features], num: int, dim: int, world: World, *
         dim: length of a feature vector.
         world: the workers; every one must call.
         keep: bring the features themselves together on every worker too.
+        ask: after each part; what one worker answers counts for all.
+
+    Raises:
+        AbandonedError: as soon as a worker's answer was yes.
     """
     size = _GPU_PART if world.own_device.type == "cuda" else _CPU_PART
     parts = [slice(start, min(start + size, num)) for start in range(0, num, size)]
 
-    def own() -> tuple[FeatureStats, list[NDArray[np.float32]]]:
-        stats = FeatureStats(dim)
-        kept: list[NDArray[np.float32]] = []
-        waiting: list[Features] = []
-        for features in _in_threads(of, parts[world.rank :: world.world_size]):
-            waiting.append(features)
-            if sum(map(len, waiting)) >= _ADDED_AT_ONCE:
-                stats.add(np.concatenate(waiting))
-                waiting.clear()
-            if keep:
-                kept.append(features.astype(np.float32))
-        stats.add(np.concatenate([np.empty((0, dim)), *waiting]))
-        return stats, kept
-
-    stats, kept = world.together(own)
+    stats = FeatureStats(dim)
+    kept: list[NDArray[np.float32]] = []
+    waiting: list[Features] = []
+    mine = parts[world.rank :: world.world_size]
+    for features in _agreed(of, mine, -(-len(parts) // world.world_size), world, ask):
+        waiting.append(features)
+        if sum(map(len, waiting)) >= _ADDED_AT_ONCE:
+            stats.add(np.concatenate(waiting))
+            waiting.clear()
+        if keep:
+            kept.append(features.astype(np.float32))
+    stats.add(np.concatenate([np.empty((0, dim)), *waiting]))
     added = FeatureStats.from_sums(_sum(stats.sums(), world))
     return FeatureSet(added, _bring_together(kept, len(parts), dim, world) if keep else None)
 
 
-def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Iterator[Features]:
+def _agreed(
+    of: Callable[[slice], Features], mine: list[slice], rounds: int, world: World, ask: Ask
+) -> Iterator[Features]:
+    """This worker's features part by part, as long as no worker fails or asks for the end.
+
+    Args:
+        of: see `collect`.
+        mine: this worker's parts.
+        rounds: parts of the worker that has the most: all workers agree as often.
+        world: the workers.
+        ask: see `collect`.
+    """
+    failure: Exception | None = None
+    with closing(_in_threads(of, mine)) as computed:
+        for _ in range(rounds):
+            features = None
+            try:
+                features = next(computed, None)
+            except Exception as error:  # told to all below: the others are waiting for this round's vote
+                failure = error
+            vote = world.highest(_FAILED if failure is not None else _ABANDON if ask() else _GO_ON)
+            if vote == _FAILED:
+                break
+            if vote == _ABANDON:
+                raise AbandonedError
+            if features is not None:
+                yield features
+    world.together(lambda: _raise(failure))
+
+
+def _raise(failure: Exception | None) -> None:
+    if failure is not None:
+        raise failure
+
+
+def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
     """Part by part in as many threads as this worker has cores to itself; one where a GPU computes.
 
     Each thread computes alone: on a busy machine threads that share one batch mostly wait for each other.
@@ -107,8 +159,11 @@ def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Iterator
     threads_before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(max(1, cores)) as pool:
+        pool = ThreadPoolExecutor(max(1, cores))
+        try:
             yield from pool.map(of, parts)
+        finally:
+            pool.shutdown(cancel_futures=True)  # the parts under way are waited for: they use what is around them
     finally:
         torch.set_num_threads(threads_before)
 

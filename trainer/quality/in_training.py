@@ -1,7 +1,8 @@
 """Quality metrics while a run goes on: when they are due, and what they cost it.
 
 All workers compute them together at multiples of metrics_kimg, on the averaged generator; each value becomes a line of
-stats.jsonl, event "quality". They change nothing that a step computes. Not here: the metrics (trainer.quality.judge).
+stats.jsonl, event "quality". They change nothing that a step computes. A worker that has to stop has the others abandon
+them: a notice leaves half a minute, metrics take longer. Not here: the metrics (trainer.quality.judge).
 """
 
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages
 from trainer.distributed import World
+from trainer.quality.collect import AbandonedError, Ask, go_on
 from trainer.quality.judge import Judge
 from trainer.quality.names import parse
 from trainer.quality.record import QualityRecord
@@ -23,22 +25,27 @@ class Moment:
     """The metrics of one moment.
 
     Args:
-        records: a value each.
+        records: a value each; None where they were abandoned.
         cost_sec: that all workers waited for them.
         share: of the session's time so far that went into metrics.
     """
 
-    def __init__(self, records: list[QualityRecord], cost_sec: float, share: float) -> None:
+    def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self._cost_sec, self._share = records, cost_sec, share
 
     def tell(self, event: Callable[..., None], images: int) -> None:
-        """Writes one event for each value, and a line for people.
+        """Writes one event for each value, or the one that there are none, and a line for people.
 
         Args:
             event: writes an event of the run's diary.
             images: seen.
         """
         cost = {"cost_sec": self._cost_sec, "share_of_wall": self._share}
+        if self._records is None:
+            why = "a worker has to stop; `python -m trainer evaluate` computes them from a checkpoint"
+            event("quality-abandoned", images, why=why, in_training=cost)
+            print(f"kimg {images / 1000:8.2f}  metrics abandoned after {self._cost_sec:.1f} s: {why}", flush=True)
+            return
         for record in self._records:
             event("quality", images, quality=record.model_dump(mode="json"), in_training=cost)
         values = "  ".join(f"{record.name} {record.trained.value:.4g}" for record in self._records)
@@ -53,27 +60,34 @@ class MetricsInTraining:
         config: of the run.
         data: the real images.
         world: the workers; every one makes the same calls.
+        ask: whether this worker has to stop.
 
     Raises:
         TrainerError: as Judge, before the first step: weights are missing, or a metric does not fit the data.
     """
 
-    def __init__(self, config: TrainConfig, data: ShardedImages, world: World) -> None:
+    def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
         self._every_kimg, self._world = config.metrics_kimg, world
         names = parse(config.metrics)
-        self._judge = Judge(names, config, data, world, WeightsPaths()) if names else None
+        self._judge = Judge(names, config, data, world, WeightsPaths(), ask) if names else None
         self._began, self._spent_sec = time.monotonic(), 0.0
 
-    def moment(self, state: TrainState) -> Moment | None:
-        """The metrics of this state; None when none are due.
+    def due(self, state: TrainState) -> bool:
+        """Whether the last step reached a moment for metrics."""
+        return self._judge is not None and state.passed(self._every_kimg)
+
+    def moment(self, state: TrainState) -> Moment:
+        """The metrics of this state, of a run that has some; saved before, since they may take long and may fail.
 
         Args:
             state: after a step.
         """
-        if self._judge is None or not state.passed(self._every_kimg):
-            return None
+        assert self._judge is not None, "they are due"
         began = time.monotonic()
-        records = self._judge.judge(state.ema_on(self._world.own_device), state.images, compared=False)
+        try:
+            records = self._judge.judge(state.ema_on(self._world.own_device), state.images, compared=False)
+        except AbandonedError:
+            records = None
         now = time.monotonic()
         self._spent_sec += now - began
         return Moment(records, now - began, self._spent_sec / (now - self._began))

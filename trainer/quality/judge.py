@@ -24,7 +24,7 @@ from trainer.features import FeatureExtractor
 from trainer.figure import Figure
 from trainer.networks import Generator, build
 from trainer.phases import phase_at
-from trainer.quality.collect import FeatureSet, collect
+from trainer.quality.collect import AbandonedError, Ask, FeatureSet, collect, go_on
 from trainer.quality.record import PROXY_BELOW, QualityProtocol, QualityRecord
 from trainer.quality.spaces import SPACES, Metric, Value, WeightsPaths, check_applies, metric
 from trainer.samples import to_uint8
@@ -60,15 +60,22 @@ class Judge:
         data: the real images.
         world: the workers; every one must make the same calls.
         paths: of weights.
+        ask: whether to abandon; asked between parts of the work, which are seconds long at most.
 
     Raises:
         TrainerError: a metric means nothing for the data, needs weights that are not there, or more images.
     """
 
     def __init__(
-        self, names: Sequence[str], config: TrainConfig, data: ShardedImages, world: World, paths: WeightsPaths
+        self,
+        names: Sequence[str],
+        config: TrainConfig,
+        data: ShardedImages,
+        world: World,
+        paths: WeightsPaths,
+        ask: Ask = go_on,
     ) -> None:
-        self._names, self._config, self._data, self._world = names, config, data, world
+        self._names, self._config, self._data, self._world, self._ask = names, config, data, world, ask
         self._fakes = config.metrics_samples
         few = min(len(data), _REALS_PER_FAKE * self._fakes)
         self._reals = len(data) if self._fakes >= PROXY_BELOW else few
@@ -91,9 +98,13 @@ class Judge:
 
         Returns:
             A record for each value, equal on every worker but for the times.
+
+        Raises:
+            AbandonedError: on every worker, when one has asked for it.
         """
         records = []
         for space, extractor in self._extractors.items():
+            self._go_on()
             began = time.monotonic()
             metrics = {name: metric(name) for name in self._names if metric(name).space == space}
             keep = any(one.keeps for one in metrics.values())
@@ -105,6 +116,11 @@ class Judge:
             for one, values in scored:
                 records += self._records(one, extractor, values, images, cost)
         return records
+
+    def _go_on(self) -> None:
+        """Raises AbandonedError on every worker, when one has asked for it."""
+        if self._world.agree(self._ask()):
+            raise AbandonedError
 
     def _known_reals(self, space: str, extractor: FeatureExtractor, *, keep: bool) -> _Reals:
         if space not in self._known:
@@ -146,11 +162,12 @@ class Judge:
     def _collect(
         self, extractor: FeatureExtractor, make: Callable[[slice], Tensor], num: int, *, keep: bool
     ) -> FeatureSet:
-        return collect(lambda part: extractor(make(part)), num, extractor.dim, self._world, keep=keep)
+        return collect(lambda part: extractor(make(part)), num, extractor.dim, self._world, keep=keep, ask=self._ask)
 
     def _score(
         self, one: Metric, extractor: FeatureExtractor, reals: _Reals, fakes: FeatureSet, untrained: FeatureSet | None
     ) -> _Scored:
+        self._go_on()
         given = one.parameters(min(self._fakes, self._half))
 
         def of(reference: FeatureSet, found: FeatureSet) -> list[Value]:

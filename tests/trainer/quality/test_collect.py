@@ -1,5 +1,6 @@
 """Features over all workers: sums and rows are those of one pass over everything, however it is dealt out."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from trainer.distributed import World
 from trainer.errors import TrainerError
 from trainer.metrics import FeatureStats
 from trainer.quality import collect as module
-from trainer.quality.collect import FeatureSet, collect
+from trainer.quality.collect import AbandonedError, FeatureSet, collect
 
 DIM = 3
 
@@ -78,3 +79,20 @@ def test_what_fails_in_a_thread_is_told(alone: World) -> None:
 
     with pytest.raises(TrainerError, match="shard: is corrupt"):
         collect(of, 5, DIM, alone, keep=False)
+
+
+def test_after_the_part_in_which_it_is_asked_for_nothing_more_is_computed(
+    alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CPU_PART", 1)
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0})
+    of, seen = _rows(1000, 1), list[int]()
+
+    def counted(part: slice) -> NDArray[np.float64]:
+        seen.append(part.start)
+        time.sleep(0.001)
+        return of(part)
+
+    with pytest.raises(AbandonedError):
+        collect(counted, 1000, DIM, alone, keep=False, ask=lambda: len(seen) >= 5)
+    assert 5 <= len(seen) < 500

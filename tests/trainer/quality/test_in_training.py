@@ -1,6 +1,8 @@
 """Metrics while training: they change nothing that a step computes, come when due, and tell what they cost."""
 
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,15 @@ def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "SPACES", {"enl0": made})
 
 
+@pytest.fixture
+def _signals_kept() -> Iterator[None]:
+    """The test runner's own handlers come back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> RunRecord:
     assert train(config, run_dir, data_dir, RunContext(), Interruption()) == 0
     return RunRecord.read(run_dir / "run.json")
@@ -74,6 +85,51 @@ def test_the_value_is_the_one_that_evaluate_finds(tiny_config: TrainConfig, tmp_
     record = _train(config, tmp_path, digits_dir)
     assert record.quality_in_training is not None
     assert evaluate(tmp_path, digits_dir).quality[0].trained.value == record.quality_in_training.points[-1].value
+
+
+@pytest.fixture
+def interrupting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The third part of any features brings SIGTERM; the parts computed, by their number of images."""
+    parts: list[int] = []
+    honest = Shrunk.__call__
+
+    def signalled(shrunk: Shrunk, images: Tensor) -> NDArray[np.float64]:
+        parts.append(len(images))
+        if len(parts) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return honest(shrunk, images)
+
+    monkeypatch.setattr(Shrunk, "__call__", signalled)
+    return parts
+
+
+@pytest.mark.usefixtures("_signals_kept")
+def test_a_stop_abandons_them_and_the_state_is_saved_before(
+    tiny_config: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Callable[[Path], list[dict[str, Any]]],
+    interrupting: list[int],
+) -> None:
+    config = tiny_config.replace({"metrics": "fd-enl0", "metrics_kimg": 0.32, "metrics_samples": 800})
+    assert train(config, tmp_path, digits_dir, RunContext(), Interruption().install()) == 75
+    assert 3 <= len(interrupting) < 20, "of 150 parts: those under way are waited for, no more"
+    events = [(line["event"], line["images"]) for line in lines_of(tmp_path) if "event" in line]
+    assert sorted(events[2:]) == [  # a thread tells of the checkpoints
+        ("checkpoint", 320), ("checkpoint", 336), ("interrupt", 336), ("quality-abandoned", 320),
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("_signals_kept")
+def test_none_are_begun_once_a_stop_is_agreed(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, interrupting: list[int]
+) -> None:
+    config = tiny_config.replace({"metrics": "fd-enl0", "metrics_kimg": 0.016})
+    interruption = Interruption()
+    interruption._on_signal(signal.SIGTERM, None)
+    assert train(config, tmp_path, digits_dir, RunContext(), interruption) == 75
+    assert interrupting == []
+    assert RunRecord.read(tmp_path / "run.json").images == 16
 
 
 def test_what_cannot_be_computed_is_told_before_the_first_step(

@@ -30,13 +30,31 @@ def features(part):
 TWO_WORKERS = f"""
 import sys
 from trainer import distributed
-from trainer.quality.collect import collect
+from trainer.errors import TrainerError
+from trainer.quality.collect import AbandonedError, collect
 from trainer.quality.manifold import compare
 {FEATURES}
+def broken(part):
+    # On the second worker alone, which has the parts from 16 on.
+    if part.start >= 16:
+        raise TrainerError(place="part", problem="is broken")
+    return features(part)
+
 with distributed.start("gloo") as world:
     found = collect(features, NUM, DIM, world, keep=True)
     shares = compare(found.kept[:70], found.kept[70:], world)
     few = collect(features, 3, DIM, world, keep=True)
+    for of, ask, expected in (
+        (features, lambda: world.rank == 1, AbandonedError),
+        (broken, lambda: False, TrainerError),
+        (broken, lambda: world.rank == 0, TrainerError),
+    ):
+        try:
+            collect(of, 32, DIM, world, keep=False, ask=ask)
+        except expected:
+            pass
+        else:
+            raise AssertionError("it went on")
     name = f"{{sys.argv[1]}}/{{world.rank}}.npz"
     np.savez(name, rows=found.kept, covariance=found.moments.covariance, shares=shares, few=few.kept)
 """
