@@ -3,8 +3,9 @@ without it and says why.
 
 The whole loss is compiled in one graph, its penalty included (`DLoss.functional`: torch.func differentiates inside the
 graph), and then wrapped for data parallelism, so that gradients are averaged as ever. The trial runs each pass once
-both ways on the step's own images and compares gradients; nothing of it stays. Not here: PyTorch/XLA, which compiles by
-itself.
+both ways on the step's own images and compares gradients; nothing of it stays. A shape that the trial did not see is
+compiled when a step brings it: where that fails, the very pass is made uncompiled, and so is all that follows. Not
+here: PyTorch/XLA, which compiles by itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from trainer.losses import DLoss, GLoss
     from trainer.state import TrainState
 
-__all__ = ["check_graphs", "compile_losses"]
+__all__ = ["Compilation", "check_graphs", "compile_losses"]
 
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2
@@ -32,6 +33,60 @@ _VARIANTS = 64
 """Of one compiled loss: with and without penalties, and progressive networks' resolutions."""
 
 Pass = Callable[[], Tensor]
+
+
+class Compilation:
+    """Both losses, compiled or not.
+
+    Args:
+        choice: what was done, and why.
+        losses: D's and G's where they are compiled; None where they are not.
+
+    Attributes:
+        choice: what is done now, and why; the same on every worker.
+    """
+
+    def __init__(self, choice: str, losses: "tuple[DLoss, GLoss] | None" = None) -> None:
+        self.choice, self._losses, self._failure = choice, losses, ""
+        if losses is not None:
+            self._guard(losses[0], "the discriminator's loss")
+            self._guard(losses[1], "the generator's loss")
+
+    def given_up(self, world: "World", images: int) -> bool:
+        """Whether a compilation has failed on any worker since the last call: then all go on uncompiled.
+
+        Args:
+            world: all workers call this together.
+            images: seen so far.
+        """
+        if self._losses is None:
+            return False
+        failures = [text for text in world.gather(self._failure) if text]
+        if failures:
+            _uncompile(*self._losses)
+            self.choice, self._losses = f"off: given up before {images:,} images, since {failures[0]}", None
+        return bool(failures)
+
+    def _guard(self, loss: nn.Module, name: str) -> None:
+        """Has a failing compilation answered by the same pass without it.
+
+        Data parallelism looks at gradients alone, so a worker may do that while the others need not.
+        """
+        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+
+        compiled = loss._compiled_call_impl
+        assert compiled is not None, "compiled before it is guarded"
+
+        def guarded(*inputs: Any) -> Any:
+            try:
+                return compiled(*inputs)
+            except (TorchDynamoException, FailOnRecompileLimitHit) as error:
+                assert self._losses is not None, "it is uncompiled as soon as that is None"
+                self._failure = f"{name} does not compile at a later shape: {_first_line(error)}"
+                _uncompile(*self._losses)
+                return loss(*inputs)
+
+        loss._compiled_call_impl = guarded
 
 
 def check_graphs(config: TrainConfig, device: torch.device) -> None:
@@ -52,7 +107,7 @@ def check_graphs(config: TrainConfig, device: torch.device) -> None:
 
 def compile_losses(
     d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch", config: TrainConfig, world: "World"
-) -> str:
+) -> Compilation:
     """Compiles both losses in place where the configuration and the device want it; the same on every worker.
 
     Args:
@@ -67,7 +122,7 @@ def compile_losses(
         What was done, and why.
     """
     if why_not := _why_not(config, world):
-        return f"off: {why_not}"
+        return Compilation(f"off: {why_not}")
     passes = _passes(d_loss, g_loss, state, batch)
     expected = {name: _gradients(name, run, d_loss, g_loss) for name, run in passes.items()}
     _allow_penalties()
@@ -79,12 +134,17 @@ def compile_losses(
     failure = _compare(passes, expected, d_loss, g_loss, _CLOSE.get(config.precision, _NEAR))
     failures = [text for text in world.gather(failure) if text]
     if failures:
-        for loss in (d_loss, g_loss):
-            loss._compiled_call_impl = None
-        d_loss.functional = False
-        return f"off: tried, and {failures[0]}"
+        _uncompile(d_loss, g_loss)
+        return Compilation(f"off: tried, and {failures[0]}")
     graphs = " with CUDA graphs" if config.cuda_graphs else ""
-    return f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without"
+    choice = f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without"
+    return Compilation(choice, (d_loss, g_loss))
+
+
+def _uncompile(d_loss: "DLoss", g_loss: "GLoss") -> None:
+    """Leaves both as they were before."""
+    d_loss._compiled_call_impl = g_loss._compiled_call_impl = None
+    d_loss.functional = False
 
 
 def _why_not(config: TrainConfig, world: "World") -> str:
@@ -102,8 +162,19 @@ def _why_not(config: TrainConfig, world: "World") -> str:
 def _allow_penalties() -> None:
     """What one graph with a gradient in it needs of the compiler, and room for its variants."""
     import torch._dynamo
+    import torch._functorch.config
 
+    # Under data parallelism a graph would be split at the borders of gradient buckets, which this one cannot be: the
+    # trial, outside of it, would not notice, and the first new shape of a larger network would end the run.
+    torch._dynamo.config.optimize_ddp = False
+    # A backward that does not compile fails in the forward, where the pass can still be made without.
+    torch._functorch.config.force_non_lazy_backward_lowering = True
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
+
+
+def _first_line(error: Exception) -> str:
+    error = getattr(error, "inner_exception", error)  # that of the compiler's part which has failed
+    return f"{type(error).__name__}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
 
 
 def _passes(d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch") -> dict[str, Pass]:
@@ -149,8 +220,7 @@ def _compare(
             found = _gradients(name, run, d_loss, g_loss)
         except Exception as error:  # the compiler has many, its own and its backends'
             d_loss.discriminator.requires_grad_(True)
-            first = (str(error).strip() or type(error).__name__).splitlines()[0]
-            return f"{name} does not compile: {type(error).__name__}: {first}"
+            return f"{name} does not compile: {_first_line(error)}"
         difference = float((found - expected[name]).norm() / expected[name].norm().clamp(min=1e-12))
         if not difference <= tolerance:
             return f"{name} then has other gradients (relative difference {difference:.1e})"

@@ -132,8 +132,13 @@ def _run(
     networks = (state.generator, state.discriminator)
     batch = Batch(config, world, data)
     losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
-    choices = {**choices, "compile": compile_losses(*losses, state, batch, config, world)}
-    reporter.chosen(state, choices if limiter is None else {**choices, "power": limiter.choice})
+    compiled = compile_losses(*losses, state, batch, config, world)
+
+    def chosen() -> dict[str, str]:
+        power = {} if limiter is None else {"power": limiter.choice}
+        return {**choices, "compile": compiled.choice, **power}
+
+    reporter.chosen(state, chosen())
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     sums = Sums(config, world.device)
     while state.images < config.total_images:
@@ -189,8 +194,9 @@ def _run(
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
             line = reporter.tick(state, sums, networks, batch.stall_sec)
             sums = Sums(config, world.device)
-            if limiter is not None and limiter.after(line):
-                reporter.chosen(state, {**choices, "power": limiter.choice})
+            changed = limiter is not None and limiter.after(line)
+            if compiled.given_up(world, state.images) or changed:
+                reporter.chosen(state, chosen())
 
         # Samples and checkpoint.
         if state.passed(config.sample_kimg):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.backends.registry import lookup_backend
 
 from trainer import compiling, distributed
 from trainer.batch import Batch
@@ -18,6 +19,7 @@ from trainer.errors import TrainerError
 from trainer.interruption import Interruption
 from trainer.loop import train
 from trainer.losses import DLoss, GLoss
+from trainer.networks import build
 from trainer.record import RunContext, RunRecord
 from trainer.state import TrainState
 
@@ -42,7 +44,7 @@ def attempt(digits_dir: Path) -> Callable[[TrainConfig], Tried]:
             state = TrainState.create(config, world.device)
             batch = Batch(config, world, open_matching(config, digits_dir))
             losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
-            return compile_losses(*losses, state, batch, config, world), *losses, state
+            return compile_losses(*losses, state, batch, config, world).choice, *losses, state
 
     return compile_for
 
@@ -99,6 +101,33 @@ def test_other_gradients_are_not_trusted(
     assert reason == "off: tried, and the generator's loss then has other gradients (relative difference 1.0e+00)"
 
 
+def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial sees pieces of 13 images; the last piece of a step has 3, which this compiler has no kernels for."""
+    honest, micros = nn.Module.compile, Batch._micros
+
+    def picky(graph: Any, inputs: list[Any]) -> Any:
+        if any(isinstance(each, torch.Tensor) and each.dim() == 4 and len(each) == 3 for each in inputs):
+            raise RuntimeError("no kernels for three")
+        return lookup_backend("aot_eager")(graph, inputs)
+
+    def uneven(batch: Batch, share: Any) -> Any:
+        batch._parts = [slice(0, 13), slice(13, 16)]
+        return micros(batch, share)
+
+    monkeypatch.setattr(nn.Module, "compile", lambda module, **options: honest(module, **options, backend=picky))
+    monkeypatch.setattr(Batch, "_micros", uneven)
+    config = tiny_config.replace({"kimg": 0.16, "sample_kimg": 100, "stats_kimg": 0.032})
+    for name, mode in (("on", "on"), ("off", "off")):
+        assert train(config.replace({"compile": mode}), tmp_path / name, digits_dir, RunContext(), Interruption()) == 0
+    on, off = (RunRecord.read(tmp_path / name / "run.json") for name in ("on", "off"))
+    expected = "off: given up before 32 images, since the discriminator's loss does not compile at a later shape: "
+    assert on.choices["compile"] == f"{expected}RuntimeError: no kernels for three"
+    for name, summary in off.summaries.items():
+        assert on.summaries[name].last.value == pytest.approx(summary.last.value, rel=1e-4), name
+
+
 @pytest.mark.parametrize(
     ("changes", "device", "reason"),
     [
@@ -121,6 +150,37 @@ def test_cuda_graphs_elsewhere_are_refused(tiny_config: TrainConfig) -> None:
     check_graphs(config, torch.device("cuda"))
     with pytest.raises(TrainerError, match=r"TrainConfig\.cuda_graphs[\s\S]*--compile on"):
         tiny_config.replace({"cuda_graphs": True})
+
+
+GROWING = """
+import sys
+from torch import nn
+from torch._dynamo.backends.registry import lookup_backend
+from trainer.__main__ import main
+
+honest = nn.Module.compile
+nn.Module.compile = lambda module, **options: honest(module, **options, backend="aot_eager")
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_networks_of_more_than_one_bucket_compile_at_shapes_that_come_later_too(
+    torchrun: Callable[..., Any], families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path
+) -> None:
+    """Two workers; the gradients of a network of more than 1 MiB travel in several pieces, and it grows from 4x4."""
+    config, folder = families["progressive"]
+    config = config.replace({"ngf": 128, "ndf": 128, "compile": "on", "num_classes": 0, "kimg": 0.048})
+    generator, _ = build(config)
+    assert sum(parameter.numel() * 4 for parameter in generator.parameters()) > 2 << 20
+    (tmp_path / "config.json").write_text(config.to_json())
+    (tmp_path / "growing.py").write_text(GROWING)
+    argv = ["train", "--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run")]
+    code, text = torchrun(
+        str(tmp_path / "growing.py"), *argv, "--data", str(folder), PYTHONPATH=str(Path.cwd())
+    ).finish()
+    assert code == 0, text
+    assert RunRecord.read(tmp_path / "run" / "run.json").choices["compile"].startswith("on: asked for (on)"), text
 
 
 @pytest.mark.gpu

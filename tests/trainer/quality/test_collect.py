@@ -85,7 +85,7 @@ def test_after_the_part_in_which_it_is_asked_for_nothing_more_is_computed(
     alone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CPU_PART", 1)
-    monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     of, seen = _rows(1000, 1), list[int]()
 
     def counted(part: slice) -> NDArray[np.float64]:
