@@ -86,7 +86,7 @@ class TrainConfig(BaseModel):
         compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
         cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
         shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
-        check_gradients_steps: steps from one comparison of all workers' gradients to the next; 0 for never.
+        check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
         metrics: quality metrics computed while training, comma-separated names of trainer.quality.names, or "none".
         metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
         metrics_samples: fakes drawn for the quality metrics.

@@ -9,13 +9,13 @@ import contextlib
 import datetime
 import importlib.util
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
 from torch import distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.errors import TrainerError, WorkerFailedError
@@ -177,46 +177,12 @@ class World:
         """Runs the action on rank 0 while the others wait; what fails there ends it on all."""
         self.together(lambda: action() if self.rank == 0 else None)
 
-    def check_gradients(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
-        """Compares the bits of every averaged gradient over all workers.
-
-        Args:
-            parameters: named parameters, after a backward through `wrap`.
-
-        Raises:
-            TrainerError: on every worker, naming the first parameter whose gradients differ.
-        """
-        if self.control is None:
-            return
-        # Of a split network every worker has other gradients: there is nothing to compare.
-        named = [(name, parameter.grad) for name, parameter in parameters if parameter.grad is not None]
-        if not named:
-            return
-        sums = torch.stack([_bit_sum(gradient) for _, gradient in named]).cpu()
-        everyone = [torch.empty_like(sums) for _ in range(self.world_size)]
-        dist.all_gather(everyone, sums, group=self.control)
-        for index, (name, _) in enumerate(named):
-            values = [int(row[index]) for row in everyone]
-            if len(set(values)) > 1:
-                raise TrainerError(
-                    place=f"gradient of {name}",
-                    problem="differs between workers after averaging; training on would be wrong",
-                    value=f"bit sums by rank {values}",
-                    allowed="the same bits on every rank",
-                    fix="resume from the last checkpoint; if it happens again, suspect a device or a mixed image",
-                )
-
 
 def _report(failure: Exception) -> dict[str, Any] | str:
     """A failure as plain data for the other workers."""
     if isinstance(failure, TrainerError):
         return failure.fields()
     return "".join(traceback.format_exception_only(failure)).strip()
-
-
-def _bit_sum(gradient: Tensor) -> Tensor:
-    """Sum of a float32 tensor's bits read as integers: exact, and free of the order of summation."""
-    return gradient.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)
 
 
 def require_xla() -> None:

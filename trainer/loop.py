@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from trainer import ada, distributed
+from trainer.agreement import check_same
 from trainer.batch import Batch
 from trainer.carbon_start import start_told
 from trainer.compiling import check_graphs, compile_losses
@@ -179,10 +180,9 @@ def _run(
         if ada.is_due(config, state.step):
             state.augment_p = ada.adapted(state.augment_p, world.gather(signs.item()), config)
 
-        # Every worker must have the same gradients, or they train different networks.
+        # Every worker must have the same networks, or what they average means nothing.
         if config.check_gradients_steps and state.step % config.check_gradients_steps == 0:
-            for network in networks:
-                world.check_gradients(network.named_parameters())
+            check_same(world, state)
 
         # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
         request = world.highest(_request(interruption, reporter))

@@ -54,15 +54,6 @@ with distributed.start("auto") as world:
     wrapped = world.wrap(network)
     wrapped(torch.full((4, 3), float(world.rank))).sum().backward()
     torch.testing.assert_close(network.weight.grad, torch.full((2, 3), 2.0))  # the mean of 0 and 4
-    world.check_gradients(network.named_parameters())
-    if world.rank == 1:
-        network.bias.grad[0] = torch.nextafter(network.bias.grad[0], torch.tensor(9.0))  # one bit
-    try:
-        world.check_gradients(network.named_parameters())
-    except TrainerError as error:
-        assert error.place == "gradient of bias"
-    else:
-        raise AssertionError("the difference was not found")
     print("worker is content")
     raise TrainerError(place="the end", problem="every worker leaves the group")
 """
@@ -96,7 +87,7 @@ def test_weighted_means_average_to_the_mean_of_the_batch(world_size: int, more: 
         assert weights == [1.0] * world_size, "exactly, so that equal shares give the bits they always gave"
 
 
-def test_two_workers_agree_share_errors_and_compare_gradients(torchrun: Callable[..., Any], tmp_path: Path) -> None:
+def test_two_workers_agree_share_errors_and_average_gradients(torchrun: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "two_workers.py"
     script.write_text(TWO_WORKERS)
     _, output = torchrun(str(script)).finish()
@@ -113,7 +104,6 @@ def test_a_lone_process_agrees_with_itself() -> None:
         assert world.slice(8) == slice(0, 8)
         network = torch.nn.Linear(1, 1)
         assert world.wrap(network) is network
-        world.check_gradients(network.named_parameters())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="nccl works here")
