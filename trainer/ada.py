@@ -9,8 +9,6 @@ goes on bit by bit from a checkpoint between two adjustments. The parts are Diff
 paper's.
 """
 
-from collections.abc import Iterable
-
 from trainer.config import TrainConfig
 
 __all__ = ["EVERY_STEPS", "adapted", "first_p", "is_due"]
@@ -29,14 +27,14 @@ def is_due(config: TrainConfig, step: int) -> bool:
     return config.ada_target > 0 and step % EVERY_STEPS == 0
 
 
-def adapted(p: float, sums_of_signs: Iterable[float], config: TrainConfig) -> float:
+def adapted(p: float, sum_of_signs: int, config: TrainConfig) -> float:
     """The next p, equal on every worker.
 
     Args:
         p: the present one.
-        sums_of_signs: every worker's, over its share of the step's real images.
+        sum_of_signs: of the logits of the step's real images, over all workers.
         config: target, and the speed.
     """
-    mean_sign = sum(map(round, sums_of_signs)) / config.step_images
+    mean_sign = sum_of_signs / config.step_images
     change = EVERY_STEPS * config.step_images / (config.ada_kimg * 1000)
     return min(1.0, max(0.0, p + (change if mean_sign > config.ada_target else -change)))

@@ -24,19 +24,21 @@ _SHIFT = 1 / 8
 _HOLE = 1 / 2
 
 
-def diffaugment(images: Tensor, policy: str, uniforms: Tensor) -> Tensor:
+def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
     """Augments each image on its own.
 
     Args:
         images: [N, C, H, W] in -1..1, or clips [N, C, T, H, W].
         policy: comma-separated parts of color, translation, cutout, applied in this order; or "none".
-        uniforms: [N, UNIFORMS] in [0, 1), on the images' device; or [N, UNIFORMS + GATES] to leave parts out.
+        uniforms: [N, UNIFORMS] in [0, 1), on the images' device; or [N, UNIFORMS + GATES] to leave parts out. None for
+            "none".
 
     Returns:
         The images' shape, differentiable with respect to `images`.
     """
     if policy == "none":
         return images
+    assert uniforms is not None, "they are drawn for every other policy"
     gates = uniforms[:, UNIFORMS:].bool() if uniforms.shape[1] > UNIFORMS else None
     parts = (
         ("color", _color, slice(0, 3)),

@@ -54,7 +54,7 @@ class TrainConfig(BaseModel):
         ngf: the generator's width: channels of its last feature map.
         ndf: the discriminator's width: channels of its first feature map.
         batch_size: global batch, images per step over all workers.
-        batch_gpu: images that a worker takes at once, adding up gradients over its share; 0 takes the share whole.
+        batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
         kimg: length of the run, thousands of real images shown.
         d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
         loss: what the two networks play for.
@@ -257,6 +257,7 @@ class TrainConfig(BaseModel):
 RESUMABLE_CHANGES = frozenset(
     {
         "kimg",
+        "batch_gpu",
         "checkpoint_kimg",
         "keep_checkpoints",
         "keep_every_kimg",
@@ -272,4 +273,4 @@ RESUMABLE_CHANGES = frozenset(
         "metrics_samples",
     }
 )
-"""Fields that may differ between the sessions of one run: they do not change what a step computes."""
+"""Fields that may differ between the sessions of one run: they do not change what a step computes, rounding apart."""

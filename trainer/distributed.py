@@ -18,7 +18,7 @@ from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.errors import TrainerError, WorkerFailedError
+from trainer.errors import LoneError, TrainerError, WorkerFailedError
 from trainer.ranks import Ranks
 from trainer.sharding import accumulate, is_sharded
 
@@ -144,6 +144,14 @@ class World:
         dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self.control)
         return int(votes.item())
 
+    def total(self, value: int) -> int:
+        """The sum of every worker's value, on every worker: one all_reduce of eight bytes."""
+        if self.control is None:
+            return value
+        sums = torch.tensor([value], dtype=torch.int64)
+        dist.all_reduce(sums, group=self.control)
+        return int(sums.item())
+
     def gather(self, value: T) -> list[T]:
         """Every worker's value, in the order of ranks, on every worker. For small plain data."""
         if self.control is None:
@@ -258,7 +266,8 @@ def start(backend: str) -> Iterator[World]:
     except Exception as error:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
-        shared = isinstance(error, TrainerError | WorkerFailedError) or _TOLD in getattr(error, "__notes__", ())
+        told = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
+        shared = told or _TOLD in getattr(error, "__notes__", ())
         if shared or chosen != "nccl":
             dist.destroy_process_group()
         raise

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.augment import UNIFORMS
+from trainer.augment import GATES, UNIFORMS
+from trainer.config import TrainConfig
 
-__all__ = ["Purpose", "labels", "latents", "uniforms"]
+__all__ = ["Draws", "Purpose", "labels", "latents", "uniforms"]
 
 
 class Purpose(enum.IntEnum):
@@ -57,3 +58,47 @@ def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpo
     if not num_classes:
         return None
     return torch.randint(num_classes, (num,), generator=_generator(seed, images, purpose))
+
+
+class Draws:
+    """All that a worker's share of the step's losses needs at random, by the batch that it goes with.
+
+    Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
+    first batch of a step; `real_gates` and so on where the augmentation adapts. Only what is used is drawn.
+
+    Args:
+        config: of the run.
+        mine: this worker's slice of the global batch.
+    """
+
+    def __init__(self, config: TrainConfig, mine: slice) -> None:
+        self._config, self._mine = config, mine
+
+    def __call__(self, images: int) -> dict[str, Tensor]:
+        """Of the batch after so many images, each [share, columns] float32 on the CPU."""
+        config = self._config
+        drawn = {"latents": self._latents(images, Purpose.D_LATENTS)}
+        drawn |= self._augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
+        drawn |= self._augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
+        if config.gp_weight:
+            drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
+        if images % config.step_images == 0:
+            drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
+            drawn |= self._augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
+        return drawn
+
+    def _augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
+        if self._config.augment == "none":
+            return {}
+        drawn = {name: self._uniforms(images, purpose, UNIFORMS)}
+        return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.ada_target else drawn
+
+    def _latents(self, images: int, purpose: Purpose) -> Tensor:
+        config = self._config
+        drawn = latents(config.batch_size, config.z_dim, seed=config.seed, images=images, purpose=purpose)
+        return drawn[self._mine]
+
+    def _uniforms(self, images: int, purpose: Purpose, columns: int) -> Tensor:
+        config = self._config
+        drawn = uniforms(config.batch_size, seed=config.seed, images=images, purpose=purpose, columns=columns)
+        return drawn[self._mine]

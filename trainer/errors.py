@@ -16,6 +16,7 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
     "EXIT_UNHEALTHY",
+    "LoneError",
     "TrainerError",
     "UnhealthyError",
     "WorkerFailedError",
@@ -70,6 +71,10 @@ class TrainerError(Exception):
     def at(self, place: str) -> "TrainerError":
         """The same error with a place the user knows."""
         return TrainerError(**{**self.fields(), "place": place})
+
+
+class LoneError(TrainerError):
+    """Met by one worker in the middle of a step: the others, which wait for it, know nothing of it."""
 
 
 class UnhealthyError(TrainerError):

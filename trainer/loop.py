@@ -23,7 +23,7 @@ from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.fabric import check_fabric, unhealthy
 from trainer.interruption import Interruption, Request
 from trainer.losses import DLoss, GLoss
-from trainer.memory import keep_freed_memory
+from trainer.memory import enough_memory, keep_freed_memory
 from trainer.power.limits import NOTHING_ASKED, Limiter, PowerAsked, limiting
 from trainer.precision import choose, set_tf32
 from trainer.quality.in_training import MetricsInTraining
@@ -109,7 +109,8 @@ def train(
             raise unhealthy(fabric)
         if limiter is not None:
             limiter.begin(partial(reporter.note, state))
-        interrupted = _run(state, config, world, data, metrics, reporter, interruption, choices, limiter)
+        with enough_memory(config, world):
+            interrupted = _run(state, config, world, data, metrics, reporter, interruption, choices, limiter)
 
         # The end, for now or for good: the state is on disk before anything else is said.
         reporter.checkpoint(state)
@@ -144,7 +145,7 @@ def _run(
     sums = Sums(config, world.device)
     while state.images < config.total_images:
         # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
-        penalised, signs = state.step % config.r1_interval == 0, torch.zeros(()).to(world.device)
+        penalised, signs = state.step % config.r1_interval == 0, torch.zeros((), device=world.device)
         for images in range(state.images, state.images + config.step_images, config.batch_size):
             sums.saw(batch.order(images))
             state.opt_d.zero_grad()
@@ -178,7 +179,7 @@ def _run(
 
         # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
         if ada.is_due(config, state.step):
-            state.augment_p = ada.adapted(state.augment_p, world.gather(signs.item()), config)
+            state.augment_p = ada.adapted(state.augment_p, world.total(round(signs.item())), config)
 
         # Every worker must have the same networks, or what they average means nothing.
         if config.check_gradients_steps and state.step % config.check_gradients_steps == 0:

@@ -36,7 +36,7 @@ class Inputs(NamedTuple):
 
     Attributes:
         latents: [n, z_dim].
-        fake_uniforms: [n, UNIFORMS], or with GATES, for the fakes' augmentation.
+        fake_uniforms: [n, UNIFORMS], or with GATES, for the fakes' augmentation; None without it.
         real: [n, C, H, W] or [n, C, T, H, W] in -1..1; None where a loss of G does without.
         real_uniforms: like `fake_uniforms`, for the reals'; None without them.
         labels: [n] int64 of the reals, which the fakes share; None without classes.
@@ -44,7 +44,7 @@ class Inputs(NamedTuple):
     """
 
     latents: Tensor
-    fake_uniforms: Tensor
+    fake_uniforms: Tensor | None = None
     real: Tensor | None = None
     real_uniforms: Tensor | None = None
     labels: Tensor | None = None
@@ -98,7 +98,6 @@ class DLoss(nn.Module):
         """
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
-        assert inputs.real_uniforms is not None, "they come with the reals"
         real = diffaugment(inputs.real, config.augment, inputs.real_uniforms).detach()
         fake = diffaugment(fake, config.augment, inputs.fake_uniforms).detach()
         with_r1, with_r2 = penalised and config.r1_gamma > 0, penalised and config.r2_gamma > 0
@@ -152,7 +151,6 @@ class GLoss(nn.Module):
             loss = -logits.mean()
         elif config.loss == "relativistic":
             assert inputs.real is not None, "Batch gives them to this loss"
-            assert inputs.real_uniforms is not None, "they come with the reals"
             real = diffaugment(inputs.real, config.augment, inputs.real_uniforms)
             loss = F.softplus(discriminator(real, labels) - logits).mean()
         else:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainer.config import TrainConfig
+from trainer.parcel import sent
 
 __all__ = ["SMALLEST", "Phase", "enlarge", "fade_at", "phase_at", "pool", "shrink", "size_at"]
 
@@ -38,7 +39,7 @@ def phase_at(config: TrainConfig, images: int, device: torch.device) -> Phase:
     """The phase of the step that begins after so many images."""
     resolution, fade = fade_at(config, images)
     # A tensor: as a Python number it would be a constant of the compiled program, and new in every step.
-    return Phase(resolution, None if fade == 1 else torch.tensor(fade).to(device))
+    return Phase(resolution, None if fade == 1 else sent(torch.tensor(fade), device))
 
 
 def fade_at(config: TrainConfig, images: int) -> tuple[int, float]:

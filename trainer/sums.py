@@ -13,6 +13,7 @@ from torch import Tensor
 from trainer.config import TrainConfig
 from trainer.losses import MEANS, DTerms
 from trainer.order import MASK
+from trainer.parcel import sent
 
 __all__ = ["Sums"]
 
@@ -31,7 +32,7 @@ class Sums:
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         self._d_steps = config.d_steps
         self._weights = {"r1": config.r1_gamma, "r2": config.r2_gamma, "gp": config.gp_weight}
-        self._d, self._g = torch.zeros(len(MEANS)).to(device), torch.zeros(()).to(device)
+        self._d, self._g = (sent(torch.zeros(shape), device) for shape in ((len(MEANS),), ()))
         self._steps, self._penalised, self.order = 0, 0, 0
 
     def add_d(self, weight: float, terms: DTerms) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,10 @@ def test_everything_a_worker_keeps_is_compared_and_named(
     check_same(other(lambda sums: sums), state)
     places = []
     total = len(list(agreement._kept(state)))
-    for index in range(total):
+    for number in range(total):
+        index = torch.tensor([number])
         with pytest.raises(TrainerError, match="differs between workers") as caught:
-            check_same(
-                other(lambda sums, index=index: sums.index_add(0, torch.tensor([index]), torch.tensor([1]))), state
-            )
+            check_same(other(partial(torch.index_add, dim=0, index=index, source=torch.tensor([1]))), state)
         places.append(caught.value.place)
     parameters = len(list(state.generator.parameters())), len(list(state.discriminator.parameters()))
     # Each has a weight, two moments and a gradient; the generator an average besides.

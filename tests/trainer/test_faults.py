@@ -194,6 +194,32 @@ def test_a_step_size_of_a_million_stops_at_once_with_nothing_saved(
     assert found is None or all(torch.isfinite(value).all() for value in found.state["g"].values())
 
 
+@pytest.mark.parametrize(("batch_gpu", "smaller"), [(0, 8), (8, 4), (1, None)])
+def test_too_little_memory_names_the_micro_batch_which_a_run_may_change(
+    short: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    batch_gpu: int,
+    smaller: int | None,
+) -> None:
+    def full(state: TrainState) -> None:
+        if state.images > 160:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 80 GiB")
+
+    config = short.replace({"batch_gpu": batch_gpu})
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainState, "update_ema", full)
+        with pytest.raises(TrainerError, match=r"on \d+ image\(s\) at once \(CUDA out of memory\)") as caught:
+            _train(config, tmp_path, digits_dir)
+    assert caught.value.place == "TrainConfig.batch_gpu"
+    assert (f"--batch-gpu {smaller}:" in caught.value.fix) == (smaller is not None)
+    if smaller is not None:
+        assert _train(config.replace({"batch_gpu": smaller}), tmp_path, digits_dir) == 0
+        record = RunRecord.read(tmp_path / "run.json")
+        assert [session.images_from for session in record.sessions] == [0, 160]
+
+
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 def test_a_clock_that_is_set_leaves_rates_and_record_as_they_are(
     short: TrainConfig,

@@ -1,4 +1,5 @@
-"""Reads ahead: a thread takes the next batch from the shards while the step computes on this one.
+"""Reads ahead: a thread takes the next batch from the shards, and draws what it needs at random, while the step
+computes on this one.
 
 What a batch holds is a function of its position alone (trainer.data.sampler), so reading ahead changes nothing but
 time: a position that was not foreseen, as after a resume, is simply read then. Not here: pixels to floats, and
@@ -7,6 +8,7 @@ augmentation, which belong to the step.
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ from torch import Tensor
 from trainer.data.sampler import Sampler
 from trainer.data.shards import ShardedImages
 from trainer.order import order_of
+from trainer.parcel import Parcel
 
 __all__ = ["Loader", "Reals", "images_per_sec"]
 
@@ -23,19 +26,36 @@ _AHEAD = 2
 """Batches under way: one that the next step takes, and one more for a storage that hesitates."""
 
 
+Draw = Callable[[int], Mapping[str, Tensor]]
+"""What else belongs to the batch after so many images, by name, on the CPU: a function of that number alone."""
+
+
+def no_draws(images: int) -> Mapping[str, Tensor]:
+    """A `Draw` of nothing."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Reals:
     """This worker's share of a global batch, on the CPU.
 
     Attributes:
-        pixels: [share, C, H, W] or [share, C, T, H, W] uint8; pinned where asked for.
-        labels: [share] int64; None where the data set has none.
+        parcel: pixels, labels where the data set has some, and what was drawn; packed and pinned where asked for.
         order: digest of which images these are (trainer.order).
     """
 
-    pixels: Tensor
-    labels: Tensor | None
+    parcel: Parcel
     order: int
+
+    @property
+    def pixels(self) -> Tensor:
+        """[share, C, H, W] or [share, C, T, H, W] uint8."""
+        return self.parcel.contents["pixels"]
+
+    @property
+    def labels(self) -> Tensor | None:
+        """[share] int64; None where the data set has none."""
+        return self.parcel.contents.get("labels")
 
 
 class Loader:
@@ -47,13 +67,23 @@ class Loader:
         batch_size: global batch.
         share: this worker's slice of it.
         pin: into page-locked memory, from which a GPU copies while it computes.
+        draw: what else the batch at a position needs.
 
     Attributes:
         stall_sec: how long `take` waited for data, all calls together.
     """
 
-    def __init__(self, data: ShardedImages, seed: int, batch_size: int, share: slice, *, pin: bool = False) -> None:
-        self._data, self._sampler = data, Sampler(len(data), seed)
+    def __init__(
+        self,
+        data: ShardedImages,
+        seed: int,
+        batch_size: int,
+        share: slice,
+        *,
+        pin: bool = False,
+        draw: Draw = no_draws,
+    ) -> None:
+        self._data, self._sampler, self._draw = data, Sampler(len(data), seed), draw
         self._batch_size, self._share, self._pin = batch_size, share, pin
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="loader")
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
@@ -79,7 +109,7 @@ class Loader:
         """The batch at a position, under way from now on."""
         if images not in self._ahead:
             self._ahead[images] = self._thread.submit(
-                _read, self._data, self._sampler, images, self._batch_size, self._share, self._pin
+                _read, self._data, self._sampler, images, self._batch_size, self._share, self._pin, self._draw
             )
         return self._ahead[images]
 
@@ -88,13 +118,15 @@ class Loader:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
-def _read(data: ShardedImages, sampler: Sampler, images: int, batch_size: int, share: slice, pin: bool) -> Reals:
+def _read(
+    data: ShardedImages, sampler: Sampler, images: int, batch_size: int, share: slice, pin: bool, draw: Draw
+) -> Reals:
     """Not a method, so that the thread does not keep its loader alive."""
     numbers = sampler.indices(images, batch_size)[share]
-    pixels = torch.from_numpy(data.take(numbers))
-    labels = torch.from_numpy(data.labels(numbers)) if data.index.num_classes else None
-    order = order_of(images + share.start, numbers)
-    return Reals(pixels.pin_memory() if pin else pixels, labels, order)
+    contents = {"pixels": torch.from_numpy(data.take(numbers))}
+    if data.index.num_classes:
+        contents["labels"] = torch.from_numpy(data.labels(numbers))
+    return Reals(Parcel({**contents, **draw(images)}, pack=pin, pin=pin), order_of(images + share.start, numbers))
 
 
 def images_per_sec(data: ShardedImages, batch_size: int, seconds: float) -> float:
