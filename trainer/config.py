@@ -83,6 +83,7 @@ class TrainConfig(BaseModel):
         backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
         precision: of the networks' forward passes; fp8 is for linear layers, on GPUs that have it.
         tf32: let CUDA's matrix units round float32 inputs to TF32; elsewhere without effect.
+        deterministic: on CUDA keep to kernels that give the same bits each time, at a cost; elsewhere they do anyway.
         compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
         cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
         shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
@@ -134,6 +135,7 @@ class TrainConfig(BaseModel):
     backend: Literal["auto", "gloo", "nccl", "xla"] = "auto"
     precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
     tf32: bool = True
+    deterministic: bool = False
     compile: Literal["off", "auto", "on"] = "off"
     cuda_graphs: bool = False
     shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainer import checkpoint, distributed
 from trainer.config import TrainConfig
-from trainer.data import open_matching
+from trainer.data import open_on_all
 from trainer.diary import StatsWriter, read_diary, require_run
 from trainer.distributed import World
 from trainer.errors import TrainerError
@@ -52,7 +52,7 @@ def evaluate(
     """
     with distributed.start("auto") as world:
         found, config = world.together(lambda: _newest(run_dir, samples, world))
-        data = world.together(lambda: open_matching(config, data_dir))
+        data = open_on_all(config, data_dir, world)
         world.together(lambda: check_dataset(found.manifest.identity, data.index.sha256, data_dir))
         names = metrics or parse(config.metrics) or [_DEFAULT if config.frames == 1 else _DEFAULT_FOR_VIDEO]
         judge = Judge(names, config, data, world, paths or WeightsPaths())

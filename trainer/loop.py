@@ -16,7 +16,7 @@ from trainer.batch import Batch
 from trainer.carbon_start import start_told
 from trainer.compiling import check_graphs, compile_losses
 from trainer.config import TrainConfig
-from trainer.data import ShardedImages, open_matching, prepare_if_missing
+from trainer.data import ShardedImages, open_on_all, prepare_if_missing
 from trainer.devices import gpu_of
 from trainer.distributed import World
 from trainer.exit_codes import EXIT_INTERRUPTED
@@ -25,7 +25,7 @@ from trainer.interruption import Interruption, Request
 from trainer.losses import DLoss, GLoss
 from trainer.memory import enough_memory, keep_freed_memory
 from trainer.power.limits import NOTHING_ASKED, Limiter, PowerAsked, limiting
-from trainer.precision import choose, set_tf32
+from trainer.precision import choose, choose_kernels, set_tf32
 from trainer.quality.in_training import MetricsInTraining
 from trainer.record import RunContext
 from trainer.reporter import Reporter
@@ -84,12 +84,13 @@ def train(
         precision = world.together(lambda: choose(config.precision, world.device))
         check_graphs(config, world.device)
         set_tf32(enabled=config.tf32)
+        kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
         world.first(lambda: check_run_dir(run_dir, data_dir))
         allocator = keep_freed_memory()
         world.first(lambda: prepare_if_missing(config, data_dir))
-        data = world.together(lambda: open_matching(config, data_dir))
+        data = open_on_all(config, data_dir, world)
         state = TrainState.create(config, world.device)
-        choices = {"precision": state.use(precision)}
+        choices = {"precision": state.use(precision), **kernels}
         sha256 = data.index.sha256
         restored = world.together(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
         same_everywhere(world.gather(state.images), run_dir)

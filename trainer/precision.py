@@ -6,8 +6,12 @@ it is float32; bf16 carries it. The averaged generator, which is judged and show
 
 `choose` refuses what the device cannot do, and says why it took what it took. Not here: the FP8 layers themselves
 (trainer.float8), and which gradients fp16 skips (trainer.loss_scale).
+
+`choose_kernels` is about the same numbers in another order: the fastest kernels of a GPU, or those that come to the
+same bits each time.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +19,7 @@ import torch
 
 from trainer.errors import TrainerError
 
-__all__ = ["FP8_CAPABILITY", "Precision", "choose", "cpu_flags", "set_tf32"]
+__all__ = ["FP8_CAPABILITY", "Precision", "choose", "choose_kernels", "cpu_flags", "set_tf32"]
 
 FP8_CAPABILITY = (8, 9)
 """Least CUDA compute capability with FP8 matrix units: Ada (8.9), Hopper (9.0) and later."""
@@ -84,6 +88,31 @@ def set_tf32(*, enabled: bool) -> None:
     """Lets CUDA's matrix units round float32 inputs to TF32 (10 bits of mantissa), or not. Elsewhere without effect."""
     torch.backends.cuda.matmul.allow_tf32 = enabled
     torch.backends.cudnn.allow_tf32 = enabled
+
+
+def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: bool) -> dict[str, str]:
+    """Lets cuDNN try out which convolution is fastest, or keeps to kernels that give the same bits each time.
+
+    Args:
+        device: of this worker; elsewhere than on CUDA there is nothing to choose.
+        deterministic: refuse kernels that add up in the order in which threads happen to finish; torch raises an error
+            for an operation that has no other.
+        channels_last: the layout in which cuDNN has the most to choose from.
+
+    Returns:
+        What was done, and why, for the record's choices; nothing where there is nothing to choose.
+    """
+    if device.type != "cuda":
+        return {}
+    if deterministic:
+        # Read by cuBLAS when it is first used.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+        return {"kernels": "deterministic: asked for"}
+    torch.backends.cudnn.benchmark = channels_last
+    tried = "cuDNN tries which convolutions are fastest" if channels_last else "cuDNN chooses by its own rules"
+    return {"kernels": f"fastest: {tried}; two runs may differ in their last bits"}
 
 
 def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:

@@ -97,8 +97,9 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
         image=None if own_image or machine.image.value is None else ImageReference(*machine.image.value.split(":")),
         topology_file=machine.topology_file.value,
         nccl_conf=conf,
-        # NCCL meets over the first interface it likes, and it likes ib0, whose addresses nobody else knows.
-        nccl_env={"NCCL_SOCKET_IFNAME": "eth0"},
+        # NCCL meets over the first interface it likes, and it likes ib0, whose addresses nobody else knows; gloo, by
+        # which workers agree, over the one that the node's name leads to.
+        nccl_env={"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"},
         volumes=tuple(Volume(source=path, target=path, read_only=True) for path in (NCCL_CONF, TOPOLOGY_DIR) if conf),
     )
     if fabric is None:

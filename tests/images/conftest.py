@@ -147,7 +147,13 @@ GCP: dict[str, Any] = {
 def gcp_job(job: JobSpec) -> JobSpec:
     image = f"{GCP_REGISTRY}/acme-ml/gangway/trainer@sha256:" + "ab" * 32
     volumes = (Volume(source="/shared", target="/shared"), Volume(source="/var/lib/tcpxo/lib64", target="/tcpxo"))
-    env = {**job.env, "NCCL_SOCKET_IFNAME": "enp0s12", "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64", "NCCL_NET": "Plugin"}
+    env = {
+        **job.env,
+        "NCCL_SOCKET_IFNAME": "enp0s12",
+        "GLOO_SOCKET_IFNAME": "enp0s12",
+        "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
+        "NCCL_NET": "Plugin",
+    }
     return job.model_copy(update={"image": image, "volumes": volumes, "env": env})
 
 
@@ -238,7 +244,13 @@ def azure_job(job: JobSpec) -> JobSpec:
         Volume(source="/etc/nccl.conf", target="/etc/nccl.conf", read_only=True),
         Volume(source="/opt/microsoft", target="/opt/microsoft", read_only=True),
     )
-    env = {**job.env, "NCCL_SOCKET_IFNAME": "eth0", "NCCL_NET": "IB", "NCCL_IB_HCA": "^mlx5_an"}
+    env = {
+        **job.env,
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "NCCL_NET": "IB",
+        "NCCL_IB_HCA": "^mlx5_an",
+    }
     image = "gangwaydemo.azurecr.io/gangway/trainer@sha256:" + "ab" * 32
     return job.model_copy(update={"image": image, "volumes": volumes, "env": env})
 

@@ -1,15 +1,29 @@
 """However a global batch is shared out, the workers' weighted gradients and statistics are those of the whole batch."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from trainer import draws
+from trainer.augment import GATES, UNIFORMS
+from trainer.batch import Batch
 from trainer.config import TrainConfig
+from trainer.data import open_matching
+from trainer.distributed import World
 from trainer.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext
+from trainer.state import TrainState
+
+
+@pytest.fixture
+def alone() -> World:
+    return World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "a test's")
+
 
 THREE_WORKERS = """
 import dataclasses, sys
@@ -110,3 +124,48 @@ def test_statistics_of_uneven_shares_are_those_of_one_worker(
     for key in ("loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d"):
         # Float32, and Adam's first steps magnify the rounding of near-zero gradients.
         assert [line[key] for line in three] == pytest.approx([line[key] for line in one], rel=1e-3), key
+
+
+def test_draws_are_made_ahead_in_the_loaders_thread(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+    honest = draws.Draws.__call__
+
+    def noted(self: draws.Draws, images: int) -> dict[str, torch.Tensor]:
+        threads.add(threading.current_thread().name.split("_")[0])
+        return honest(self, images)
+
+    monkeypatch.setattr(draws.Draws, "__call__", noted)
+    config = tiny_config.replace({"kimg": 0.16, "augment": "translation"})
+    train(config, tmp_path, digits_dir, RunContext(), Interruption())
+    assert threads == {"loader"}
+
+
+def test_gates_follow_the_present_p(tiny_config: TrainConfig, digits_dir: Path, alone: World) -> None:
+    """The draws were made before p was known."""
+    config = tiny_config.replace({"augment": "translation", "ada_target": 0.6})
+    batch, state = Batch(config, alone, open_matching(config, digits_dir)), TrainState.create(config, alone.device)
+    for state.augment_p in (0.0, 0.3, 1.0):
+        (micro,) = batch.for_discriminator(state, 0)
+        gates = draws.uniforms(16, seed=config.seed, images=0, purpose=draws.Purpose.REAL_GATE, columns=GATES)
+        assert micro.inputs.real_uniforms is not None
+        assert torch.equal(micro.inputs.real_uniforms[:, UNIFORMS:], (gates < state.augment_p).float())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_no_step_waits_for_its_inputs(families: dict[str, tuple[TrainConfig, Path]]) -> None:
+    device = torch.device("cuda", 0)
+    world = World(0, 0, 1, 0, 1, device, "none", "a test's")
+    for config, folder in families.values():
+        batch, state = Batch(config, world, open_matching(config, folder)), TrainState.create(config, device)
+        for _ in range(3):
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                for images in range(state.images, state.images + config.step_images, config.batch_size):
+                    assert all(len(micro.inputs.latents) for micro in batch.for_discriminator(state, images))
+                assert all(len(micro.inputs.latents) for micro in batch.for_generator(state))
+                state.advance()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")

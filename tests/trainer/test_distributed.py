@@ -29,6 +29,7 @@ with distributed.start("auto") as world:
     assert world.slice(8) == slice(world.rank * 4, world.rank * 4 + 4)
     assert world.agree(world.rank == 1) and not world.agree(False)
     assert world.highest(3 + world.rank) == 4
+    assert world.total(3 + world.rank) == 7
     assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}]
     assert world.together(lambda: fails_on(None, world)) == world.rank
     for action in (lambda: world.together(lambda: fails_on(1, world)), lambda: world.first(lambda: fails_on(0, world))):
@@ -101,6 +102,7 @@ def test_a_lone_process_agrees_with_itself() -> None:
         assert world.agree(True)
         assert not world.agree(False)
         assert world.gather(3) == [3]
+        assert world.total(3) == 3
         assert world.slice(8) == slice(0, 8)
         network = torch.nn.Linear(1, 1)
         assert world.wrap(network) is network

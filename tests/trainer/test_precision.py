@@ -1,5 +1,7 @@
 """What a precision means on a device, what it refuses, and that networks compute in it and answer in float32."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,11 @@ from trainer import precision
 from trainer.__main__ import main
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
+from trainer.interruption import Interruption
+from trainer.loop import train
 from trainer.networks import build
-from trainer.precision import Precision, choose, cpu_flags, set_tf32
+from trainer.precision import Precision, choose, choose_kernels, cpu_flags, set_tf32
+from trainer.record import RunContext, RunRecord
 from trainer.state import TrainState
 
 CPU, CUDA, XLA = torch.device("cpu"), torch.device("cuda", 0), torch.device("xla", 0)
@@ -111,6 +116,53 @@ def test_tf32_is_switched_for_products_and_convolutions() -> None:
             assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == enabled
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.fixture
+def _kernels_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the test sets for the whole process goes back to what it was."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    before = torch.backends.cudnn.benchmark
+    yield
+    torch.backends.cudnn.benchmark = before
+    torch.use_deterministic_algorithms(False)
+    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+
+@pytest.mark.usefixtures("_kernels_kept")
+def test_on_cuda_kernels_are_the_fastest_or_the_same_each_time_and_it_is_said() -> None:
+    cuda = torch.device("cuda", 0)
+    for channels_last in (True, False):
+        (said,) = choose_kernels(cuda, deterministic=False, channels_last=channels_last).values()
+        assert torch.backends.cudnn.benchmark == channels_last
+        assert "two runs may differ in their last bits" in said
+    assert not torch.are_deterministic_algorithms_enabled()
+    torch.backends.cudnn.benchmark = True
+    assert choose_kernels(cuda, deterministic=True, channels_last=True) == {"kernels": "deterministic: asked for"}
+    assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cudnn.benchmark
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
+@pytest.mark.usefixtures("_kernels_kept")
+def test_elsewhere_there_are_no_kernels_to_choose() -> None:
+    assert choose_kernels(torch.device("cpu"), deterministic=True, channels_last=True) == {}
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("_kernels_kept")
+def test_on_a_gpu_a_deterministic_run_has_the_same_bits_twice(
+    families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path
+) -> None:
+    for name, (config, folder) in families.items():
+        digests = []
+        for number in range(2):
+            run_dir = tmp_path / f"{name}-{number}"
+            train(config.replace({"deterministic": True}), run_dir, folder, RunContext(), Interruption())
+            digests.append(RunRecord.read(run_dir / "run.json").state_sha256)
+        assert digests[0] == digests[1], name
 
 
 def test_autocast_can_be_left_out_of_a_pass() -> None:

@@ -6,6 +6,7 @@ Preparing writes uint8 shards with their hashes; training only ever reads shards
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from trainer.config import TrainConfig
 from trainer.data.clips import clips_recipe
@@ -17,7 +18,10 @@ from trainer.data.sampler import Sampler
 from trainer.data.shards import INDEX_FILE, ShardedImages, labels_missing
 from trainer.errors import TrainerError
 
-__all__ = ["SHIPPED", "Sampler", "ShardedImages", "open_matching", "prepare_if_missing"]
+if TYPE_CHECKING:
+    from trainer.distributed import World
+
+__all__ = ["SHIPPED", "Sampler", "ShardedImages", "open_matching", "open_on_all", "prepare_if_missing"]
 
 SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
     {
@@ -53,13 +57,18 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
         raise error.at("--data") if error.place == "--out" else error from None
 
 
-def open_matching(config: TrainConfig, folder: Path) -> ShardedImages:
+def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
     """Opens and verifies the shards, and checks that they are what the configuration says.
+
+    Args:
+        config: of the run.
+        folder: of the shards.
+        verify: compare every file with its hash.
 
     Raises:
         TrainerError: no shards, a corrupt shard, or another data set, shape or number of classes than configured.
     """
-    images = ShardedImages.open(folder)
+    images = ShardedImages.open(folder, verify=verify)
     found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
     if found != wanted:
         raise TrainerError(
@@ -81,6 +90,18 @@ def open_matching(config: TrainConfig, folder: Path) -> ShardedImages:
             fix=f"--num-classes {classes}, or 0 to train without classes",
         )
     return images
+
+
+def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
+    """`open_matching` on every worker; the first of each node compares the hashes, and the others trust it.
+
+    Each of a node's workers would read all of the data set, and compute as much, for the same answer.
+
+    Raises:
+        TrainerError: as `open_matching`, on every worker.
+    """
+    world.together(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
+    return world.together(lambda: open_matching(config, folder, verify=False))
 
 
 def _command(config: TrainConfig, folder: Path) -> str:

@@ -93,10 +93,14 @@ class ShardedImages:
         self._starts = np.cumsum([0, *(len(part) for part in maps)])
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, verify: bool = True) -> Self:
         """Opens the shards and compares every hash, on all cores: a page read later may no longer be questioned.
 
         That reads the whole data set once: about 1 s per GiB and core from memory, else at the disk's speed.
+
+        Args:
+            folder: of the shards.
+            verify: False where another process of this machine has compared them just now.
 
         Raises:
             TrainerError: no index, a missing file, or one whose content is not what the index promises.
@@ -105,8 +109,9 @@ class ShardedImages:
         files = {shard.file: shard.sha256 for shard in index.shards}
         if index.labels is not None:
             files[index.labels.file] = index.labels.sha256
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            list(pool.map(lambda file: _verify(folder / file, files[file], folder), files))
+        if verify:
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                list(pool.map(lambda file: _verify(folder / file, files[file], folder), files))
         labels = None if index.labels is None else np.load(folder / index.labels.file)
         maps = [np.load(folder / shard.file, mmap_mode="r") for shard in index.shards]
         return cls(index, maps, labels, str(folder / INDEX_FILE))

@@ -46,7 +46,12 @@ def test_an_h100_node() -> None:
             "NCCL_TOPO_FILE": topology,
             "NCCL_IGNORE_CPU_AFFINITY": "1",
         },
-        nccl_env={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_NET": "IB", "NCCL_IB_HCA": "^mlx5_an"},
+        nccl_env={
+            "NCCL_SOCKET_IFNAME": "eth0",
+            "GLOO_SOCKET_IFNAME": "eth0",
+            "NCCL_NET": "IB",
+            "NCCL_IB_HCA": "^mlx5_an",
+        },
         volumes=(
             Volume(source="/etc/nccl.conf", target="/etc/nccl.conf", read_only=True),
             Volume(source="/opt/microsoft", target="/opt/microsoft", read_only=True),

@@ -51,6 +51,7 @@ def test_every_gpu_nic_is_named_once(machine_type: str, variable: str) -> None:
     names = plugin.env[variable].split(",")
     assert len(set(names)) == len(names) == gpu_nics
     assert plugin.env["NCCL_SOCKET_IFNAME"] not in names, "the host's own NIC carries the rendezvous"
+    assert plugin.env["GLOO_SOCKET_IFNAME"] == plugin.env["NCCL_SOCKET_IFNAME"], "and what workers agree on"
     for key, value in plugin.env.items():
         if key.endswith("_BINDINGS"):
             assert [binding.partition(":")[0] for binding in value.split(";")] == names

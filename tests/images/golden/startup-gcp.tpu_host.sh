@@ -24,6 +24,7 @@ install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
  "env": {
   "GANGWAY_NOTE": "it's \"50 %\" of $HOME\n\u00fc\u00f1\u00ed",
   "NCCL_SOCKET_IFNAME": "enp0s12",
+  "GLOO_SOCKET_IFNAME": "enp0s12",
   "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
   "NCCL_NET": "Plugin"
  },
@@ -59,6 +60,8 @@ DOCKER_ARGV=(
     PJRT_DEVICE=TPU
     --env
     $'GANGWAY_NOTE=it\'s "50 %" of $HOME\012\303\274\303\261\303\255'
+    --env
+    GLOO_SOCKET_IFNAME=enp0s12
     --env
     LD_LIBRARY_PATH=/var/lib/tcpxo/lib64
     --env

@@ -1,13 +1,20 @@
 """Shards: what is written is read back, and what is damaged is refused with its hashes."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainer.config import TrainConfig
+from trainer.data import open_on_all, shards
 from trainer.data.shards import INDEX_FILE, ShardedImages, write_shards
+from trainer.distributed import World
 from trainer.errors import TrainerError
 
 
@@ -51,6 +58,35 @@ def test_a_flipped_bit_is_found_and_both_hashes_are_named(tmp_path: Path) -> Non
     assert caught.value.allowed == f"sha256 {expected}"
     assert str(caught.value.value).startswith("sha256 ")
     assert expected not in str(caught.value.value)
+
+
+def test_of_a_nodes_workers_the_first_alone_compares_the_hashes(
+    tiny_config: TrainConfig, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[int, str]] = []
+    for local_rank in (0, 1):
+        world = World(local_rank, local_rank, 2, 0, 1, torch.device("cpu"), "none", "a test's")
+        monkeypatch.setattr(
+            shards, "_verify", lambda path, *_, local_rank=local_rank: compared.append((local_rank, path.name))
+        )
+        assert len(open_on_all(tiny_config, digits_dir, world)) == 1797
+    index = ShardedImages.open(digits_dir, verify=False).index
+    files = {shard.file for shard in index.shards} | ({index.labels.file} if index.labels else set())
+    assert sorted(compared) == sorted((0, file) for file in files)
+
+
+def test_a_corrupt_shard_ends_all_of_a_nodes_workers_alike(
+    torchrun: Callable[..., Any], tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(digits_dir, tmp_path / "data")
+    damaged = tmp_path / "data" / "00000.npy"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    (tmp_path / "config.json").write_text(tiny_config.to_json())
+    argv = ["train", "--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run")]
+    code, text = torchrun("-m", "trainer", *argv, "--data", str(tmp_path / "data")).finish()
+    assert code == 2, text
+    assert text.count("00000.npy: shard is corrupt") == 1, text
+    assert "Traceback" not in text
 
 
 def test_a_missing_shard_or_index_is_named(tmp_path: Path) -> None:
