@@ -17,7 +17,7 @@ from trainer.loss_scale import LossScale
 from trainer.networks import Discriminator, Generator, build
 from trainer.phases import phase_at
 from trainer.precision import Precision
-from trainer.sharding import whole
+from trainer.sharding import is_sharded, whole
 
 __all__ = ["TrainState"]
 
@@ -108,8 +108,12 @@ class TrainState:
         """
         half_life = min(self._config.ema_kimg * 1000, self.images * 0.05)
         keep = 0.5 ** (self._config.step_images / half_life) if half_life else 0.0
-        for averaged, present in zip(self.ema.parameters(), self.generator.parameters(), strict=True):
-            averaged.lerp_(whole(present), 1 - keep)
+        averaged, present = list(self.ema.parameters()), list(self.generator.parameters())
+        if is_sharded(self.generator):  # one after the other: gathered, all at once may not fit
+            for mean, part in zip(averaged, present, strict=True):
+                mean.lerp_(whole(part), 1 - keep)
+        else:
+            torch._foreach_lerp_(averaged, present, 1 - keep)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on."""
