@@ -108,7 +108,8 @@ class TrainState:
         """
         half_life = min(self._config.ema_kimg * 1000, self.images * 0.05)
         keep = 0.5 ** (self._config.step_images / half_life) if half_life else 0.0
-        averaged, present = list(self.ema.parameters()), list(self.generator.parameters())
+        averaged: list[torch.Tensor] = list(self.ema.parameters())
+        present: list[torch.Tensor] = list(self.generator.parameters())
         if is_sharded(self.generator):  # one after the other: gathered, all at once may not fit
             for mean, part in zip(averaged, present, strict=True):
                 mean.lerp_(whole(part), 1 - keep)
