@@ -24,6 +24,7 @@ from trainer.fabric import check_fabric, unhealthy
 from trainer.interruption import Interruption, Request
 from trainer.losses import DLoss, GLoss
 from trainer.memory import enough_memory, keep_freed_memory
+from trainer.parcel import sent
 from trainer.power.limits import NOTHING_ASKED, Limiter, PowerAsked, limiting
 from trainer.precision import choose, choose_kernels, set_tf32
 from trainer.quality.in_training import MetricsInTraining
@@ -146,7 +147,7 @@ def _run(
     sums = Sums(config, world.device)
     while state.images < config.total_images:
         # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
-        penalised, signs = state.step % config.r1_interval == 0, torch.zeros((), device=world.device)
+        penalised, signs = state.step % config.r1_interval == 0, sent(torch.zeros(()), world.device)
         for images in range(state.images, state.images + config.step_images, config.batch_size):
             sums.saw(batch.order(images))
             state.opt_d.zero_grad()
