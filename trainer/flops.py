@@ -1,10 +1,12 @@
 """How much a step computes, counted once on the meta device, and what share of the machine's peak that is (MFU).
 
-The count is of multiplications and additions in convolutions and matrix products, forward and backward, by
-torch.utils.flop_counter; what else a step does is little and not counted. Nothing is computed: tensors on the meta
-device have shapes alone. Not a profiler.
+The count is of multiplications and additions in convolutions and matrix products, forward and backward; what else a
+step does is little and not counted. Convolutions are counted here, since torch.utils.flop_counter leaves their groups
+out of a weight's gradient; matrix products are counted by it. Nothing is computed: tensors on the meta device have
+shapes alone. Not a profiler.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +23,7 @@ from trainer.record import RunContext
 
 __all__ = ["StepFlops", "count_step", "step_flops"]
 
-_COUNTED = "counted by torch.utils.flop_counter: convolutions and matrix products, forward and backward"
+_COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
 _IMAGES = 4
 """Of the batch that is counted; a step's work grows with its images alone."""
 
@@ -122,6 +124,21 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if (count := flop_registry.get(func._overloadpacket)) is not None:
+        operation = func._overloadpacket
+        if operation is torch.ops.aten.convolution_backward:
+            self.flops += _convolution_backward(*args)
+        elif (count := flop_registry.get(operation)) is not None:
             self.flops += int(count(*args, **(kwargs or {}), out_val=result))
         return result
+
+
+def _convolution_backward(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, *rest: Any) -> int:
+    """FLOP of aten::convolution_backward, whose arguments these are; `outputs` is the output's gradient.
+
+    Each weight meets every position of every image once in the gradient of the inputs, and once in its own: as often as
+    forward. A weight has inputs / groups channels, so its size knows of the groups. A bias's gradient is additions.
+    """
+    transposed, (of_inputs, of_weight, _) = rest[4], rest[-1]
+    slid_over = inputs if transposed else outputs
+    positions = len(slid_over) * math.prod(slid_over.shape[2:])
+    return 2 * positions * weight.numel() * (int(of_inputs) + int(of_weight))
