@@ -11,7 +11,9 @@ it is float32; bf16 carries it. The averaged generator, which is judged and show
 same bits each time.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,7 @@ import torch
 
 from trainer.errors import TrainerError
 
-__all__ = ["FP8_CAPABILITY", "Precision", "choose", "choose_kernels", "cpu_flags", "set_tf32"]
+__all__ = ["FP8_CAPABILITY", "Precision", "choose", "choose_kernels", "cpu_flags", "set_tf32", "without_tf32"]
 
 FP8_CAPABILITY = (8, 9)
 """Least CUDA compute capability with FP8 matrix units: Ada (8.9), Hopper (9.0) and later."""
@@ -113,6 +115,20 @@ def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: 
     torch.backends.cudnn.benchmark = channels_last
     tried = "cuDNN tries which convolutions are fastest" if channels_last else "cuDNN chooses by its own rules"
     return {"kernels": f"fastest: {tried}; two runs may differ in their last bits"}
+
+
+@contextlib.contextmanager
+def without_tf32() -> Iterator[None]:
+    """A block, or as `@without_tf32()` a function, in which float32 is float32 on CUDA too; then it is as before.
+
+    For what is measured: a value must not depend on how a run trains, nor on which GPU judges it.
+    """
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    set_tf32(enabled=False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:

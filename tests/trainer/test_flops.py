@@ -64,9 +64,7 @@ def test_groups_count_in_every_direction(kind: type[torch.nn.Conv2d], groups: in
     with _Counter() as counter:
         (gradients,) = torch.autograd.grad(outputs.sum(), images, create_graph=True)
     assert counter.flops == once
-    with (
-        _Counter() as counter
-    ):  # of a penalty: for the weights, and for the outputs' gradient, always made
+    with _Counter() as counter:  # of a penalty: for the weights, and for the outputs' gradient, always made
         torch.autograd.grad(gradients.square().sum(), layer.weight, retain_graph=True)
     assert counter.flops == 2 * once
     with _Counter() as counter:

@@ -15,7 +15,7 @@ from trainer.errors import TrainerError
 from trainer.interruption import Interruption
 from trainer.loop import train
 from trainer.networks import build
-from trainer.precision import Precision, choose, choose_kernels, cpu_flags, set_tf32
+from trainer.precision import Precision, choose, choose_kernels, cpu_flags, set_tf32, without_tf32
 from trainer.record import RunContext, RunRecord
 from trainer.state import TrainState
 
@@ -108,14 +108,33 @@ def test_networks_compute_in_it_and_answer_in_float32(tiny_config: TrainConfig, 
         assert torch.equal(exact, logits), "penalties are float32's"
 
 
+def _tf32() -> tuple[bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+
+@pytest.fixture
+def tf32_as_before() -> Iterator[None]:
+    before = _tf32()
+    yield
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("tf32_as_before")
 def test_tf32_is_switched_for_products_and_convolutions() -> None:
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    try:
-        for enabled in (True, False):
-            set_tf32(enabled=enabled)
-            assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == enabled
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    for enabled in (True, False):
+        set_tf32(enabled=enabled)
+        assert _tf32() == (enabled, enabled)
+
+
+@pytest.mark.usefixtures("tf32_as_before")
+@pytest.mark.parametrize("before", [(True, False), (False, True)])
+def test_without_tf32_leaves_things_as_they_were(before: tuple[bool, bool]) -> None:
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    with without_tf32():
+        assert _tf32() == (False, False)
+    with pytest.raises(ZeroDivisionError), without_tf32():
+        _ = 1 / 0
+    assert _tf32() == before
 
 
 @pytest.fixture

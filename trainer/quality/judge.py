@@ -24,6 +24,7 @@ from trainer.features import FeatureExtractor
 from trainer.figure import Figure
 from trainer.networks import Generator, build
 from trainer.phases import phase_at
+from trainer.precision import without_tf32
 from trainer.quality.collect import AbandonedError, Ask, FeatureSet, collect, go_on
 from trainer.quality.record import PROXY_BELOW, QualityProtocol, QualityRecord
 from trainer.quality.spaces import SPACES, Metric, Value, WeightsPaths, check_applies, metric
@@ -66,6 +67,7 @@ class Judge:
         TrainerError: a metric means nothing for the data, needs weights that are not there, or more images.
     """
 
+    @without_tf32()
     def __init__(
         self,
         names: Sequence[str],
@@ -88,6 +90,7 @@ class Judge:
         self._extractors = world.together(lambda: {space: SPACES[space](device, paths) for space in spaces})
         self._known: dict[str, _Reals] = {}
 
+    @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
     def judge(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
         """All metrics of a generator.
 

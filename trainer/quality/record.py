@@ -46,7 +46,7 @@ class QualityProtocol(Frozen):
     seed: int
     kimg: float
     quantised: str = "to uint8 before resizing"
-    arithmetic: str = "float32 features, float64 sums"
+    arithmetic: str = "float32 features without TF32, float64 sums"
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
     proxy: bool = True
 

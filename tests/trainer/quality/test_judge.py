@@ -1,5 +1,6 @@
 """Judging a generator: protocol, comparisons and records, with a small extractor; and who is refused."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from trainer.data import ShardedImages, open_matching
 from trainer.distributed import World
 from trainer.errors import TrainerError
 from trainer.networks import Generator, build
+from trainer.precision import set_tf32
 from trainer.quality import judge as module
 from trainer.quality.frames import FrameFeatures
 from trainer.quality.judge import Judge
@@ -102,6 +104,43 @@ def test_every_value_has_its_record_and_its_parameters(
     assert by_name["Precision-Inception"].protocol.parameters["k"] == 3
     assert by_name["KID"].cost_sec is not None
     assert by_name["KID"].cost_sec.note == "for all of kid"
+
+
+@pytest.fixture
+def tf32() -> Iterator[Callable[[], list[bool]]]:
+    """TF32 allowed, as in training; called, whether it is for products and convolutions."""
+
+    def now() -> list[bool]:
+        return [torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32]
+
+    before = now()
+    set_tf32(enabled=True)
+    yield now
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def test_no_value_is_computed_in_tf32_whatever_the_run_trains_in(
+    tiny_config: TrainConfig,
+    data: ShardedImages,
+    alone: World,
+    tf32: Callable[[], list[bool]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: set[bool] = set()
+
+    class Watching(Shrunk):
+        def __init__(self, *_: object) -> None:
+            seen.update(tf32())
+
+        def __call__(self, images: Tensor) -> NDArray[np.float64]:
+            seen.update(tf32())
+            return super().__call__(images)
+
+    monkeypatch.setattr(module, "SPACES", {"enl0": Watching})
+    (quality,) = _judge(tiny_config, data, alone).judge(Memorised(data.take(np.arange(100))), 0, compared=False)
+    assert seen == {False}
+    assert tf32() == [True, True], "the next step trains as before"
+    assert "without TF32" in quality.protocol.arithmetic
 
 
 @pytest.mark.usefixtures("shrunk")
