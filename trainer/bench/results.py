@@ -8,7 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainer.provenance import code_sha256
+
 __all__ = ["Machine", "Result", "as_json", "as_markdown", "this_machine"]
+
+
+_CODE = "sha256 over the trainer's own source files, as in run.json"
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,10 @@ def _cpuinfo() -> list[str]:
 
 
 def as_json(machine: Machine, results: Iterable[Result], date: str) -> str:
-    """Everything, indented."""
+    """Everything, with the hash of the code that was measured, indented."""
     content: dict[str, Any] = {
         "date": date,
+        "code": {"sha256": code_sha256(), "note": _CODE},
         "machine": asdict(machine),
         "results": [asdict(result) for result in results],
     }
@@ -78,10 +84,12 @@ def as_json(machine: Machine, results: Iterable[Result], date: str) -> str:
 
 def as_markdown(machine: Machine, results: Sequence[Result], date: str) -> str:
     """A table, with the machine named above it and what each figure is made of below."""
+    code = f" Code {code_sha256()[:12]} ({_CODE})."
     gpu = f", {machine.gpu}" if machine.gpu else ", no GPU"
     busy = f" The machine was not idle (load {machine.load_before:.1f})." if machine.load_before > 0.5 else ""
+    where = f"{date}, {machine.cpu}, {machine.cores} cores{gpu}, torch {machine.torch}, Python {machine.python}."
     lines = [
-        f"{date}, {machine.cpu}, {machine.cores} cores{gpu}, torch {machine.torch}, Python {machine.python}.{busy}",
+        f"{where}{code}{busy}",
         "",
         "| what | found | wanted | |",
         "|---|---|---|---|",

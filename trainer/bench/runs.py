@@ -8,16 +8,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from trainer.config import TrainConfig
 from trainer.diary import STATS_FILE, read_diary
 
-__all__ = ["environment", "rate", "textbook_rate", "train_for", "train_preset", "train_whole"]
+__all__ = ["WARM_UP_LINES", "environment", "rate", "textbook_rate", "train_for", "train_preset", "train_whole"]
 
-_WARM_UP_LINES = 2
-"""The first lines hold what happens once: kernels are chosen, memory is fetched."""
+WARM_UP_LINES = 2
+"""The first lines hold what happens once: kernels are chosen, memory is fetched. Whatever ours is compared with makes
+as many steps before its clock starts."""
 _LIMIT_SEC = 600.0
 
 
@@ -29,7 +29,9 @@ def environment(threads: int) -> dict[str, str]:
 def train_for(
     config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, processes: int = 1, threads: int
 ) -> list[dict[str, Any]]:
-    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines after the warm-up.
+    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines.
+
+    The first of them is the warm-up's last, with which the clock starts (see `rate`).
 
     Raises:
         RuntimeError: the trainer ended otherwise; its output is in the message.
@@ -43,8 +45,8 @@ def train_for(
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
-    lines = statistics(run_dir)[_WARM_UP_LINES:]
-    if not lines:
+    lines = statistics(run_dir)[WARM_UP_LINES - 1 :]
+    if len(lines) < 2:
         raise RuntimeError(f"the trainer wrote no statistics:\n{log.read_text()[-2000:]}")
     return lines
 
@@ -79,7 +81,7 @@ def _until(process: subprocess.Popen[bytes], run_dir: Path, seconds: float) -> N
     deadline = time.monotonic() + _LIMIT_SEC
     while process.poll() is None and time.monotonic() < deadline:
         lines = statistics(run_dir) if (run_dir / STATS_FILE).exists() else []
-        if len(lines) > _WARM_UP_LINES and lines[-1]["wall_sec"] - lines[_WARM_UP_LINES - 1]["wall_sec"] > seconds:
+        if len(lines) > WARM_UP_LINES and lines[-1]["wall_sec"] - lines[WARM_UP_LINES - 1]["wall_sec"] > seconds:
             return
         time.sleep(0.2)
 
@@ -90,15 +92,29 @@ def statistics(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def rate(lines: Sequence[Mapping[str, Any]]) -> float:
-    """Images per second: the median over lines, which a short disturbance does not move."""
-    return float(median(line["images_per_sec"] for line in lines))
+    """Images over wall time from the first line to the last, disturbances included: as the textbook loop is timed."""
+    first, last = lines[0], lines[-1]
+    return float((last["images"] - first["images"]) / (last["wall_sec"] - first["wall_sec"]))
 
 
-def textbook_rate(config: TrainConfig, work_dir: Path, data_dir: Path, seconds: float, *, threads: int) -> float:
-    """Images per second of the textbook loop, measured for so many seconds in a process of its own."""
+def textbook_rate(
+    config: TrainConfig, work_dir: Path, data_dir: Path, seconds: float, *, threads: int, reuse: bool = False
+) -> float:
+    """Images per second of the textbook loop, measured for so many seconds in a process of its own.
+
+    Args:
+        config: of both sides; its statistics lines say how long the warm-up is.
+        work_dir: for the configuration's file.
+        data_dir: the shards.
+        seconds: to measure.
+        threads: of the process.
+        reuse: judge the same fakes in both steps, see `trainer.bench.textbook.steps`.
+    """
     file = work_dir / "textbook.json"
     file.write_text(config.to_json())
-    argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(seconds)]
+    warm_up = WARM_UP_LINES * -(-round(config.stats_kimg * 1000) // config.step_images)
+    argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(seconds), str(warm_up)]
+    argv += ["reuse"] if reuse else []
     done = subprocess.run(argv, env=environment(threads), capture_output=True, text=True, check=True)
     found: float = json.loads(done.stdout)["images_per_sec"]
     return found

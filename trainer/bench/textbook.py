@@ -1,11 +1,14 @@
 """The loop that ours is compared with: DCGAN as tutorials have it, in fp32, contiguous, with plain Adam, eagerly.
 
-    python -m trainer.bench.textbook CONFIG.json DATA_DIR SECONDS
+    python -m trainer.bench.textbook CONFIG.json DATA_DIR SECONDS WARM_UP_STEPS [reuse]
 
 The same computation as `trainer.loop` on the same initial weights, images and latents, so that its losses must be
 equal; only how it is done differs: networks of PyTorch's own layers and a PixelNorm as it is written in its paper, a
 DataLoader's batches copied one image at a time, real and fake images judged in two passes, an average of the weights
 in a Python loop, Adam unfused, a loss read out in every step. Never used to train.
+
+Most tutorials judge the discriminator's fakes again in the generator's step, where the trainer draws new ones. With
+`reuse` it is done so here: a pass of the generator less, but other fakes, so that losses are no longer the trainer's.
 """
 
 import copy
@@ -39,13 +42,16 @@ class StepLosses(NamedTuple):
     r1: float
 
 
-def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Iterator[StepLosses]:
+def steps(
+    config: TrainConfig, data: ShardedImages, device: torch.device, *, reuse: bool = False
+) -> Iterator[StepLosses]:
     """Trains without end, a step each time the next losses are asked for.
 
     Args:
         config: without augmentation; its memory layout is not looked at.
         data: the shards, all of which are held in memory.
         device: to train on.
+        reuse: let the generator learn from the fakes that the discriminator has just seen, instead of from new ones.
     """
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     generator, discriminator = (network.to(device) for network in _networks(config))
@@ -59,16 +65,19 @@ def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Ite
 
         # Discriminator: real images, then fake ones.
         real = real.to(device).requires_grad_(with_r1)
-        fake = generator(_latents(config, images, Purpose.D_LATENTS, device)).detach()
+        with torch.set_grad_enabled(reuse):  # fakes that are thrown away need no gradients
+            fake = generator(_latents(config, images, Purpose.D_LATENTS, device))
         real_logits = discriminator(real)
-        logistic = F.softplus(-real_logits).mean() + F.softplus(discriminator(fake)).mean()
+        logistic = F.softplus(-real_logits).mean() + F.softplus(discriminator(fake.detach())).mean()
         penalty = _r1(real_logits, real) if with_r1 else torch.zeros((), device=device)
         opt_d.zero_grad()
         (logistic + config.r1_gamma / 2 * config.r1_interval * penalty).backward()  # type: ignore[no-untyped-call]  # torch has no types there
         opt_d.step()
 
         # Generator.
-        loss_g = F.softplus(-discriminator(generator(_latents(config, images, Purpose.G_LATENTS, device)))).mean()
+        if not reuse:
+            fake = generator(_latents(config, images, Purpose.G_LATENTS, device))
+        loss_g = F.softplus(-discriminator(fake)).mean()
         opt_g.zero_grad()
         loss_g.backward()  # type: ignore[no-untyped-call]  # torch has no types there
         opt_g.step()
@@ -128,20 +137,18 @@ def _r1(logits: Tensor, images: Tensor) -> Tensor:
 
 
 def main(argv: list[str]) -> None:
-    """Trains for so many seconds after a warm-up of a fifth of them; prints images per second as JSON."""
+    """Trains for so many seconds after a warm-up of so many steps; prints images over wall time as JSON."""
     config, data = TrainConfig.from_file(Path(argv[0])), ShardedImages.open(Path(argv[1]))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    seconds = float(argv[2])
-    began, timed, counted = time.monotonic(), 0.0, 0
-    for losses in steps(config, data, device):
-        now = time.monotonic()
-        if not timed:
-            timed = now if now - began > seconds / 5 else 0.0
-            continue
-        counted += 1
-        if now - timed > seconds:
-            rate = counted * config.batch_size / (now - timed)
-            print(json.dumps({"images_per_sec": rate, "loss_g": losses.loss_g}))
+    seconds, warm_up = float(argv[2]), int(argv[3])
+    began = math.inf
+    for number, losses in enumerate(steps(config, data, device, reuse="reuse" in argv[4:]), start=1):
+        now = time.monotonic()  # every step has read its losses, so the device has done it
+        if number == warm_up:
+            began = now
+        if now - began > seconds:
+            rate = (number - warm_up) * config.batch_size / (now - began)
+            print(json.dumps({"images_per_sec": rate, "loss_g": losses.loss_g, "steps": number}))
             return
 
 

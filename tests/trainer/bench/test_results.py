@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from trainer.bench.__main__ import main
-from trainer.bench.cases import CASES
+from trainer.bench.cases import CASES, TITLES
 from trainer.bench.results import Machine, Result, as_json, as_markdown, this_machine
+from trainer.provenance import code_sha256
 
 MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9", load_before=0.1)
 MET = Result("A step", 1.51, "x", ">= 1.4 x", True, {"ours images/s": 1510.0, "theirs images/s": 1000.0})
@@ -23,6 +24,7 @@ def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
     assert "- A step: ours images/s 1510, theirs images/s 1000" in table
     assert "- A GPU: no CUDA device here" in table
     assert table.startswith("2026-01-02, a CPU, 2 cores, no GPU, torch 2.15.0")
+    assert f"Code {code_sha256()[:12]} " in table
 
 
 def test_a_busy_machine_is_told() -> None:
@@ -34,6 +36,7 @@ def test_a_busy_machine_is_told() -> None:
 def test_json_holds_everything() -> None:
     content = json.loads(as_json(MACHINE, [MET, ABSENT], "2026-01-02"))
     assert content["machine"]["cpu"] == "a CPU"
+    assert content["code"]["sha256"] == code_sha256()
     assert content["results"][0]["parts"] == MET.parts
     assert content["results"][1]["value"] is None
 
@@ -42,6 +45,29 @@ def test_this_machine_is_named() -> None:
     found = this_machine()
     assert found.cpu
     assert found.cores >= 1
+
+
+def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.bench.__main__.subprocess.run", lambda *_, **__: None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    data = tmp_path / "benchmarks.json"
+    assert main(["--only", "gpu", "--json", str(data)]) == 0
+    found = {result["name"]: result for result in json.loads(data.read_text())["results"]}
+    assert list(found) == [title for case in CASES for title in TITLES[case]]
+    assert {result["value"] for result in found.values()} == {None}
+    for case in CASES:
+        reason = "no CUDA device" if case == "gpu" else "left out by --only"
+        assert all(reason in found[title]["note"] for title in TITLES[case])
+
+
+def test_the_committed_results_name_every_figure_and_say_why_one_is_missing() -> None:
+    content = json.loads((Path(__file__).parents[3] / "docs" / "benchmarks.json").read_text())
+    found = {result["name"]: result for result in content["results"]}
+    assert set(found) >= {title for case in CASES for title in TITLES[case]}
+    assert all(result["note"] for result in found.values() if result["value"] is None)
+    assert content["code"]["sha256"] or content["code"]["note"]
 
 
 def test_an_unknown_benchmark_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
