@@ -78,7 +78,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
         if not _is_finite(value):
-            raise diverged(f"{part} at step {images // config.batch_size}, {images} images, not saved", "nan or inf")
+            raise diverged(f"{part} at step {images // config.step_images}, {images} images, not saved", "nan or inf")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
     torch.save(state, buffer)

@@ -104,7 +104,8 @@ def diverged(place: str, value: str) -> TrainerError:
         problem="is no longer a finite number; training cannot recover from that",
         value=value,
         allowed="finite numbers",
-        fix="start a new run in another --run-dir with smaller --lr-g and --lr-d, or a larger --r1-gamma",
+        fix="start a new run in another --run-dir with smaller --lr-g and --lr-d, or a heavier penalty: "
+        "--gp-weight with the wgan-gp loss, --r1-gamma with any other",
     )
 
 

@@ -84,7 +84,7 @@ def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
         "checkpoint_sha256": manifest.sha256,
         "inputs": _inputs(manifest.config),
         "outputs": _outputs(network, manifest.config),
-        "how_to_use": chosen.how_to_use.format(file=out.name, z_dim=manifest.config.z_dim).splitlines(),
+        "how_to_use": chosen.how_to_use(out.name, manifest.config),
         "config": manifest.config.model_dump(mode="json"),
         "versions": versions(),
     }
@@ -182,40 +182,49 @@ class _Format(NamedTuple):
     Attributes:
         suffix: of its files.
         encode: the network as the file's content.
-        how_to_use: lines of Python.
+        how_to_use: lines of Python, by the file's name and the run's configuration.
     """
 
     suffix: str
     encode: Callable[["Generator", "TrainConfig"], bytes]
-    how_to_use: str
+    how_to_use: Callable[[str, "TrainConfig"], list[str]]
+
+
+def _use_onnx(file: str, config: "TrainConfig") -> list[str]:
+    given = "{'latents': latents, 'labels': labels}" if config.num_classes else "{'latents': latents}"
+    return [
+        "import numpy, onnxruntime",
+        f"session = onnxruntime.InferenceSession('{file}')",
+        f"latents = numpy.random.standard_normal((16, {config.z_dim})).astype(numpy.float32)",
+        *([f"labels = numpy.arange(16) % {config.num_classes}"] if config.num_classes else []),
+        f"(images,) = session.run(None, {given})",
+    ]
+
+
+def _use_torch_export(file: str, config: "TrainConfig") -> list[str]:
+    labels = f", torch.arange(16) % {config.num_classes}" if config.num_classes else ""
+    return [
+        "import torch",
+        f"generator = torch.export.load('{file}').module()",
+        f"images = generator(torch.randn(16, {config.z_dim}){labels})",
+    ]
+
+
+def _use_safetensors(file: str, _: "TrainConfig") -> list[str]:
+    return [
+        "import json, safetensors.torch",
+        "from trainer.config import TrainConfig",
+        "from trainer.networks import build",
+        f"generator, _ = build(TrainConfig.model_validate(json.load(open('{file}.json'))['config']))",
+        f"generator.load_state_dict(safetensors.torch.load_file('{file}'))",
+    ]
 
 
 FORMATS: Mapping[str, _Format] = MappingProxyType(
     {
-        "onnx": _Format(
-            ".onnx",
-            _onnx,
-            "import numpy, onnxruntime\n"
-            "session = onnxruntime.InferenceSession('{file}')\n"
-            "latents = numpy.random.standard_normal((16, {z_dim})).astype(numpy.float32)\n"
-            "(images,) = session.run(None, {{'latents': latents}})",
-        ),
-        "torch-export": _Format(
-            ".pt2",
-            _torch_export,
-            "import torch\n"
-            "generator = torch.export.load('{file}').module()\n"
-            "images = generator(torch.randn(16, {z_dim}))",
-        ),
-        "safetensors": _Format(
-            ".safetensors",
-            _safetensors,
-            "import json, safetensors.torch\n"
-            "from trainer.config import TrainConfig\n"
-            "from trainer.networks import build\n"
-            "generator, _ = build(TrainConfig.model_validate(json.load(open('{file}.json'))['config']))\n"
-            "generator.load_state_dict(safetensors.torch.load_file('{file}'))",
-        ),
+        "onnx": _Format(".onnx", _onnx, _use_onnx),
+        "torch-export": _Format(".pt2", _torch_export, _use_torch_export),
+        "safetensors": _Format(".safetensors", _safetensors, _use_safetensors),
     }
 )
 """What `--format` may name."""

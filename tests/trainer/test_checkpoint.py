@@ -191,7 +191,8 @@ def test_checkpoints_of_another_run_do_not_count(tmp_path: Path, tiny_config: Tr
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path, tiny_config: TrainConfig, bad: float) -> None:
     checkpoint.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
-    with pytest.raises(TrainerError, match="opt at step 12, 200 images, not saved: is no longer a finite number"):
-        checkpoint.save(tmp_path, {**_state(1), "opt": {"state": [torch.tensor([1, bad])]}}, tiny_config, 200, IDENTITY)
+    several = tiny_config.replace({"d_steps": 3})  # of 48 images
+    with pytest.raises(TrainerError, match="opt at step 4, 200 images, not saved: is no longer a finite number"):
+        checkpoint.save(tmp_path, {**_state(1), "opt": {"state": [torch.tensor([1, bad])]}}, several, 200, IDENTITY)
     assert _names(tmp_path) == ["100"]
     assert not (tmp_path / "000000000200.json").exists()

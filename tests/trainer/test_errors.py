@@ -3,7 +3,8 @@
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainer.errors import TrainerError, from_validation
+from trainer.errors import TrainerError, diverged, from_validation
+from trainer.presets import PRESETS
 
 
 def test_an_error_shows_place_problem_value_allowed_and_fix() -> None:
@@ -13,6 +14,15 @@ def test_an_error_shows_place_problem_value_allowed_and_fix() -> None:
 
 def test_lines_without_content_are_left_out() -> None:
     assert str(TrainerError(place="here", problem="gone")) == "here: gone"
+
+
+@pytest.mark.parametrize("name", ["wgan-gp-cifar10", "dcgan-digits", "r3gan-cifar10"])
+def test_a_diverged_run_is_offered_a_penalty_that_its_loss_has(name: str) -> None:
+    fix = diverged("loss_g", "nan").fix
+    assert "--gp-weight with the wgan-gp loss, --r1-gamma with any other" in fix
+    config = PRESETS[name]
+    field = "gp_weight" if config.loss == "wgan-gp" else "r1_gamma"
+    config.replace({field: 2 * getattr(config, field)})  # no rule forbids it
 
 
 def test_the_fields_rebuild_the_error() -> None:

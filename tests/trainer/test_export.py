@@ -147,12 +147,13 @@ def test_every_family_takes_any_number_of_latents(tmp_path: Path, preset: str, c
             assert np.abs(compute(*arguments) - expected).max() <= 1e-4
 
 
+@pytest.mark.parametrize("num_classes", NUM_CLASSES)
 @pytest.mark.parametrize("name", ["onnx", "torch-export"])
 def test_the_lines_beside_the_file_run(
-    make_run: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    make_run: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, num_classes: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    sidecar = export(make_run(0), name, Path(f"generator{FORMATS[name].suffix}"))
+    sidecar = export(make_run(num_classes), name, Path(f"generator{FORMATS[name].suffix}"))
     names: dict[str, Any] = {}
     exec("\n".join(sidecar["how_to_use"]), names)
     assert tuple(names["images"].shape) == (16, 1, 32, 32)

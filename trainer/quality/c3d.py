@@ -29,6 +29,7 @@ C3D_WEIGHTS = WeightsFile(
     "with mean2.npz of github.com/pfnet-research/tgan/releases beside it",
     sha256_prefix="",
     what_for="video IS",
+    instead="fd-enl0-frames",
 )
 MEAN_FILE = "mean2.npz"
 _CLASSES = 101

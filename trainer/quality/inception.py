@@ -28,6 +28,7 @@ INCEPTION = WeightsFile(
     published="torch-fidelity's GitHub releases, tag v0.2.0: github.com/toshas/torch-fidelity/releases",
     sha256_prefix="6726825d",
     what_for="FID, IS, KID and Inception precision/recall",
+    instead="fd-enl0",
 )
 """The official TensorFlow weights of 2015-12-05 as torch-fidelity converted them; the hash is in its name."""
 

@@ -31,6 +31,7 @@ RANDOM_WEIGHTS = WeightsFile(
     published="made here, of random values",
     sha256_prefix="",
     what_for="measurements of speed",
+    instead="fd-enl0",
 )
 """Stands where the published file would: its features mean nothing."""
 

@@ -25,11 +25,12 @@ class WeightsFile:
 
     Attributes:
         file: its published name.
-        flag: of `python -m trainer evaluate` that names it.
-        variable: of the environment that names it where there is no flag.
+        flag: of `python -m trainer evaluate` that names it; `train` has none.
+        variable: of the environment that names it for both.
         published: where it can be had, in words.
         sha256_prefix: first digits of its hash; empty where none is published.
         what_for: the metrics that need it.
+        instead: a metric that does without.
     """
 
     file: str
@@ -38,6 +39,7 @@ class WeightsFile:
     published: str
     sha256_prefix: str
     what_for: str
+    instead: str
 
     def find(self, given: Path | None) -> Path:
         """The file that the flag or the variable names.
@@ -49,15 +51,18 @@ class WeightsFile:
         named = given or (Path(os.environ[self.variable]) if os.environ.get(self.variable) else None)
         if named is not None and named.is_file():
             return named
-        place = self.flag if given else f"${self.variable}" if named else f"{self.flag} (or ${self.variable})"
+        place = (
+            self.flag if given else f"${self.variable}" if named else f"${self.variable} (or evaluate's {self.flag})"
+        )
         raise TrainerError(
             place=place,
             problem=f"{self.what_for} need the weights {self.file}, and "
             + ("there is no such file" if named else "no path to them was given"),
             value=None if named is None else str(named),
             allowed=f"a path to {self.file}",
-            fix=f"download it once ({self.published}) and name it with {self.flag}; in the image: COPY {self.file} "
-            f"/opt/weights/ and ENV {self.variable}=/opt/weights/{self.file}; without it: --metrics fd-enl0",
+            fix=f"download it once ({self.published}) and set {self.variable} to its path; in the image: COPY "
+            f"{self.file} /opt/weights/ and ENV {self.variable}=/opt/weights/{self.file}; without it: --metrics "
+            f"{self.instead}",
         )
 
     def verify(self, path: Path) -> str:

@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from trainer.errors import TrainerError
+from trainer.presets import PRESETS
+from trainer.quality.c3d import C3D_WEIGHTS
 from trainer.quality.inception import INCEPTION, InceptionFeatures
+from trainer.quality.spaces import check_applies
 from trainer.quality.speed import RANDOM_WEIGHTS
 from trainer.quality.weights import load_tensors
 
@@ -17,10 +20,19 @@ def test_missing_weights_say_what_to_do() -> None:
     with pytest.raises(TrainerError) as caught:
         InceptionFeatures(CPU)
     text = str(caught.value)
-    assert "--weights (or $GANGWAY_INCEPTION_WEIGHTS)" in text
+    assert text.startswith("$GANGWAY_INCEPTION_WEIGHTS (or evaluate's --weights): ")
+    assert "set GANGWAY_INCEPTION_WEIGHTS to its path" in text, "train has no flag for it"
     assert "weights-inception-2015-12-05-6726825d.pth" in text
     assert "github.com/toshas/torch-fidelity/releases" in text
     assert "ENV GANGWAY_INCEPTION_WEIGHTS=/opt/weights/weights-inception-2015-12-05-6726825d.pth" in text
+
+
+def test_what_a_message_offers_instead_is_a_metric_for_such_data() -> None:
+    for weights, preset in ((INCEPTION, "dcgan-cifar10"), (C3D_WEIGHTS, "progan-video-ucf101")):
+        with pytest.raises(TrainerError) as caught:
+            weights.find(None)
+        assert caught.value.fix.endswith(f"--metrics {weights.instead}")
+        check_applies(weights.instead, PRESETS[preset])
 
 
 def test_a_path_that_leads_nowhere_names_what_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
