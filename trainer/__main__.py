@@ -30,7 +30,8 @@ from trainer.errors import TrainerError, WorkerFailedError, from_validation
 from trainer.evaluate_command import add_evaluate
 from trainer.export import add_export
 from trainer.power.arguments import add_power, power_asked
-from trainer.presets import PRESETS, preset, presets_json, presets_table
+from trainer.presets import PRESETS, preset
+from trainer.presets_command import add_presets
 from trainer.ranks import Ranks
 from trainer.sample_command import add_sample
 
@@ -65,9 +66,7 @@ def _parser() -> Parser:
     add_data(commands.add_parser("data", help="prepare data sets, or measure how fast they are read"))
     add_sample(commands.add_parser("sample", help="make a grid or a film of a run's images"))
     add_export(commands.add_parser("export", help="write a run's generator as ONNX, torch.export or safetensors"))
-    presets = commands.add_parser("presets", help="list every preset with its source")
-    presets.add_argument("--json", action="store_true", help="with all values, as JSON")
-    presets.set_defaults(run=_presets)
+    add_presets(commands.add_parser("presets", help="list every preset with its source, or what departs from it"))
     schema = commands.add_parser("schema", help="print the JSON schema of run.json")
     schema.set_defaults(run=_schema)
     return parser
@@ -196,11 +195,6 @@ def _record(arguments: argparse.Namespace) -> int:
     print(f"{arguments.run_dir / 'run.json'}: {record.status}, {record.images:,} images")
     for note in record.notes:
         print(f"note: {note}")
-    return 0
-
-
-def _presets(arguments: argparse.Namespace) -> int:
-    print(presets_json() if arguments.json else presets_table(), end="")
     return 0
 
 

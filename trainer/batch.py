@@ -66,8 +66,9 @@ class Batch:
     def __init__(self, config: TrainConfig, world: World, data: ShardedImages) -> None:
         self._config, self._world, self._mine = config, world, world.slice(config.batch_size)
         on_gpu = world.device.type == "cuda"
+        shown = data.mirrored() if config.mirror else data
         self._loader = Loader(
-            data, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=Draws(config, self._mine)
+            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=Draws(config, self._mine)
         )
         share = self._mine.stop - self._mine.start
         size = config.batch_gpu or share

@@ -69,6 +69,7 @@ class TrainConfig(BaseModel):
         drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
         ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
         augment: DiffAugment policy, comma-separated parts of `AUGMENTATIONS`, or "none".
+        mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
         ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
         ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
         stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
@@ -121,6 +122,7 @@ class TrainConfig(BaseModel):
     drift: float = Field(default=0.0, ge=0)
     ema_kimg: float = Field(default=2.0, ge=0)
     augment: str = "none"
+    mirror: bool = False
     ada_target: Fraction = 0.0
     ada_kimg: Positive = 500.0
     stable_kimg: float = Field(default=0.0, ge=0)

@@ -8,7 +8,9 @@
 
 R1 (Mescheder et al. 2018, arXiv:1801.04406) and its counterpart on fakes, R2, are applied lazily (Karras et al. 2020,
 arXiv:1912.04958). Loss and penalties go through one ordinary backward: DistributedDataParallel cannot reduce a
-penalty's backward alone (pytorch#47562).
+penalty's backward alone (pytorch#47562). So Adam makes k updates in k steps, not k + 1 as in that paper, which scales
+its step size and decays by k / (k + 1) for the one more. Penalties are taken at what the discriminator sees: after the
+augmentation.
 
 Not here: optimisers and random draws.
 """

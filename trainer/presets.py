@@ -2,18 +2,18 @@
 
 A paper's set-up is its networks' widths, batch, losses, optimiser and length; numbers that have no place in a
 TrainConfig (schedules of a step size, say) are named as departures. What reproduces a paper's set-up has not thereby
-reached the paper's score: scores of runs are in their run.json. Does not import torch.
+reached the paper's score: scores of runs are in their run.json. How they are shown is trainer.presets_command's matter.
+Does not import torch.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError, nearest
 
-__all__ = ["CATALOGUE", "PRESETS", "Preset", "preset", "presets_json", "presets_table"]
+__all__ = ["CATALOGUE", "PRESETS", "Preset", "preset"]
 
 
 class Preset(NamedTuple):
@@ -23,19 +23,27 @@ class Preset(NamedTuple):
         config: the values.
         summary: one line for a person who chooses.
         source: paper and table.
-        departures: what is otherwise than in the source, and why.
+        departures: what is otherwise than in the source, and why; one a sentence.
     """
 
     config: TrainConfig
     summary: str
     source: str
-    departures: str
+    departures: tuple[str, ...]
 
 
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 _DCGAN_DEPARTURES = (
-    "PixelNorm in G and no norm in D instead of BatchNorm, non-saturating loss with lazy R1, EMA, DiffAugment; "
-    "He's initialisation"
+    "PixelNorm in G and no norm in D instead of BatchNorm; He's initialisation",
+    "non-saturating loss with R1 (arXiv:1801.04406), and an averaged generator",
+    "R1 every 16th step, as StyleGAN2's (arXiv:1912.04958), but in the sum with that step's loss: Adam still makes 16 "
+    "updates in 16 steps. StyleGAN2 gives the penalty an update of its own, 17 in 16 steps, and for that scales the "
+    "step size by c = 16/17 and raises both decays to the power c; there is nothing to scale for here",
+)
+_AUGMENTED = (
+    "DiffAugment (arXiv:2006.10738); its translation repeats the border's pixels where the paper pads with zero",
+    "R1 is the gradient at the augmented images, which the discriminator sees; StyleGAN2-ADA's code takes it at the "
+    "images before the augmentation",
 )
 
 _CATALOGUE = (
@@ -55,7 +63,7 @@ _CATALOGUE = (
         ),
         "handwritten digits in minutes on a CPU, no download",
         f"{_DCGAN}; values chosen here by FD-ENL0",
-        _DCGAN_DEPARTURES,
+        (*_DCGAN_DEPARTURES, *_AUGMENTED),
     ),
     Preset(
         TrainConfig(
@@ -79,7 +87,7 @@ _CATALOGUE = (
         ),
         "the small classic on CIFAR-10",
         _DCGAN,
-        f"{_DCGAN_DEPARTURES}; 32x32, 100,000 steps",
+        (*_DCGAN_DEPARTURES, *_AUGMENTED, "32x32, 100,000 steps"),
     ),
     Preset(
         TrainConfig(
@@ -102,7 +110,7 @@ _CATALOGUE = (
         ),
         "faces at 64x64, the size most papers print",
         _DCGAN,
-        f"{_DCGAN_DEPARTURES.replace(', DiffAugment', '')}; CelebA instead of the paper's own crawl of faces",
+        (*_DCGAN_DEPARTURES, "CelebA instead of the paper's own crawl of faces"),
     ),
     Preset(
         TrainConfig(
@@ -131,8 +139,12 @@ _CATALOGUE = (
         ),
         "Wasserstein critic, five of its steps for one of G's",
         "Gulrajani et al. 2017, arXiv:1704.00028, appendix F and table 3",
-        "PixelNorm in G instead of BatchNorm; constant step size instead of a linear decay to 0; G's batch as large as "
-        "D's instead of twice it; EMA",
+        (
+            "PixelNorm in G instead of BatchNorm",
+            "constant step size instead of a linear decay to 0",
+            "G's batch as large as D's instead of twice it",
+            "an averaged generator",
+        ),
     ),
     Preset(
         TrainConfig(
@@ -155,6 +167,7 @@ _CATALOGUE = (
             r1_interval=1,
             ema_kimg=5000,
             augment="color,translation,cutout",
+            mirror=True,
             checkpoint_kimg=1000,
             sample_kimg=500,
             stats_kimg=10.24,
@@ -162,8 +175,17 @@ _CATALOGUE = (
         ),
         "a modern residual GAN with class labels, for data-centre GPUs",
         "Huang et al. 2024, arXiv:2501.05441, sections 3 and 4, appendix on hyperparameters",
-        "constant step size, penalty weight and beta2 instead of schedules; DiffAugment instead of StyleGAN2's "
-        "augmentation at a rising rate; number of images chosen here",
+        (
+            "constant step size 2e-4, penalty weight 0.05 and beta2 0.99; the authors' code lets them go from 2e-4 to "
+            "5e-5, 0.05 to 0.005 and 0.9 to 0.99",
+            "DiffAugment of every image instead of StyleGAN2-ADA's augmentation at a rate that rises to 0.55; its "
+            "translation repeats the border's pixels where DiffAugment's paper pads with zero",
+            "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes "
+            "them at the images before the augmentation",
+            "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
+            "a class is an embedding beside the latents, and a projection beside an unconditional logit",
+            "number of images chosen here",
+        ),
     ),
     Preset(
         TrainConfig(
@@ -187,8 +209,9 @@ _CATALOGUE = (
             gp_weight=10.0,
             drift=1e-3,
             ema_kimg=20,
-            stable_kimg=600,
-            fade_kimg=600,
+            mirror=True,
+            stable_kimg=800,
+            fade_kimg=800,
             checkpoint_kimg=200,
             sample_kimg=200,
             stats_kimg=5,
@@ -196,8 +219,13 @@ _CATALOGUE = (
         ),
         "faces that grow from 4x4 to 128x128",
         "Karras et al. 2018, arXiv:1710.10196, section 2 and appendix A",
-        "no minibatch statistics (a step must not depend on how its batch is spread); one batch size at every "
-        "resolution, since the global batch is fixed; moments kept when the networks grow; CelebA at 128x128",
+        (
+            "no minibatch statistics: a step must not depend on how its batch is spread",
+            "a batch of 64 at every resolution, since the global batch is fixed, instead of 16",
+            "Adam's moments kept when the networks grow",
+            "widths as for CelebA-HQ; the paper's experiments on CelebA at 128x128 have a quarter of them at the end",
+            "12,000 kimg instead of 10,000; the averaged generator's half-life is 20 kimg instead of 11",
+        ),
     ),
     Preset(
         TrainConfig(
@@ -231,8 +259,12 @@ _CATALOGUE = (
         ),
         "clips of 16 frames that grow from 4x4x4 to 16x64x64",
         "Acharya et al. 2018, arXiv:1810.02419, section 3, after Karras et al. 2018, arXiv:1710.10196",
-        "WGAN-GP instead of the sliced Wasserstein loss, so nothing to compare its score with; 64x64, as TGAN "
-        "(arXiv:1611.06624); no minibatch statistics; one batch size at every resolution",
+        (
+            "WGAN-GP instead of the sliced Wasserstein loss, so nothing to compare its score with",
+            "64x64, as TGAN (arXiv:1611.06624)",
+            "no minibatch statistics: a step must not depend on how its batch is spread",
+            "one batch size at every resolution, since the global batch is fixed; Adam's moments kept when they grow",
+        ),
     ),
 )
 
@@ -259,23 +291,3 @@ def preset(name: str) -> TrainConfig:
             fix=f"--preset {near}" if near else "`python -m trainer presets` lists them with their sources",
         )
     return PRESETS[name]
-
-
-def presets_table() -> str:
-    """Name, purpose, data, size and source of every preset, one a line."""
-    rows = [("PRESET", "WHAT", "DATA", "SIZE", "SOURCE")]
-    for name, entry in CATALOGUE.items():
-        shape = "x".join(map(str, entry.config.image_shape))
-        rows.append((name, entry.summary, entry.config.dataset, shape, entry.source))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "".join(f"{_aligned(row[:4], widths)}  {row[4]}\n" for row in rows)
-
-
-def _aligned(cells: Iterable[str], widths: Iterable[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-
-
-def presets_json() -> str:
-    """Every preset with all its values, as indented JSON: a list in the table's order."""
-    entries = [{**entry._asdict(), "config": entry.config.model_dump(mode="json")} for entry in CATALOGUE.values()]
-    return json.dumps(entries, indent=2) + "\n"

@@ -58,7 +58,7 @@ RULES = (
         "stable_kimg",
         lambda c: c.architecture == "progressive" and not c.stable_kimg,
         "above 0 for progressive networks, or each resolution would last no step",
-        "--stable-kimg 600, as in the paper",
+        "--stable-kimg 800, as in the paper",
     ),
     Rule(
         "stable_kimg",

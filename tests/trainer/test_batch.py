@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -91,6 +92,16 @@ def test_three_workers_and_micro_batches_come_to_the_gradient_of_the_whole_batch
     code, output = torchrun(*argv, workers=3).finish()
     assert code == 0, output
     assert output.count("worker is content") == 3, output
+
+
+def test_mirrored_reals_come_as_often_as_the_others(families: dict[str, tuple[TrainConfig, Path]]) -> None:
+    config, folder = families["dcgan"]
+    data, world = open_matching(config, folder), World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
+    once = torch.from_numpy(data.take(np.arange(len(data)))).float() / 127.5 - 1
+    for mirror, wanted in ((False, torch.cat([once, once])), (True, torch.cat([once, once.flip(-1)]))):
+        batch = Batch(config.replace({"mirror": mirror, "batch_size": 2 * len(data)}), world, data)
+        shown = batch.reals(0)
+        assert sorted(shown.flatten(1).tolist()) == sorted(wanted.flatten(1).tolist())
 
 
 def test_statistics_of_uneven_shares_are_those_of_one_worker(

@@ -17,7 +17,7 @@ BROKEN = [
     (PROGAN, {"resolution": 16, "frames": 32}, "frames", "--frames"),
     (DIGITS, {"num_classes": 1}, "num_classes", "--num-classes 0"),
     (DIGITS, {"batch_gpu": 24}, "batch_gpu", "--batch-gpu"),
-    (PROGAN, {"stable_kimg": 0}, "stable_kimg", "--stable-kimg 600"),
+    (PROGAN, {"stable_kimg": 0}, "stable_kimg", "--stable-kimg 800"),
     (DIGITS, {"stable_kimg": 1}, "stable_kimg", "--stable-kimg 0"),
     (DIGITS, {"fade_kimg": 1}, "fade_kimg", "--fade-kimg 0"),
     (R3GAN, {"ngf": 12}, "ngf", "--ngf 64"),

@@ -129,6 +129,10 @@ class ShardedImages:
             images[here] = self._maps[number][indices[here] - self._starts[number]]
         return images
 
+    def mirrored(self) -> "ShardedImages":
+        """The same images twice: as they are and, numbered from `len(self)` on, mirrored left to right."""
+        return _Mirrored(self.index, self._maps, self._labels, self._place)
+
     def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """The labels of the images of these numbers, [len(indices)], each in 0..index.num_classes-1.
 
@@ -138,6 +142,23 @@ class ShardedImages:
         if self._labels is None:
             raise labels_missing(self._place, self.index.dataset)
         return self._labels[indices]
+
+
+class _Mirrored(ShardedImages):
+    """See `ShardedImages.mirrored`."""
+
+    def __len__(self) -> int:
+        return 2 * super().__len__()
+
+    def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        numbers = super().__len__()
+        images = super().take(indices % numbers)
+        mirrored = indices >= numbers
+        images[mirrored] = images[mirrored][..., ::-1]
+        return images
+
+    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        return super().labels(indices % super().__len__())
 
 
 def labels_missing(place: str, dataset: str) -> TrainerError:

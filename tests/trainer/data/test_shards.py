@@ -37,6 +37,22 @@ def test_any_images_are_read_back_in_any_order(
     np.testing.assert_array_equal(opened.take(wanted), images[wanted])
 
 
+@pytest.mark.parametrize("shape", [(3, 4, 6), (1, 2, 4, 6)])
+def test_mirrored_each_image_is_there_twice_with_its_label(shape: tuple[int, ...], tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, *shape), dtype=np.uint8)
+    write_shards(tmp_path, "noise", images, images_per_shard=2, labels=np.arange(5) % 2, classes=("a", "b"))
+    opened = ShardedImages.open(tmp_path)
+    both = opened.mirrored()
+    assert (len(opened), len(both)) == (5, 10)
+    assert both.index == opened.index
+    wanted = np.array([7, 2, 9, 0])
+    np.testing.assert_array_equal(
+        both.take(wanted), np.stack([images[2][..., ::-1], images[2], images[4][..., ::-1], images[0]])
+    )
+    np.testing.assert_array_equal(both.labels(wanted), [0, 0, 0, 0])
+    np.testing.assert_array_equal(both.labels(np.array([1, 6, 8])), [1, 1, 1])
+
+
 def test_the_data_set_hash_tells_contents_apart(tmp_path: Path) -> None:
     images = _images(10)
     write_shards(tmp_path / "a", "noise", images)
