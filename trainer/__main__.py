@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         arguments = _parser().parse_args(argv, argparse.Namespace(argv=argv))
         code: int = arguments.run(arguments)
     except (TrainerError, WorkerFailedError) as error:
-        if Ranks.from_environment().local_rank == 0:
+        if Ranks.speaks():
             print(error, file=sys.stderr, flush=True)
         return error.exit_code
     return code

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from trainer.errors import TrainerError, from_validation
-from trainer.files import read_input
+from trainer.files import read_text_input
 from trainer.quality.names import NONE, parse
 from trainer.rules import first_broken
 
@@ -242,7 +242,7 @@ class TrainConfig(BaseModel):
         Raises:
             TrainerError: also when there is no such file.
         """
-        return cls.from_json(read_input(path, "name a TrainConfig JSON file").decode("utf-8", "replace"), str(path))
+        return cls.from_json(read_text_input(path, "name a TrainConfig JSON file"), str(path))
 
     def replace(self, changes: Mapping[str, object]) -> Self:
         """A copy with some fields changed, validated anew.

@@ -21,6 +21,7 @@ __all__ = [
     "check_folder",
     "clean_temporaries",
     "read_input",
+    "read_text_input",
     "sha256_of",
     "sync_directory",
     "write_atomically",
@@ -58,7 +59,28 @@ def read_input(path: Path, fix: str, missing: str = "no such file") -> bytes:
         problem = "is a folder, not a file"
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
-    raise TrainerError(place=str(path), problem=problem, fix=fix)
+    raise TrainerError(
+        place=str(path), problem=problem, value=str(path), allowed="a file that this user can read", fix=fix
+    )
+
+
+def read_text_input(path: Path, fix: str) -> str:
+    """`read_input` of a file that people write.
+
+    Raises:
+        TrainerError: also where it is no text; what it is then is not shown.
+    """
+    content = read_input(path, fix)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TrainerError(
+            place=str(path),
+            problem=f"is not a text file: byte {error.start} is not UTF-8",
+            value=f"{len(content):,} bytes",
+            allowed="text in UTF-8",
+            fix=fix,
+        ) from None
 
 
 def check_folder(path: Path, flag: str) -> None:
@@ -112,6 +134,8 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
         raise TrainerError(
             place=str(path),
             problem=f"cannot be written: {error.strerror or error}",
+            value=str(path),
+            allowed="a file in a folder that this user can write, on a disk with room",
             fix="free some space or name a folder that can be written; the earlier files are intact",
         ) from error
     finally:

@@ -35,11 +35,13 @@ class Stalls(NamedTuple):
         loader: for images.
         checkpoint: for a copy of the state, or for the save before.
         telemetry: for statistics lines, sample grids and whoever follows the run.
+        metrics: for quality metrics, which no step waits for: a line's rates leave them out.
     """
 
     loader: float
     checkpoint: float
     telemetry: float
+    metrics: float = 0.0
 
 
 class _Own(NamedTuple):
@@ -67,7 +69,7 @@ class Meters:
         self._config, self._world, self._flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
         self._began = self._last_time = time.monotonic()
-        self._last_images = images
+        self._last_images, self._last_metrics_sec = images, 0.0
         self._last_cpu_sec = sum(each.cpu_sec for each in world.gather(load(world)))
 
     def line(self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
@@ -83,7 +85,9 @@ class Meters:
         energy_here = read_all(self._readers, self._world.node_rank)
         everyone = self._world.gather(_Own(sums.tolist(), sums.order, energy_here, load(self._world), stalls))
         workers = len(everyone)
-        images_per_sec = (state.images - self._last_images) / (now - self._last_time)
+        waits = _waits([own.stalls for own in everyone])
+        stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
+        images_per_sec = (state.images - self._last_images) / stepping_sec
         line: dict[str, Any] = {
             "images": state.images,
             "step": state.step,
@@ -99,10 +103,10 @@ class Meters:
             "world_size": workers,
             "mfu": self._flops.utilisation(images_per_sec, workers),
             **self._machines([own.load for own in everyone], now),
-            **_waits([own.stalls for own in everyone]),
+            **waits,
             **_joules([own.energy for own in everyone]),
         }
-        self._last_time, self._last_images = now, state.images
+        self._last_time, self._last_images, self._last_metrics_sec = now, state.images, waits["metrics_sec"]
         return line
 
     def _machines(self, loads: list[Load], now: float) -> dict[str, float | None]:
@@ -143,6 +147,7 @@ def _waits(stalls: list[Stalls]) -> dict[str, float]:
         "loader_stall_sec": max(each.loader for each in stalls),
         "checkpoint_stall_sec": max(each.checkpoint for each in stalls),
         "telemetry_sec": max(each.telemetry for each in stalls),
+        "metrics_sec": max(each.metrics for each in stalls),
     }
 
 

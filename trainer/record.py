@@ -17,7 +17,7 @@ from trainer.errors import from_validation
 from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNHEALTHY
 from trainer.fabric import FabricRecord
 from trainer.figure import Figure, Frozen
-from trainer.files import read_input
+from trainer.files import read_input, read_text_input
 from trainer.quality.record import QualityInTraining, QualityPoint, QualityProtocol, QualityRecord
 from trainer.seal import BROKEN_SEAL, Sealed, broken_seal
 from trainer.utilisation import UtilisationRecord
@@ -107,7 +107,7 @@ class RunContext(Frozen):
             TrainerError: no such file, not JSON, an unknown field or a bad value.
         """
         try:
-            return cls.model_validate_json(read_input(path, "give --context an existing JSON file"))
+            return cls.model_validate_json(read_text_input(path, "give --context an existing JSON file"))
         except ValidationError as error:
             raise from_validation(error, str(path), known=cls.model_fields) from None
 

@@ -78,7 +78,7 @@ class Reporter:
         self._feeds = Feeds()
         self._status = "failed"
         self._saved_images = -1
-        self._telemetry_sec = 0.0
+        self._telemetry_sec = self._metrics_sec = 0.0
         world.together(lambda: check_targets(track))
 
     def __enter__(self) -> Self:
@@ -177,7 +177,7 @@ class Reporter:
         sums = sums.cpu()  # waits for the steps that are still under way, which are no part of telemetry's time
         with self._timed():
             checkpoint_sec = self._saver.stall_sec if self._saver is not None else 0.0
-            stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec)
+            stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
             line: Line = self._meters.line(state, sums, networks, stalls)
             if not is_finite(line):
                 self._settle()  # a state that went bad earlier was noticed earlier
@@ -204,6 +204,7 @@ class Reporter:
 
     def quality(self, state: TrainState, moment: Moment) -> None:
         """Writes the values of metrics computed while training, and their cost."""
+        self._metrics_sec += moment.cost_sec
         self._world.first(lambda: moment.tell(self._event, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:

@@ -29,6 +29,8 @@ _STOPS = 4
 """Latents that a film comes by before it is back at its first."""
 _BATCH = 64
 _FILMS = (".mp4", ".gif")
+_MOST_BYTES = 2 << 30
+"""Of pixels: they are all in memory before the file is written."""
 
 
 def add_sample(parser: "Parser") -> None:
@@ -108,7 +110,7 @@ def sample(
 
     Raises:
         TrainerError: no checkpoint, an unknown suffix, classes that the run does not know, or options that do not fit
-            what the run makes.
+            what the run makes, or more pixels than fit in memory.
     """
     _check_suffix(out)
     import torch
@@ -120,6 +122,7 @@ def sample(
     trained = load_generator(run_dir, device)
     config, columns = trained.manifest.config, math.ceil(math.sqrt(num))
     _check_film(out, config, interpolate)
+    _check_amount(num, config, _STOPS * interpolate if interpolate else 1)
     classes = _classes(labels, config, num)
     stops = [_latents(config, num, seed, stop, truncation) for stop in range(_STOPS if interpolate else 1)]
     made = [_images(trained, latents.to(device), classes) for latents in walk(stops, interpolate or 1)]
@@ -223,6 +226,20 @@ def _check_suffix(out: Path) -> None:
             value=str(out),
             allowed=f".png for a grid; {' or '.join(_FILMS)} for a film",
             fix="--out grid.png",
+        )
+
+
+def _check_amount(num: int, config: "TrainConfig", times: int) -> None:
+    """Whether there is room for so many images, each shown so many times on its way through a film."""
+    bytes_each = math.prod(config.image_shape) * times
+    most = _MOST_BYTES // bytes_each
+    if num > most:
+        raise TrainerError(
+            place="--num",
+            problem=f"makes {num * bytes_each / 2**30:,.1f} GiB of pixels, which are held in memory all at once",
+            value=num,
+            allowed=f"1 to {most:,} with these options" if most else f"{_MOST_BYTES >> 30} GiB: a shorter film",
+            fix=f"--num {min(most, 64)}; more with another --seed for each file" if most else "a smaller --interpolate",
         )
 
 

@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from trainer.config import TrainConfig
 from trainer.errors import TrainerError
-from trainer.files import atomic_writer, check_folder, clean_temporaries, read_input, sha256_of, write_atomically
+from trainer.files import (
+    atomic_writer,
+    check_folder,
+    clean_temporaries,
+    read_input,
+    read_text_input,
+    sha256_of,
+    write_atomically,
+)
+from trainer.record import RunContext
 
 
 def _names(folder: Path) -> list[str]:
@@ -40,8 +50,10 @@ def test_a_full_disk_is_a_user_error_and_leaves_the_old_file(tmp_path: Path) -> 
     path = tmp_path / "a.txt"
     write_atomically(path, b"old")
     (tmp_path / ".partial-a.txt").symlink_to("/dev/full")  # every write there fails as on a full disk
-    with pytest.raises(TrainerError, match="No space left on device"):
+    with pytest.raises(TrainerError, match="No space left on device") as caught:
         write_atomically(path, b"new")
+    assert caught.value.value == str(path)
+    assert "can write" in caught.value.allowed
     assert path.read_bytes() == b"old"
     assert _names(tmp_path) == ["a.txt"]
 
@@ -65,8 +77,21 @@ def test_input_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         with pytest.raises(TrainerError, match=problem) as caught:
             read_input(tmp_path / path, "mend it", missing="nothing here")
         assert (caught.value.place, caught.value.fix) == (str(tmp_path / path), "mend it")
+        assert (caught.value.value, caught.value.allowed) == (str(tmp_path / path), "a file that this user can read")
     with pytest.raises(TrainerError, match="cannot be read: Input/output error"):
         read_input(Path("/proc/self/mem"), "mend it")
+
+
+def test_what_is_no_text_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("größe", encoding="utf-8")
+    assert read_text_input(tmp_path / "a", "mend it") == "größe"
+    (tmp_path / "b.png").write_bytes(b"\x89PNG\r\n" + bytes(range(256)) * 4)
+    with pytest.raises(TrainerError, match="is not a text file: byte 0 is not UTF-8") as caught:
+        read_text_input(tmp_path / "b.png", "name a JSON file")
+    assert (caught.value.value, caught.value.allowed) == ("1,030 bytes", "text in UTF-8")
+    for read in (TrainConfig.from_file, RunContext.read):
+        with pytest.raises(TrainerError, match="is not a text file"):
+            read(tmp_path / "b.png")
 
 
 def test_a_folder_that_can_be_made_is_fine(tmp_path: Path) -> None:

@@ -70,6 +70,24 @@ def test_rates_are_over_the_time_since_the_last_line(
     assert line["grad_norm_g"] == pytest.approx(squares**0.5, rel=1e-5)
 
 
+def test_time_that_went_into_metrics_is_none_of_the_steps(
+    tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("trainer.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
+    meters = Meters(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
+    found = []
+    for metrics_sec in (0.0, 10.0, 10.0, 15.0):  # since the session began
+        clock[0] += 0.5 + metrics_sec - (found[-1]["metrics_sec"] if found else 0.0)
+        state.images += 160
+        sums = Sums(tiny_config, torch.device("cpu"))
+        found.append(meters.line(state, sums, _networks(state), Stalls(0.0, 0.0, 0.0, metrics_sec)))
+    assert [line["images_per_sec"] for line in found] == pytest.approx([320] * 4)
+    assert [line["mfu"] for line in found] == pytest.approx([320 * 1e6 / 1e12] * 4)
+    assert found[-1]["wall_sec"] == pytest.approx(17), "the run's time has them"
+
+
 def test_the_slowest_worker_counts_for_what_all_wait_for(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

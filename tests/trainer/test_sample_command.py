@@ -204,3 +204,23 @@ def test_the_command_tells_what_it_wrote(
     assert main(["sample", "--run-dir", str(make_run()), "--out", str(path), "--num", "4"]) == 0
     assert capsys.readouterr().out == f"wrote {path}: 4 of the generator after 320 images, seed 0\n"
     assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("num", "interpolate", "allowed"),
+    [(10**8, None, "1 to 2,097,152 with"), (30_000, 24, "1 to 21,845 with"), (10, 10**6, "2 GiB: a shorter film")],
+)
+def test_more_than_memory_holds_is_refused_before_anything_is_drawn(
+    make_run: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    num: int,
+    interpolate: int | None,
+    allowed: str,
+) -> None:
+    monkeypatch.setattr("trainer.draws.latents", lambda *_, **__: pytest.fail("drawn"))
+    out = tmp_path / ("a.mp4" if interpolate else "a.png")
+    with pytest.raises(TrainerError, match=r"^--num: makes [\d,.]+ GiB of pixels") as caught:
+        sample(make_run(), out, num=num, interpolate=interpolate)
+    assert caught.value.allowed.startswith(allowed)
+    assert not out.exists()

@@ -39,7 +39,7 @@ def opened(content: bytes, channels: int) -> "Image":
     Raises:
         BrokenItemError: it is no image, is cut short, or has more than 8 bits a channel.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -51,6 +51,8 @@ def opened(content: bytes, channels: int) -> "Image":
                 return ImageOps.exif_transpose(file).convert("L" if channels == 1 else "RGB")
     except BrokenItemError:
         raise
+    except UnidentifiedImageError:  # its sentence names a place in memory
+        raise BrokenItemError("not a readable image: of no format that Pillow knows") from None
     except Exception as error:  # Pillow's decoders raise whatever comes to their minds
         raise BrokenItemError(f"not a readable image: {_one_line(error)}") from None
 

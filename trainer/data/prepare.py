@@ -95,7 +95,7 @@ def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder
         elif skip_broken:
             skipped.append(recipe.items[item])
         else:
-            raise _broken(recipe.items[item], result)
+            raise _broken(recipe, recipe.items[item], result)
     path = folder / f"{number:05d}.npy"
     images = np.concatenate([part.images for part in decoded]) if decoded else np.empty((0, *recipe.shape), np.uint8)
     assert images.shape[1:] == recipe.shape, "the recipe's own shape"
@@ -139,9 +139,10 @@ def _write_array(path: Path, array: NDArray[np.uint8] | NDArray[np.int64]) -> st
     return hashing.digest.hexdigest()
 
 
-def _broken(name: str, broken: Broken) -> TrainerError:
+def _broken(recipe: Recipe, name: str, broken: Broken) -> TrainerError:
+    source = recipe.note.location
     return TrainerError(
-        place=name,
+        place=f"{source.rstrip('/')}/{name}" if source else name,
         problem=f"cannot be used: {broken.why}",
         fix="mend or remove it, or add --skip-broken to leave such files out; finished shards are kept",
     )

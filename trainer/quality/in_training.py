@@ -28,10 +28,13 @@ class Moment:
         records: a value each; None where they were abandoned.
         cost_sec: that all workers waited for them.
         share: of the session's time so far that went into metrics.
+
+    Attributes:
+        cost_sec: see there.
     """
 
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
-        self._records, self._cost_sec, self._share = records, cost_sec, share
+        self._records, self.cost_sec, self._share = records, cost_sec, share
 
     def tell(self, event: Callable[..., None], images: int) -> None:
         """Writes one event for each value, or the one that there are none, and a line for people.
@@ -40,16 +43,16 @@ class Moment:
             event: writes an event of the run's diary.
             images: seen.
         """
-        cost = {"cost_sec": self._cost_sec, "share_of_wall": self._share}
+        cost = {"cost_sec": self.cost_sec, "share_of_wall": self._share}
         if self._records is None:
             why = "a worker has to stop; `python -m trainer evaluate` computes them from a checkpoint"
             event("quality-abandoned", images, why=why, in_training=cost)
-            print(f"kimg {images / 1000:8.2f}  metrics abandoned after {self._cost_sec:.1f} s: {why}", flush=True)
+            print(f"kimg {images / 1000:8.2f}  metrics abandoned after {self.cost_sec:.1f} s: {why}", flush=True)
             return
         for record in self._records:
             event("quality", images, quality=record.model_dump(mode="json"), in_training=cost)
         values = "  ".join(f"{record.name} {record.trained.value:.4g}" for record in self._records)
-        spent = f"{self._cost_sec:.1f} s; {self._share:.1%} of the time so far went into metrics"
+        spent = f"{self.cost_sec:.1f} s; {self._share:.1%} of the time so far went into metrics"
         print(f"kimg {images / 1000:8.2f}  {values}  ({spent})", flush=True)
 
 

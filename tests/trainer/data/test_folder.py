@@ -127,11 +127,21 @@ def test_a_broken_image_is_named_and_left_out_only_when_told(pictures: Path, tmp
     ) as caught:
         _prepared(pictures, tmp_path / "out")
     assert "--skip-broken" in caught.value.fix
+    assert caught.value.place == str(pictures / "cats" / "2.JPG"), "where to find it"
     data = _prepared(pictures, tmp_path / "skipped", labels=True, skip=True)
     assert len(data) == 3
     np.testing.assert_array_equal(data.labels(np.arange(3)), [0, 1, 1])
     assert data.index.source is not None
     assert data.index.source.skipped == ("cats/2.JPG", "dogs/4.bmp")
+
+
+def test_a_file_that_is_no_image_is_told_in_words(tmp_path: Path) -> None:
+    source = tmp_path / "pictures"
+    source.mkdir()
+    (source / "letter.png").write_text("Dear Sir or Madam")
+    with pytest.raises(TrainerError, match="not a readable image: of no format that Pillow knows") as caught:
+        _prepared(source, tmp_path / "out")
+    assert "BytesIO" not in str(caught.value)
 
 
 def test_more_than_8_bits_are_refused(tmp_path: Path) -> None:

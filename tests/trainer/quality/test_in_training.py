@@ -76,6 +76,11 @@ def test_metrics_are_told_with_their_cost_and_change_nothing(
     assert told.cost_sec.value == pytest.approx(sum(line["in_training"]["cost_sec"] for line in events))
     assert told.share_of_wall.value is not None
     assert 0 < told.share_of_wall.value < 1
+    ticks = [line for line in lines_of(run_dir) if "event" not in line]
+    spent = [
+        sum(event["in_training"]["cost_sec"] for event in events if event["images"] < line["images"]) for line in ticks
+    ]
+    assert [line["metrics_sec"] for line in ticks] == pytest.approx(spent), "the lines' rates leave them out"
     assert record.quality[0].trained.value == told.points[-1].value
     assert "of the time so far went into metrics" in capsys.readouterr().out
 
