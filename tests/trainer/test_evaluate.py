@@ -131,6 +131,6 @@ def test_missing_weights_end_the_command_with_what_to_do(
     command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir), "--metrics", "fid,kid"]
     assert main(command) == 2
     said = capsys.readouterr().err
-    assert said.startswith("--weights (or $GANGWAY_INCEPTION_WEIGHTS): FID, IS, KID")
+    assert said.startswith("$GANGWAY_INCEPTION_WEIGHTS (or evaluate's --weights): FID, IS, KID")
     assert main([*command, "--weights", str(tmp_path / "none.pth")]) == 2
     assert capsys.readouterr().err.startswith("--weights: ")
