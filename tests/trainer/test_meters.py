@@ -77,7 +77,7 @@ def test_time_that_went_into_metrics_is_none_of_the_steps(
     monkeypatch.setattr("trainer.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
     world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
     meters = Meters(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
-    found = []
+    found: list[dict[str, Any]] = []
     for metrics_sec in (0.0, 10.0, 10.0, 15.0):  # since the session began
         clock[0] += 0.5 + metrics_sec - (found[-1]["metrics_sec"] if found else 0.0)
         state.images += 160

@@ -76,7 +76,7 @@ def test_clips_are_prepared_as_tgan_does(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match=r"--video-weights .*conv3d_deepnetA_ucf\.npz"):
+    with pytest.raises(TrainerError, match=r"--video-weights\): .*conv3d_deepnetA_ucf\.npz"):
         C3DFeatures(CPU)
     path = _write(tmp_path, **{"fc8/b": np.zeros(7, np.float32)})
     with pytest.raises(TrainerError, match=r"fc8\.bias: the weights do not fit"):
