@@ -127,20 +127,17 @@ def _train(arguments: argparse.Namespace) -> int:
             check_port(arguments.metrics_port)
 
         from trainer.loop import train
+        from trainer.options import RunOptions
 
-        return train(
-            config,
-            run_dir,
-            arguments.data or run_dir / "data",
-            context,
-            interruption,
+        options = RunOptions(
             resume=arguments.resume == "auto",
             metrics_port=arguments.metrics_port,
             fabric_min_gbps=arguments.fabric_min_gbps,
-            track=arguments.track.split(",") if arguments.track is not None else (),
+            track=tuple(arguments.track.split(",")) if arguments.track is not None else (),
             log_json=arguments.log_format == "json",
             power=power,
         )
+        return train(config, run_dir, arguments.data or run_dir / "data", context, interruption, options)
 
 
 def _xla_launcher() -> list[str]:

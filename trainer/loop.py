@@ -1,10 +1,9 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are.
 
-Not here: what is written (trainer.reporter), what a run goes on from (trainer.resume), the losses (trainer.losses),
+Not here: what a session begins with (trainer.set_up), what is written (trainer.reporter), the losses (trainer.losses),
 what a worker's share of a step is (trainer.batch).
 """
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,26 +12,23 @@ import torch
 from trainer import ada, distributed
 from trainer.agreement import check_same
 from trainer.batch import Batch
-from trainer.carbon_start import start_told
-from trainer.compiling import check_graphs, compile_losses
+from trainer.choices import Choices
+from trainer.compiling import compile_losses
 from trainer.config import TrainConfig
-from trainer.data import ShardedImages, open_on_all, prepare_if_missing
 from trainer.devices import gpu_of
 from trainer.distributed import World
 from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.fabric import check_fabric, unhealthy
 from trainer.interruption import Interruption, Request
 from trainer.losses import DLoss, GLoss
-from trainer.memory import enough_memory, keep_freed_memory
+from trainer.memory import enough_memory
+from trainer.options import PLAIN, RunOptions
 from trainer.parcel import sent
-from trainer.power.limits import NOTHING_ASKED, Limiter, PowerAsked, limiting
-from trainer.precision import choose, choose_kernels, set_tf32
+from trainer.power.limits import Limiter, limiting
 from trainer.quality.in_training import MetricsInTraining
 from trainer.record import RunContext
 from trainer.reporter import Reporter
-from trainer.resume import check_run_dir, is_done, restore, same_everywhere
-from trainer.sharding import shard
-from trainer.state import TrainState
+from trainer.set_up import Ready, set_up
 from trainer.sums import Sums
 from trainer.telemetry import serving
 
@@ -45,13 +41,7 @@ def train(
     data_dir: Path,
     context: RunContext,
     interruption: Interruption,
-    *,
-    resume: bool = True,
-    metrics_port: int | None = None,
-    fabric_min_gbps: float | None = None,
-    track: Sequence[str] = (),
-    log_json: bool = False,
-    power: PowerAsked = NOTHING_ASKED,
+    options: RunOptions = PLAIN,
 ) -> int:
     """Trains to the end or to an interruption.
 
@@ -61,12 +51,7 @@ def train(
         data_dir: the data set's shards; prepared there when missing.
         context: what the launcher knows.
         interruption: asked after every step, installed already.
-        resume: go on from the newest valid checkpoint; False refuses a directory that has one.
-        metrics_port: for Prometheus; None for no endpoint.
-        fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
-        track: targets that rank 0 shows the run to besides, see trainer.tracking.
-        log_json: print the lines of stats.jsonl.
-        power: limits of the GPUs that were asked for.
+        options: of this session.
 
     Returns:
         The exit code: 0 done, 75 interrupted.
@@ -76,43 +61,29 @@ def train(
     """
     with (
         distributed.start(config.backend) as world,
-        serving(world, metrics_port) as endpoint,
-        Reporter(run_dir, config, world, context, endpoint, track=track, log_json=log_json) as reporter,
-        limiting(world, power, gpu_of(world)) as limiter,
+        serving(world, options.metrics_port) as endpoint,
+        Reporter(run_dir, config, world, context, endpoint, options) as reporter,
+        limiting(world, options.power, gpu_of(world)) as limiter,
     ):
-        # Set-up: data, networks, the newest valid checkpoint, outputs.
-        config.check_workers(world.world_size, equal_shares=world.on_xla)
-        precision = world.together(lambda: choose(config.precision, world.device))
-        check_graphs(config, world.device)
-        set_tf32(enabled=config.tf32)
-        kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
-        world.first(lambda: check_run_dir(run_dir, data_dir))
-        allocator = keep_freed_memory()
-        world.first(lambda: prepare_if_missing(config, data_dir))
-        data = open_on_all(config, data_dir, world)
-        state = TrainState.create(config, world.device)
-        choices = {"precision": state.use(precision), **kernels}
-        sha256 = data.index.sha256
-        restored = world.together(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
-        same_everywhere(world.gather(state.images), run_dir)
-        if state.images >= config.total_images and is_done(run_dir / "run.json"):
+        # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
+        ready = set_up(config, run_dir, data_dir, world, resume=options.resume)
+        state = ready.state
+        if ready.complete:
             if world.rank == 0:
                 print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
             return 0
-        metrics = MetricsInTraining(config, data, world, lambda: _request(interruption, reporter) >= Request.STOP)
-        fabric = check_fabric(world, fabric_min_gbps, context.fabric_gbps)
-        choices["shard"] = shard(state, config, world)
-        reporter.begin(state, data, restored, allocator, fabric)
-        told = start_told()
-        if told and not state.images:
-            world.first(lambda: reporter.note(state, "start-delayed", **told))
+        metrics = MetricsInTraining(config, ready.data, world, lambda: _request(interruption, reporter) >= Request.STOP)
+
+        # The session's first outputs, once the fabric between the nodes is known.
+        fabric = check_fabric(world, options.fabric_min_gbps, context.fabric_gbps)
+        reporter.begin(ready, fabric)
         if fabric.verdict == "below":
             reporter.end(state, "unhealthy-fabric")
             raise unhealthy(fabric)
         if limiter is not None:
             limiter.begin(partial(reporter.note, state))
         with enough_memory(config, world):
-            interrupted = _run(state, config, world, data, metrics, reporter, interruption, choices, limiter)
+            interrupted = _run(ready, config, world, metrics, reporter, interruption, limiter)
 
         # The end, for now or for good: the state is on disk before anything else is said.
         reporter.checkpoint(state)
@@ -122,27 +93,22 @@ def train(
 
 
 def _run(
-    state: TrainState,
+    ready: Ready,
     config: TrainConfig,
     world: World,
-    data: ShardedImages,
     metrics: MetricsInTraining,
     reporter: Reporter,
     interruption: Interruption,
-    choices: dict[str, str],
     limiter: Limiter | None,
 ) -> bool:
     """Steps until the last image or an agreed interruption; returns whether it was the latter."""
+    state = ready.state
     networks = (state.generator, state.discriminator)
-    batch = Batch(config, world, data)
+    batch = Batch(config, world, ready.data)
     losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
     compiled = compile_losses(*losses, state, batch, config, world)
-
-    def chosen() -> dict[str, str]:
-        power = {} if limiter is None else {"power": limiter.choice}
-        return {**choices, "compile": compiled.choice, **power}
-
-    reporter.chosen(state, chosen())
+    choices = Choices(ready.choices, compiled, limiter, world, reporter)
+    choices.tell(state)
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     sums = Sums(config, world.device)
     while state.images < config.total_images:
@@ -197,9 +163,7 @@ def _run(
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
             line = reporter.tick(state, sums, networks, batch.stall_sec)
             sums = Sums(config, world.device)
-            changed = limiter is not None and limiter.after(line)
-            if compiled.given_up(world, state.images) or changed:
-                reporter.chosen(state, chosen())
+            choices.after(line, state)
 
         # Samples and checkpoint.
         if state.passed(config.sample_kimg):

@@ -1,45 +1,45 @@
-"""Everything a run leaves behind, in one place: the run directory and, behind a flag, the metrics endpoint.
+"""Everything a run leaves behind, as the loop tells it: the run directory and, behind a flag, the metrics endpoint.
 
 run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. Only rank 0 writes, and
 what it finds damaged and writes anew it says, on stdout and as an event. The loop calls these methods on every rank,
-and an error of rank 0 (a full disk) is raised on all. Decides nothing about training.
+and an error of rank 0 (a full disk) is raised on all. Decides nothing about training. Not here: the open files
+(trainer.session).
 """
 
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import torch
 from torch import nn
 
 from trainer import checkpoint
 from trainer.capacity import by_node, own_capacity
+from trainer.carbon_start import start_told
 from trainer.config import TrainConfig
-from trainer.data import Sampler, ShardedImages
+from trainer.data import Sampler
 from trainer.devices import device_name
-from trainer.diary import Line, StatsWriter, read_diary
+from trainer.diary import Line
 from trainer.distributed import World
-from trainer.errors import TrainerError
 from trainer.fabric import FabricRecord
-from trainer.files import write_atomically
 from trainer.flops import step_flops
-from trainer.identity import RunIdentity, identify
 from trainer.interruption import Request
 from trainer.meters import Meters, Stalls, check_finite, is_finite
 from trainer.notices import Notice
+from trainer.options import RunOptions
 from trainer.provenance import code_sha256, versions
 from trainer.quality.in_training import Moment
 from trainer.record import RunContext
-from trainer.resume import Restored, found_damage
 from trainer.samples import num_shown, sample_grid, write_samples
-from trainer.saving import Saved, Saver
+from trainer.session import Session
+from trainer.set_up import Ready
 from trainer.state import TrainState
 from trainer.summary import summarise
 from trainer.sums import Sums
 from trainer.telemetry import MetricsEndpoint
-from trainer.tracking import Feeds, TrackedRun, check_targets, open_feeds
+from trainer.tracking import check_targets
 
 __all__ = ["Reporter"]
 
@@ -55,8 +55,7 @@ class Reporter:
         world: this worker's place.
         context: what the launcher knows.
         endpoint: for Prometheus; None for none.
-        track: targets that the run is shown to, see trainer.tracking.
-        log_json: print the lines of stats.jsonl instead of sentences about them.
+        options: what the run is shown to.
     """
 
     def __init__(
@@ -66,99 +65,80 @@ class Reporter:
         world: World,
         context: RunContext,
         endpoint: MetricsEndpoint | None,
-        *,
-        track: Sequence[str] = (),
-        log_json: bool = False,
+        options: RunOptions,
     ) -> None:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
-        self._endpoint, self._track, self._log_json = endpoint, track, log_json
-        self._stats: StatsWriter | None = None
-        self._identity: RunIdentity | None = None
-        self._saver: Saver | None = None
-        self._feeds = Feeds()
+        self._endpoint, self._options = endpoint, options
+        self._opened: Session | None = None
         self._status = "failed"
         self._saved_images = -1
         self._telemetry_sec = self._metrics_sec = 0.0
-        world.together(lambda: check_targets(track))
+        world.together(lambda: check_targets(options.track))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Lets the save under way and the trackers end, whatever has ended the run."""
-        if self._saver is not None:
-            try:
-                self._saver.wait()
-            except TrainerError as error:  # another error is on its way to the user already
-                print(f"the last checkpoint failed too: {error.headline}", flush=True)
-        self._feeds.close(self._status)
+        """Lets what is still being written end, whatever has ended the run."""
+        if self._opened is not None:
+            self._opened.close(self._status)
 
-    def begin(
-        self, state: TrainState, data: ShardedImages, restored: Restored, allocator: str, fabric: FabricRecord
-    ) -> None:
+    def begin(self, ready: Ready, fabric: FabricRecord) -> None:
         """Writes the first event, the real images and the first samples; the clock starts after that.
 
         Args:
-            state: as restored.
-            data: the shards.
-            restored: what the state was restored from.
-            allocator: what was done to the C library's.
+            ready: what the session begins with.
             fabric: its acceptance test.
 
         Raises:
             TrainerError: the directory cannot be written, or holds parts of two runs; on every rank.
         """
-        world = self._world
+        world, state = self._world, ready.state
         self._saved_images = state.images if state.images else -1
         flops = step_flops(self._config, device_name(world), self._context)
-        capacity = by_node(world.gather((world.node_rank, own_capacity())))
-
-        def write() -> None:
-            self._open(state, data, restored)
-            shown = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
-            write_samples(self._dir / "reals.png", torch.from_numpy(shown))
-            if not state.images:
-                self._write_samples(state, self._sample_path(0))
-            self._event(
-                "resume" if self._me.session else "start",
-                state.images,
-                run_id=self._me.run_id,
-                world_size=world.world_size,
-                num_nodes=world.num_nodes,
-                capacity=capacity,
-                backend=f"{world.backend} ({world.backend_reason})",
-                device=device_name(world),
-                gradient_bytes=state.gradient_bytes,
-                allocator=allocator,
-                dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
-                context=self._context.model_dump(mode="json"),
-                fabric=fabric.model_dump(mode="json"),
-                flops={name: figure.model_dump(mode="json") for name, figure in flops._asdict().items()},
-                code_sha256=code_sha256(),
-                versions=versions(),
-            )
-
-        world.first(write)
+        told: dict[str, Any] = {
+            "capacity": by_node(world.gather((world.node_rank, own_capacity()))),
+            "fabric": fabric.model_dump(mode="json"),
+            "flops": {name: figure.model_dump(mode="json") for name, figure in flops._asdict().items()},
+        }
+        world.first(lambda: self._open(ready, told))
         self._meters = Meters(self._config, world, self._context, state.images, flops)
 
-    def _open(self, state: TrainState, data: ShardedImages, restored: Restored) -> None:
-        """Finds out which session this is and opens the diary, then tells what was found damaged."""
-        diary = read_diary(self._dir)
-        self._identity = identify(
-            self._dir, diary, restored.identity, self._context.run_id, self._config.preset, data.index.sha256
+    def _open(self, ready: Ready, told: Mapping[str, Any]) -> None:
+        """On rank 0: opens the session's files and says what it is."""
+        state, data, world = ready.state, ready.data, self._world
+        session = self._opened = Session(
+            self._dir,
+            self._config,
+            self._context,
+            self._options,
+            self._endpoint,
+            data,
+            ready.restored,
+            state.images,
         )
-        damage = list(found_damage(self._dir, diary, self._identity, restored))
-        write_atomically(self._dir / "config.json", self._config.to_json().encode())
-        self._saver = Saver(self._dir / "checkpoints", self._config, self._identity, self._saved)
-        run = TrackedRun(
-            self._me.run_id, self._me.session, state.images, self._dir, self._config.model_dump(mode="json")
+        shown = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
+        write_samples(self._dir / "reals.png", torch.from_numpy(shown))
+        if not state.images:
+            self._write_samples(state, self._sample_path(0))
+        session.event(
+            "resume" if session.identity.session else "start",
+            state.images,
+            run_id=session.identity.run_id,
+            world_size=world.world_size,
+            num_nodes=world.num_nodes,
+            backend=f"{world.backend} ({world.backend_reason})",
+            device=device_name(world),
+            gradient_bytes=state.gradient_bytes,
+            allocator=ready.allocator,
+            dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
+            context=self._context.model_dump(mode="json"),
+            code_sha256=code_sha256(),
+            versions=versions(),
+            **told,
         )
-        self._feeds = open_feeds(self._track, run, self._warn)
-        listeners = [self._feeds.show, *([self._endpoint.show] if self._endpoint is not None else [])]
-        self._stats = StatsWriter(self._dir, echo=self._log_json, listeners=listeners)
-        for sentence, event, details in damage:
-            print(sentence, flush=True)
-            self._event(event, state.images, **details)
+        if (waited := start_told()) and not state.images:
+            session.event("start-delayed", state.images, **waited)
 
     def tick(
         self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], loader_stall_sec: float = 0.0
@@ -176,7 +156,7 @@ class Reporter:
         """
         sums = sums.cpu()  # waits for the steps that are still under way, which are no part of telemetry's time
         with self._timed():
-            checkpoint_sec = self._saver.stall_sec if self._saver is not None else 0.0
+            checkpoint_sec = 0.0 if self._opened is None else self._opened.saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
             line: Line = self._meters.line(state, sums, networks, stalls)
             if not is_finite(line):
@@ -186,9 +166,8 @@ class Reporter:
         return line
 
     def _show(self, line: Line) -> None:
-        assert self._stats is not None, "only rank 0 comes here, after _open"
-        self._stats.write({**line, "session": self._me.session})
-        if self._log_json:
+        self._session.line(line)
+        if self._options.log_json:
             return
         total = self._config.total_images / 1000
         print(
@@ -205,7 +184,7 @@ class Reporter:
     def quality(self, state: TrainState, moment: Moment) -> None:
         """Writes the values of metrics computed while training, and their cost."""
         self._metrics_sec += moment.cost_sec
-        self._world.first(lambda: moment.tell(self._event, state.images))
+        self._world.first(lambda: moment.tell(self._session.event, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
         """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
@@ -220,13 +199,13 @@ class Reporter:
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
             live = state.live()
-            self._world.first(lambda: self._opened_saver.save(live, state.images, why))
+            self._world.first(lambda: self._session.saver.save(live, state.images, why))
             self._saved_images = state.images
 
     @property
     def request(self) -> Request:
         """FAIL as soon as a save has failed: the loop then stops all workers with `fail`."""
-        return Request.FAIL if self._saver is not None and self._saver.failed else Request.NOTHING
+        return Request.FAIL if self._opened is not None and self._opened.saver.failed else Request.NOTHING
 
     def fail(self) -> NoReturn:
         """Raises what has failed in the thread that saves.
@@ -239,25 +218,18 @@ class Reporter:
 
     def _settle(self) -> None:
         """Waits for the save under way; raises its error on every rank."""
-        self._world.first(lambda: self._saver.wait() if self._saver is not None else None)
-
-    def _saved(self, saved: Saved) -> None:
-        """Notes a checkpoint that is on disk; called by the thread that saves."""
-        noticed = {"why": saved.why} if saved.why else {}
-        self._event(
-            "checkpoint", saved.images, file=saved.path.name, sec=saved.sec, stall_sec=saved.stall_sec, **noticed
-        )
+        self._world.first(lambda: None if self._opened is None else self._opened.saver.wait())
 
     def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
         """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
-        self._world.first(lambda: self._event("choices", state.images, choices=dict(choices)))
+        self._world.first(lambda: self._session.event("choices", state.images, choices=dict(choices)))
         for name, reason in choices.items():
             if self._world.rank == 0 and not reason.startswith(_PLAIN):
                 print(f"{name} {reason}", flush=True)
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
         """Writes an event of another part of the trainer; on rank 0 alone."""
-        self._event(event, state.images, **details)
+        self._session.event(event, state.images, **details)
 
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
         """Writes the last event and the record.
@@ -275,24 +247,16 @@ class Reporter:
 
         def write() -> None:
             if cause:
-                self._event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
+                self._session.event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
                 print(
                     f"interrupted by {cause} at {state.images} images; the same command goes on from there", flush=True
                 )
             else:
-                self._event("done", state.images, state_sha256=checkpoint.state_digests(final))
+                self._session.event("done", state.images, state_sha256=checkpoint.state_digests(final))
             self._write_samples(state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
 
         self._world.first(write)
-
-    def _event(self, event: str, images: int, **details: object) -> None:
-        assert self._stats is not None, "only rank 0 comes here, after _open"
-        self._stats.event(event, images, self._me.session, **details)
-
-    def _warn(self, sentence: str) -> None:
-        """Tells what went wrong without stopping the run; called by trackers' threads."""
-        print(sentence, flush=True)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -302,19 +266,14 @@ class Reporter:
         self._telemetry_sec += time.monotonic() - began
 
     @property
-    def _opened_saver(self) -> Saver:
-        assert self._saver is not None, "only rank 0 asks, after _open"
-        return self._saver
-
-    @property
-    def _me(self) -> RunIdentity:
-        assert self._identity is not None, "only rank 0 asks, after _open"
-        return self._identity
+    def _session(self) -> Session:
+        assert self._opened is not None, "only rank 0 asks, after _open"
+        return self._opened
 
     def _write_samples(self, state: TrainState, path: Path) -> None:
         device = self._world.own_device
         write_samples(path, sample_grid(state.ema_on(device), self._config, device))
-        self._feeds.picture(path, state.images)
+        self._session.picture(path, state.images)
 
     def _sample_path(self, images: int) -> Path:
         return self._dir / "samples" / f"{images // 1000:06d}kimg.png"

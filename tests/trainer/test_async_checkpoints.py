@@ -17,6 +17,7 @@ from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.interruption import Interruption
 from trainer.loop import train
+from trainer.options import RunOptions
 from trainer.record import RunContext, RunRecord
 
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -171,7 +172,7 @@ def test_trackers_get_the_run_and_cannot_stop_it(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://")
     interruption, context = Interruption(), RunContext(run_id="r")
-    code = train(short, tmp_path, digits_dir, context, interruption, track=["tensorboard", "mlflow"])
+    code = train(short, tmp_path, digits_dir, context, interruption, RunOptions(track=("tensorboard", "mlflow")))
     assert code == 0
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]  # has no types
 

@@ -17,6 +17,7 @@ from trainer.errors import TrainerError
 from trainer.interruption import Interruption
 from trainer.loop import train
 from trainer.notices import write_notice
+from trainer.options import RunOptions
 from trainer.record import Figure, RunContext, RunRecord
 
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -67,7 +68,7 @@ def test_a_run_leaves_all_its_files_behind(
 def test_collectors_get_the_diarys_lines_on_stdout(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _train(short, tmp_path / "run", digits_dir, log_json=True) == 0
+    assert _train(short, tmp_path / "run", digits_dir, options=RunOptions(log_json=True)) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert printed == lines_of(tmp_path / "run")
     assert all(line["gpu_utilisation"] is None for line in printed if "event" not in line), "no GPU here"
@@ -124,14 +125,14 @@ def test_another_seed_or_never_is_refused_where_a_run_is(short: TrainConfig, tmp
     with pytest.raises(TrainerError, match=r"TrainConfig\.seed: the run in .* was started with another value"):
         _train(short.replace({"seed": 5}), tmp_path, digits_dir)
     with pytest.raises(TrainerError, match="holds a run already"):
-        _train(short, tmp_path, digits_dir, resume=False)
+        _train(short, tmp_path, digits_dir, options=RunOptions(resume=False))
     assert (tmp_path / "stats.jsonl").read_bytes() == before
 
 
 def test_a_longer_run_goes_on_from_a_finished_one(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
     _train(short, tmp_path / "a", digits_dir)
     _train(short.replace({"kimg": 0.48}), tmp_path / "a", digits_dir)
-    _train(short.replace({"kimg": 0.48}), tmp_path / "b", digits_dir, resume=False)
+    _train(short.replace({"kimg": 0.48}), tmp_path / "b", digits_dir, options=RunOptions(resume=False))
     records = [RunRecord.read(tmp_path / name / "run.json") for name in "ab"]
     assert records[0].state_sha256 == records[1].state_sha256
     assert records[0].images == 480

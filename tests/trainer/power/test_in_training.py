@@ -12,6 +12,7 @@ from trainer.config import TrainConfig
 from trainer.energy import EnergyReading, Gpu
 from trainer.interruption import Interruption
 from trainer.loop import train
+from trainer.options import RunOptions
 from trainer.power import node, search
 from trainer.power.limits import PowerAsked
 from trainer.record import RunContext
@@ -42,7 +43,7 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch, nvml: Any, gpu: Gpu, notes: Path) 
 
 def _run(config: TrainConfig, tmp_path: Path, data: Path, asked: PowerAsked) -> tuple[list[dict[str, Any]], str]:
     run_dir = tmp_path / "run"
-    assert train(config, run_dir, data, RunContext(run_id="r"), Interruption(), power=asked) == 0
+    assert train(config, run_dir, data, RunContext(run_id="r"), Interruption(), RunOptions(power=asked)) == 0
     lines = [json.loads(text) for text in (run_dir / "stats.jsonl").read_text().splitlines()]
     choices: str = json.loads((run_dir / "run.json").read_text())["choices"]["power"]
     return [line for line in lines if str(line.get("event")).startswith("power")], choices

@@ -1,0 +1,101 @@
+"""The files of one session, held by the one worker that writes them: diary, checkpoints, and what listens to the diary.
+
+Opening them finds out which session this is, and says what earlier ones have left damaged. Not here: what is written
+and when (trainer.reporter), and other workers, who write nothing.
+"""
+
+from pathlib import Path
+
+from trainer.config import TrainConfig
+from trainer.data import ShardedImages
+from trainer.diary import Line, StatsWriter, read_diary
+from trainer.errors import TrainerError
+from trainer.files import write_atomically
+from trainer.identity import identify
+from trainer.options import RunOptions
+from trainer.record import RunContext
+from trainer.resume import Restored, found_damage
+from trainer.saving import Saved, Saver
+from trainer.telemetry import MetricsEndpoint
+from trainer.tracking import TrackedRun, open_feeds
+
+__all__ = ["Session"]
+
+
+class Session:
+    """One session's open files.
+
+    Args:
+        run_dir: of the run.
+        config: of the run; written there.
+        context: what the launcher knows.
+        options: what the diary is shown to.
+        endpoint: for Prometheus; None for none.
+        data: the shards.
+        restored: what the session goes on from.
+        images: seen before it.
+
+    Attributes:
+        identity: which run and session this is.
+        saver: of its checkpoints.
+
+    Raises:
+        TrainerError: the directory cannot be written, or holds parts of two runs.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        config: TrainConfig,
+        context: RunContext,
+        options: RunOptions,
+        endpoint: MetricsEndpoint | None,
+        data: ShardedImages,
+        restored: Restored,
+        images: int,
+    ) -> None:
+        diary = read_diary(run_dir)
+        identity = identify(run_dir, diary, restored.identity, context.run_id, config.preset, data.index.sha256)
+        damage = list(found_damage(run_dir, diary, identity, restored))
+        write_atomically(run_dir / "config.json", config.to_json().encode())
+        self.identity = identity
+        self.saver = Saver(run_dir / "checkpoints", config, identity, self._saved)
+        run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
+        self._feeds = open_feeds(options.track, run, _say)
+        listeners = [self._feeds.show, *([endpoint.show] if endpoint is not None else [])]
+        self._stats = StatsWriter(run_dir, echo=options.log_json, listeners=listeners)
+        for sentence, event, details in damage:
+            _say(sentence)
+            self.event(event, images, **details)
+
+    def event(self, event: str, images: int, **details: object) -> None:
+        """Writes an event of the diary; also called by the thread that saves."""
+        self._stats.event(event, images, self.identity.session, **details)
+
+    def line(self, line: Line) -> None:
+        """Writes a statistics line."""
+        self._stats.write({**line, "session": self.identity.session})
+
+    def picture(self, path: Path, images: int) -> None:
+        """Shows the trackers a picture that is on disk."""
+        self._feeds.picture(path, images)
+
+    def close(self, status: str) -> None:
+        """Lets the save under way and the trackers end, whatever has ended the run: done, interrupted or failed."""
+        try:
+            self.saver.wait()
+        except TrainerError as error:  # another error is on its way to the user already
+            _say(f"the last checkpoint failed too: {error.headline}")
+        self._feeds.close(status)
+
+    def _saved(self, saved: Saved) -> None:
+        """Notes a checkpoint that is on disk; called by the thread that saves."""
+        noticed = {"why": saved.why} if saved.why else {}
+        self.event(
+            "checkpoint", saved.images, file=saved.path.name, sec=saved.sec, stall_sec=saved.stall_sec, **noticed
+        )
+
+
+def _say(sentence: str) -> None:
+    """Also called by trackers' threads: what goes wrong there does not stop a run."""
+    print(sentence, flush=True)

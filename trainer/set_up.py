@@ -1,0 +1,72 @@
+"""What a session begins with: device, data, networks and the newest valid checkpoint, checked before a file is written.
+
+Not here: what is restored from (trainer.resume) and what a session leaves behind (trainer.reporter).
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer.compiling import check_graphs
+from trainer.config import TrainConfig
+from trainer.data import ShardedImages, open_on_all, prepare_if_missing
+from trainer.distributed import World
+from trainer.memory import keep_freed_memory
+from trainer.precision import choose, choose_kernels, set_tf32
+from trainer.resume import Restored, check_run_dir, is_done, restore, same_everywhere
+from trainer.sharding import shard
+from trainer.state import TrainState
+
+__all__ = ["Ready", "set_up"]
+
+
+class Ready(NamedTuple):
+    """A worker that could make its first step.
+
+    Attributes:
+        state: as restored.
+        data: the shards.
+        restored: what the state was restored from.
+        complete: whether the run has come to its end already.
+        allocator: what was done to the C library's.
+        choices: what it trains with, each with its reason.
+    """
+
+    state: TrainState
+    data: ShardedImages
+    restored: Restored
+    complete: bool
+    allocator: str
+    choices: dict[str, str]
+
+
+def set_up(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
+    """Makes this worker ready; all workers call it together.
+
+    Args:
+        config: of the run.
+        run_dir: of the run; only looked at.
+        data_dir: of the shards, which are prepared where they are missing.
+        world: this worker's place.
+        resume: go on from the newest valid checkpoint; False refuses a directory that has one.
+
+    Raises:
+        TrainerError: on every rank: device, directories, data or checkpoints are not what the run needs.
+    """
+    config.check_workers(world.world_size, equal_shares=world.on_xla)
+    precision = world.together(lambda: choose(config.precision, world.device))
+    check_graphs(config, world.device)
+    set_tf32(enabled=config.tf32)
+    kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
+    world.first(lambda: check_run_dir(run_dir, data_dir))
+    allocator = keep_freed_memory()
+    world.first(lambda: prepare_if_missing(config, data_dir))
+    data = open_on_all(config, data_dir, world)
+    state = TrainState.create(config, world.device)
+    choices = {"precision": state.use(precision), **kernels}
+    sha256 = data.index.sha256
+    restored = world.together(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
+    same_everywhere(world.gather(state.images), run_dir)
+    complete = state.images >= config.total_images and is_done(run_dir / "run.json")
+    if not complete:
+        choices["shard"] = shard(state, config, world)
+    return Ready(state, data, restored, complete, allocator, choices)
