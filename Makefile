@@ -9,8 +9,9 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
     --custom-compile-command "make lock" --quiet
 PACKAGES := components images stacks trainer tests
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
-QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addprefix test_,$(addsuffix .py,augment checkpoint \
-    distributed draws loop losses metrics ranks samples state)))
+QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,test_checkpoint test_loop test_samples \
+    test_state quality/test_frechet steps/test_augment steps/test_draws steps/test_losses workers/test_distributed \
+    workers/test_ranks))
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile

@@ -2,8 +2,8 @@
 
     python -m images.observability > grafana-dashboard.json
 
-Text only: nothing here starts Prometheus or talks to Grafana. The dashboard shows every gauge of `trainer.telemetry`;
-this package may not import the trainer, so a test compares the two.
+Text only: nothing here starts Prometheus or talks to Grafana. The dashboard shows every gauge of
+`trainer.metering.telemetry`; this package may not import the trainer, so a test compares the two.
 """
 
 import json

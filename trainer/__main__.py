@@ -23,17 +23,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.arguments import Parser
+from trainer.commands.arguments import Parser
+from trainer.commands.data import add_data
+from trainer.commands.evaluate import add_evaluate
+from trainer.commands.export import add_export
+from trainer.commands.presets import add_presets
+from trainer.commands.sample import add_sample
 from trainer.config import TrainConfig
-from trainer.data_command import add_data
 from trainer.errors import TrainerError, WorkerFailedError, from_validation
-from trainer.evaluate_command import add_evaluate
-from trainer.export import add_export
 from trainer.power.arguments import add_power, power_asked
 from trainer.presets import PRESETS, preset
-from trainer.presets_command import add_presets
-from trainer.ranks import Ranks
-from trainer.sample_command import add_sample
+from trainer.workers.ranks import Ranks
 
 if TYPE_CHECKING:
     from trainer.record import RunContext
@@ -106,8 +106,8 @@ def _field_help() -> dict[str, str]:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from trainer.interruption import Interruption
-    from trainer.telemetry import check_port
+    from trainer.interruptions.interruption import Interruption
+    from trainer.metering.telemetry import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
     power = power_asked(arguments)
@@ -144,10 +144,10 @@ def _xla_launcher() -> list[str]:
     """Arguments of the launcher that starts this command once for each chip; empty where this process is enough."""
     if Ranks.under_torchrun():
         return []
-    from trainer.distributed import require_xla
+    from trainer.workers.distributed import require_xla
 
     require_xla()
-    from trainer import xla
+    from trainer.workers import xla
 
     return xla.launcher_argv()
 
@@ -183,8 +183,8 @@ def _context(path: Path | None) -> "RunContext":
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    from trainer.diary import STATS_FILE, require_run
-    from trainer.summary import summarise
+    from trainer.records.diary import STATS_FILE, require_run
+    from trainer.records.summary import summarise
 
     require_run(arguments.run_dir, (STATS_FILE,))
     record = summarise(arguments.run_dir)

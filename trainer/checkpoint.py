@@ -20,7 +20,7 @@ from torch import Tensor
 from trainer.config import RESUMABLE_CHANGES, TrainConfig
 from trainer.errors import TrainerError, diverged, from_validation
 from trainer.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
-from trainer.identity import RunIdentity
+from trainer.records.identity import RunIdentity
 
 __all__ = ["Checkpoint", "Manifest", "check_config", "load", "load_newest_valid", "newest", "save", "state_digests"]
 

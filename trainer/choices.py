@@ -1,16 +1,16 @@
 """What a session trains with, each choice with its reason: told when it begins, and again when one changes.
 
-Not here: who chooses (trainer.precision, trainer.sharding, trainer.compiling, trainer.power).
+Not here: who chooses (trainer.steps.precision, trainer.workers.sharding, trainer.steps.compiling, trainer.power).
 """
 
 from collections.abc import Mapping
 
-from trainer.compiling import Compilation
-from trainer.diary import Line
-from trainer.distributed import World
 from trainer.power.limits import Limiter
+from trainer.records.diary import Line
 from trainer.reporter import Reporter
 from trainer.state import TrainState
+from trainer.steps.compiling import Compilation
+from trainer.workers.distributed import World
 
 __all__ = ["Choices"]
 

@@ -1,8 +1,8 @@
 """TrainConfig: everything that decides what a training run computes, as a human writes it.
 
 Not here: values that run as they are (trainer.presets), which of them go together (trainer.rules), where the run
-happens (trainer.distributed), where its files go (the command line) and what it costs (RunContext in trainer.record).
-Does not import torch.
+happens (trainer.workers.distributed), where its files go (the command line) and what it costs (RunContext in
+trainer.record). Does not import torch.
 """
 
 from collections.abc import Mapping

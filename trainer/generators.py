@@ -10,10 +10,10 @@ import torch
 
 from trainer import checkpoint
 from trainer.checkpoint import Manifest
-from trainer.diary import require_run
 from trainer.errors import TrainerError
 from trainer.networks import Generator, build
-from trainer.phases import phase_at
+from trainer.records.diary import require_run
+from trainer.steps.phases import phase_at
 
 __all__ = ["Trained", "load_generator"]
 

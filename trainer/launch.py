@@ -4,8 +4,8 @@ train --preset dcgan-digits`.
 torchrun itself ends with 1 whatever its workers said. Here a worker's own code comes through, so that a service manager
 can tell bad input (2: do not try again) from an interruption (75: start the same command again). Before torchrun's own
 arguments, `--watch aws`, `azure` or `gcp` makes it look out for the cloud's notices, and `--start-when` with `--hours`
-and `--forecast` makes it wait for clean power (trainer.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is the
-job's deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own. When its workers are
+and `--forecast` makes it wait for clean power (trainer.power.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is
+the job's deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own. When its workers are
 gone, it restores what a killed one has left set on a GPU (trainer.power.ledger).
 """
 
@@ -19,12 +19,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from trainer import carbon_start
 from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, TrainerError, nearest
-from trainer.membership import BACKEND, Membership, wait_for_store
-from trainer.notices import NOTICES_VARIABLE
+from trainer.interruptions.notices import NOTICES_VARIABLE
+from trainer.power import carbon_start
 from trainer.power.ledger import undo_left_over
 from trainer.watch import CLOUDS, Watcher, poll_sec_of
+from trainer.workers.membership import BACKEND, Membership, wait_for_store
 
 __all__ = ["STOP_AT_VARIABLE", "main"]
 

@@ -1,7 +1,7 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are.
 
-Not here: what a session begins with (trainer.set_up), what is written (trainer.reporter), the losses (trainer.losses),
-what a worker's share of a step is (trainer.batch).
+Not here: what a session begins with (trainer.set_up), what is written (trainer.reporter), the losses
+(trainer.steps.losses), what a worker's share of a step is (trainer.steps.batch).
 """
 
 from functools import partial
@@ -9,28 +9,29 @@ from pathlib import Path
 
 import torch
 
-from trainer import ada, distributed
-from trainer.agreement import check_same
-from trainer.batch import Batch
 from trainer.choices import Choices
-from trainer.compiling import compile_losses
 from trainer.config import TrainConfig
-from trainer.devices import gpu_of
-from trainer.distributed import World
 from trainer.exit_codes import EXIT_INTERRUPTED
-from trainer.fabric import check_fabric, unhealthy
-from trainer.interruption import Interruption, Request
-from trainer.losses import DLoss, GLoss
-from trainer.memory import enough_memory
+from trainer.interruptions.interruption import Interruption, Request
+from trainer.metering.telemetry import serving
 from trainer.options import PLAIN, RunOptions
-from trainer.parcel import sent
 from trainer.power.limits import Limiter, limiting
 from trainer.quality.in_training import MetricsInTraining
 from trainer.record import RunContext
 from trainer.reporter import Reporter
 from trainer.set_up import Ready, set_up
-from trainer.sums import Sums
-from trainer.telemetry import serving
+from trainer.steps import ada
+from trainer.steps.batch import Batch
+from trainer.steps.compiling import compile_losses
+from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.memory import enough_memory
+from trainer.steps.parcel import sent
+from trainer.steps.sums import Sums
+from trainer.workers import distributed
+from trainer.workers.agreement import check_same
+from trainer.workers.devices import gpu_of
+from trainer.workers.distributed import World
+from trainer.workers.fabric import check_fabric, unhealthy
 
 __all__ = ["train"]
 

@@ -1,6 +1,6 @@
 """Images side by side, as a PNG or as a film: .mp4 through PyAV, .gif through Pillow.
 
-Not here: which images (trainer.samples and trainer.sample_command).
+Not here: which images (trainer.samples and trainer.commands.sample).
 """
 
 import io

@@ -2,8 +2,8 @@
 
 A paper's set-up is its networks' widths, batch, losses, optimiser and length; numbers that have no place in a
 TrainConfig (schedules of a step size, say) are named as departures. What reproduces a paper's set-up has not thereby
-reached the paper's score: scores of runs are in their run.json. How they are shown is trainer.presets_command's matter.
-Does not import torch.
+reached the paper's score: scores of runs are in their run.json. How they are shown is trainer.commands.presets's
+matter. Does not import torch.
 """
 
 from collections.abc import Mapping

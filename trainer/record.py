@@ -1,8 +1,8 @@
 """The run record: what one training run did, used and cost, every figure with its provenance.
 
-A record is only data. It is computed from a run directory by `trainer.summary` and read by anybody through
+A record is only data. It is computed from a run directory by `trainer.records.summary` and read by anybody through
 `RunRecord.read` or, without Python, by the JSON schema beside this file. Its file carries a digest of its content, so
-that one that was changed afterwards is not read (trainer.seal). Does not import torch.
+that one that was changed afterwards is not read (trainer.records.seal). Does not import torch.
 """
 
 import json
@@ -11,17 +11,17 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationError
 
-from trainer.capacity import CapacityUse
 from trainer.config import TrainConfig
 from trainer.context import RunContext
 from trainer.errors import from_validation
 from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNHEALTHY
-from trainer.fabric import FabricRecord
 from trainer.figure import Figure, Frozen
 from trainer.files import read_input
 from trainer.quality.record import QualityInTraining, QualityPoint, QualityProtocol, QualityRecord
-from trainer.seal import BROKEN_SEAL, Sealed, broken_seal
-from trainer.utilisation import UtilisationRecord
+from trainer.records.capacity import CapacityUse
+from trainer.records.seal import BROKEN_SEAL, Sealed, broken_seal
+from trainer.records.utilisation import UtilisationRecord
+from trainer.workers.fabric import FabricRecord
 
 __all__ = [
     "BROKEN_SEAL",

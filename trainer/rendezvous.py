@@ -21,7 +21,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.arguments import Parser
+from trainer.commands.arguments import Parser
 from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
 
 if TYPE_CHECKING:

@@ -16,30 +16,30 @@ import torch
 from torch import nn
 
 from trainer import checkpoint
-from trainer.capacity import by_node, own_capacity
-from trainer.carbon_start import start_told
 from trainer.config import TrainConfig
 from trainer.data import Sampler
-from trainer.devices import device_name
-from trainer.diary import Line
-from trainer.distributed import World
-from trainer.fabric import FabricRecord
-from trainer.flops import step_flops
-from trainer.interruption import Request
-from trainer.meters import Meters, Stalls, check_finite, is_finite
-from trainer.notices import Notice
+from trainer.interruptions.interruption import Request
+from trainer.interruptions.notices import Notice
+from trainer.metering.flops import step_flops
+from trainer.metering.meters import Meters, Stalls, check_finite, is_finite
+from trainer.metering.telemetry import MetricsEndpoint
 from trainer.options import RunOptions
-from trainer.provenance import code_sha256, versions
+from trainer.power.carbon_start import start_told
 from trainer.quality.in_training import Moment
 from trainer.record import RunContext
+from trainer.records.capacity import by_node, own_capacity
+from trainer.records.diary import Line
+from trainer.records.provenance import code_sha256, versions
+from trainer.records.summary import summarise
 from trainer.samples import num_shown, sample_grid, write_samples
 from trainer.session import Session
 from trainer.set_up import Ready
 from trainer.state import TrainState
-from trainer.summary import summarise
-from trainer.sums import Sums
-from trainer.telemetry import MetricsEndpoint
+from trainer.steps.sums import Sums
 from trainer.tracking import check_targets
+from trainer.workers.devices import device_name
+from trainer.workers.distributed import World
+from trainer.workers.fabric import FabricRecord
 
 __all__ = ["Reporter"]
 

@@ -1,7 +1,7 @@
 """Going on from what a run directory holds: the newest valid checkpoint, if it is of this run and for this data.
 
 Every check here is made before anything is written. Not here: reading checkpoints (trainer.checkpoint) and which
-session this is (trainer.identity).
+session this is (trainer.records.identity).
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from trainer import checkpoint
 from trainer.config import TrainConfig
-from trainer.diary import STATS_FILE, Diary
 from trainer.errors import TrainerError
 from trainer.files import check_folder
-from trainer.identity import RunIdentity, check_dataset
 from trainer.record import RunRecord
+from trainer.records.diary import STATS_FILE, Diary
+from trainer.records.identity import RunIdentity, check_dataset
 from trainer.state import TrainState
 
 __all__ = ["Restored", "check_run_dir", "found_damage", "is_done", "restore", "same_everywhere"]

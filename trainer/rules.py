@@ -1,7 +1,7 @@
 """Which values of a TrainConfig go together: one table, in the words that the user reads.
 
-What a single field may be stands in trainer.config. Not here: what depends on the machine (trainer.distributed) or on
-the data (trainer.data).
+What a single field may be stands in trainer.config. Not here: what depends on the machine (trainer.workers.distributed)
+or on the data (trainer.data).
 """
 
 from collections.abc import Callable

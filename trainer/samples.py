@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer import draws
 from trainer.config import TrainConfig
-from trainer.draws import Purpose
 from trainer.networks import Generator
 from trainer.pictures import film_frames, strip, tile, write_film, write_png
+from trainer.steps import draws
+from trainer.steps.draws import Purpose
 
 __all__ = ["COLUMNS", "ROWS", "num_shown", "sample_grid", "to_uint8", "write_samples"]
 

@@ -15,7 +15,7 @@ import torch
 
 from trainer import checkpoint
 from trainer.config import TrainConfig
-from trainer.identity import RunIdentity
+from trainer.records.identity import RunIdentity
 
 __all__ = ["Saved", "Saver", "copy_to_cpu"]
 

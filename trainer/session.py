@@ -8,15 +8,15 @@ from pathlib import Path
 
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages
-from trainer.diary import Line, StatsWriter, read_diary
 from trainer.errors import TrainerError
 from trainer.files import write_atomically
-from trainer.identity import identify
+from trainer.metering.telemetry import MetricsEndpoint
 from trainer.options import RunOptions
 from trainer.record import RunContext
+from trainer.records.diary import Line, StatsWriter, read_diary
+from trainer.records.identity import identify
 from trainer.resume import Restored, found_damage
 from trainer.saving import Saved, Saver
-from trainer.telemetry import MetricsEndpoint
 from trainer.tracking import TrackedRun, open_feeds
 
 __all__ = ["Session"]

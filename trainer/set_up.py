@@ -6,15 +6,15 @@ Not here: what is restored from (trainer.resume) and what a session leaves behin
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.compiling import check_graphs
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages, open_on_all, prepare_if_missing
-from trainer.distributed import World
-from trainer.memory import keep_freed_memory
-from trainer.precision import choose, choose_kernels, set_tf32
 from trainer.resume import Restored, check_run_dir, is_done, restore, same_everywhere
-from trainer.sharding import shard
 from trainer.state import TrainState
+from trainer.steps.compiling import check_graphs
+from trainer.steps.memory import keep_freed_memory
+from trainer.steps.precision import choose, choose_kernels, set_tf32
+from trainer.workers.distributed import World
+from trainer.workers.sharding import shard
 
 __all__ = ["Ready", "set_up"]
 

@@ -1,6 +1,6 @@
 """All that a training run is at one moment: two networks, the averaged generator, two optimisers, images seen, p.
 
-There is no generator state among it: every random number is a function of seed and images seen (trainer.draws,
+There is no generator state among it: every random number is a function of seed and images seen (trainer.steps.draws,
 trainer.data.sampler). Not here: files (trainer.checkpoint) and the steps (trainer.loop).
 """
 
@@ -10,14 +10,14 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from trainer.ada import first_p
 from trainer.config import TrainConfig
-from trainer.float8 import use_float8
-from trainer.loss_scale import LossScale
 from trainer.networks import Discriminator, Generator, build
-from trainer.phases import phase_at
-from trainer.precision import Precision
-from trainer.sharding import is_sharded, whole
+from trainer.steps.ada import first_p
+from trainer.steps.float8 import use_float8
+from trainer.steps.loss_scale import LossScale
+from trainer.steps.phases import phase_at
+from trainer.steps.precision import Precision
+from trainer.workers.sharding import is_sharded, whole
 
 __all__ = ["TrainState"]
 
@@ -32,9 +32,9 @@ class TrainState:
         opt_g: Adam of the generator.
         opt_d: Adam of the discriminator.
         images: real images shown so far.
-        augment_p: share of the images that each part of the augmentation changes, see trainer.ada.
+        augment_p: share of the images that each part of the augmentation changes, see trainer.steps.ada.
         phase: what the networks make now, a function of `images`.
-        scale_g: of the generator's loss; see trainer.loss_scale.
+        scale_g: of the generator's loss; see trainer.steps.loss_scale.
         scale_d: of the discriminator's.
     """
 
@@ -124,7 +124,7 @@ class TrainState:
     def live(self) -> dict[str, Any]:
         """`state_dict` without the copy: the tensors that the next step changes, where they are.
 
-        Split networks are gathered: all workers call this together (trainer.sharding).
+        Split networks are gathered: all workers call this together (trainer.workers.sharding).
         """
         parts = {name: whole(part.state_dict()) for name, part in self._parts().items()}
         scales = {"scale_g": self.scale_g.state_dict(), "scale_d": self.scale_d.state_dict()}

@@ -2,11 +2,11 @@
 
 An interruption or a termination by the Auto Scaling group becomes a notice in the node's file and a SIGTERM to the
 launcher itself: torchrun hands that on, the workers agree, save and leave with 75. A rebalance recommendation, or a
-host's maintenance to come, becomes a notice only; the workers see it and save once (`trainer.interruption`). The same
-thread keeps the job's deadline.
+host's maintenance to come, becomes a notice only; the workers see it and save once
+(`trainer.interruptions.interruption`). The same thread keeps the job's deadline.
 
-One `Poll` per cloud: AWS's and Google Cloud's are here, Azure's is in `trainer.scheduled_events`. Not here: what needs
-root or a cloud's command line, such as completing a lifecycle action.
+One `Poll` per cloud: AWS's and Google Cloud's are here, Azure's is in `trainer.interruptions.scheduled_events`. Not
+here: what needs root or a cloud's command line, such as completing a lifecycle action.
 """
 
 import http.client
@@ -21,8 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from trainer.notices import Kind, Notice, write_notice
-from trainer.scheduled_events import AzureMetadata
+from trainer.interruptions.notices import Kind, Notice, write_notice
+from trainer.interruptions.scheduled_events import AzureMetadata
 
 __all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "GceMetadata", "Poll", "Watcher", "poll_sec_of"]
 

@@ -9,7 +9,7 @@ import torch
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
-from trainer.identity import RunIdentity
+from trainer.records.identity import RunIdentity
 
 State = dict[str, object]
 IDENTITY = RunIdentity(run_id="r", session=3, dataset_sha256="ab")

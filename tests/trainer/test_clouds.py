@@ -12,7 +12,7 @@ import pytest
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.record import RunRecord
-from trainer.stops import SAVE_BUDGET_SEC
+from trainer.records.stops import SAVE_BUDGET_SEC
 
 SPOT = json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})
 REBALANCE = json.dumps({"noticeTime": "2026-11-21T08:00:00Z"})

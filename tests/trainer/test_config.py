@@ -106,6 +106,6 @@ def test_presets_are_found_by_their_own_name() -> None:
 
 
 def test_config_and_record_do_not_load_torch() -> None:
-    modules = "trainer.config, trainer.record, trainer.summary, trainer.__main__"
+    modules = "trainer.config, trainer.record, trainer.records.summary, trainer.__main__"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -24,7 +24,8 @@ With these step sizes 2e-7 was measured over all 150 steps; with a preset's a GA
 
 HELD_WORKER = f"""
 import sys, time
-from trainer import interruption, loop
+from trainer import loop
+from trainer.interruptions import interruption
 from trainer.__main__ import main
 
 batch_of, installed = loop.Batch, []

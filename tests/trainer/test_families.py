@@ -10,7 +10,7 @@ import pytest
 from trainer.config import TrainConfig
 from trainer.data.shards import ShardedImages, write_shards
 from trainer.errors import TrainerError
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext, RunRecord
 
@@ -21,9 +21,9 @@ LOSSES = ("loss_g", "loss_d", "r1", "r2", "gp")
 ALL_FAMILIES = """
 import contextlib, sys
 from pathlib import Path
-from trainer import distributed
+from trainer.workers import distributed
 from trainer.config import TrainConfig
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext
 

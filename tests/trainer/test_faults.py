@@ -11,7 +11,7 @@ import torch
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext, RunRecord
 from trainer.state import TrainState

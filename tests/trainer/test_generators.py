@@ -9,7 +9,7 @@ from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.generators import load_generator
-from trainer.identity import RunIdentity
+from trainer.records.identity import RunIdentity
 from trainer.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")

@@ -12,13 +12,13 @@ from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.digits import load_digits_images
 from trainer.data.shards import write_shards
-from trainer.diary import read_diary
 from trainer.errors import TrainerError
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
+from trainer.interruptions.notices import write_notice
 from trainer.loop import train
-from trainer.notices import write_notice
 from trainer.options import RunOptions
 from trainer.record import Figure, RunContext, RunRecord
+from trainer.records.diary import read_diary
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 

@@ -21,7 +21,7 @@ PRESET = ("--preset", "dcgan-digits")
 @pytest.fixture(autouse=True)
 def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The handlers stay pytest's."""
-    monkeypatch.setattr("trainer.interruption.signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("trainer.interruptions.interruption.signal.signal", lambda number, handler: None)
 
 
 def test_presets_and_schema_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

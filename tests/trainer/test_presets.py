@@ -65,7 +65,7 @@ def test_departures_of_the_trainer_are_told_where_they_bear(name: str) -> None:
 
 
 def test_a_growing_run_ends_at_full_size() -> None:
-    from trainer.phases import fade_at
+    from trainer.steps.phases import fade_at
 
     for config in PRESETS.values():
         assert fade_at(config, config.total_images) == (config.resolution, 1.0)

@@ -13,8 +13,8 @@ import pytest
 
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
-from trainer.membership import Membership, wait_for_store
 from trainer.rendezvous import _listen, _trouble, connected_hosts
+from trainer.workers.membership import Membership, wait_for_store
 
 # Lines as in proc(5): local address, remote address, state (01 established, 0A listening).
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

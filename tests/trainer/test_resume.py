@@ -18,7 +18,7 @@ from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data import Sampler
 from trainer.errors import TrainerError
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext, RunRecord
 from trainer.resume import is_done, same_everywhere
@@ -99,7 +99,8 @@ def test_one_worker_computes_what_several_do(
 WATCHED_WORKER = """
 import json, os, sys
 from pathlib import Path
-from trainer import batch, checkpoint, loop
+from trainer import checkpoint, loop
+from trainer.steps import batch
 from trainer.__main__ import main
 
 seen = Path(os.environ["SEEN"], os.environ["RANK"] + ".jsonl").open("w", buffering=1)

@@ -12,7 +12,7 @@ import torch
 from trainer import checkpoint, saving
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
-from trainer.identity import RunIdentity
+from trainer.records.identity import RunIdentity
 from trainer.saving import Saved, Saver, copy_to_cpu
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainer.notices import read_notices
+from trainer.interruptions.notices import read_notices
 from trainer.watch import CLOUDS, AwsMetadata, Watcher
 
 SPOT = json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainer.notices import read_notices
+from trainer.interruptions.notices import read_notices
 from trainer.watch import CLOUDS, POLL_SEC, GceMetadata, Watcher, poll_sec_of
 
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.arguments import Parser
 from trainer.bench.cases import CASES, Bench, absent
 from trainer.bench.results import Result, as_json, as_markdown, this_machine
+from trainer.commands.arguments import Parser
 from trainer.errors import TrainerError, nearest
 from trainer.files import write_atomically
 

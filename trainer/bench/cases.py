@@ -225,7 +225,7 @@ def quality(bench: Bench) -> Iterator[Result]:
     """The preset dcgan-digits, whole, on two workers of a thread: how long, how much better, and are they digits."""
     import torch
 
-    from trainer.evaluate import evaluate
+    from trainer.quality.evaluate import evaluate
 
     bench.tell("dcgan-digits, all of it")
     run_dir = bench.work_dir / "digits"

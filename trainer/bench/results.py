@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.provenance import code_sha256
+from trainer.records.provenance import code_sha256
 
 __all__ = ["Machine", "Result", "as_json", "as_markdown", "this_machine"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config import TrainConfig
-from trainer.diary import STATS_FILE, read_diary
+from trainer.records.diary import STATS_FILE, read_diary
 
 __all__ = ["WARM_UP_LINES", "environment", "rate", "textbook_rate", "train_for", "train_preset", "train_whole"]
 

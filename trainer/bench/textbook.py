@@ -28,8 +28,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer.config import TrainConfig
 from trainer.data import Sampler, ShardedImages
-from trainer.draws import Purpose, latents
 from trainer.networks import build
+from trainer.steps.draws import Purpose, latents
 
 __all__ = ["StepLosses", "steps"]
 

@@ -19,7 +19,7 @@ from trainer.data.shards import INDEX_FILE, ShardedImages, labels_missing
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
-    from trainer.distributed import World
+    from trainer.workers.distributed import World
 
 __all__ = ["SHIPPED", "Sampler", "ShardedImages", "open_matching", "open_on_all", "prepare_if_missing"]
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from trainer.data.sampler import Sampler
 from trainer.data.shards import ShardedImages
-from trainer.order import order_of
-from trainer.parcel import Parcel
+from trainer.steps.order import order_of
+from trainer.steps.parcel import Parcel
 
 __all__ = ["Loader", "Reals", "images_per_sec"]
 
@@ -41,7 +41,7 @@ class Reals:
 
     Attributes:
         parcel: pixels, labels where the data set has some, and what was drawn; packed and pinned where asked for.
-        order: digest of which images these are (trainer.order).
+        order: digest of which images these are (trainer.steps.order).
     """
 
     parcel: Parcel

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainer.phases import Phase
-from trainer.precision import Precision
+from trainer.steps.phases import Phase
+from trainer.steps.precision import Precision
 
 __all__ = ["Discriminator", "Generator", "Network"]
 
@@ -81,5 +81,5 @@ class Discriminator(Network):
         raise NotImplementedError
 
     def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:
-        """See `forward`; `twice` where a penalty differentiates the logits once more (trainer.precision)."""
+        """See `forward`; `twice` where a penalty differentiates the logits once more (trainer.steps.precision)."""
         return self._run(images, labels, twice=twice)

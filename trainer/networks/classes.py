@@ -1,6 +1,6 @@
 """How a network gets to know the class: an embedding beside the latents, a projection behind the features.
 
-Projection: Miyato & Koyama 2018, arXiv:1802.05637. Not here: where labels come from (trainer.batch).
+Projection: Miyato & Koyama 2018, arXiv:1802.05637. Not here: where labels come from (trainer.steps.batch).
 """
 
 import math

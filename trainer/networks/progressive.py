@@ -2,14 +2,14 @@
 arXiv:1810.02419): trained at 4x4 first, then at twice the size, each new resolution fading in.
 
 With the paper's equalised learning rate, PixelNorm and leaky ReLUs. For clips every convolution is three-dimensional
-and time grows with height and width (trainer.phases). Left out is the minibatch deviation: it looks across the images
-of a batch, so that a step would depend on how the batch is spread over workers, and an image's penalty on its
+and time grows with height and width (trainer.steps.phases). Left out is the minibatch deviation: it looks across the
+images of a batch, so that a step would depend on how the batch is spread over workers, and an image's penalty on its
 neighbours.
 
 All layers exist from the start; which take part is the phase's matter. In evaluation the generator enlarges its
 images to full size by repeating pixels, as the paper does to show them.
 
-Not here: when which phase comes (trainer.phases) and how real images are shrunk for it.
+Not here: when which phase comes (trainer.steps.phases) and how real images are shrunk for it.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from trainer.networks import base
 from trainer.networks.classes import WithClass, WithProjection
 from trainer.networks.pixel_norm import PixelNorm
-from trainer.phases import SMALLEST, Phase, enlarge, pool, size_at
+from trainer.steps.phases import SMALLEST, Phase, enlarge, pool, size_at
 
 __all__ = ["Discriminator", "EqualConv", "Generator"]
 

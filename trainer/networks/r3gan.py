@@ -9,7 +9,7 @@ generator; a learnt 4x4 window per channel ends the discriminator.
 Otherwise than in the paper: halving is the plain mean of 2x2 pixels, which bilinear sampling comes to there, without
 its wider filter; a class is an embedding beside the latents, and a projection beside an unconditional logit.
 
-Not here: the relativistic loss and its two penalties (trainer.losses).
+Not here: the relativistic loss and its two penalties (trainer.steps.losses).
 """
 
 import math

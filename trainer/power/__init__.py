@@ -1,6 +1,6 @@
-"""Power caps and clock limits of a job's GPUs, opt-in: asked for, searched for on the live job, and undone at the end.
+"""Power of a run: caps and clock limits of its GPUs, opt-in, and a start that waits for clean power.
 
 `limits` is the whole job, `node` one of its machines, `search` the choice of a limit (pure), `ledger` what has to be
-put back, `arguments` the flags. NVML's calls are in trainer.nvml, energy as such in trainer.energy. Nothing is imported
-here.
+put back, `arguments` the flags; `carbon_start` is when a job begins, by a `forecast`. NVML's calls and joules are in
+trainer.metering. Nothing is imported here.
 """

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainer.nvml import BoardState, load_nvml, put_back
+from trainer.metering.nvml import BoardState, load_nvml, put_back
 
 __all__ = ["FOLDER_VARIABLE", "Note", "ledger_folder", "undo_left_over"]
 

@@ -7,7 +7,7 @@ One process a node sets the GPUs of that node. Where NVML refuses, the run goes 
 an event in stats.jsonl. What was set before is on disk before anything is changed (trainer.power.ledger), so a killed
 run's settings are restored by the launcher or by the next start. With `auto` the whole job searches: a step of a run on
 many nodes is as slow as its slowest GPU, so all nodes change their limits at the same line. Not here: the search itself
-(trainer.power.search), what one node does (trainer.power.node), NVML's calls (trainer.nvml).
+(trainer.power.search), what one node does (trainer.power.node), NVML's calls (trainer.metering.nvml).
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from trainer.power.node import NodeLimits, Report
 from trainer.power.search import LADDER, WINDOW_SEC, Search
 
 if TYPE_CHECKING:
-    from trainer.distributed import World
-    from trainer.energy import Gpu
+    from trainer.metering.energy import Gpu
+    from trainer.workers.distributed import World
 
 __all__ = ["NOTHING_ASKED", "Limiter", "PowerAsked", "limiting"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainer.errors import TrainerError
-from trainer.nvml import Board, BoardState, Range, load_nvml, put_back, reason_of
+from trainer.metering.nvml import Board, BoardState, Range, load_nvml, put_back, reason_of
 from trainer.power.ledger import Note
 
 if TYPE_CHECKING:
-    from trainer.energy import Gpu
+    from trainer.metering.energy import Gpu
 
 __all__ = ["CLOCK_FLAG", "POWER_FLAG", "NodeLimits", "Report"]
 

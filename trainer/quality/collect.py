@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed as dist
 
-from trainer.distributed import World
-from trainer.metrics import FeatureStats, Moments
+from trainer.quality.frechet import FeatureStats, Moments
+from trainer.workers.distributed import World
 
 __all__ = ["AbandonedError", "Ask", "FeatureSet", "collect", "go_on"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.features import FeatureExtractor
+from trainer.quality.features import FeatureExtractor
 
 __all__ = ["FrameFeatures"]
 

@@ -1,13 +1,13 @@
 """What the diary tells of quality: the newest value of each metric, and those of the training with their cost.
 
-A pure reading of the lines of stats.jsonl with event "quality", for trainer.summary. Does not import torch.
+A pure reading of the lines of stats.jsonl with event "quality", for trainer.records.summary. Does not import torch.
 """
 
 from collections.abc import Sequence
 
-from trainer.diary import Line
 from trainer.figure import Figure
 from trainer.quality.record import QualityInTraining, QualityPoint, QualityRecord
+from trainer.records.diary import Line
 
 __all__ = ["latest_quality", "quality_in_training"]
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages
-from trainer.distributed import World
 from trainer.quality.collect import AbandonedError, Ask, go_on
 from trainer.quality.judge import Judge
 from trainer.quality.names import parse
 from trainer.quality.record import QualityRecord
 from trainer.quality.spaces import WeightsPaths
 from trainer.state import TrainState
+from trainer.workers.distributed import World
 
 __all__ = ["MetricsInTraining", "Moment"]
 

@@ -17,18 +17,18 @@ from torch.nn import functional as F
 
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages
-from trainer.distributed import World
-from trainer.draws import Purpose, labels, latents
 from trainer.errors import TrainerError
-from trainer.features import FeatureExtractor
 from trainer.figure import Figure
 from trainer.networks import Generator, build
-from trainer.phases import phase_at
-from trainer.precision import without_tf32
 from trainer.quality.collect import AbandonedError, Ask, FeatureSet, collect, go_on
+from trainer.quality.features import FeatureExtractor
 from trainer.quality.record import PROXY_BELOW, QualityProtocol, QualityRecord
 from trainer.quality.spaces import SPACES, Metric, Value, WeightsPaths, check_applies, metric
 from trainer.samples import to_uint8
+from trainer.steps.draws import Purpose, labels, latents
+from trainer.steps.phases import phase_at
+from trainer.steps.precision import without_tf32
+from trainer.workers.distributed import World
 
 __all__ = ["Judge"]
 

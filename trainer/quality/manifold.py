@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.distributed import World
+from trainer.workers.distributed import World
 
 __all__ = ["COVERAGE_NEIGHBOURS", "NEIGHBOURS", "Manifolds", "compare"]
 

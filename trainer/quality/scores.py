@@ -1,7 +1,8 @@
 """Scores from features or logits: Inception Score and kernel distance, as the papers and torch-fidelity compute them.
 
 Float64 sums; the draws are NumPy's RandomState of the seed in the protocol, as in torch-fidelity, so that equal
-features give its numbers. The Fréchet distance is in trainer.metrics, precision and recall in trainer.quality.manifold.
+features give its numbers. The Fréchet distance is in trainer.quality.frechet, precision and recall in
+trainer.quality.manifold.
 """
 
 from typing import NamedTuple

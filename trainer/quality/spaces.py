@@ -13,16 +13,16 @@ from typing import Literal, NamedTuple
 import torch
 
 from trainer.config import TrainConfig
-from trainer.distributed import World
 from trainer.errors import TrainerError
-from trainer.features import EfficientNetLite0Features, FeatureExtractor
-from trainer.metrics import frechet_distance
 from trainer.quality import manifold, scores
 from trainer.quality.c3d import C3DFeatures
 from trainer.quality.collect import FeatureSet
+from trainer.quality.features import EfficientNetLite0Features, FeatureExtractor
 from trainer.quality.frames import FrameFeatures
+from trainer.quality.frechet import frechet_distance
 from trainer.quality.inception import InceptionFeatures
 from trainer.quality.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+from trainer.workers.distributed import World
 
 __all__ = ["SPACES", "Metric", "Parameters", "Value", "WeightsPaths", "check_applies", "metric"]
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.distributed import World
 from trainer.quality.collect import collect
 from trainer.quality.inception import InceptionFeatures, reference_network
 from trainer.quality.weights import WeightsFile
+from trainer.workers.distributed import World
 
 __all__ = ["RANDOM_WEIGHTS", "FeatureSpeed", "feature_speed", "write_random_weights"]
 

@@ -4,7 +4,8 @@
 
 Rank 0 alone feeds them, with the very dicts that go to stats.jsonl. Each has a thread and a queue of its own: training
 never waits for a server, and one that fails is told of once and stops nothing. A resumed session goes on in the same
-run. Prometheus, which asks instead of being told, is in trainer.telemetry; what is kept for good is in trainer.diary.
+run. Prometheus, which asks instead of being told, is in trainer.metering.telemetry; what is kept for good is in
+trainer.records.diary.
 """
 
 from trainer.tracking.feed import Feed, Feeds

@@ -12,8 +12,8 @@ import pytest
 
 from stacks.bill.charge import Charge
 from stacks.bill.reader import Bills
-from trainer.reckoning import carbon, cost
 from trainer.record import Figure, RunContext, RunRecord, SessionRecord
+from trainer.records.reckoning import carbon, cost
 
 DAY = datetime(2026, 10, 5, tzinfo=UTC)
 PRICES = {"spot": 22.98, "on-demand": 55.04}

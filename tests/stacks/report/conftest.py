@@ -134,9 +134,9 @@ def build_record() -> RunRecord:
             "quality": [
                 {
                     "name": "FD-ENL0",
-                    "untrained": measured(412.61, "", "trainer.metrics"),
-                    "trained": measured(58.317, "", "trainer.metrics"),
-                    "real_vs_real": measured(11.902, "", "trainer.metrics"),
+                    "untrained": measured(412.61, "", "trainer.quality.frechet"),
+                    "trained": measured(58.317, "", "trainer.quality.frechet"),
+                    "real_vs_real": measured(11.902, "", "trainer.quality.frechet"),
                     "protocol": protocol,
                 }
             ],

@@ -169,7 +169,7 @@ def test_a_run_without_curves_quality_or_interruptions_says_so(
 
 
 def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str, Any]) -> None:
-    worse = Figure.measured(500.5, "", "trainer.metrics")
+    worse = Figure.measured(500.5, "", "trainer.quality.frechet")
     quality = inputs["record"].quality[0].model_copy(update={"trained": worse})
     inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,)})
     assert "500.5 trained (training made it worse)" in write_report(out, **inputs).read_text()

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from trainer.config import TrainConfig
 from trainer.data import open_on_all, shards
 from trainer.data.shards import INDEX_FILE, ShardedImages, write_shards
-from trainer.distributed import World
 from trainer.errors import TrainerError
+from trainer.workers.distributed import World
 
 
 def _images(num: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from trainer.config import TrainConfig
 from trainer.networks import Discriminator, Generator, build
 from trainer.networks.progressive import EqualConv
-from trainer.phases import Phase, shrink, size_at
 from trainer.presets import PRESETS
+from trainer.steps.phases import Phase, shrink, size_at
 
 SMALL = {"ngf": 4, "ndf": 4, "z_dim": 5, "resolution": 16}
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.distributed import World
-from trainer.energy import Gpu
+from trainer.metering.energy import Gpu
+from trainer.workers.distributed import World
 
 LIMIT_MW = 700_000
 

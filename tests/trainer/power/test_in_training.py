@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from trainer import loop, meters
+from trainer import loop
 from trainer.config import TrainConfig
-from trainer.energy import EnergyReading, Gpu
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
+from trainer.metering import meters
+from trainer.metering.energy import EnergyReading, Gpu
 from trainer.options import RunOptions
 from trainer.power import node, search
 from trainer.power.limits import PowerAsked

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from trainer.distributed import World
-from trainer.energy import Gpu
-from trainer.nvml import BoardState
+from trainer.metering.energy import Gpu
+from trainer.metering.nvml import BoardState
 from trainer.power.ledger import Note, ledger_folder, undo_left_over
 from trainer.power.limits import PowerAsked, limiting
+from trainer.workers.distributed import World
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
 
@@ -29,8 +29,8 @@ spec = spec_from_file_location("stand_in", sys.argv[1])
 stand_in = module_from_spec(spec)
 spec.loader.exec_module(stand_in)
 
-from trainer.energy import Gpu
-from trainer.interruption import Interruption
+from trainer.metering.energy import Gpu
+from trainer.interruptions.interruption import Interruption
 from trainer.power.limits import PowerAsked, limiting
 
 interruption = Interruption().install()

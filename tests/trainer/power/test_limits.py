@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from trainer.distributed import World
-from trainer.energy import Gpu
 from trainer.errors import TrainerError
+from trainer.metering.energy import Gpu
 from trainer.power.limits import Limiter, PowerAsked, limiting
+from trainer.workers.distributed import World
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
 Events = list[tuple[str, dict[str, Any]]]

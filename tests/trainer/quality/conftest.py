@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.distributed import World
 from trainer.quality import inception
 from trainer.quality.speed import write_random_weights
+from trainer.workers.distributed import World
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from trainer.distributed import World
-from trainer.metrics import frechet_distance
 from trainer.quality import scores
 from trainer.quality.collect import FeatureSet, collect
+from trainer.quality.frechet import frechet_distance
 from trainer.quality.inception import InceptionFeatures
 from trainer.quality.speed import RANDOM_WEIGHTS
+from trainer.workers.distributed import World
 
 NUM = 20
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from trainer.distributed import World
 from trainer.errors import TrainerError
-from trainer.metrics import FeatureStats
 from trainer.quality import collect as module
 from trainer.quality.collect import AbandonedError, FeatureSet, collect
+from trainer.quality.frechet import FeatureStats
+from trainer.workers.distributed import World
 
 DIM = 3
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
-from trainer.evaluate import evaluate
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.quality import judge
+from trainer.quality.evaluate import evaluate
 from trainer.quality.spaces import WeightsPaths
 from trainer.record import RunContext, RunRecord
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from trainer.features import FeatureExtractor
+from trainer.quality.features import FeatureExtractor
 from trainer.quality.inception import InceptionFeatures, _resize_clean, _resize_like_tensorflow, reference_network
 from trainer.quality.speed import RANDOM_WEIGHTS
 

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from trainer.config import TrainConfig
 from trainer.data import ShardedImages, open_matching
-from trainer.distributed import World
 from trainer.errors import TrainerError
 from trainer.networks import Generator, build
-from trainer.precision import set_tf32
 from trainer.quality import judge as module
 from trainer.quality.frames import FrameFeatures
 from trainer.quality.judge import Judge
 from trainer.quality.record import QualityRecord
 from trainer.quality.spaces import WeightsPaths, check_applies
+from trainer.steps.precision import set_tf32
+from trainer.workers.distributed import World
 
 
 class Shrunk:

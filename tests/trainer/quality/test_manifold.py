@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from trainer.distributed import World
 from trainer.quality import manifold
 from trainer.quality.manifold import Manifolds, compare
+from trainer.workers.distributed import World
 
 Features = NDArray[np.float32]
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from trainer.config import TrainConfig
-from trainer.distributed import World
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.quality.collect import collect
 from trainer.quality.manifold import compare
 from trainer.record import RunContext, RunRecord
+from trainer.workers.distributed import World
 
 FEATURES = """
 import numpy as np
@@ -29,7 +29,7 @@ def features(part):
 
 TWO_WORKERS = f"""
 import sys
-from trainer import distributed
+from trainer.workers import distributed
 from trainer.errors import TrainerError
 from trainer.quality.collect import AbandonedError, collect
 from trainer.quality.manifold import compare

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from trainer.data.digits import load_digits_images
-from trainer.features import FeatureExtractor
-from trainer.metrics import FeatureStats
 from trainer.quality.collect import FeatureSet
+from trainer.quality.features import FeatureExtractor
+from trainer.quality.frechet import FeatureStats
 from trainer.quality.recognition import Recogniser, Recognition, recognise
 
 

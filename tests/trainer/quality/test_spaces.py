@@ -5,12 +5,12 @@ import pytest
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.distributed import World
-from trainer.metrics import FeatureStats
 from trainer.quality.collect import FeatureSet
+from trainer.quality.frechet import FeatureStats
 from trainer.quality.inception import InceptionFeatures
 from trainer.quality.scores import inception_score
 from trainer.quality.spaces import metric
+from trainer.workers.distributed import World
 
 ROWS = np.random.default_rng(0).normal(0, 3, (40, 10)).astype(np.float32)
 

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 import torch
 
-from trainer import checkpoint, distributed
+from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext, RunRecord
 from trainer.state import TrainState
+from trainer.workers import distributed
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed here: make test-xla"
@@ -171,7 +172,7 @@ def test_gradients_are_averaged_in_the_program(monkeypatch: pytest.MonkeyPatch) 
         weight = torch.nn.Parameter(torch.zeros(3).to(world.device))
         optimizer = torch.optim.SGD([weight], lr=1.0)
         torch.autograd.backward((weight * 4).sum())
-        monkeypatch.setattr("trainer.xla.runtime.world_size", lambda: 2)
+        monkeypatch.setattr("trainer.workers.xla.runtime.world_size", lambda: 2)
         world.step(optimizer)
         assert weight.cpu().tolist() == [-2.0] * 3
 
@@ -206,19 +207,19 @@ def test_a_tpu_host_starts_a_process_for_each_chip(
     metadata: dict[str, str],
     expected: str,
 ) -> None:
-    from trainer import xla
+    from trainer.workers import xla
 
-    monkeypatch.setattr("trainer.xla.runtime.device_type", lambda: kind)
-    monkeypatch.setattr("trainer.xla.tpu.num_local_processes", lambda: chips)
-    monkeypatch.setattr("trainer.xla.tpu.get_worker_ips", lambda: hosts)
-    monkeypatch.setattr("trainer.xla.tpu.get_tpu_env", lambda: metadata)
+    monkeypatch.setattr("trainer.workers.xla.runtime.device_type", lambda: kind)
+    monkeypatch.setattr("trainer.workers.xla.tpu.num_local_processes", lambda: chips)
+    monkeypatch.setattr("trainer.workers.xla.tpu.get_worker_ips", lambda: hosts)
+    monkeypatch.setattr("trainer.workers.xla.tpu.get_tpu_env", lambda: metadata)
     assert " ".join(xla.launcher_argv()) == expected
 
 
 def test_several_devices_in_one_process_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainer import xla
+    from trainer.workers import xla
 
-    monkeypatch.setattr("trainer.xla.runtime.addressable_device_count", lambda: 2)
+    monkeypatch.setattr("trainer.workers.xla.runtime.addressable_device_count", lambda: 2)
     with pytest.raises(TrainerError, match=r"one process for each device[\s\S]*2 CPU devices"):
         xla.join()
 
@@ -257,9 +258,9 @@ import torch
 from torch import distributed as dist
 from torch_xla.debug import metrics
 
-from trainer import xla
+from trainer.workers import xla
 from trainer.config import TrainConfig
-from trainer.interruption import Interruption
+from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext
 

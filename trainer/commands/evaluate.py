@@ -1,0 +1,73 @@
+"""`python -m trainer evaluate --run-dir DIR`: judges a run's newest checkpoint, alone or under torchrun.
+
+Only parses and reports; trainer.quality.evaluate is imported when the command runs.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import TrainerError
+from trainer.quality.names import METRICS, parse
+from trainer.workers.ranks import Ranks
+
+if TYPE_CHECKING:
+    from trainer.commands.arguments import Parser
+    from trainer.quality.record import QualityRecord
+
+__all__ = ["add_evaluate"]
+
+
+def add_evaluate(parser: "Parser") -> None:
+    """Adds the command's arguments."""
+    listed = "\n".join(f"  {name:<22} {text}" for name, text in METRICS.items())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = f"Judges a run's newest checkpoint and updates its run.json. Metrics:\n\n{listed}"
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="folder of shards [RUN_DIR/data]")
+    parser.add_argument("--samples", help="fakes to draw [the run's metrics_samples]; below 10,000 is a proxy")
+    parser.add_argument("--metrics", help="comma-separated names [the run's metrics, or fd-enl0]")
+    parser.add_argument("--weights", type=Path, help="TF-2015 Inception [$GANGWAY_INCEPTION_WEIGHTS]; never downloaded")
+    parser.add_argument("--video-weights", type=Path, help="C3D for UCF101 [$GANGWAY_C3D_WEIGHTS]; never downloaded")
+    parser.set_defaults(run=_evaluate)
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    names = _names(arguments.metrics)
+    # The features are computed in parallel batch by batch; more threads inside one only wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from trainer.quality.evaluate import evaluate
+    from trainer.quality.spaces import WeightsPaths
+
+    paths = WeightsPaths(arguments.weights, arguments.video_weights)
+    data_dir = arguments.data or arguments.run_dir / "data"
+    try:
+        record = evaluate(arguments.run_dir, data_dir, arguments.samples, names, paths)
+    except TrainerError as error:
+        raise error.at("--samples") if error.place == "TrainConfig.metrics_samples" else error from None
+    if Ranks.from_environment().rank == 0:
+        for quality in record.quality:
+            print(_sentence(quality))
+    return 0
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """The metrics that were asked for; none for the run's own."""
+    try:
+        return () if text is None else parse(text)
+    except ValueError as error:
+        raise TrainerError(
+            place="--metrics",
+            problem="not an accepted value",
+            value=text,
+            allowed=str(error),
+            fix="`python -m trainer evaluate --help` lists them",
+        ) from None
+
+
+def _sentence(quality: "QualityRecord") -> str:
+    """One value in one line; those of an unfinished comparison are left out."""
+    figures = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
+    values = "  ".join(f"{name} {figure.value:.4g}" for name, figure in figures.items() if figure.value is not None)
+    return f"{quality.name}  {values}  ({quality.better} is better; {quality.trained.note})"

@@ -1,0 +1,230 @@
+"""`python -m trainer export`: a run's averaged generator for those who have no trainer.
+
+    python -m trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
+
+ONNX and torch.export programs take any number of latents at once; safetensors holds the weights alone. Beside the file
+stands FILE.json: what is in it, where it is from, and the lines that use it. Not a checkpoint: nothing can be trained
+on from it. Needs torch alone; whether ONNX Runtime agrees with torch is for the tests.
+"""
+
+import argparse
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    import torch
+
+    from trainer.commands.arguments import Parser
+    from trainer.config import TrainConfig
+    from trainer.networks import Generator
+
+__all__ = ["FORMATS", "add_export", "export", "safetensors"]
+
+
+def add_export(parser: "Parser") -> None:
+    """Adds the command's options."""
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--format", choices=tuple(FORMATS), required=True, help=", ".join(FORMATS))
+    parser.add_argument("--out", type=Path, required=True, help="file to write; FILE.json goes beside it")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    sidecar = export(arguments.run_dir, arguments.format, arguments.out)
+    print(f"wrote {arguments.out}: {sidecar['bytes']:,} bytes, of the generator after {sidecar['images']:,} images")
+    return 0
+
+
+def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
+    """Writes the averaged generator of the newest valid checkpoint.
+
+    Args:
+        run_dir: of the run.
+        format_name: one of `FORMATS`.
+        out: file to write, with the format's suffix.
+
+    Returns:
+        What stands in the file beside it.
+
+    Raises:
+        TrainerError: another suffix, no checkpoint, or the file cannot be written; nothing is half written.
+    """
+    chosen = FORMATS[format_name]
+    if out.suffix != chosen.suffix:
+        raise TrainerError(
+            place="--out",
+            problem=f"is not how a file of {format_name} ends",
+            value=str(out),
+            allowed=f"a name that ends in {chosen.suffix}",
+            fix=f"--out {out.stem or 'generator'}{chosen.suffix}",
+        )
+    import torch
+
+    from trainer.files import write_atomically
+    from trainer.generators import load_generator
+    from trainer.records.provenance import versions
+
+    network, manifest = load_generator(run_dir, torch.device("cpu"))
+    network.to(memory_format=torch.contiguous_format)  # the trainer's layout is nothing for others to know
+    content = chosen.encode(network, manifest.config)
+    sidecar = {
+        "format": format_name,
+        "file": out.name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(content),
+        "run_id": manifest.identity.run_id,
+        "images": manifest.images,
+        "checkpoint_sha256": manifest.sha256,
+        "inputs": _inputs(manifest.config),
+        "outputs": _outputs(network, manifest.config),
+        "how_to_use": chosen.how_to_use(out.name, manifest.config),
+        "config": manifest.config.model_dump(mode="json"),
+        "versions": versions(),
+    }
+    # First what describes the file: a file in place always has its description, and the hash tells if it is its own.
+    write_atomically(out.with_name(f"{out.name}.json"), (json.dumps(sidecar, indent=2) + "\n").encode())
+    write_atomically(out, content)
+    return sidecar
+
+
+def _inputs(config: "TrainConfig") -> list[dict[str, Any]]:
+    latents = {"name": "latents", "dtype": "float32", "shape": ["batch", config.z_dim], "values": "standard normal"}
+    classes = f"whole numbers, 0 to {config.num_classes - 1}"
+    labels = {"name": "labels", "dtype": "int64", "shape": ["batch"], "values": classes}
+    return [latents, labels] if config.num_classes else [latents]
+
+
+def _outputs(network: "Generator", config: "TrainConfig") -> list[dict[str, Any]]:
+    shape = ["batch", *network(*_example(config)).shape[1:]]
+    return [{"name": "images", "dtype": "float32", "shape": shape, "values": "about -1 (black) to 1 (white)"}]
+
+
+def _example(config: "TrainConfig") -> tuple["torch.Tensor", ...]:
+    """Arguments for two images; one would make the exporter take the batch's length for a constant."""
+    import torch
+
+    latents = torch.zeros(2, config.z_dim)
+    return (latents, torch.zeros(2, dtype=torch.int64)) if config.num_classes else (latents,)
+
+
+def _program(network: "Generator", config: "TrainConfig") -> "torch.export.ExportedProgram":
+    import torch
+
+    return torch.export.export(network, _example(config), dynamic_shapes=_shapes(config))
+
+
+def _shapes(config: "TrainConfig") -> dict[str, Any]:
+    """That each argument's first dimension may be of any length, and its name."""
+    import torch
+
+    return {each["name"]: {0: torch.export.Dim("batch", min=1)} for each in _inputs(config)}
+
+
+def _onnx(network: "Generator", config: "TrainConfig") -> bytes:
+    import torch
+
+    program = torch.onnx.export(
+        _program(network, config),
+        dynamo=True,
+        input_names=[each["name"] for each in _inputs(config)],
+        output_names=["images"],
+        # For the length's name; all inputs have the same, and to name it twice is a warning.
+        dynamic_shapes={name: shape if name == "latents" else None for name, shape in _shapes(config).items()},
+        # The optimiser takes PixelNorm's 1e-8 for a zero and leaves it out: features that are all 0 become NaN.
+        optimize=False,
+        verbose=False,
+    )
+    assert program is not None, "it returns None only when it writes the file itself"
+    content: bytes = program.model_proto.SerializeToString()
+    return content
+
+
+def _torch_export(network: "Generator", config: "TrainConfig") -> bytes:
+    import torch
+
+    buffer = io.BytesIO()
+    torch.export.save(_program(network, config), buffer)
+    return buffer.getvalue()
+
+
+def _safetensors(network: "Generator", config: "TrainConfig") -> bytes:
+    return safetensors(network.state_dict(), {"format": "pt", "architecture": config.architecture})
+
+
+def safetensors(tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, str]) -> bytes:
+    """Tensors in the safetensors format: the header's length, the header as JSON, then the numbers one after another.
+
+    Args:
+        tensors: float32, by name.
+        metadata: text, by name.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    parts, end = [], 0
+    for name, tensor in tensors.items():
+        parts.append(tensor.detach().contiguous().numpy().astype("<f4").tobytes())
+        start, end = end, end + len(parts[-1])
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that the numbers are aligned
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
+
+class _Format(NamedTuple):
+    """A way to write a generator.
+
+    Attributes:
+        suffix: of its files.
+        encode: the network as the file's content.
+        how_to_use: lines of Python, by the file's name and the run's configuration.
+    """
+
+    suffix: str
+    encode: Callable[["Generator", "TrainConfig"], bytes]
+    how_to_use: Callable[[str, "TrainConfig"], list[str]]
+
+
+def _use_onnx(file: str, config: "TrainConfig") -> list[str]:
+    given = "{'latents': latents, 'labels': labels}" if config.num_classes else "{'latents': latents}"
+    return [
+        "import numpy, onnxruntime",
+        f"session = onnxruntime.InferenceSession('{file}')",
+        f"latents = numpy.random.standard_normal((16, {config.z_dim})).astype(numpy.float32)",
+        *([f"labels = numpy.arange(16) % {config.num_classes}"] if config.num_classes else []),
+        f"(images,) = session.run(None, {given})",
+    ]
+
+
+def _use_torch_export(file: str, config: "TrainConfig") -> list[str]:
+    labels = f", torch.arange(16) % {config.num_classes}" if config.num_classes else ""
+    return [
+        "import torch",
+        f"generator = torch.export.load('{file}').module()",
+        f"images = generator(torch.randn(16, {config.z_dim}){labels})",
+    ]
+
+
+def _use_safetensors(file: str, _: "TrainConfig") -> list[str]:
+    return [
+        "import json, safetensors.torch",
+        "from trainer.config import TrainConfig",
+        "from trainer.networks import build",
+        f"generator, _ = build(TrainConfig.model_validate(json.load(open('{file}.json'))['config']))",
+        f"generator.load_state_dict(safetensors.torch.load_file('{file}'))",
+    ]
+
+
+FORMATS: Mapping[str, _Format] = MappingProxyType(
+    {
+        "onnx": _Format(".onnx", _onnx, _use_onnx),
+        "torch-export": _Format(".pt2", _torch_export, _use_torch_export),
+        "safetensors": _Format(".safetensors", _safetensors, _use_safetensors),
+    }
+)
+"""What `--format` may name."""

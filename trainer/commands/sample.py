@@ -1,0 +1,263 @@
+"""`python -m trainer sample`: grids and films of what a run's averaged generator makes, from any seed.
+
+    python -m trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
+    python -m trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
+    python -m trainer sample --run-dir runs/progan-video-ucf101 --num 9 --out clips.mp4
+
+The same seed gives the same images, and the first 16 of 64 are those of 16. Not the run's own grids, which show the
+same latents over time (trainer.samples).
+"""
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainer.commands.arguments import Parser
+    from trainer.config import TrainConfig
+    from trainer.generators import Trained
+
+__all__ = ["add_sample", "sample", "truncated", "walk"]
+
+_STOPS = 4
+"""Latents that a film comes by before it is back at its first."""
+_BATCH = 64
+_FILMS = (".mp4", ".gif")
+_MOST_BYTES = 2 << 30
+"""Of pixels: they are all in memory before the file is written."""
+
+
+def add_sample(parser: "Parser") -> None:
+    """Adds the command's options."""
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help=f"file to write: .png, or a film: {', '.join(_FILMS)}")
+    parser.add_argument("--num", type=_whole, default=64, metavar="N", help="images or clips [64]")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="S", help="of the latents [0]")
+    parser.add_argument("--labels", metavar="0,1,...", help="classes to make, in turn [all]")
+    parser.add_argument("--truncation", type=_positive, metavar="T", help="latents within -T..T: fewer odd images")
+    parser.add_argument("--interpolate", type=_whole, metavar="N", help="a film: N frames from one latent to the next")
+    parser.add_argument("--fps", type=_whole, default=16, help="frames per second of a film [16]")
+    parser.set_defaults(run=_run)
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"not a whole number above 0: {text}")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"not a whole number from 0 on: {text}")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
+    return value
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    images = sample(
+        arguments.run_dir,
+        arguments.out,
+        num=arguments.num,
+        seed=arguments.seed,
+        labels=arguments.labels,
+        truncation=arguments.truncation,
+        interpolate=arguments.interpolate,
+        frames_per_sec=arguments.fps,
+    )
+    print(f"wrote {arguments.out}: {arguments.num} of the generator after {images:,} images, seed {arguments.seed}")
+    return 0
+
+
+def sample(
+    run_dir: Path,
+    out: Path,
+    *,
+    num: int = 64,
+    seed: int = 0,
+    labels: str | None = None,
+    truncation: float | None = None,
+    interpolate: int | None = None,
+    frames_per_sec: int = 16,
+) -> int:
+    """Writes a grid or a film.
+
+    Args:
+        run_dir: of the run.
+        out: .png, .mp4 or .gif. A PNG of clips is a strip, a row of frames for each.
+        num: images or clips.
+        seed: of the latents.
+        labels: comma-separated classes, taken in turn; None for all.
+        truncation: bound of each latent's numbers; None for none.
+        interpolate: frames from one latent to the next; None for no film of images.
+        frames_per_sec: of a film.
+
+    Returns:
+        Images that the generator has been trained for.
+
+    Raises:
+        TrainerError: no checkpoint, an unknown suffix, classes that the run does not know, or options that do not fit
+            what the run makes, or more pixels than fit in memory.
+    """
+    _check_suffix(out)
+    import torch
+
+    from trainer.generators import load_generator
+    from trainer.pictures import film_frames, strip, tile, write_film, write_png
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    trained = load_generator(run_dir, device)
+    config, columns = trained.manifest.config, math.ceil(math.sqrt(num))
+    _check_film(out, config, interpolate)
+    _check_amount(num, config, _STOPS * interpolate if interpolate else 1)
+    classes = _classes(labels, config, num)
+    stops = [_latents(config, num, seed, stop, truncation) for stop in range(_STOPS if interpolate else 1)]
+    made = [_images(trained, latents.to(device), classes) for latents in walk(stops, interpolate or 1)]
+    if interpolate:
+        write_film(out, [tile(images, columns) for images in made], frames_per_sec)
+    elif config.frames == 1:
+        write_png(out, tile(made[0], columns))
+    elif out.suffix == ".png":
+        write_png(out, strip(made[0]))
+    else:
+        write_film(out, film_frames(made[0], columns), frames_per_sec)
+    return trained.manifest.images
+
+
+def walk(stops: "Sequence[Tensor]", frames: int) -> "list[Tensor]":
+    """Latents on the way from each stop to the next and from the last to the first, `frames` for each way.
+
+    On the way between independent standard normal latents a and b, cos t a + sin t b is standard normal at every t; a
+    straight line would pass nearer to zero, where no latent of the training lies.
+    """
+    if len(stops) == 1:
+        return list(stops)
+    ways = zip(stops, [*stops[1:], stops[0]], strict=True)
+    angles = [math.pi / 2 * frame / frames for frame in range(frames)]
+    return [math.cos(angle) * start + math.sin(angle) * end for start, end in ways for angle in angles]
+
+
+def truncated(latents: "Tensor", bound: float) -> "Tensor":
+    """Standard normal numbers to normal ones cut off at -bound and bound, each moved and none drawn anew.
+
+    The map keeps ranks: the share of the normal distribution below a number becomes the share of the cut one. Drawing
+    anew, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
+    """
+    import torch
+
+    shares = torch.special.ndtr(latents.double())
+    below = torch.special.ndtr(torch.tensor(-bound, dtype=torch.float64))
+    moved: Tensor = torch.special.ndtri(below + shares * (1 - 2 * below)).clamp(-bound, bound)
+    return moved.to(latents.dtype)
+
+
+def _latents(config: "TrainConfig", num: int, seed: int, stop: int, truncation: float | None) -> "Tensor":
+    import torch
+
+    from trainer.steps.draws import Purpose, latents
+
+    # A draw for each image, so that it does not depend on how many there are.
+    numbers = (image * _STOPS + stop for image in range(num))
+    drawn = torch.cat(
+        [latents(1, config.z_dim, seed=seed, images=number, purpose=Purpose.GALLERY) for number in numbers]
+    )
+    return drawn if truncation is None else truncated(drawn, truncation)
+
+
+def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> "Tensor":
+    """uint8 images or clips, in batches: what a grid needs at once may be more than a GPU holds."""
+    import torch
+
+    from trainer.samples import to_uint8
+
+    parts: list[Any] = [slice(start, start + _BATCH) for start in range(0, len(latents), _BATCH)]
+    with torch.no_grad():
+        made = [
+            trained.network(latents[part], None if classes is None else classes[part].to(latents.device))
+            for part in parts
+        ]
+    return torch.cat([to_uint8(images) for images in made])
+
+
+def _classes(labels: str | None, config: "TrainConfig", num: int) -> "Tensor | None":
+    """A class for each image, [num]; None for a run without classes."""
+    import torch
+
+    if labels is not None and not config.num_classes:
+        raise TrainerError(
+            place="--labels",
+            problem="the run was trained without classes",
+            value=labels,
+            allowed="no --labels",
+            fix="leave it out, or train with --num-classes",
+        )
+    if not config.num_classes:
+        return None
+    words = [str(number) for number in range(config.num_classes)] if labels is None else labels.split(",")
+    if not all(word.isascii() and word.isdigit() and int(word) < config.num_classes for word in words):
+        raise TrainerError(
+            place="--labels",
+            problem="not classes of this run",
+            value=labels,
+            allowed=f"comma-separated whole numbers, 0 to {config.num_classes - 1}",
+            fix="--labels 0, for example, or leave it out for all",
+        )
+    return torch.tensor([int(words[number % len(words)]) for number in range(num)])
+
+
+def _check_suffix(out: Path) -> None:
+    if out.suffix not in (".png", *_FILMS):
+        raise TrainerError(
+            place="--out",
+            problem="its suffix names no format that is written here",
+            value=str(out),
+            allowed=f".png for a grid; {' or '.join(_FILMS)} for a film",
+            fix="--out grid.png",
+        )
+
+
+def _check_amount(num: int, config: "TrainConfig", times: int) -> None:
+    """Whether there is room for so many images, each shown so many times on its way through a film."""
+    bytes_each = math.prod(config.image_shape) * times
+    most = _MOST_BYTES // bytes_each
+    if num > most:
+        raise TrainerError(
+            place="--num",
+            problem=f"makes {num * bytes_each / 2**30:,.1f} GiB of pixels, which are held in memory all at once",
+            value=num,
+            allowed=f"1 to {most:,} with these options" if most else f"{_MOST_BYTES >> 30} GiB: a shorter film",
+            fix=f"--num {min(most, 64)}; more with another --seed for each file" if most else "a smaller --interpolate",
+        )
+
+
+def _check_film(out: Path, config: "TrainConfig", interpolate: int | None) -> None:
+    """Whether what is asked for can be shown in such a file."""
+    if interpolate and (config.frames > 1 or out.suffix not in _FILMS):
+        raise TrainerError(
+            place="--interpolate",
+            problem="the run makes clips, which move by themselves" if config.frames > 1 else "is shown in a film",
+            value=interpolate,
+            allowed="with a run that makes images, and a film as --out",
+            fix="leave it out" if config.frames > 1 else f"--out {out.with_suffix('.mp4')}",
+        )
+    if config.frames == 1 and out.suffix in _FILMS and not interpolate:
+        raise TrainerError(
+            place="--out",
+            problem="the run makes images, and only --interpolate makes a film of them",
+            value=str(out),
+            allowed=".png, or a film with --interpolate",
+            fix=f"--interpolate 24, or --out {out.with_suffix('.png')}",
+        )

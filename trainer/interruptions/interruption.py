@@ -1,0 +1,94 @@
+"""SIGTERM, SIGINT and the node's notices become a request that the loop asks for after every step.
+
+torchrun passes the signal it receives on to every worker, but the workers get it at different moments: the loop
+therefore acts only on what all have agreed on (`World.highest`), so that one checkpoint holds one step. A rebalance
+notice asks for one checkpoint without a stop: a restart would cost minutes on every node, and the node may well live
+for hours. Not here: the clouds' notices themselves; `trainer.watch` polls them, writes them down and sends the signal.
+"""
+
+import signal
+import time
+from enum import IntEnum
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from trainer.interruptions.notices import Notice, notices_file, read_notices
+
+__all__ = ["Interruption", "Request"]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Request(IntEnum):
+    """What a worker wants the loop to do; of different wishes the highest counts."""
+
+    NOTHING = 0
+    SAVE = 1
+    STOP = 2
+    FAIL = 3
+    """A worker's checkpoint has failed: all stop at once, with its error."""
+
+
+class Interruption:
+    """Catches the signals from `install` on; any number of them asks for the same stop, once.
+
+    Args:
+        notices: the node's file of notices; None for the one that the launcher names in the environment, if any.
+    """
+
+    def __init__(self, notices: Path | None = None) -> None:
+        self._notices = notices or notices_file()
+        self._signal, self._signal_at = "", 0.0
+        self._saved_size = 0
+
+    def install(self) -> Self:
+        """Takes the signals over. Must run in the main thread; a second signal during the checkpoint is harmless."""
+        self._saved_size = self._file_size()  # a restarted worker does not save for an old notice
+        for number in _SIGNALS:
+            signal.signal(number, self._on_signal)
+        return self
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return bool(self._signal)
+
+    def request(self) -> Request:
+        """What this worker wants now; costs one look at a file's size."""
+        if self._signal:
+            return Request.STOP
+        return Request.SAVE if self._file_size() > self._saved_size else Request.NOTHING
+
+    def saved(self) -> None:
+        """Every worker's answer to an agreed SAVE: what has been noticed up to now is dealt with."""
+        self._saved_size = self._file_size()
+
+    @property
+    def notice(self) -> Notice | None:
+        """The newest notice, of those that stop a run when a signal has come."""
+        fitting = [notice for notice in read_notices(self._notices) if notice.stops or not self._signal]
+        return fitting[-1] if fitting else None
+
+    @property
+    def cause(self) -> str:
+        """Why the run must stop: the notice's kind, or the first signal's name; empty until a signal has come."""
+        if not self._signal:
+            return ""
+        notice = self.notice
+        return notice.kind if notice is not None else self._signal
+
+    @property
+    def waited_sec(self) -> float:
+        """Seconds since the first signal; 0 until one has come."""
+        return time.monotonic() - self._signal_at if self._signal else 0.0
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self._signal:
+            self._signal, self._signal_at = signal.Signals(number).name, time.monotonic()
+
+    def _file_size(self) -> int:
+        try:
+            return self._notices.stat().st_size if self._notices is not None else 0
+        except FileNotFoundError:
+            return 0

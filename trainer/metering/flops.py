@@ -1,0 +1,144 @@
+"""How much a step computes, counted once on the meta device, and what share of the machine's peak that is (MFU).
+
+The count is of multiplications and additions in convolutions and matrix products, forward and backward; what else a
+step does is little and not counted. Convolutions are counted here, since torch.utils.flop_counter leaves their groups
+out of a weight's gradient; matrix products are counted by it. Nothing is computed: tensors on the meta device have
+shapes alone. Not a profiler.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from trainer.config import TrainConfig
+from trainer.figure import Figure
+from trainer.metering.peaks import peak_flops
+from trainer.networks import Discriminator, Generator, build
+from trainer.record import RunContext
+from trainer.steps.augment import UNIFORMS
+from trainer.steps.losses import DLoss, GLoss, Inputs
+
+__all__ = ["StepFlops", "count_step", "step_flops"]
+
+_COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
+_IMAGES = 4
+"""Of the batch that is counted; a step's work grows with its images alone."""
+
+
+class StepFlops(NamedTuple):
+    """The work of a step and the speed it could have.
+
+    Attributes:
+        per_image: floating-point operations for each real image shown, its fakes and lazy penalty included.
+        peak: of one device, FLOP/s.
+    """
+
+    per_image: Figure
+    peak: Figure
+
+    def utilisation(self, images_per_sec: float, world_size: int) -> float | None:
+        """Model FLOPs utilisation, 0..1: what is computed per second over what all devices could; None if unknown."""
+        if self.per_image.value is None or self.peak.value is None:
+            return None
+        return images_per_sec * self.per_image.value / (self.peak.value * world_size)
+
+
+def step_flops(config: TrainConfig, device: str, context: RunContext) -> StepFlops:
+    """The work of a step of this configuration, and this device's peak.
+
+    Args:
+        config: of the run.
+        device: its name, as in the record.
+        context: with the launcher's figures, if it has any.
+    """
+    numbers = "tf32" if config.precision == "fp32" and config.tf32 else config.precision
+    return StepFlops(count_step(config), peak_flops(device, numbers, context.accelerator_tflops))
+
+
+def count_step(config: TrainConfig) -> Figure:
+    """The work of a step for each real image, FLOP: all the discriminator's steps, the generator's, lazy penalties."""
+    if config.architecture == "progressive":
+        return Figure.absent("FLOP", "networks that grow do another amount of work at each resolution")
+    generator, discriminator = build(config)
+    networks = _Networks(generator.to("meta"), discriminator.to("meta"))
+    with torch.device("meta"):
+        plain, penalised = (_discriminator_step(config, networks, penalised) for penalised in (False, True))
+        g_step = _generator_step(config, networks)
+    d_step = plain + (penalised - plain) / config.r1_interval
+    per_image = (d_step + g_step / config.d_steps) / _IMAGES
+    return Figure(value=per_image, unit="FLOP", provenance="estimated", source=_COUNTED)
+
+
+class _Networks(NamedTuple):
+    generator: Generator
+    discriminator: Discriminator
+
+
+def _inputs(config: TrainConfig) -> Inputs:
+    uniforms = torch.empty(_IMAGES, UNIFORMS)
+    return Inputs(
+        latents=torch.empty(_IMAGES, config.z_dim),
+        fake_uniforms=uniforms,
+        real=torch.empty(_IMAGES, *config.image_shape),
+        real_uniforms=uniforms,
+        labels=torch.zeros(_IMAGES, dtype=torch.int64) if config.num_classes else None,
+        mix=torch.empty(_IMAGES, 1),
+    )
+
+
+def _discriminator_step(config: TrainConfig, networks: _Networks, penalised: bool) -> int:
+    loss, inputs = DLoss(networks.discriminator, config), _inputs(config)
+    counter = _Counter()
+    with counter:
+        with torch.no_grad():
+            fakes = networks.generator(inputs.latents, inputs.labels)
+        loss(inputs, fakes, penalised).total.backward()
+    return counter.flops
+
+
+def _generator_step(config: TrainConfig, networks: _Networks) -> int:
+    networks.discriminator.requires_grad_(False)
+    loss = GLoss(networks.generator, networks.discriminator, config)
+    counter = _Counter()
+    with counter:
+        loss(_inputs(config)).backward()
+    return counter.flops
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no annotations
+    """Adds up what each operation computes.
+
+    FlopCounterMode does the same and also by module, for which it hooks into autograd in a way that forbids
+    autograd.grad, and with it the penalties.
+
+    Attributes:
+        flops: so far.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's has no annotations
+        self.flops: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        operation = func._overloadpacket
+        if operation is torch.ops.aten.convolution_backward:
+            self.flops += _convolution_backward(*args)
+        elif (count := flop_registry.get(operation)) is not None:
+            self.flops += int(count(*args, **(kwargs or {}), out_val=result))
+        return result
+
+
+def _convolution_backward(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, *rest: Any) -> int:
+    """FLOP of aten::convolution_backward, whose arguments these are; `outputs` is the output's gradient.
+
+    Each weight meets every position of every image once in the gradient of the inputs, and once in its own: as often as
+    forward. A weight has inputs / groups channels, so its size knows of the groups. A bias's gradient is additions.
+    """
+    transposed, (of_inputs, of_weight, _) = rest[4], rest[-1]
+    slid_over = inputs if transposed else outputs
+    positions = len(slid_over) * math.prod(slid_over.shape[2:])
+    return 2 * positions * weight.numel() * (int(of_inputs) + int(of_weight))

@@ -1,0 +1,165 @@
+"""What a statistics line says: progress, losses, and how well the machine is used, over all workers.
+
+Sums of seconds (`..._sec`) are counted since the session began, so that a lost line loses nothing; shares are computed
+from them in the record. Not here: where the lines go (trainer.reporter) and the meters of energy
+(trainer.metering.energy).
+"""
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from trainer.config import TrainConfig
+from trainer.errors import diverged
+from trainer.metering.energy import EnergyReading, choose_readers, merge, read_all
+from trainer.metering.flops import StepFlops
+from trainer.record import RunContext
+from trainer.state import TrainState
+from trainer.steps.order import MASK
+from trainer.steps.sums import Sums
+from trainer.workers.devices import Load, gpu_of, load
+from trainer.workers.distributed import World
+from trainer.workers.sharding import gradients, whole
+
+__all__ = ["Meters", "Stalls", "check_finite", "is_finite"]
+
+_MUST_BE_FINITE = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d")
+
+
+class Stalls(NamedTuple):
+    """What steps have waited for since the session began, on one worker, seconds.
+
+    Attributes:
+        loader: for images.
+        checkpoint: for a copy of the state, or for the save before.
+        telemetry: for statistics lines, sample grids and whoever follows the run.
+        metrics: for quality metrics, which no step waits for: a line's rates leave them out.
+    """
+
+    loader: float
+    checkpoint: float
+    telemetry: float
+    metrics: float = 0.0
+
+
+class _Own(NamedTuple):
+    """One worker's part of a line."""
+
+    sums: list[float]
+    order: int
+    energy: dict[str, EnergyReading]
+    load: Load
+    stalls: Stalls
+
+
+class Meters:
+    """The figures of one session; the clock starts when it is made.
+
+    Args:
+        config: of the run.
+        world: this worker's place.
+        context: with the launcher's powers, for what has no meter.
+        images: seen already.
+        flops: of a step, for the share of the peak.
+    """
+
+    def __init__(self, config: TrainConfig, world: World, context: RunContext, images: int, flops: StepFlops) -> None:
+        self._config, self._world, self._flops = config, world, flops
+        self._readers = choose_readers(world.local_rank, gpu_of(world), context)
+        self._began = self._last_time = time.monotonic()
+        self._last_images, self._last_metrics_sec = images, 0.0
+        self._last_cpu_sec = sum(each.cpu_sec for each in world.gather(load(world)))
+
+    def line(self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
+        """One line, equal on every worker.
+
+        Args:
+            state: after a step.
+            sums: this worker's, since the last line.
+            networks: generator and discriminator, their gradients those of the last step.
+            stalls: of this worker.
+        """
+        now = time.monotonic()
+        energy_here = read_all(self._readers, self._world.node_rank)
+        everyone = self._world.gather(_Own(sums.tolist(), sums.order, energy_here, load(self._world), stalls))
+        workers = len(everyone)
+        waits = _waits([own.stalls for own in everyone])
+        stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
+        images_per_sec = (state.images - self._last_images) / stepping_sec
+        line: dict[str, Any] = {
+            "images": state.images,
+            "step": state.step,
+            "kimg": state.images / 1000,
+            "wall_sec": now - self._began,
+            "images_per_sec": images_per_sec,
+            **sums.means([own.sums for own in everyone]),
+            "order": f"{sum(own.order for own in everyone) & MASK:016x}",
+            "augment_p": state.augment_p,
+            "resolution": state.phase.resolution,
+            "grad_norm_g": _grad_norm(networks[0]),
+            "grad_norm_d": _grad_norm(networks[1]),
+            "world_size": workers,
+            "mfu": self._flops.utilisation(images_per_sec, workers),
+            **self._machines([own.load for own in everyone], now),
+            **waits,
+            **_joules([own.energy for own in everyone]),
+        }
+        self._last_time, self._last_images, self._last_metrics_sec = now, state.images, waits["metrics_sec"]
+        return line
+
+    def _machines(self, loads: list[Load], now: float) -> dict[str, float | None]:
+        cpu_sec = sum(each.cpu_sec for each in loads)
+        cores = sum(each.cores for each in loads)
+        busy = (cpu_sec - self._last_cpu_sec) / (now - self._last_time)
+        self._last_cpu_sec = cpu_sec
+        gpu_gib = [each.gpu_gib for each in loads if each.gpu_gib is not None]
+        gpu_busy = [each.gpu_utilisation for each in loads if each.gpu_utilisation is not None]
+        return {
+            "rss_gib": sum(each.rss_gib for each in loads),
+            "host_memory_gib": sum(each.host_memory_gib for each in loads),
+            "cpu_utilisation": busy / cores,
+            "gpu_gib": sum(gpu_gib) if gpu_gib else None,
+            "gpu_utilisation": sum(gpu_busy) / len(gpu_busy) if gpu_busy else None,
+        }
+
+
+def is_finite(line: dict[str, Any]) -> bool:
+    """Whether losses and gradients are numbers still."""
+    return all(math.isfinite(line[key]) for key in _MUST_BE_FINITE)
+
+
+def check_finite(line: dict[str, Any]) -> None:
+    """Refuses to go on with numbers that are none.
+
+    Raises:
+        TrainerError: a loss or a gradient's norm is no longer finite.
+    """
+    for key in _MUST_BE_FINITE:
+        if not math.isfinite(line[key]):
+            raise diverged(f"{key} at step {line['step']}, {line['images']} images", str(line[key]))
+
+
+def _waits(stalls: list[Stalls]) -> dict[str, float]:
+    """The slowest worker's: all wait for it."""
+    return {
+        "loader_stall_sec": max(each.loader for each in stalls),
+        "checkpoint_stall_sec": max(each.checkpoint for each in stalls),
+        "telemetry_sec": max(each.telemetry for each in stalls),
+        "metrics_sec": max(each.metrics for each in stalls),
+    }
+
+
+def _joules(readings: list[dict[str, EnergyReading]]) -> dict[str, Any]:
+    energy = merge(readings)
+    known = [reading.joules for reading in energy.values() if reading.joules is not None]
+    return {
+        "energy_joules": sum(known) if known else None,
+        "energy": {device: list(reading) for device, reading in energy.items()},
+    }
+
+
+def _grad_norm(network: nn.Module) -> float:
+    return float(whole(torch.nn.utils.get_total_norm(gradients(network))))

@@ -1,0 +1,274 @@
+"""A start that waits for clean power: `--start-when "carbon<200,by=2026-12-01T06:00Z"` of the launcher.
+
+    python -m trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
+        --standalone --nproc-per-node 8 -m trainer train --preset r3gan-cifar10
+
+The job begins with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`.
+Where there is none, it begins at the latest moment from which it is done in time, and meanwhile the forecast is read
+again now and then: a window may open. SIGTERM ends the wait like an interruption. A run that has begun already goes on
+at once. A machine that waits is a machine that is paid for: this is for machines of one's own, or before renting any.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainer.errors import TrainerError
+from trainer.power.forecast import Forecast, read_forecast
+from trainer.records.diary import STATS_FILE
+
+__all__ = ["START_VARIABLE", "Decision", "StartWhen", "decide", "has_begun", "parse_start_when", "start_told", "wait"]
+
+START_VARIABLE = "GANGWAY_START"
+"""How the launcher tells its workers what it decided; one JSON object."""
+_FLAG = "--start-when"
+_WHEN = re.compile(r"\s*carbon\s*<\s*(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*,\s*by\s*=\s*(?P<by>\S+)\s*")
+_GRID = timedelta(minutes=5)
+_READ_AGAIN_SEC = 900.0
+_TELL_SEC = 600.0
+
+
+class StartWhen(NamedTuple):
+    """What was asked for.
+
+    Attributes:
+        limit_g_per_kwh: the window's mean has to be below it.
+        by: when the job has to be done.
+        hours: it takes.
+        forecast: file or address.
+    """
+
+    limit_g_per_kwh: float
+    by: datetime
+    hours: float
+    forecast: str
+
+    @property
+    def latest(self) -> datetime:
+        """The latest start that is done in time."""
+        return self.by - timedelta(hours=self.hours)
+
+
+class Decision(NamedTuple):
+    """When to start, and why.
+
+    Attributes:
+        at: the moment.
+        window: whether it is a window below the limit.
+        mean_g_per_kwh: the forecast's mean over the job; None where the forecast does not cover it.
+        reason: one sentence.
+    """
+
+    at: datetime
+    window: bool
+    mean_g_per_kwh: float | None
+    reason: str
+
+
+def parse_start_when(text: str, hours: str | None, forecast: str | None) -> StartWhen:
+    """Reads the launcher's three flags.
+
+    Raises:
+        TrainerError: one of them is missing or makes no sense.
+    """
+    found = _WHEN.fullmatch(text)
+    if found is None:
+        raise TrainerError(
+            place=_FLAG,
+            problem="no such condition",
+            value=text,
+            allowed="carbon<LIMIT,by=TIME: gCO2e per kWh, and a time with its zone",
+            fix=f'{_FLAG} "carbon<200,by=2026-12-01T06:00Z"',
+        )
+    length = _hours(_required("--hours", hours, "6"))
+    where = _required("--forecast", forecast, "forecast.csv")
+    return StartWhen(float(found["limit"]), _by(found["by"]), length, where)
+
+
+def _required(flag: str, value: str | None, example: str) -> str:
+    if value is None:
+        raise TrainerError(place=flag, problem=f"is required beside {_FLAG}", fix=f"add {flag} {example}")
+    return value
+
+
+def _by(text: str) -> datetime:
+    try:
+        by = datetime.fromisoformat(text)
+        if by.tzinfo is None:
+            raise ValueError
+    except ValueError:
+        raise TrainerError(
+            place=f"{_FLAG} by",
+            problem="no point in time",
+            value=text,
+            allowed="a date and a time with its zone, ISO 8601",
+            fix="by=2026-12-01T06:00Z",
+        ) from None
+    return by.astimezone(UTC)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= 8760:
+        raise TrainerError(
+            place="--hours", problem="no length of a job", value=text, allowed="above 0, up to 8760", fix="--hours 6"
+        )
+    return hours
+
+
+def decide(asked: StartWhen, forecast: Forecast, now: datetime) -> Decision:
+    """When to start, to five minutes; pure."""
+    length = timedelta(hours=asked.hours)
+
+    def mean_from(start: datetime) -> float | None:
+        return forecast.mean(start, start + length)
+
+    if asked.latest <= now:
+        late = "done in time only if started now" if asked.latest == now else "too late to be done by then"
+        return Decision(now, False, mean_from(now), f"{asked.hours:g} h, by {_short(asked.by)}: {late}")
+    means = [(start, mean_from(start)) for start in _starts(now, asked.latest)]
+    for start, mean in means:
+        if mean is not None and mean < asked.limit_g_per_kwh:
+            reason = f"the first {asked.hours:g} h below {asked.limit_g_per_kwh:g} g/kWh: {mean:.0f} g/kWh"
+            return Decision(start, True, mean, reason)
+    known = [(mean, start) for start, mean in means if mean is not None]
+    lowest = f"the cleanest is {min(known)[0]:.0f} g/kWh from {_short(min(known)[1])}" if known else "none is covered"
+    until = "" if forecast.end >= asked.by else f", and the forecast ends at {_short(forecast.end)}"
+    return Decision(
+        asked.latest,
+        False,
+        mean_from(asked.latest),
+        f"no {asked.hours:g} h below {asked.limit_g_per_kwh:g} g/kWh ({lowest}{until}): the latest start that is done "
+        f"by {_short(asked.by)}",
+    )
+
+
+def _starts(now: datetime, latest: datetime) -> Iterator[datetime]:
+    start = now
+    while start < latest:
+        yield start
+        start += _GRID
+    yield latest
+
+
+def wait(
+    asked: StartWhen,
+    now: Callable[[], float] = time.time,
+    read: Callable[[str], Forecast] = read_forecast,
+    pause: Callable[[threading.Event, float], bool] = threading.Event.wait,
+) -> dict[str, Any] | None:
+    """Waits for the moment, telling on stderr how long it will be.
+
+    Args:
+        asked: by the user.
+        now: seconds since 1970.
+        read: gives the forecast.
+        pause: waits so many seconds for a signal, and says whether one came.
+
+    Returns:
+        The decision as plain data, for the record; None where a signal has ended the wait.
+
+    Raises:
+        TrainerError: there is no forecast to begin with. One that cannot be read again later leaves the last.
+    """
+    asked_at = datetime.fromtimestamp(now(), UTC)
+    forecast = read(asked.forecast)
+    decision = decide(asked, forecast, asked_at)
+    read_at = now()
+    with _listening() as stopped:
+        while (left_sec := decision.at.timestamp() - now()) > 0:
+            _say(f"starting at {_short(decision.at)}, in {_length(left_sec)}: {decision.reason}")
+            if pause(stopped, min(left_sec, _TELL_SEC)):
+                _say("told to stop while waiting to start; the same command waits on")
+                return None
+            if now() - read_at >= _READ_AGAIN_SEC and now() < decision.at.timestamp():
+                read_at = now()
+                forecast = _again(read, asked.forecast, forecast)
+                decision = decide(asked, forecast, datetime.fromtimestamp(read_at, UTC))
+    started_at = datetime.fromtimestamp(now(), UTC)
+    _say(f"starting: {decision.reason}")
+    return {
+        "limit_g_per_kwh": asked.limit_g_per_kwh,
+        "by": asked.by.isoformat(),
+        "hours": asked.hours,
+        "forecast": forecast.source,
+        "asked_at": asked_at.isoformat(),
+        "started_at": started_at.isoformat(),
+        "delayed_sec": (started_at - asked_at).total_seconds(),
+        "below_limit": decision.window,
+        "mean_g_per_kwh": decision.mean_g_per_kwh,
+        "reason": decision.reason,
+    }
+
+
+def _again(read: Callable[[str], Forecast], where: str, last: Forecast) -> Forecast:
+    try:
+        return read(where)
+    except TrainerError as error:
+        _say(f"the forecast cannot be read again, so the last one counts: {error.headline}")
+        return last
+
+
+@contextmanager
+def _listening() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set while the block runs."""
+    stopped = threading.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: stopped.set()) for number in signals]
+    try:
+        yield stopped
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+def has_begun(argv: Sequence[str]) -> bool:
+    """Whether the run that torchrun's arguments name has begun already: then it goes on at once."""
+    given = {flag: _value(argv, flag) for flag in ("--run-dir", "--preset")}
+    if given["--run-dir"] is not None:
+        folder = Path(given["--run-dir"])
+    elif given["--preset"] is not None:
+        folder = Path("runs") / given["--preset"]
+    else:
+        return False
+    return (folder / STATS_FILE).exists()
+
+
+def _value(argv: Sequence[str], flag: str) -> str | None:
+    for index, word in enumerate(argv):
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+        if word == flag and index + 1 < len(argv):
+            return argv[index + 1]
+    return None
+
+
+def start_told() -> dict[str, Any]:
+    """What the launcher decided, for the record; empty where it had nothing to decide."""
+    told: dict[str, Any] = json.loads(os.environ.get(START_VARIABLE, "{}"))
+    return told
+
+
+def _short(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%MZ")
+
+
+def _length(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _say(sentence: str) -> None:
+    print(f"gangway: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,208 @@
+"""A forecast of the grid's carbon intensity: from a file, or from the API of one of three services.
+
+    time,g_per_kwh                              a CSV file; or the same two keys in a list of JSON objects
+    2026-12-01T00:00Z,310
+
+Each value holds until the next one, the last for as long as the one before it. Read as they answer: Electricity Maps
+(`forecast` of `carbonIntensity`), WattTime version 3 (`data` of `point_time` and `value`, in lbs_co2_per_mwh) and the
+Carbon Aware SDK (`forecastData` of `timestamp`, `duration` and `value`, g/kWh). Marginal and average intensities are
+different quantities: whoever writes the limit knows which of them the source gives. Not here: what is decided by it
+(trainer.power.carbon_start).
+"""
+
+import csv
+import io
+import itertools
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from trainer.errors import TrainerError
+from trainer.files import read_input
+
+__all__ = ["TOKEN_VARIABLE", "Forecast", "Interval", "parse_forecast", "read_forecast"]
+
+TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
+_GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
+_TIMEOUT_SEC = 30.0
+_MOST_BYTES = 10_000_000
+_SHAPES = (
+    "CSV with time,g_per_kwh; JSON [{time, g_per_kwh}, ...]; or an answer of Electricity Maps, WattTime or the Carbon "
+    "Aware SDK"
+)
+
+
+class Interval(NamedTuple):
+    """One value and when it holds."""
+
+    start: datetime
+    end: datetime
+    g_per_kwh: float
+
+
+class Forecast(NamedTuple):
+    """A forecast.
+
+    Attributes:
+        intervals: in order, none over another; there may be gaps.
+        source: file or address, without what is secret in it.
+    """
+
+    intervals: tuple[Interval, ...]
+    source: str
+
+    @property
+    def end(self) -> datetime:
+        """Until when anything is known."""
+        return self.intervals[-1].end
+
+    def mean(self, start: datetime, end: datetime) -> float | None:
+        """Mean over a window, weighted by time; None where not all of it is known."""
+        known, weighted = 0.0, 0.0
+        for interval in self.intervals:
+            overlap = (min(end, interval.end) - max(start, interval.start)).total_seconds()
+            if overlap > 0:
+                known += overlap
+                weighted += overlap * interval.g_per_kwh
+        wanted = (end - start).total_seconds()
+        return weighted / known if known >= wanted - 1e-6 else None
+
+
+def read_forecast(where: str) -> Forecast:
+    """Reads a file, or asks an address that begins with http.
+
+    The token of $GANGWAY_CARBON_TOKEN goes along to an address that is encrypted or this machine's own: as `auth-token`
+    to Electricity Maps, as a bearer token to others.
+
+    Raises:
+        TrainerError: nothing there, no answer, or not of a known shape.
+    """
+    if where.startswith(("http://", "https://")):
+        return parse_forecast(_fetch(where), _without_secrets(where))
+    content = read_input(Path(where), "name a forecast's file, or an address that begins with https://")
+    return parse_forecast(content, where)
+
+
+def parse_forecast(content: bytes, place: str) -> Forecast:
+    """Reads what a file or an API holds.
+
+    Raises:
+        TrainerError: it is of no known shape, or a value makes no sense.
+    """
+    text = content.decode("utf-8", "replace").strip()
+    try:
+        points = _json_points(json.loads(text)) if text[:1] in ("{", "[") else _csv_points(text)
+        intervals = _intervals(points)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TrainerError(
+            place=place, problem=f"is no forecast: {error}", allowed=_SHAPES, fix="see docs/costs.md for an example"
+        ) from None
+    return Forecast(intervals, place)
+
+
+class _Point(NamedTuple):
+    start: datetime
+    g_per_kwh: float
+    length: timedelta | None = None
+
+
+def _csv_points(text: str) -> list[_Point]:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    return [_Point(_moment(row["time"]), float(row["g_per_kwh"])) for row in rows]
+
+
+def _json_points(value: Any) -> list[_Point]:
+    if isinstance(value, list) and value and "forecastData" in value[0]:
+        value = value[0]
+    if isinstance(value, list):
+        return [_Point(_moment(point["time"]), float(point["g_per_kwh"])) for point in value]
+    if "forecastData" in value:
+        return [
+            _Point(_moment(point["timestamp"]), float(point["value"]), timedelta(minutes=float(point["duration"])))
+            for point in value["forecastData"]
+        ]
+    if "forecast" in value:
+        return [_Point(_moment(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
+    return _watttime_points(value)
+
+
+def _watttime_points(value: Mapping[str, Any]) -> list[_Point]:
+    units = value["meta"]["units"]
+    if units != "lbs_co2_per_mwh":
+        raise ValueError(f"its unit is {units!r}, not lbs_co2_per_mwh: ask for signal_type=co2_moer or co2_aoer")
+    scale = _GRAMS_PER_KWH_OF_LBS_PER_MWH
+    return [_Point(_moment(point["point_time"]), float(point["value"]) * scale) for point in value["data"]]
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; write {text}Z for UTC")
+    return moment.astimezone(UTC)
+
+
+def _intervals(points: Sequence[_Point]) -> tuple[Interval, ...]:
+    if len(points) < 2:
+        raise ValueError(f"{len(points)} value(s), and two are the least")
+    for point in points:
+        if not 0 <= point.g_per_kwh < 5000:
+            raise ValueError(f"{point.g_per_kwh:g} g/kWh at {point.start.isoformat()}, and no grid emits that")
+    points = sorted(points)
+    for earlier, later in itertools.pairwise(points):
+        if earlier.start == later.start:
+            raise ValueError(f"two values at {later.start.isoformat()}")
+    return tuple(_lasting(points))
+
+
+def _lasting(points: Sequence[_Point]) -> Iterable[Interval]:
+    """Each value until the next, or for as long as it says itself."""
+    last = points[-1]
+    ends = [*(point.start for point in points[1:]), last.start + (last.length or last.start - points[-2].start)]
+    for point, end in zip(points, ends, strict=True):
+        yield Interval(point.start, min(end, point.start + (point.length or end - point.start)), point.g_per_kwh)
+
+
+def _fetch(url: str) -> bytes:
+    from urllib.error import HTTPError
+    from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+    class Stay(HTTPRedirectHandler):
+        """Follows nobody elsewhere: the token is for this host."""
+
+        def redirect_request(self, *_: Any) -> None:
+            """No further request, so the answer is an error."""
+
+    parts = urlsplit(url)
+    host, token = parts.hostname or "", os.environ.get(TOKEN_VARIABLE, "")
+    if token and parts.scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
+        raise TrainerError(
+            place="--forecast",
+            problem=f"${TOKEN_VARIABLE} would travel unencrypted",
+            value=_without_secrets(url),
+            allowed="https:// beside a token",
+            fix=f"write https://, or unset {TOKEN_VARIABLE}",
+        )
+    electricity_maps = host.endswith((".electricitymaps.com", ".electricitymap.org"))
+    headers = {"auth-token": token} if electricity_maps else {"Authorization": f"Bearer {token}"}
+    try:
+        with build_opener(Stay).open(Request(url, headers=headers if token else {}), timeout=_TIMEOUT_SEC) as answer:
+            content: bytes = answer.read(_MOST_BYTES)
+    except (OSError, ValueError) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        raise TrainerError(
+            place=_without_secrets(url),
+            problem=f"gives no forecast: {error}",
+            fix=f"check the address and the token in ${TOKEN_VARIABLE}, or name a file",
+        ) from None
+    return content
+
+
+def _without_secrets(url: str) -> str:
+    """An address for messages and records: no password, no query, which may hold a token."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

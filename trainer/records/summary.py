@@ -1,0 +1,222 @@
+"""The run record, computed from the run directory: config.json and the lines of stats.jsonl.
+
+Because every session only appends to stats.jsonl, the record needs no state of its own: an interrupted, killed or
+resumed run is summed up by the same fold, also long after (`python -m trainer record`). Measures nothing itself and
+does not import torch.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainer.config import TrainConfig
+from trainer.errors import TrainerError
+from trainer.quality.history import latest_quality, quality_in_training
+from trainer.record import (
+    DatasetRecord,
+    EnergyRecord,
+    FabricRecord,
+    Figure,
+    RunContext,
+    RunRecord,
+    SessionRecord,
+    Summary,
+)
+from trainer.records.diary import STATS_FILE, Diary, Line, read_diary
+from trainer.records.reckoning import carbon, cost, product, total
+from trainer.records.stops import interruptions, stop_notes
+from trainer.records.utilisation import utilisation
+
+__all__ = ["summarise"]
+
+_SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
+_BEGINNINGS = ("start", "resume")
+_ENDINGS = ("interrupt", "done")
+_SILENT_SEC = 60.0
+_SILENT_GAPS = 5
+
+
+def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
+    """The record of what the directory's stats.jsonl tells so far.
+
+    Args:
+        run_dir: of the run.
+        now: seconds since 1970, to tell a session that was killed from one that is running; None for the clock's.
+
+    Raises:
+        TrainerError: no run has begun there, or nothing of its beginning can be read.
+    """
+    diary = read_diary(run_dir)
+    if not diary.beginnings:
+        raise _no_run(run_dir, diary)
+    config = TrainConfig.from_file(run_dir / "config.json")
+    begun = {line["session"]: line for line in diary.beginnings}
+    # Lines of a session whose beginning is lost would count its energy, but not its time: they are left out, and told.
+    lines = [line for line in diary.lines if line["session"] in begun and line.get("event") != "quality"]
+    newest = max(begun)
+    silent, why = _silence([line["time"] for line in lines if line["session"] == newest], now or time.time())
+    sessions = {number: _session(number, lines, number < newest or silent) for number in sorted(begun)}
+    ended_by = sessions[newest].ended_by
+    open_end = ended_by in ("killed", "running")
+    notes = [f"session {newest} has no end; {why}: taken as {ended_by}"] if open_end else []
+    losses = diary.losses(newest + 1)
+    lost = f"stats.jsonl is damaged ({losses}): time, images/s, energy and dollars leave out what is lost"
+    return _record(config, sessions, lines, diary, [*([lost] if losses else []), *notes])
+
+
+def _record(
+    config: TrainConfig,
+    sessions: Mapping[int, SessionRecord],
+    lines: Sequence[Line],
+    diary: Diary,
+    notes: Sequence[str],
+) -> RunRecord:
+    first, latest = diary.beginnings[0], diary.beginnings[-1]
+    last_session = sessions[latest["session"]]
+    context = RunContext.model_validate(latest["context"])
+    ticks = [line for line in lines if "event" not in line]
+    wall_sec = sum(session.wall_sec for session in sessions.values())
+    shown = sum(session.images_to - session.images_from for session in sessions.values())
+    energy = _energy(ticks, context)
+    contexts = {line["session"]: RunContext.model_validate(line["context"]) for line in diary.beginnings}
+    stops = tuple(interruptions(sessions, diary.beginnings, lines))
+    done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
+    ended_by = last_session.ended_by
+    return RunRecord(
+        id=first["run_id"],
+        status="done" if ended_by == "done" else "running" if ended_by == "running" else "interrupted",
+        notes=(*notes, *stop_notes(stops, list(sessions.values()))),
+        stack=context.stack,
+        provider=context.provider,
+        region=context.region,
+        machine_type=context.machine_type,
+        capacity=context.capacity,
+        num_nodes=context.num_nodes,
+        sessions=tuple(sessions.values()),
+        interruptions=stops,
+        code_sha256=latest["code_sha256"],
+        image_digest=context.image_digest,
+        seed=config.seed,
+        dataset=DatasetRecord.model_validate(latest["dataset"]),
+        config=config,
+        images=last_session.images_to,
+        wall_sec=Figure.measured(wall_sec, "s", "wall clock, first step to last of each session"),
+        images_per_sec=_ratio(shown, wall_sec, "images/s"),
+        sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
+        scaling_efficiency=Figure.absent("1", "needs a run of the same configuration on one worker to compare with"),
+        summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
+        quality=tuple(latest_quality(diary.lines)),
+        quality_in_training=quality_in_training(diary.lines, wall_sec),
+        choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
+        fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
+        utilisation=utilisation(ticks, diary.beginnings),
+        energy=energy,
+        carbon=carbon(energy, list(sessions.values()), last_session.images_to, context),
+        cost=cost(sessions, contexts),
+        peak_memory_gib=_peak_memory(ticks),
+        state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
+        versions=latest["versions"],
+    )
+
+
+def _no_run(run_dir: Path, diary: Diary) -> TrainerError:
+    damaged = diary.unreadable or diary.lines
+    return TrainerError(
+        place=str(run_dir / STATS_FILE),
+        problem="no run has begun here" if not damaged else f"is damaged: {diary.losses(1)} can be read",
+        fix="start the run's train command: it goes on from its newest checkpoint and begins the file anew",
+    )
+
+
+def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
+    """Whether a session without an end has been silent for so long that it was killed, and why so.
+
+    A session that runs writes lines at about equal distances, so several times the longest one is long.
+    """
+    longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
+    limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)
+    return age > limit, f"its last line is {age:.0f} s old, {'more' if age > limit else 'not more'} than {limit:.0f} s"
+
+
+def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
+    """One session's record; without an end it was killed when it is over, and is running when not."""
+    own = [line for line in lines if line["session"] == number]
+    began = next(line for line in own if line.get("event") in _BEGINNINGS)
+    last = max(own, key=lambda line: float(line["time"]))
+    ending = next((line["event"] for line in own if line.get("event") in _ENDINGS), None)
+    readings: Mapping[str, Any] = next((line["energy"] for line in reversed(own) if "event" not in line), {})
+    return SessionRecord(
+        start=_iso(began["time"]),
+        end=_iso(last["time"]),
+        world_size=began["world_size"],
+        num_nodes=began["num_nodes"],
+        images_from=began["images"],
+        images_to=max(line["images"] for line in own),
+        ended_by=ending or ("killed" if over else "running"),
+        wall_sec=last["time"] - began["time"],
+        backend=began["backend"],
+        device=began["device"],
+        capacity=began.get("capacity", ()),
+        it_joules=_joules({device: _reading(reading) for device, reading in readings.items()}),
+    )
+
+
+def _energy(ticks: Sequence[Line], context: RunContext) -> EnergyRecord:
+    """Each session's last line holds its energy; sessions add up."""
+    last_of_session = {line["session"]: line["energy"] for line in ticks}
+    devices: dict[str, Figure] = {}
+    for readings in last_of_session.values():
+        for device, reading in readings.items():
+            devices[device] = total([*([devices[device]] if device in devices else []), _reading(reading)])
+    it_joules = _joules(devices)
+    pue = context.pue or Figure.absent("1", "the launcher gave no PUE")
+    facility = product("J", "IT energy x PUE", it_joules, pue)
+    return EnergyRecord(devices=devices, it_joules=it_joules, pue=pue, facility_joules=facility)
+
+
+def _joules(devices: Mapping[str, Figure]) -> Figure:
+    return total(list(devices.values())) if devices else Figure.absent("J", "ended before its first line")
+
+
+def _reading(reading: Sequence[Any]) -> Figure:
+    """A device's entry in a statistics line: joules, source, method."""
+    joules, source, method = reading
+    return Figure(value=joules, unit="J", provenance=source, source=method)
+
+
+def _summary(values: Sequence[float | None], unit: str) -> Summary:
+    known = [value for value in values if value is not None]
+    if not known:
+        nothing = Figure.absent(unit, "no statistics line has it")
+        return Summary(last=nothing, mean=nothing)
+    source = "stats.jsonl"
+    return Summary(
+        last=Figure.measured(known[-1], unit, source, note="the last line's"),
+        mean=Figure.measured(math.fsum(known) / len(known), unit, source, note=f"over {len(known)} lines"),
+    )
+
+
+def _ratio(numerator: float, denominator: float, unit: str) -> Figure:
+    if not denominator:
+        return Figure.absent(unit, "no step has been made")
+    note = "over all sessions, without the gaps between them; samples and checkpoints included"
+    return Figure.measured(numerator / denominator, unit, "wall clock and images shown", note=note)
+
+
+def _peak_memory(ticks: Sequence[Line]) -> Figure:
+    if not ticks:
+        return Figure.absent("GiB", "the run ended before its first line")
+    on_gpu = ticks[-1]["gpu_gib"] is not None
+    key, what = (
+        ("gpu_gib", "torch.cuda.max_memory_allocated") if on_gpu else ("rss_gib", "peak resident set (getrusage)")
+    )
+    peak = max(line[key] for line in ticks if line[key] is not None)
+    return Figure.measured(peak, "GiB", f"{what}, summed over workers")
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

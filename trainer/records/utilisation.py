@@ -1,0 +1,141 @@
+"""How well a run used its machines, for its record: share of the peak, what steps waited for, how busy all was.
+
+A part of `trainer.records.summary`, which gives it the diary's lines; reads no file itself, and does not import torch.
+The lines themselves are trainer.metering.meters'.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from trainer.figure import Figure, Frozen
+from trainer.records.diary import Line
+
+__all__ = ["UtilisationRecord", "utilisation"]
+
+_OLD = "the lines are of a version that did not count it"
+
+
+class UtilisationRecord(Frozen):
+    """Use of the machines, over all sessions. Shares are 0..1.
+
+    Attributes:
+        flop_per_image: work of a step for each real image shown, counted.
+        peak_flops: of one device in the number format of the run.
+        mfu: model FLOPs utilisation: the work done over what all devices could have done at their peak in that time.
+        loader_stall_share: of the wall time in which steps waited for images.
+        checkpoint_stall_share: in which they waited for a copy of the state, or for the save before; what a save takes
+            beside training is no stall.
+        telemetry_share: in which they waited for statistics lines, sample grids and trackers.
+        cpu_utilisation: CPU time of the workers over what their nodes' cores offered.
+        gpu_utilisation: share of the time in which a GPU ran any kernel, as NVML samples it.
+        host_memory_gib: in use on all nodes, by all processes; the greatest of any line.
+    """
+
+    flop_per_image: Figure
+    peak_flops: Figure
+    mfu: Figure
+    loader_stall_share: Figure
+    checkpoint_stall_share: Figure
+    telemetry_share: Figure
+    cpu_utilisation: Figure
+    gpu_utilisation: Figure
+    host_memory_gib: Figure
+
+
+def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> UtilisationRecord:
+    """The record.
+
+    Args:
+        ticks: statistics lines, in order.
+        beginnings: the first line of each session.
+    """
+    per_image, peak = _flops(beginnings[-1])
+    stretches = _stretches(ticks, beginnings)
+    return UtilisationRecord(
+        flop_per_image=per_image,
+        peak_flops=peak,
+        mfu=_mfu(ticks, beginnings),
+        loader_stall_share=_share(ticks, "loader_stall_sec", "time.perf_counter around the loader, slowest worker"),
+        checkpoint_stall_share=_share(ticks, "checkpoint_stall_sec", "time.monotonic around the hand-over, rank 0"),
+        telemetry_share=_share(ticks, "telemetry_sec", "time.monotonic around lines and grids, slowest worker"),
+        cpu_utilisation=_over_time(stretches, "cpu_utilisation", "time.process_time of workers, cores of nodes"),
+        gpu_utilisation=_over_time(stretches, "gpu_utilisation", "NVML, sampled at each line"),
+        host_memory_gib=_peak(ticks, "host_memory_gib", "GiB", "/proc/meminfo: total less available"),
+    )
+
+
+def _flops(beginning: Line) -> tuple[Figure, Figure]:
+    """The work of a step for each image, and a device's peak, as a session counted them."""
+    told = {name: Figure.model_validate(figure) for name, figure in beginning.get("flops", {}).items()}
+    return told.get("per_image", Figure.absent("FLOP", _OLD)), told.get("peak", Figure.absent("FLOP/s", _OLD))
+
+
+def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Figure:
+    """Work over capacity, each added up over the sessions, which may have had other devices, and more or fewer."""
+    last_of_session = {line["session"]: line for line in ticks}
+    work, capacity = [], []
+    for beginning in beginnings:
+        last = last_of_session.get(beginning["session"])
+        per_image, peak = _flops(beginning)
+        for part in (per_image, peak):
+            if part.value is None:
+                return Figure.absent("1", part.source)
+        if last is not None and "wall_sec" in last and per_image.value is not None and peak.value is not None:
+            work.append((last["images"] - beginning["images"]) * per_image.value)
+            capacity.append(last["wall_sec"] * beginning["world_size"] * peak.value)
+    if not math.fsum(capacity):
+        return Figure.absent("1", "no statistics line has it")
+    return Figure(
+        value=math.fsum(work) / math.fsum(capacity),
+        unit="1",
+        provenance="estimated",
+        source=f"images x FLOP per image / (wall time x devices x peak); peak {peak.provenance}: {peak.source}",
+        as_of=peak.as_of,
+        note=f"from the first step to the last line of {len(work)} session(s), all waits included; "
+        f"FLOP {per_image.source}",
+    )
+
+
+def _share(ticks: Sequence[Line], key: str, source: str) -> Figure:
+    """Sums of each session's last line over the same lines' wall time."""
+    last_of_session: Mapping[int, Line] = {line["session"]: line for line in ticks if key in line}
+    wall_sec = math.fsum(line["wall_sec"] for line in last_of_session.values())
+    if not wall_sec:
+        return Figure.absent("1", _OLD if ticks else "the run ended before its first line")
+    return Figure.measured(math.fsum(line[key] for line in last_of_session.values()) / wall_sec, "1", source)
+
+
+class _Stretch(NamedTuple):
+    """A line, and the time of all nodes since the one before it in its session, seconds."""
+
+    line: Line
+    node_sec: float
+
+
+def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stretch]:
+    nodes = {beginning["session"]: beginning["num_nodes"] for beginning in beginnings}
+    told_sec = dict.fromkeys(nodes, 0.0)
+    found = []
+    for line in (line for line in ticks if "wall_sec" in line):  # the first version's had none
+        session, wall_sec = line["session"], line["wall_sec"]
+        found.append(_Stretch(line, (wall_sec - told_sec[session]) * nodes[session]))
+        told_sec[session] = wall_sec
+    return found
+
+
+def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Figure:
+    """Mean over the nodes' time: a line counts for the time that it tells of, not as one among many."""
+    known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
+    node_sec = math.fsum(stretch.node_sec for stretch in known)
+    if not node_sec:
+        return Figure.absent("1", "no statistics line has it")
+    mean = math.fsum(stretch.line[key] * stretch.node_sec for stretch in known) / node_sec
+    return Figure.measured(mean, "1", source, note=f"over the {node_sec:.4g} node seconds of {len(known)} lines")
+
+
+def _peak(ticks: Sequence[Line], key: str, unit: str, source: str) -> Figure:
+    known = [line[key] for line in ticks if line.get(key) is not None]
+    if not known:
+        return Figure.absent(unit, "no statistics line has it")
+    return Figure.measured(max(known), unit, source, note=f"greatest of {len(known)} lines")

@@ -1,0 +1,106 @@
+"""DiffAugment (Zhao et al. 2020, arXiv:2006.10738): differentiable augmentation of what the discriminator sees.
+
+Written from the paper. Unlike the usual implementation it draws nothing itself: the random numbers come in as a
+matrix of uniforms, so that the result is a pure function of its arguments and every image's augmentation is the
+same however the batch is spread over workers. A clip is augmented as one image: all its frames alike.
+
+Not here: how often to augment (trainer.steps.ada).
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = ["GATES", "UNIFORMS", "diffaugment"]
+
+UNIFORMS = 7
+"""Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""
+
+GATES = 3
+"""Further columns where not every image is augmented: 1 for each part that this image gets, 0 for each that it does
+not get."""
+
+_SHIFT = 1 / 8
+_HOLE = 1 / 2
+
+
+def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
+    """Augments each image on its own.
+
+    Args:
+        images: [N, C, H, W] in -1..1, or clips [N, C, T, H, W].
+        policy: comma-separated parts of color, translation, cutout, applied in this order; or "none".
+        uniforms: [N, UNIFORMS] in [0, 1), on the images' device; or [N, UNIFORMS + GATES] to leave parts out. None for
+            "none".
+
+    Returns:
+        The images' shape, differentiable with respect to `images`.
+    """
+    if policy == "none":
+        return images
+    assert uniforms is not None, "they are drawn for every other policy"
+    gates = uniforms[:, UNIFORMS:].bool() if uniforms.shape[1] > UNIFORMS else None
+    parts = (
+        ("color", _color, slice(0, 3)),
+        ("translation", _translation, slice(3, 5)),
+        ("cutout", _cutout, slice(5, 7)),
+    )
+    for number, (part, augment, columns) in enumerate(parts):
+        if part in policy.split(","):
+            augmented = augment(images, uniforms[:, columns])
+            images = (
+                augmented if gates is None else torch.where(_per_image(gates[:, number], images), augmented, images)
+            )
+    return images
+
+
+def _per_image(values: Tensor, images: Tensor) -> Tensor:
+    """[N] to [N, 1, 1, ...], to be broadcast over the images."""
+    return values.reshape(-1, *[1] * (images.dim() - 1))
+
+
+def _color(images: Tensor, uniforms: Tensor) -> Tensor:
+    """Brightness by -0.5..0.5, saturation by 0..2, contrast by 0.5..1.5; `uniforms` is [N, 3]."""
+    brightness, saturation, contrast = (_per_image(column, images) for column in uniforms.unbind(1))
+    images = images + (brightness - 0.5)
+    grey = images.mean(dim=1, keepdim=True)
+    images = (images - grey) * (saturation * 2) + grey
+    mean = images.mean(dim=tuple(range(1, images.dim())), keepdim=True)
+    coloured: Tensor = (images - mean) * (contrast + 0.5) + mean
+    return coloured
+
+
+def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
+    """Shifts by up to an eighth of the side, whole pixels; the edge that comes in repeats the border's value.
+
+    The paper pads with zero, mid-grey in -1..1; digits stand on black, so a grey band would be a new object.
+    """
+    if images.dim() == 5:
+        return _translation(images.flatten(1, 2), uniforms).reshape(images.shape)
+    num, channels, height, width = images.shape
+    reach_y, reach_x = int(height * _SHIFT), int(width * _SHIFT)
+    padded = F.pad(images, (reach_x, reach_x, reach_y, reach_y), mode="replicate")
+    top = (uniforms[:, 0] * (2 * reach_y + 1)).long()
+    left = (uniforms[:, 1] * (2 * reach_x + 1)).long()
+    rows = top[:, None] + torch.arange(height, device=images.device)
+    columns = left[:, None] + torch.arange(width, device=images.device)
+    rows = rows[:, None, :, None].expand(num, channels, height, padded.shape[3])
+    columns = columns[:, None, None, :].expand(num, channels, height, width)
+    return padded.gather(2, rows).gather(3, columns)
+
+
+def _cutout(images: Tensor, uniforms: Tensor) -> Tensor:
+    """Clears a square of half the side, centred anywhere in the image, to mid-grey."""
+    in_rows = _near(uniforms[:, 0], images.shape[-2])
+    in_columns = _near(uniforms[:, 1], images.shape[-1])
+    hole = in_rows[:, :, None] & in_columns[:, None, :]
+    frames = (1,) * (images.dim() - 3)
+    return images * hole.logical_not().reshape(len(images), *frames, *hole.shape[1:])
+
+
+def _near(uniforms: Tensor, length: int) -> Tensor:
+    """Which of `length` positions lie in a stretch of half of it around a drawn centre, [N, length] bool."""
+    reach = int(length * _HOLE) // 2
+    centre = (uniforms * length).long()[:, None]
+    positions = torch.arange(length, device=uniforms.device)
+    return (positions >= centre - reach) & (positions < centre + reach)

@@ -1,0 +1,162 @@
+"""One worker's share of a step: its slice of the global batch in micro-batches, and what each counts for.
+
+The global batch is a function of configuration and images seen alone, on however many workers and in however many
+pieces. Not here: how it is shared out (trainer.workers.distributed) and in which order the images come
+(trainer.data.sampler).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainer.config import TrainConfig
+from trainer.data import ShardedImages
+from trainer.data.loader import Loader
+from trainer.state import TrainState
+from trainer.steps.draws import Draws
+from trainer.steps.losses import Inputs
+from trainer.steps.phases import shrink
+from trainer.workers.distributed import World
+
+__all__ = ["Batch", "Micro"]
+
+
+class Micro(NamedTuple):
+    """One micro-batch.
+
+    Attributes:
+        inputs: for a loss.
+        weight: of its means, see `World.weight`; the weights of a worker's micro-batches add up to that.
+        last: whether it is the last of its step.
+    """
+
+    inputs: Inputs
+    weight: float
+    last: bool
+
+
+class _Shown(NamedTuple):
+    """This worker's share of one batch, on its device.
+
+    Attributes:
+        images: shown before it.
+        reals: in -1..1.
+        labels: their classes; None for a run without.
+        order: digest of which images these are.
+        drawn: see `Draws`.
+    """
+
+    images: int
+    reals: Tensor
+    labels: Tensor | None
+    order: int
+    drawn: dict[str, Tensor]
+
+
+class Batch:
+    """This worker's slice of everything a step of the global batch needs, on its device.
+
+    Args:
+        config: of the run.
+        world: this worker's place.
+        data: the shards.
+    """
+
+    def __init__(self, config: TrainConfig, world: World, data: ShardedImages) -> None:
+        self._config, self._world, self._mine = config, world, world.slice(config.batch_size)
+        on_gpu = world.device.type == "cuda"
+        shown = data.mirrored() if config.mirror else data
+        self._loader = Loader(
+            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=Draws(config, self._mine)
+        )
+        share = self._mine.stop - self._mine.start
+        size = config.batch_gpu or share
+        self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]
+        self._shown: _Shown | None = None
+        self._first: tuple[int, dict[str, Tensor]] | None = None
+        self._layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
+
+    def for_discriminator(self, state: TrainState, images: int) -> Iterator[Micro]:
+        """Micro-batches of one of the discriminator's steps.
+
+        Args:
+            state: of the run, for the augmentation's p and the networks' phase.
+            images: seen before this very step: the discriminator may make several in one of the run's.
+        """
+        drawn = self._show(images).drawn
+        yield from self._micros(
+            Inputs(
+                latents=drawn["latents"],
+                fake_uniforms=self._uniforms(drawn, "fake", state.augment_p),
+                real=shrink(self.reals(images), state.phase),
+                real_uniforms=self._uniforms(drawn, "real", state.augment_p),
+                labels=self.labels(images),
+                mix=drawn.get("mix"),
+            )
+        )
+
+    def for_generator(self, state: TrainState) -> Iterator[Micro]:
+        """Micro-batches of the generator's step; with real images where its loss looks at them."""
+        shown = state.images + self._config.step_images - self._config.batch_size  # what the discriminator saw last
+        pairs, drawn, last = self._config.loss == "relativistic", self._of_step(state.images), self._show(shown).drawn
+        yield from self._micros(
+            Inputs(
+                latents=drawn["g_latents"],
+                fake_uniforms=self._uniforms(drawn, "g", state.augment_p),
+                real=shrink(self.reals(shown), state.phase) if pairs else None,
+                real_uniforms=self._uniforms(last, "real", state.augment_p) if pairs else None,
+                labels=self.labels(shown),
+            )
+        )
+
+    @property
+    def stall_sec(self) -> float:
+        """Seconds that steps have waited for images so far."""
+        return self._loader.stall_sec
+
+    def order(self, images: int) -> int:
+        """Digest of which images this worker has in the batch after `images` (trainer.steps.order)."""
+        return self._show(images).order
+
+    def reals(self, images: int) -> Tensor:
+        """Real images in -1..1, [share, C, H, W] or [share, C, T, H, W]."""
+        return self._show(images).reals
+
+    def labels(self, images: int) -> Tensor | None:
+        """Classes of `reals`, [share] int64, which the fakes take over; None for a run without classes."""
+        return self._show(images).labels
+
+    def _show(self, images: int) -> _Shown:
+        if self._shown is None or self._shown.images != images:  # both networks may ask for the same
+            taken = self._loader.take(images)
+            here = taken.parcel.to(self._world.device)
+            assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
+            labels = here["labels"] if self._config.num_classes else None
+            reals = (here["pixels"].float() / 127.5 - 1).contiguous(memory_format=self._layout)
+            self._shown = _Shown(images, reals, labels, taken.order, here)
+            if images % self._config.step_images == 0:
+                self._first = images, here
+        return self._shown
+
+    def _of_step(self, images: int) -> dict[str, Tensor]:
+        """What was drawn with the first batch of the step after so many images."""
+        if self._first is None or self._first[0] != images:
+            self._show(images)
+        assert self._first is not None, "a step begins at a multiple of its images"
+        return self._first[1]
+
+    def _micros(self, share: Inputs) -> Iterator[Micro]:
+        batch_size, world_size = self._config.batch_size, self._world.world_size
+        for part in self._parts:
+            here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
+            yield Micro(Inputs(**here), (part.stop - part.start) * world_size / batch_size, part is self._parts[-1])
+
+    def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: float) -> Tensor | None:
+        """For `diffaugment`; with gates where the augmentation adapts."""
+        if not self._config.ada_target:
+            return drawn.get(name)
+        # Decided here: p as a number in the networks' program would be a new constant at each adjustment.
+        limit = torch.tensor(augment_p).to(self._world.device) if self._world.on_xla else augment_p
+        return torch.cat([drawn[name], (drawn[f"{name}_gates"] < limit).float()], dim=1)

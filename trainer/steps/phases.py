@@ -1,0 +1,93 @@
+"""What progressive networks make at a moment of the run (Karras et al. 2018, arXiv:1710.10196): a pure function of
+the images seen.
+
+It starts at 4x4. Each resolution lasts `stable_kimg`; each but the first fades in over `fade_kimg` before. A clip
+grows in time with its height and width, from 4 frames until it has all of them (Acharya et al. 2018,
+arXiv:1810.02419). Any other network has one phase, in which everything is of full size.
+
+Not here: the layers themselves (trainer.networks.progressive).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainer.config import TrainConfig
+from trainer.steps.parcel import sent
+
+__all__ = ["SMALLEST", "Phase", "enlarge", "fade_at", "phase_at", "pool", "shrink", "size_at"]
+
+SMALLEST = 4
+"""Height and width that a progressive network starts with."""
+
+
+class Phase(NamedTuple):
+    """A moment.
+
+    Attributes:
+        resolution: height and width that are being learnt.
+        fade: share of the newest layers, a scalar tensor in 0..1 on the networks' device; None when they are all in.
+    """
+
+    resolution: int
+    fade: Tensor | None = None
+
+
+def phase_at(config: TrainConfig, images: int, device: torch.device) -> Phase:
+    """The phase of the step that begins after so many images."""
+    resolution, fade = fade_at(config, images)
+    # A tensor: as a Python number it would be a constant of the compiled program, and new in every step.
+    return Phase(resolution, None if fade == 1 else sent(torch.tensor(fade), device))
+
+
+def fade_at(config: TrainConfig, images: int) -> tuple[int, float]:
+    """Resolution, and share of its layers in 0..1, of the step that begins after so many images."""
+    if config.architecture != "progressive":
+        return config.resolution, 1.0
+    kimg, resolution = images / 1000, SMALLEST
+    if kimg < config.stable_kimg:
+        return resolution, 1.0
+    kimg -= config.stable_kimg
+    while True:
+        resolution *= 2
+        if kimg < config.fade_kimg:
+            return resolution, kimg / config.fade_kimg
+        kimg -= config.fade_kimg
+        if kimg < config.stable_kimg or resolution == config.resolution:
+            return resolution, 1.0
+        kimg -= config.stable_kimg
+
+
+def size_at(resolution: int, frames: int) -> tuple[int, ...]:
+    """[H, W] of images at that resolution; [T, H, W] of clips that have `frames` when they are whole."""
+    return (resolution, resolution) if frames == 1 else (min(frames, resolution), resolution, resolution)
+
+
+def shrink(images: Tensor, phase: Phase) -> Tensor:
+    """Real images as they are shown in the phase: averaged down, and faded as the networks are.
+
+    Args:
+        images: [N, C, H, W] or [N, C, T, H, W] of full size.
+        phase: of the step.
+    """
+    frames = images.shape[2] if images.dim() == 5 else 1
+    small = pool(images, size_at(phase.resolution, frames))
+    if phase.fade is None:
+        return small
+    before = enlarge(pool(small, size_at(phase.resolution // 2, frames)), tuple(small.shape[2:]))
+    return before + (small - before) * phase.fade
+
+
+def pool(images: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Averages pixels (and frames) down to a size that divides theirs."""
+    if tuple(images.shape[2:]) == size:
+        return images
+    ratio = tuple(now // then for now, then in zip(images.shape[2:], size, strict=True))
+    return F.avg_pool2d(images, ratio) if len(size) == 2 else F.avg_pool3d(images, ratio)
+
+
+def enlarge(images: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Repeats pixels (and frames) up to a size that is a multiple of theirs."""
+    return images if tuple(images.shape[2:]) == size else F.interpolate(images, size=size, mode="nearest")

@@ -1,0 +1,92 @@
+"""Whether all workers still train the same networks: the bits of what each has, compared every so many steps.
+
+Averaged gradients are the same everywhere whatever they were computed from, since an all-reduce makes them so. What
+tells workers apart that have drifted is what they keep: weights, Adam's moments and the averaged generator. Gradients
+are compared last, to tell a worker whose average itself went wrong before its weights show it. Not here: what to do
+about it; a run stops.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from trainer.errors import TrainerError
+from trainer.state import TrainState
+from trainer.workers.distributed import World
+
+__all__ = ["check_same", "first_difference"]
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def check_same(world: World, state: TrainState) -> None:
+    """Compares the state after a step over all workers.
+
+    Of split networks (trainer.workers.sharding) every worker keeps another part of moments and gradients: those are
+    left out.
+
+    Args:
+        world: all workers call this together.
+        state: after a step.
+
+    Raises:
+        TrainerError: on every worker, naming the first parameter that differs.
+    """
+    found = first_difference(world, _kept(state))
+    if found is None:
+        return
+    name, sums = found
+    raise TrainerError(
+        place=name,
+        problem="differs between workers; training on would be wrong",
+        value=f"bit sums by rank {sums}",
+        allowed="the same bits on every rank",
+        fix="resume from the last checkpoint; if it happens again, suspect a device or a mixed image",
+    )
+
+
+def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple[str, list[int]] | None:
+    """The first tensor whose bits differ between workers, and every worker's sum of them; None where all are equal.
+
+    Args:
+        world: all workers call this together.
+        named: float32 tensors, the same names in the same order on every worker.
+    """
+    tensors = [(name, tensor) for name, tensor in named if not hasattr(tensor, "full_tensor")]
+    if world.control is None or not tensors:
+        return None
+    sums = torch.stack([_bit_sum(tensor) for _, tensor in tensors]).cpu()
+    everyone = [torch.empty_like(sums) for _ in range(world.world_size)]
+    dist.all_gather(everyone, sums, group=world.control)
+    differs = (torch.stack(everyone) != sums).any(dim=0).nonzero()
+    # A worker's own sums are the reference: whichever worker's they are, the same columns differ.
+    if not len(differs):
+        return None
+    first = int(differs[0])
+    return tensors[first][0], [int(row[first]) for row in everyone]
+
+
+def _kept(state: TrainState) -> Iterator[tuple[str, Tensor]]:
+    networks = (("generator", state.generator, state.opt_g), ("discriminator", state.discriminator, state.opt_d))
+    for label, network, _ in networks:
+        yield from _named("weight", label, network)
+    for label, network, optimizer in networks:
+        for name, parameter in network.named_parameters():
+            moments = optimizer.state.get(parameter, {})
+            yield from ((f"Adam's {each} of {label}.{name}", moments[each]) for each in _MOMENTS if each in moments)
+    yield from _named("weight", "averaged generator", state.ema)
+    for label, network, _ in networks:
+        for name, parameter in network.named_parameters():
+            if parameter.grad is not None:
+                yield f"gradient of {label}.{name}", parameter.grad
+
+
+def _named(kind: str, label: str, network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return ((f"{kind} {label}.{name}", parameter) for name, parameter in network.named_parameters())
+
+
+def _bit_sum(tensor: Tensor) -> Tensor:
+    """Sum of a float32 tensor's bits read as integers: exact, and free of the order of summation."""
+    return tensor.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)

@@ -1,0 +1,84 @@
+"""What one worker's devices are and how busy they are, as far as torch can tell.
+
+Not energy, which has meters of its own (`trainer.metering.energy`).
+"""
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from trainer.metering.energy import Gpu
+from trainer.workers.distributed import World
+
+__all__ = ["Load", "device_name", "gpu_of", "load"]
+
+_GIB = 1 << 30
+
+
+class Load(NamedTuple):
+    """One worker's use of its machine.
+
+    Attributes:
+        rss_gib: peak resident set of this process.
+        gpu_gib: peak of the GPU memory it allocated; None without a GPU.
+        gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
+        cpu_sec: CPU time of this process so far, all its threads.
+        cores: that its node's workers may use; 0 on all but one of them, so that they add up.
+        host_memory_gib: in use on its node, by all processes; likewise.
+    """
+
+    rss_gib: float
+    gpu_gib: float | None
+    gpu_utilisation: float | None
+    cpu_sec: float
+    cores: int
+    host_memory_gib: float
+
+
+def load(world: World) -> Load:
+    """This worker's load now."""
+    # Kilobytes on Linux.
+    rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
+    first = world.local_rank == 0
+    cores = len(os.sched_getaffinity(0)) if first else 0
+    of_the_host = (time.process_time(), cores, _host_memory_gib() if first else 0.0)
+    if world.device.type != "cuda":
+        return Load(rss_gib, None, None, *of_the_host)
+    gpu_gib = torch.cuda.max_memory_allocated(world.device) / _GIB
+    return Load(rss_gib, gpu_gib, _gpu_utilisation(world.device), *of_the_host)
+
+
+def _host_memory_gib() -> float:
+    """Memory that cannot be given to a new process without swapping."""
+    rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    kib = {name: int(rows[name].split()[0]) for name in ("MemTotal", "MemAvailable")}
+    return (kib["MemTotal"] - kib["MemAvailable"]) * 1024 / _GIB
+
+
+def _gpu_utilisation(device: torch.device) -> float | None:
+    try:
+        return torch.cuda.utilization(device) / 100
+    except Exception:  # NVML's own errors: parts of a GPU (MIG) and some virtual ones have no such counter
+        return None
+
+
+def gpu_of(world: World) -> Gpu | None:
+    """This worker's GPU; None on a CPU."""
+    if world.device.type != "cuda":
+        return None
+    properties = torch.cuda.get_device_properties(world.device)
+    return Gpu(properties.name, f"GPU-{properties.uuid}", world.local_rank)
+
+
+def device_name(world: World) -> str:
+    """For the record: the GPU, XLA's device, or the CPU with its threads."""
+    if world.on_xla:
+        from trainer.workers import xla
+
+        return xla.device_name()
+    gpu = gpu_of(world)
+    return f"cpu, {torch.get_num_threads()} thread(s) a worker" if gpu is None else gpu.name

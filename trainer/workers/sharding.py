@@ -1,0 +1,125 @@
+"""Networks that do not fit on one worker beside their optimisers: each worker keeps a part (FSDP2, or HSDP).
+
+Weights, gradients and Adam's moments are split over all workers (fsdp2), or over the workers of each node and repeated
+on every node (hsdp), so that only averages cross the network between nodes. Within a step a network's weights are
+gathered once and stay whole until its optimiser has stepped: a gradient penalty runs a backward inside the forward,
+after which FSDP would take them away (seen with torch 2.15: "its data is not allocated yet").
+
+The averaged generator is whole on every worker, and so are checkpoints: a run may go on sharded or not, on any number
+of workers. Weights alone must fit once. Not here: progressive networks, parts of which rest.
+"""
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.config import TrainConfig
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FSDPModule
+
+    from trainer.state import TrainState
+    from trainer.workers.distributed import World
+
+__all__ = ["accumulate", "gradients", "is_sharded", "shard", "whole"]
+
+
+def shard(state: "TrainState", config: TrainConfig, world: "World") -> str:
+    """Splits the state's networks and optimisers as `config.shard` says; all workers call this together.
+
+    Returns:
+        What was done, and why.
+    """
+    if config.shard == "ddp":
+        return "ddp: whole networks on every worker"
+    if world.control is None:
+        return f"ddp: {config.shard} was asked for, but one process has nothing to share"
+    from torch.distributed.fsdp import fully_shard
+
+    # The networks' outputs are only read, never changed in place.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+    mesh = _mesh(config, world)
+    saved = [optimizer.state_dict()["state"] for optimizer in (state.opt_g, state.opt_d)]
+    networks = (state.generator, state.discriminator)
+    for network in networks:
+        for parameter in network.parameters():
+            parameter.data = parameter.data.contiguous()  # FSDP2 splits no other layout; activations keep theirs
+        fully_shard(network, mesh=mesh, reshard_after_forward=False).set_reshard_after_backward(False)
+    state.renew_optimisers()
+    for optimizer, moments in zip((state.opt_g, state.opt_d), saved, strict=True):
+        _load(optimizer, moments)
+    for (part,), optimizer in zip(map(_parts, networks), (state.opt_g, state.opt_d), strict=True):
+        optimizer.register_step_post_hook(lambda *_, part=part: _renew(part))
+    return f"{config.shard}: over {' x '.join(map(str, mesh.shape))} workers, asked for"
+
+
+def _mesh(config: TrainConfig, world: "World") -> "DeviceMesh":
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if config.shard == "fsdp2":
+        return init_device_mesh(world.device.type, (world.world_size,))
+    shape = world.num_nodes, world.world_size // world.num_nodes
+    return init_device_mesh(world.device.type, shape, mesh_dim_names=("nodes", "workers"))
+
+
+def _renew(part: "FSDPModule") -> None:
+    """Drops the whole weights, which are older than the parts now, and gathers them anew.
+
+    The loop switches requires_grad off and on between the two networks' steps: it must find the whole weights.
+    """
+    part.reshard()
+    part.unshard()
+
+
+def _load(optimizer: torch.optim.Optimizer, moments: dict[int, Any]) -> None:
+    """Gives an optimiser of split parameters its part of whole moments."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state = {
+        number: {name: _part_of(value, parameters[number]) for name, value in entry.items()}
+        for number, entry in moments.items()
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _part_of(value: Tensor, parameter: Any) -> Tensor:
+    from torch.distributed.tensor import distribute_tensor
+
+    if value.shape != parameter.shape:
+        return value  # the count of steps
+    return distribute_tensor(value.contiguous(), parameter.device_mesh, parameter.placements)
+
+
+def _parts(module: nn.Module) -> Iterator[Any]:
+    """The split networks in a module."""
+    return (part for part in module.modules() if hasattr(part, "set_requires_gradient_sync"))
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether a module holds a split network, which averages its gradients itself."""
+    return any(True for _ in _parts(module))
+
+
+def accumulate(module: nn.Module, *, last: bool) -> None:
+    """Lets gradients travel with a step's last micro-batch alone; without effect on a network that is not split."""
+    for part in _parts(module):
+        part.set_requires_gradient_sync(last)
+
+
+def gradients(network: nn.Module) -> list[Tensor]:
+    """The gradients of the step before, of a split network this worker's parts."""
+    for part in _parts(network):
+        part.reshard()
+    return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+
+
+def whole(value: Any) -> Any:
+    """Nested dicts and lists with every split tensor gathered; all workers call this together where any is split."""
+    if isinstance(value, Tensor):
+        return value.full_tensor() if hasattr(value, "full_tensor") else value
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    return [whole(item) for item in value] if isinstance(value, list) else value
