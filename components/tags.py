@@ -120,7 +120,9 @@ class TagPolicy:
                     value=value,
                     allowed="names of 1 to 128 letters, digits and _ . + = @ - that begin with a letter and not with "
                     "azure, microsoft or windows; values up to 256, plain ASCII",
-                    fix="remove the characters outside that set, or give the tag another name",
+                    fix="shorten it to 256 characters"
+                    if len(value) > 256
+                    else "remove the characters outside that set, or give the tag another name",
                 )
             same = [other for other in tags if other != key and other.lower() == key.lower()]
             if key in self.extra and same:

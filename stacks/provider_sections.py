@@ -57,7 +57,10 @@ class AzureConfig(Section):
         network_watcher: resource id, or GROUP/NAME, of the network watcher that writes the flow log; Azure's own of the
             region when left out.
         trusted_launch: whether machines start with a virtual TPM, and with Secure Boot where their image allows.
+        secure_boot: whether nodes load signed modules alone; left out, where their image is taken to have no others.
         encryption_at_host: whether caches and local disks of machines are encrypted.
+        proximity: whether nodes without InfiniBand are kept in one data centre.
+        bastion: whether people may come in: Azure Bastion, and SSH with their Entra ID account.
     """
 
     subscription_id: str = Field(pattern=_GUID, examples=[_GUID_EXAMPLES[0]])
@@ -77,7 +80,10 @@ class AzureConfig(Section):
     role_wait_sec: Whole = Field(default=300, ge=0, le=900)
     network_watcher: str | None = Field(default=None, min_length=3, examples=["NetworkWatcherRG/NetworkWatcher_eastus"])
     trusted_launch: StrictBool = True
+    secure_boot: StrictBool | None = None
     encryption_at_host: StrictBool = True
+    proximity: StrictBool = False
+    bastion: StrictBool = False
 
 
 ENCRYPTED = "[encrypted in the stack file]"

@@ -54,7 +54,9 @@ class BudgetArgs(TypedDict):
 
     `starts_on` is the first of a month, `2026-01-01`: when the budget is first made, of the current one or of one of
     the next twelve. `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent` the
-    scale sets of `group_ids` are emptied and the machines of `head_ids` halted: both resource ids.
+    scale sets of `group_ids` are emptied and the machines of `head_ids` halted: both resource ids. With `role_wait_sec`
+    (0) Azure gets some time to know the role by which that is done before it is assigned: from Python programs alone
+    (`components.azure.grants`).
     """
 
     subscription_id: str
@@ -67,6 +69,7 @@ class BudgetArgs(TypedDict):
     stop_at_percent: NotRequired[float | None]
     group_ids: NotRequired[pulumi.Input[list[str]]]
     head_ids: NotRequired[pulumi.Input[list[str]]]
+    role_wait_sec: NotRequired[float]
     tag_key: str
     tag_value: str
     tags: dict[str, str]
@@ -168,6 +171,7 @@ class Budget(pulumi.ComponentResource):
             args["location"],
             args["tags"],
             self._child,
+            wait_sec=args.get("role_wait_sec", 0),
         )
 
     def _budget(self, alarms: Sequence[BudgetAlarm], group: pulumi.Output[str]) -> consumption.Budget:

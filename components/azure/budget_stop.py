@@ -136,13 +136,15 @@ def declare_stop(
     location: str,
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
+    *,
+    wait_sec: float = 0,
 ) -> logic.Workflow:
-    """Declares the workflow, and the identity it acts as."""
+    """Declares the workflow, and the identity it acts as; `wait_sec` as of Grantee."""
     group = pulumi.Output.from_input(resource_group_name).apply(lambda known: group_id(subscription_id, known))
     identity = managedidentity.UserAssignedIdentity(
         f"{name}-stop", resource_group_name=resource_group_name, location=location, tags=tags, opts=opts
     )
-    grantee = Grantee(name, "stop", identity.principal_id, subscription_id, stack, opts)
+    grantee = Grantee(name, "stop", identity.principal_id, subscription_id, stack, opts, wait_sec)
     grants = [
         grantee.may("costs", COST_READER, group),
         *grantee.may_do("empty", "empty scale sets at the budget's end", stop_actions(), resource_group_name),

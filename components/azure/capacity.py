@@ -24,6 +24,7 @@ __all__ = [
     "ScaleSetFields",
     "check_infiniband",
     "check_ladder",
+    "check_proximity",
     "plan_scale_set",
     "preferred_zone",
     "rung_from_args",
@@ -178,6 +179,22 @@ def check_infiniband(
             value=num_nodes_max,
             allowed=f"at most {largest}",
             fix="make several pools, for jobs that do not talk to each other",
+        )
+
+
+def check_proximity(machine: AzureMachineType, wanted: bool, place: str = "proximity") -> None:
+    """Refuses a proximity placement group around a single placement group.
+
+    Raises:
+        InputError: the size has InfiniBand.
+    """
+    if wanted and machine.infiniband is not None:
+        raise InputError(
+            place,
+            f"{machine.name} has InfiniBand, whose single placement group is narrower",
+            value=True,
+            allowed="false",
+            fix="remove proximity",
         )
 
 

@@ -166,7 +166,7 @@ def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
         "capacity.no-such-zone",
         path,
         f"{context.region} has no zone {zone}",
-        f"write one of: {', '.join(context.region_zones)}",
+        f"write one of: {', '.join(map(repr, context.region_zones))}",
     )
 
 
@@ -227,7 +227,7 @@ def _quotas(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Findin
             continue
         told.add(quota)
         note = " (Total Regional Spot vCPUs in the portal)" if isinstance(rung, Spot) else ""
-        yield _quota(f"{LADDER}[{index}]", vcpus, f"{quota!r}{note} for {_nodes(nodes)}", context)
+        yield _quota(f"{LADDER}[{index}]", vcpus, f"{quota!r}{note} for {_nodes(nodes)}", context, _by_value(quota))
     head, family = HEAD_QUOTAS.get(context.head_type or "", (0, ""))
     if head:
         yield _quota(HEAD, head, f"{family!r} for the head node", context)
@@ -242,11 +242,16 @@ def _nodes(number: int) -> str:
     return "1 node" if number == 1 else f"{number} nodes"
 
 
-def _quota(path: str, vcpus: int, whose: str, context: LadderContext) -> Finding:
+def _by_value(quota: str) -> str:
+    """What finds a quota that is known by Azure's own word for it, and not by what people are shown."""
+    return "" if quota.endswith("vCPUs") else f" --query \"[?name.value=='{quota}']\""
+
+
+def _quota(path: str, vcpus: int, whose: str, context: LadderContext, query: str = "") -> Finding:
     return Finding(
         Severity.INFO,
         "capacity.quota",
         path,
-        f"{vcpus} vCPUs of the quota {whose} in {context.region}; `az vm list-usage --location {context.region}` shows "
-        "what is left",
+        f"{vcpus} vCPUs of the quota {whose} in {context.region}; "
+        f"`az vm list-usage --location {context.region}{query}` shows what is left",
     )

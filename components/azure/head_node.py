@@ -34,6 +34,8 @@ HEAD_MACHINE_TYPE = "Standard_D2s_v5"
 HEAD_ROOT_GIB = 64
 _DNS_TTL_SEC = 60
 _MAX_COMPUTER_NAME = 64
+# "Bv1 size series": accelerated networking only of B12ms, B16ms and B20ms.
+_WITHOUT_ACCELERATED_NETWORKING = frozenset({"Standard_B2ms", "Standard_B2s"})
 
 
 class HeadNodeArgs(TypedDict):
@@ -43,9 +45,10 @@ class HeadNodeArgs(TypedDict):
     name; `private_ip` is the machine's own for good (`head_address`). `security_group_ids` are application security
     groups. `root_volume_gib` (64) holds the trainer's image, `machine_type` is Standard_D2s_v5 unless given, and
     `image_id` is Ubuntu 24.04's newest image unless given. `secure_boot` (true) is turned off where the head loads
-    unsigned modules, such as a Lustre client; `trusted_launch`, `encryption_at_host` and `accelerated_networking` (all
-    true) where a machine type does not have them. `disk_encryption_set_id` encrypts the disk with its key instead of
-    Azure's own. `entra_login` (false) lets people in by SSH with their Entra ID account.
+    unsigned modules, such as a Lustre client; `trusted_launch` and `encryption_at_host` (both true) where a machine
+    type does not have them; `accelerated_networking` is on unless given, but for Standard_B2s and B2ms, which have
+    none. `disk_encryption_set_id` encrypts the disk with its key instead of Azure's own.
+    `entra_login` (false) lets people in by SSH with their Entra ID account.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -116,11 +119,12 @@ class HeadNode(pulumi.ComponentResource):
     def _nic(self) -> network.NetworkInterface:
         """Of its own, so that another machine in this one's place has the same address."""
         args = self._args
+        accelerated = args.get("machine_type", HEAD_MACHINE_TYPE) not in _WITHOUT_ACCELERATED_NETWORKING
         return network.NetworkInterface(
             f"{self._name}-head",
             resource_group_name=args["resource_group_name"],
             location=args["location"],
-            enable_accelerated_networking=args.get("accelerated_networking", True),
+            enable_accelerated_networking=args.get("accelerated_networking", accelerated),
             enable_ip_forwarding=False,
             # Without a public address: none is configured.
             ip_configurations=[

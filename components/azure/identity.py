@@ -35,7 +35,9 @@ class NodeIdentityArgs(TypedDict):
     `run_container_id` is RunBucket's, `repository_id` the registry's resource id, `data_collection_rule_id` that of
     NodeLogs. `data_source` is the `az://account/container/prefix` nodes may read, `data_source_account_id` that storage
     account's resource id (a container is the smallest place a role can be assigned on; whoever runs `up` must be
-    allowed to). `self_termination` lets a node delete itself from its scale set.
+    allowed to). `self_termination` lets a node delete itself from its scale set. With `role_wait_sec` (0)
+    Azure gets some time to know a role of our own before it is assigned: from Python programs alone
+    (`components.azure.grants`).
     """
 
     subscription_id: str
@@ -48,6 +50,7 @@ class NodeIdentityArgs(TypedDict):
     data_source: NotRequired[str | None]
     data_source_account_id: NotRequired[str | None]
     self_termination: NotRequired[bool]
+    role_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -66,6 +69,7 @@ class HeadIdentityArgs(TypedDict):
     data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
     fills_groups: NotRequired[bool]
     scrapes: NotRequired[bool]
+    role_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -80,7 +84,8 @@ def _identity(
         tags=args["tags"],
         opts=opts,
     )
-    grantee = Grantee(name, kind, identity.principal_id, args["subscription_id"], args["stack"], opts)
+    whose = (name, kind, identity.principal_id, args["subscription_id"], args["stack"], opts)
+    grantee = Grantee(*whose, wait_sec=args.get("role_wait_sec", 0))
     grants: list[pulumi.CustomResource] = [
         grantee.may("image", ACR_PULL, args["repository_id"]),
         grantee.may("runs", BLOB_CONTRIBUTOR, args["run_container_id"]),

@@ -175,6 +175,7 @@ def plan_security(
     trusted_launch: bool | None = None,
     secure_boot: bool | None = None,
     encryption_at_host: bool | None = None,
+    place: str = "",
 ) -> Security:
     """What a machine type and its image allow, of what is wanted; None wants what there is.
 
@@ -188,24 +189,26 @@ def plan_security(
         trusted_launch: what is wanted.
         secure_boot: what is wanted.
         encryption_at_host: what is wanted.
+        place: config path of these three, put before their names.
 
     Raises:
         InputError: something is wanted that the machine type or the image does not have.
     """
     # Of sizes that Microsoft says nothing about, newer ones have encryption at host; the other kind of boot not all.
-    guarded = _wanted("trusted_launch", trusted_launch, machine.trusted_launch.value, machine.name, unknown=False)
-    encrypted = _wanted(
-        "encryption_at_host", encryption_at_host, machine.encryption_at_host.value, machine.name, unknown=True
-    )
+    trusted, encryption = machine.trusted_launch.value, machine.encryption_at_host.value
+    guarded = _wanted(f"{place}trusted_launch", trusted_launch, trusted, machine.name, unknown=False)
+    encrypted = _wanted(f"{place}encryption_at_host", encryption_at_host, encryption, machine.name, unknown=True)
     why = ""
     if not guarded:
         why = "only with Trusted Launch"
     elif not own_image:
         why = "the HPC image's NVIDIA and InfiniBand modules are signed by nobody"
     if secure_boot and why:
-        raise InputError("secure_boot", f"not here: {why}", value=True, allowed="false", fix="remove secure_boot")
+        raise InputError(
+            f"{place}secure_boot", f"not here: {why}", value=True, allowed="false", fix="remove secure_boot"
+        )
     if not why and secure_boot is None and machine.infiniband is not None:
-        why = "the modules of an own image for InfiniBand are taken to be unsigned"
+        why = "the modules of an own image for InfiniBand are taken to be unsigned, until secure_boot says otherwise"
     if secure_boot is False and not why:
         why = "as written"
     return Security(guarded, not why, encrypted, why)
@@ -214,7 +217,8 @@ def plan_security(
 def _wanted(what: str, wanted: bool | None, offered: bool | None, machine_type: str, *, unknown: bool) -> bool:
     """What is wanted where it may be; what is offered, or else `unknown`, where nothing is said."""
     if wanted and offered is False:
-        raise InputError(what, f"{machine_type} does not have it", value=wanted, allowed="false", fix=f"remove {what}")
+        fix = f"remove {what.rpartition('.')[2]}"
+        raise InputError(what, f"{machine_type} does not have it", value=wanted, allowed="false", fix=fix)
     if wanted is None:
         return unknown if offered is None else offered
     return wanted

@@ -17,6 +17,7 @@ from components.azure.capacity import (
     ScaleSetFields,
     check_infiniband,
     check_ladder,
+    check_proximity,
     plan_scale_set,
     rung_from_args,
     rung_zones,
@@ -35,7 +36,6 @@ from components.azure.machine import (
 )
 from components.capacity import RungPlan, plan_ladder
 from components.catalog import AzureMachineType, load_provider
-from components.findings import InputError
 from components.names import shortened
 
 __all__ = [
@@ -131,14 +131,7 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
     check_ladder(rungs, "capacity")
     check_infiniband(machine, rungs, args["num_nodes_max"])
     proximity = args.get("proximity", False)
-    if proximity and machine.infiniband is not None:
-        raise InputError(
-            "proximity",
-            f"{machine.name} has InfiniBand, whose single placement group is narrower",
-            value=True,
-            allowed="false",
-            fix="remove proximity",
-        )
+    check_proximity(machine, proximity)
     own = args.get("image_id")
     ladder = plan_ladder(rungs)
     return NodePoolPlan(

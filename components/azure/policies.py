@@ -68,7 +68,8 @@ GROUP_WIDE: Mapping[str, str] = MappingProxyType(
 """Every action and role that identities of ours have on the whole resource group, and why there is nothing narrower."""
 
 _SOURCE = re.compile(
-    r"az://(?P<account>[a-z0-9]{3,24})/(?P<container>[a-z0-9](?:-?[a-z0-9]){2,62})(?:/(?P<prefix>.*))?"
+    r"az://(?P<account>[a-z0-9]{3,24})/(?P<container>(?=[a-z0-9-]{3,63}(?:/|$))[a-z0-9](?:-?[a-z0-9])+)"
+    r"(?:/(?P<prefix>.*))?"
 )
 _ACCOUNT = re.compile(
     r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[^/]{1,90})"
@@ -98,18 +99,20 @@ def blob_source(url: str, place: str = "gangway:storage.source") -> BlobSource:
     """The parts of `url`.
 
     Raises:
-        InputError: it is no `az://account/container/prefix`.
+        InputError: it is no `az://account/container/prefix`, or one of its folders could be none.
     """
     found = _SOURCE.fullmatch(url)
-    if found is None:
+    folders = ((found and found["prefix"]) or "").removesuffix("/").split("/")
+    # On a node they would be other places than in the container.
+    if found is None or (folders != [""] and {"", ".", ".."} & set(folders)):
         raise InputError(
             place,
             "not a place in Azure's blob storage",
             value=url,
-            allowed="az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/PREFIX",
+            allowed="az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/FOLDER/FOLDER, no folder empty, . or ..",
             fix="write it like az://mydata/images/celeba",
         )
-    return BlobSource(found["account"], found["container"], (found["prefix"] or "").strip("/"))
+    return BlobSource(found["account"], found["container"], "/".join(folders))
 
 
 def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.source_account_id") -> AccountPlace:

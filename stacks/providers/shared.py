@@ -56,8 +56,13 @@ def named_zone(zone: str, zones: Sequence[str], region: str) -> str:
         f"no such zone in {region}",
         value=zone,
         allowed=", ".join(zones) or "none: it has no zones",
-        fix=f"set zone: {zones[0]}, or leave it out" if zones else "leave zone out",
+        fix=f"set zone: {_as_text(zones[0])}, or leave it out" if zones else "leave zone out",
     )
+
+
+def _as_text(zone: str) -> str:
+    """As it is written in YAML, where a number is text only in quotes."""
+    return repr(zone) if zone.isdigit() else zone
 
 
 def tag_policy(config: StackConfig, machine: MachineType, region: Region) -> TagPolicy:

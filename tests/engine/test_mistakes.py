@@ -40,7 +40,7 @@ AZURE: list[Row] = [
     ("azure.source_account_id", None, ["gangway:azure.source_account_id: missing", "az storage account show"]),
     ("azure.budget_starts_on", "2026-11-02", ["gangway:azure.budget_starts_on", "set budget_starts_on: '2026-11-01'"]),
     ("cluster.machine_type", "Standard_ND96isr_H101_v5", ["gangway:cluster.machine_type", "ND96isr_H100_v5'?"]),
-    ("cluster.zone", "4", ["gangway:cluster.zone", "got:     '4'", "set zone: 1"]),
+    ("cluster.zone", "4", ["gangway:cluster.zone", "got:     '4'", "set zone: '1'"]),
     ("cluster.capacity", [{"kind": "reservation", "id": RESERVED}], ["gangway:cluster.capacity[0].kind", "on-demand"]),
     ("cluster.nodes", {"min": 2, "max": 400}, ["gangway:cluster.nodes.max", "got:     400", "at most 300"]),
     ("storage.capacity_gib", 9000, ["gangway:storage.capacity_gib", "got:     9000", "set capacity_gib: 8192"]),

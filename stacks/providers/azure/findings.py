@@ -1,7 +1,7 @@
 """What a person should know before `up` on Azure: what is wrong, and every automatic choice with its reason.
 
 Pure. What all providers share is `stacks.checks` and `shared_findings`, what is about storage and money is
-`data_findings`; what cannot be planned at all raises in `plan`.
+`data_findings`, about the guards of machines `security_findings`; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from components.azure.capacity_findings import LadderContext, capacity_findings
 from components.azure.fabric import fabric_findings
 from components.azure.machine import is_hpc_image
-from components.capacity import Spot
+from components.capacity import Spot, plan_ladder
 from components.catalog import load_provider
 from components.choices import Egress
 from components.cost import CostEstimate
@@ -20,6 +20,7 @@ from stacks.providers import shared_findings
 from stacks.providers.azure.data_findings import key, money, storage
 from stacks.providers.azure.job import fabric_min_gbps
 from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, head_type
+from stacks.providers.azure.security_findings import security
 from stacks.providers.shared_findings import CLUSTER
 
 __all__ = ["findings"]
@@ -38,12 +39,14 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *_sold(config, planned),
         *_fabric(config, planned),
         *_image(config, planned),
-        *_security(config, planned),
+        *security(config, planned),
         *_zone(config, planned),
+        *_proximity(config),
         *_capacity(config, planned),
         *storage(config, planned),
         *key(config),
         *_egress(config),
+        *_bastion(config),
         *money(config),
     )
 
@@ -120,72 +123,6 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         )
 
 
-def _security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """Which protections are off, and what those that are on ask for."""
-    own, security = config.azure, planned.security
-    assert own is not None, "stacks.providers.settings has seen to it"
-    if not own.trusted_launch:
-        yield Finding(
-            Severity.WARNING,
-            "machine.trusted-launch-off",
-            "gangway:azure.trusted_launch",
-            "nodes and head start without a virtual TPM and without Secure Boot, as written: nothing measures or "
-            "checks what they boot",
-            "leave trusted_launch out where machine types and images take it",
-        )
-    elif not security.trusted_launch:
-        yield Finding(
-            Severity.INFO,
-            "machine.trusted-launch-off",
-            CLUSTER,
-            f"{planned.machine.name} is not known to take Trusted Launch: nodes start without a virtual TPM and "
-            "without Secure Boot",
-        )
-    elif not security.secure_boot:
-        yield Finding(
-            Severity.INFO,
-            "machine.secure-boot-off",
-            CLUSTER,
-            f"nodes start without Secure Boot: {security.why_no_secure_boot}",
-        )
-    if security.trusted_launch and planned.image.publisher is not None:
-        image = planned.image
-        yield Finding(
-            Severity.INFO,
-            "machine.trusted-launch",
-            "gangway:azure.trusted_launch",
-            "nodes start with a virtual TPM, for which Azure wants an image that is made for Trusted Launch",
-            f"`az vm image show --urn {image.publisher}:{image.offer}:{image.sku}:{image.version} --query features` "
-            "tells: where it lists no SecurityType of TrustedLaunch, set trusted_launch: false",
-        )
-    yield from _encryption_at_host(planned, own.encryption_at_host)
-
-
-def _encryption_at_host(planned: AzurePlan, wanted: bool) -> Iterable[Finding]:
-    """The head has it as well, whatever the nodes have."""
-    path, size = "gangway:azure.encryption_at_host", planned.machine.name
-    if not wanted:
-        yield Finding(
-            Severity.WARNING,
-            "machine.encryption-at-host-off",
-            path,
-            "caches and local disks of nodes and head are not encrypted, as written, and what passes between them and "
-            "their disks is not, either; the disks themselves are, where they are kept",
-            "leave encryption_at_host out where machine types and subscription take it",
-        )
-        return
-    yield Finding(
-        Severity.INFO,
-        "machine.encryption-at-host",
-        path,
-        "machines encrypt their caches and local disks at the host, for which a subscription is registered once; "
-        f"`az vm list-skus --location {planned.region.name} --size {size} --query "
-        "\"[].capabilities[?name=='EncryptionAtHostSupported'].value\"` tells whether the nodes' type takes it",
-        "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`, wait until `az feature show` "
-        "says Registered, then `az provider register --namespace Microsoft.Compute`; or set encryption_at_host: false",
-    )
-
-
 def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     yield from shared_findings.zone(f"zone {planned.zone}", planned.zone_reason)
     if not planned.zone and planned.region.zones:
@@ -196,6 +133,27 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             f"none: Azure takes whichever zone of {planned.region.name} has the machines",
             "set zone to keep nodes and head in one",
         )
+
+
+def _proximity(config: StackConfig) -> Iterable[Finding]:
+    """What a proximity placement group costs, and where there is none though it is asked for."""
+    own, cluster, path = config.azure, config.cluster, "gangway:azure.proximity"
+    if own is None or not own.proximity:
+        return
+    apart = [index for index, rung in enumerate(plan_ladder(cluster.capacity)) if not rung.placement_group]
+    if cluster.nodes.max < 2 or len(apart) == len(cluster.capacity):
+        why = "one node" if cluster.nodes.max < 2 else "what is reserved, or lies in several zones,"
+        message = f"of no effect: {why} cannot be brought nearer"
+        yield Finding(Severity.WARNING, "placement.proximity-ignored", path, message, "remove proximity")
+        return
+    rungs = f", but for rung {', '.join(map(str, apart))}," if apart else ""
+    yield Finding(
+        Severity.INFO,
+        "placement.proximity",
+        path,
+        f"nodes{rungs} come from one data centre, and Azure refuses more often where that one has too few",
+        "remove proximity where nodes are hard to get",
+    )
 
 
 def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
@@ -249,4 +207,17 @@ def _egress(config: StackConfig) -> Iterable[Finding]:
             "the head node starts from Canonical's image and has to install Docker, and endpoints lead to Azure's own "
             "services alone: it would ask for no nodes",
             "set egress: nat",
+        )
+
+
+def _bastion(config: StackConfig) -> Iterable[Finding]:
+    """Whom the way in lets in."""
+    if config.azure is not None and config.azure.bastion:
+        yield Finding(
+            Severity.INFO,
+            "network.bastion",
+            "gangway:azure.bastion",
+            "people who have the role Virtual Machine User Login on the resource group come in by SSH with their Entra "
+            "ID account, nodes and head alike; nobody else does",
+            "leave bastion out where `az vmss run-command` is enough: it costs by the hour",
         )

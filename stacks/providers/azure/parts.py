@@ -111,6 +111,7 @@ class Parts:
                 "lustre": lustre is not None,
             },
             "lustre_prefix_length": None if lustre is None else lustre.subnet_prefix_length,
+            "bastion": self._own.bastion,
             "flow_log_account_id": flow_logs.account_id if flow_logs else None,
             "flow_log_identity_id": flow_logs.identity_id if flow_logs else None,
             "network_watcher": self._own.network_watcher,
@@ -173,6 +174,7 @@ class Parts:
             "run_container_id": runs.container_id,
             "repository_id": image.repository_id,
             "data_collection_rule_id": logs.data_collection_rule_id,
+            **self._role_wait,
         }
 
     def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs) -> NodeIdentity:
@@ -199,8 +201,9 @@ class Parts:
             "user_data": node_user_data(self.config, self.planned, boot, identity.client_id),
             "root_volume_gib": self.planned.root_volume_gib,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
-            # Where Microsoft has no client for a kernel, one is built on the node: a module that nobody signs.
-            **({"secure_boot": False} if self.planned.lustre else {}),
+            "secure_boot": self.planned.security.secure_boot,
+            "entra_login": self._own.bastion,
+            "proximity": self._own.proximity,
             **self._guards,
         }
         return IbNodePool(self.config.stack, cast("Any", args), self.opts)
@@ -235,10 +238,11 @@ class Parts:
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
-            # The same holds for the head.
+            # Where Microsoft has no client for its kernel, one is built there: a module that nobody signs.
             "secure_boot": lustre is None,
             **self._guards,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
+            "entra_login": self._own.bastion,
         }
         return HeadNode(name, cast("Any", args), self.opts)
 
@@ -256,6 +260,7 @@ class Parts:
             "head_ids": pulumi.Output.all(head.instance_id),
             "tag_key": TAG_KEY,
             "tag_value": self.config.stack,
+            **self._role_wait,
         }
         return Budget(self.config.stack, cast("Any", args), self.opts)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from components.azure.budget import check_starts_on, plan_budget_alarms
-from components.azure.capacity import LADDER, check_infiniband, check_ladder, preferred_zone
+from components.azure.capacity import LADDER, check_infiniband, check_ladder, check_proximity, preferred_zone
 from components.azure.channels import check_budget_emails
 from components.azure.fabric import FabricPlan, plan_fabric
 from components.azure.head_node import HEAD_MACHINE_TYPE
@@ -84,6 +84,8 @@ def plan(config: StackConfig) -> AzurePlan:
     # First: a reservation that no id could mend needs no better id.
     check_infiniband(machine, cluster.capacity, cluster.nodes.max, LADDER, "gangway:cluster.nodes.max")
     check_ladder(cluster.capacity)
+    check_proximity(machine, own.proximity, "gangway:azure.proximity")
+    _check_name(config)
     image = node_image(machine, cluster.image_id, "gangway:cluster.image_id")
     plan_watcher(own.network_watcher, region.name, own.subscription_id)
     zone, reason = _zone(config, region)
@@ -118,6 +120,23 @@ def _section(config: StackConfig) -> AzureConfig:
     return config.azure
 
 
+def _check_name(config: StackConfig) -> None:
+    """Containers and vaults are called after the stack, and Azure takes no two dashes in a row there.
+
+    Raises:
+        InputError: the stack's name has them, and one of these is made.
+    """
+    imports = config.storage is not None and config.storage.source is not None
+    if "--" in config.stack and (imports or config.encryption == "customer-key"):
+        raise InputError(
+            "gangway:stack",
+            "Azure takes no two dashes in a row in names of containers and vaults, which are called after the stack",
+            value=config.stack,
+            allowed="single dashes beside storage.source or encryption: customer-key",
+            fix=f"rename the stack, such as {re.sub('--+', '-', config.stack)}",
+        )
+
+
 def _machine(config: StackConfig) -> AzureMachineType:
     cluster, catalog = config.cluster, load_provider("azure")
     if cluster.machine_type is not None:
@@ -133,9 +152,12 @@ def _security(own: AzureConfig, machine: AzureMachineType, image_id: str | None,
         machine,
         own_image=not is_hpc_image(image_id),
         trusted_launch=None if own.trusted_launch else False,
+        secure_boot=own.secure_boot,
         encryption_at_host=None if own.encryption_at_host else False,
+        place="gangway:azure.",
     )
-    if not lustre or not allowed.secure_boot:
+    # Who says that all modules are signed has an image that brings the client.
+    if not lustre or not allowed.secure_boot or own.secure_boot:
         return allowed
     why = "a Lustre client that Microsoft has not built for the kernel is built on the node, and signed by nobody"
     return replace(allowed, secure_boot=False, why_no_secure_boot=why)

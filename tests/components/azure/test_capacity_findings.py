@@ -177,3 +177,22 @@ def test_a_rung_that_asks_for_what_another_asks_for() -> None:
     assert "rung 0" in finding.message
     assert find([SPOT, {**SPOT, "max_usd_per_hour": 3}], NC) == []
     assert find([SPOT, {**SPOT, "zones": ["1"]}], NC) == []
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "query"),
+    [
+        ("Standard_ND96isr_H200_v5", " --query \"[?name.value=='standardNDISRH200V5Family']\""),
+        (H100, ""),
+    ],
+)
+def test_a_quota_that_nobody_has_seen_printed_is_looked_up_by_azures_own_word(machine_type: str, query: str) -> None:
+    found = next(f for f in find_all([ON_DEMAND], machine_type) if f.code == "capacity.quota")
+    assert f"`az vm list-usage --location eastus{query}` shows what is left" in found.message
+
+
+def test_every_quota_family_has_been_seen_somewhere() -> None:
+    """By what is printed, or by what `az vm list-skus` calls it: never from memory."""
+    families = [machine.quota_family for machine in MACHINES.values()]
+    assert {family.confidence for family in families} == {"documented"}
+    assert all(family.value.endswith("vCPUs") or family.value.startswith("standard") for family in families)

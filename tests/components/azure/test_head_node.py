@@ -119,6 +119,17 @@ def test_what_may_be_chosen(make: Make) -> None:
     assert uefi == {"secureBootEnabled": False, "vTpmEnabled": True}, "a Lustre client is unsigned"
 
 
+@pytest.mark.parametrize(
+    ("machine_type", "has"), [("Standard_B2s", False), ("Standard_B2ms", False), ("Standard_B2as_v2", True)]
+)
+def test_a_machine_type_without_accelerated_networking_is_not_asked_for_it(
+    make: Make, machine_type: str, has: bool
+) -> None:
+    """Azure refuses the machine otherwise ("Bv1 size series")."""
+    nic = make(machine_type=machine_type).one("NetworkInterface").inputs
+    assert nic["enableAcceleratedNetworking"] is has
+
+
 def test_people_may_come_in_with_their_own_accounts(make: Make) -> None:
     made = make(entra_login=True)
     assert made.one("VirtualMachine").inputs["identity"]["type"] == "SystemAssigned, UserAssigned"

@@ -116,3 +116,23 @@ def test_every_assignment_is_of_the_identity_itself(make: Callable[..., Any], wh
     for grant in make(NodeIdentity, whole).of("RoleAssignment"):
         assert grant.inputs["principalId"] == "${UserAssignedIdentity.demo-node.principalId}"
         assert grant.inputs["principalType"] == "ServicePrincipal"
+
+
+@pytest.mark.parametrize(("written", "waited"), [(300, 60), (20, 20)])
+def test_a_role_of_our_own_is_assigned_only_when_azure_knows_it(
+    make: Callable[..., Any], whole: dict[str, Any], args: dict[str, Any], written: float, waited: float
+) -> None:
+    """At once it may be refused: RoleDefinitionDoesNotExist. What Azure brings is there already."""
+    leaves = make(NodeIdentity, {**whole, "role_wait_sec": written})
+    fills = make(HeadIdentity, {**args, "fills_groups": True, "role_wait_sec": written})
+    for made, label in ((leaves, "node-leave"), (fills, "head-fill")):
+        wait, role = made.one("Settling"), made.one("RoleDefinition")
+        assert (wait.name, wait.inputs["seconds"]) == (f"demo-{label}-known", waited)
+        assert wait.inputs["awaited"] == [f"${{RoleDefinition.demo-{label}.id}}"]
+        assert role.urn in wait.dependencies
+        waiting = [grant.name for grant in made.of("RoleAssignment") if wait.urn in grant.dependencies]
+        assert waiting == [f"demo-{label}"]
+
+
+def test_without_seconds_nothing_is_waited_for(make: Callable[..., Any], whole: dict[str, Any]) -> None:
+    assert not make(NodeIdentity, whole).of("Settling")

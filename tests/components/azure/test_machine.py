@@ -109,10 +109,13 @@ def test_what_nobody_says_anything_about() -> None:
         (H100, {"secure_boot": True}, "secure_boot"),
     ],
 )
-def test_what_there_is_not_is_refused(name: str, wanted: dict[str, bool], place: str) -> None:
+def test_what_there_is_not_is_refused(name: str, wanted: dict[str, Any], place: str) -> None:
     with pytest.raises(InputError) as caught:
         plan_security(machine(name), own_image=False, **wanted)
     assert (caught.value.place, caught.value.fix) == (place, f"remove {place}")
+    with pytest.raises(InputError) as caught:
+        plan_security(machine(name), own_image=False, place="gangway:azure.", **wanted)
+    assert (caught.value.place, caught.value.fix) == (f"gangway:azure.{place}", f"remove {place}")
 
 
 @given(st.booleans(), st.sampled_from([None, False, True]), st.sampled_from([None, False, True]))

@@ -27,7 +27,7 @@ ACCOUNT = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/data/providers/Microsof
 @given(
     st.from_regex(r"\A[a-z0-9]{3,24}\Z"),
     st.from_regex(r"\A[a-z0-9]{3,20}\Z"),
-    st.lists(st.from_regex(r"\A[a-z0-9.]{1,8}\Z"), max_size=3),
+    st.lists(st.from_regex(r"\A[a-z0-9][a-z0-9.]{0,7}\Z"), max_size=3),
     st.sampled_from(["", "/"]),
 )
 def test_a_place_in_blob_storage_has_its_parts(account: str, container: str, folders: list[str], end: str) -> None:
@@ -44,6 +44,12 @@ def test_a_place_in_blob_storage_has_its_parts(account: str, container: str, fol
         "az://ab/data",
         "az://mydata/a--b",
         "az://mydata/UP",
+        "az://mydata/ab",
+        "az://mydata/" + "a-" * 32 + "a",
+        "az://mydata/images/../runs",
+        "az://mydata/images/./celeba",
+        "az://mydata/images//celeba",
+        "az://mydata/images/celeba//",
         "https://x/y",
         "",
     ],
@@ -53,6 +59,11 @@ def test_what_is_no_place_is_refused(url: str) -> None:
         blob_source(url)
     assert caught.value.place == "gangway:storage.source"
     assert blob_source(caught.value.fix.removeprefix("write it like ")).account == "mydata"
+
+
+@pytest.mark.parametrize("container", ["a-b", "abc", "a-" * 31 + "a", "a" * 63])
+def test_containers_of_every_length_that_azure_takes(container: str) -> None:
+    assert blob_source(f"az://mydata/{container}/x").container == container
 
 
 def test_an_account_is_where_its_id_says() -> None:

@@ -16,6 +16,10 @@ DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
 OWN_IMAGE = (
     "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/images/ours"
 )
+RESERVED = {
+    "kind": "reservation",
+    "id": OWN_IMAGE.replace("images/ours", "capacityReservationGroups/ours"),
+}
 PINNED = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
 Edited = Callable[..., StackConfig]
 
@@ -112,6 +116,22 @@ def test_a_protection_that_is_off_has_its_reason(
     assert off == ({code} if code else set())
     assert not code or why in found[code].message
     assert "--name EncryptionAtHost" in found["machine.encryption-at-host"].fix
+
+
+def test_an_own_image_that_boots_securely_may_lack_a_driver(azure_edited: Edited) -> None:
+    """Nobody has looked at its modules: an unsigned driver would cost every node."""
+
+    def found(**azure: bool) -> dict[str, Finding]:
+        return found_in(azure_edited(DEV, cluster={"image_id": OWN_IMAGE}, azure=azure))
+
+    unsaid = found()["machine.secure-boot"]
+    assert (unsaid.severity, unsaid.path) == (Severity.WARNING, "gangway:azure.secure_boot")
+    assert "modinfo -F signer nvidia" in unsaid.fix
+    assert not {"machine.secure-boot", "machine.secure-boot-off"} & set(found(secure_boot=True))
+    assert "as written" in found(secure_boot=False)["machine.secure-boot-off"].message
+    assert "machine.secure-boot" not in found_in(azure_edited(DEV, cluster={"image_id": PINNED}))
+    signed = azure_edited(V5, cluster={"image_id": OWN_IMAGE}, azure={"secure_boot": True})
+    assert plan(signed).security.secure_boot, "with InfiniBand and Lustre, as its owner says"
 
 
 def test_a_lustre_client_may_cost_secure_boot(azure_edited: Edited) -> None:
@@ -253,3 +273,30 @@ def test_when_a_budget_may_begin(azure_edited: Edited, ahead: int, code: str | N
     for finding in found.values():
         assert (finding.severity, finding.path) == (severity, "gangway:azure.budget_starts_on")
         assert f"set budget_starts_on: '{month(0)}'" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("cluster", "code", "text"),
+    [
+        ({"nodes": {"min": 2, "max": 2}}, "placement.proximity", "nodes come from one data centre"),
+        ({"nodes": {"min": 1, "max": 1}}, "placement.proximity-ignored", "one node"),
+        ({"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED]}, "placement.proximity-ignored", "what is reserved"),
+        (
+            {"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED, {"kind": "spot"}]},
+            "placement.proximity",
+            "but for rung 0,",
+        ),
+    ],
+)
+def test_nodes_in_one_data_centre(azure_edited: Edited, cluster: dict[str, Any], code: str, text: str) -> None:
+    found = found_in(azure_edited(DEV, cluster=cluster, azure={"proximity": True}))
+    assert text in found[code].message
+    assert found[code].severity is (Severity.INFO if code == "placement.proximity" else Severity.WARNING)
+    without = found_in(azure_edited(DEV, cluster=cluster))
+    assert not {"placement.proximity", "placement.proximity-ignored"} & set(without)
+
+
+def test_whom_a_bastion_lets_in(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V4, azure={"bastion": True}))["network.bastion"]
+    assert "Virtual Machine User Login" in found.message
+    assert "network.bastion" not in found_in(azure_edited(V4))

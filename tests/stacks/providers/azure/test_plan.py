@@ -128,7 +128,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
         V5, {"cluster": {"machine_type": "p5.48xlarge"}}, "gangway:cluster.machine_type", "Standard_ND96isr_H100_v5",
     ),
     "accelerator": (V4, {"cluster": {"accelerator": "A100x7"}}, "gangway:cluster.accelerator", "A100x8"),
-    "zone": (V4, {"cluster": {"zone": "southcentralus-1"}}, "gangway:cluster.zone", "set zone: 1, or leave it out"),
+    "zone": (V4, {"cluster": {"zone": "southcentralus-1"}}, "gangway:cluster.zone", "set zone: '1', or leave it out"),
     "an id that is no image's": (
         V5, {"cluster": {"image_id": f"{GROUP.partition('/providers/')[0]}/foo"}}, "gangway:cluster.image_id",
         "az sig image-version list",
@@ -228,6 +228,16 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     ),
     "days of logs": (V4, {"observe": {"log_days": 4000}}, "gangway:observe.log_days", "set log_days: 730"),
     "a tag": (V4, {"tags": {"azure-team": "x"}}, "gangway:tags.azure-team", "give the tag another name"),
+    "proximity around InfiniBand": (V5, {"azure": {"proximity": True}}, "gangway:azure.proximity", "remove proximity"),
+    "Secure Boot of the HPC image": (
+        V5, {"azure": {"secure_boot": True}}, "gangway:azure.secure_boot", "remove secure_boot",
+    ),
+    "Secure Boot of a size without": (
+        V4, {"azure": {"secure_boot": True}}, "gangway:azure.secure_boot", "remove secure_boot",
+    ),
+    "data above its container": (
+        V5, {"storage": {"source": "az://myaccount/images/../digits"}}, "gangway:storage.source", "no folder empty",
+    ),
     "a public range": (V4, {"network": {"cidr": "8.8.0.0/16"}}, "gangway:network.cidr", "use 10.42.0.0/16"),
 }  # fmt: skip
 
@@ -240,6 +250,15 @@ def test_a_mistake_names_its_place_and_its_fix(azure_edited: Edited, what: str) 
         plan(config)
     assert caught.value.place == place
     assert fix in f"{caught.value.allowed} {caught.value.fix}"
+
+
+def test_a_name_with_two_dashes_is_no_containers_and_no_vaults(azure_configs: Configs) -> None:
+    config = azure_configs[V5].model_copy(update={"stack": "my--stack"})
+    with pytest.raises(InputError) as caught:
+        plan(config)
+    assert (caught.value.place, caught.value.fix) == ("gangway:stack", "rename the stack, such as my-stack")
+    bare = config.model_copy(update={"encryption": "provider-key", "storage": None})
+    assert plan(bare).tags["gangway-stack"] == "my--stack", "nothing is called so that may not be"
 
 
 def test_the_plans_versions_name_the_providers_package(azure_plans: dict[str, Plan]) -> None:

@@ -60,8 +60,9 @@ NO_SOURCE = {"source_account_id": None, "importer_principal_id": None}
         (DEV, {}),
         (DEV, {"encryption": "customer-key", "azure": {"tenant_id": SUBSCRIPTION}, "network": {"egress": "endpoints"}}),
         (V4, {"azure": {"role_wait_sec": 0, "trusted_launch": False, "encryption_at_host": False}}),
+        (DEV, {"azure": {"proximity": True}, "cluster": {"nodes": {"min": 2, "max": 2}}}),
     ],
-    ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key", "unguarded"],
+    ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key", "unguarded", "near"],
 )  # fmt: skip
 def program(request: pytest.FixtureRequest, azure_edited: Edited) -> tuple[StackConfig, Recording]:
     name, changes = request.param
@@ -250,8 +251,11 @@ def waits(resources: Resources) -> dict[str, PlannedResource]:
 
 def test_a_plan_shows_every_wait_for_roles(made: Resources, azure_edited: Edited) -> None:
     found = waits(made)
-    assert set(found) == {"disks-heeded", "flows-heeded", "key-heeded", "lustre-heeded", "watcher"}
-    assert {wait.inputs["seconds"] for wait in found.values()} == {300}
+    roles = {"disks-heeded", "flows-heeded", "key-heeded", "lustre-heeded"}
+    own = {"head-fill-known", "node-leave-known", "stop-empty-known"}
+    assert set(found) == {*roles, *own, "watcher"}
+    assert {wait.inputs["seconds"] for name, wait in found.items() if name not in own} == {300}
+    assert {found[name].inputs["seconds"] for name in own} == {60}
     without = azure_edited(SPOT, azure={"role_wait_sec": 0})
     assert waits(run_program(without, PlaceholderCloud()).resources) == {}
 
@@ -297,3 +301,25 @@ def test_flow_logs_are_written_without_a_key(made: Resources) -> None:
     assert log.inputs["storageId"] == account.id
     assert log.inputs["identity"]["userAssignedIdentities"] == [f"${{UserAssignedIdentity.{SPOT}-flows.id}}"]
     assert one(made, "RoleAssignment", "-flows-write").urn in log.dependencies
+
+
+def test_a_bastion_is_the_one_way_in(azure_edited: Edited, arm_mistakes: Callable[[Any], list[str]]) -> None:
+    recorded = run_program(azure_edited(DEV, azure={"bastion": True}), PlaceholderCloud())
+    assert arm_mistakes(recorded) == []
+    made = recorded.resources
+    assert {r.name.rpartition("-")[2] for r in of(made, "PublicIPAddress")} == {"nat", "bastion"}
+    assert one(made, "BastionHost").inputs["enableTunneling"] is True
+    rules = {rule["name"]: rule for rule in one(made, "NetworkSecurityGroup", "-private").inputs["securityRules"]}
+    for role in ("fabric", "head"):
+        assert rules[f"bastion-{role}"]["destinationPortRange"] == "22"
+    for machine in (*of(made, "VirtualMachineScaleSet"), one(made, "VirtualMachine")):
+        assert machine.inputs["identity"]["type"] == "SystemAssigned, UserAssigned", "Entra ID asks for it"
+    assert one(made, "VirtualMachineExtension").inputs["type"] == "AADSSHLoginForLinux"
+    assert not of(run_program(azure_edited(DEV), PlaceholderCloud()).resources, "BastionHost")
+
+
+def test_nodes_without_infiniband_in_one_data_centre(azure_edited: Edited) -> None:
+    near = azure_edited(DEV, azure={"proximity": True}, cluster={"nodes": {"min": 2, "max": 2}})
+    made = run_program(near, PlaceholderCloud()).resources
+    group = one(made, "ProximityPlacementGroup").id
+    assert [r.inputs["proximityPlacementGroup"] for r in of(made, "VirtualMachineScaleSet")] == [{"id": group}] * 2
