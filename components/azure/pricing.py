@@ -78,7 +78,8 @@ def _node_price(
         if cap > 0 and (on_demand is None or on_demand.value is None or cap < on_demand.value):
             return _at_the_cap(label, cap, num_nodes, standby)
         fact = on_demand
-        label, note = f"{label}, at most", ", as a limit: no spot price in the catalogue"
+        if fact is not None and fact.value is not None:
+            label, note = f"{label}, at most", ", as a limit: no spot price in the catalogue"
     if price is None or fact is None or fact.value is None:
         return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
     return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(price.region, region)}")

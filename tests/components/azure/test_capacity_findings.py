@@ -91,7 +91,7 @@ def test_rungs_with_infiniband_do_not_mix() -> None:
 def test_a_zone_that_the_region_does_not_have() -> None:
     (finding,) = find([SPOT], zone="4")
     assert only([finding]) == ("error", "capacity.no-such-zone", "zone")
-    assert finding.fix == "write one of: 1, 2, 3"
+    assert finding.fix == "write one of: '1', '2', '3'", "a number would be no zone's name"
     (finding,) = find([SPOT], zone="1", region_zones=(), region="northcentralus")
     assert finding.message == "northcentralus has no zones"
     assert finding.fix == "leave the zone out"

@@ -89,6 +89,11 @@ def test_a_cap_above_the_price_on_demand_is_no_limit() -> None:
     assert unknown.hourly == 1000, "there the cap is all that is known"
 
 
+def test_spot_without_any_price_is_no_limit_of_anything() -> None:
+    nodes, _ = bill(group(H200, 2, **spot()))
+    assert (nodes.name, nodes.price) == (f"pool-0: 2 x {H200}, spot", None)
+
+
 def test_what_nobody_knows_is_unknown_and_not_nothing() -> None:
     nodes, disks = bill(group(H200, 2))
     assert (nodes.price, nodes.confidence) == (None, "unknown")
