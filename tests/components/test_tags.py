@@ -191,6 +191,12 @@ def test_a_tag_some_resource_of_azure_refuses_is_named(extra: dict[str, str]) ->
     assert "256" in caught.value.allowed
 
 
+def test_a_tag_that_is_too_long_is_to_be_shorter() -> None:
+    with pytest.raises(InputError) as caught:
+        policy(extra={"owner": "x" * 257}).azure()
+    assert caught.value.fix == "shorten it to 256 characters"
+
+
 @pytest.mark.parametrize(("extra", "other"), [({"Team": "x"}, "team"), ({"OWNER": "x", "owner": "y"}, "owner")])
 def test_azure_tells_no_two_tags_apart_by_case(extra: dict[str, str], other: str) -> None:
     with pytest.raises(InputError, match=f"the same tag as {other!r}") as caught:
