@@ -2,7 +2,8 @@
 
 A page gets a copy of the repository to work in, so that what it writes stays there. In a `console` block a line that
 begins with `$ ` is a command, and the lines below it must occur in what it prints, in that order; `...` stands for
-anything. In an `sh` block every line is a command. A `diff` is applied. A comment before a block says what is otherwise:
+any lines, and at the end of a line for the rest of it. In an `sh` block every line is a command. A `diff` is applied. A
+comment before a block says what is otherwise:
 
     <!-- not run: why -->               it needs an account, say
     <!-- run by: tests/stacks/x.py -->  another test runs it; it takes too long here, or needs a stand-in
@@ -67,7 +68,7 @@ class Block:
         lines = iter(self.text.splitlines())
         for line in lines:
             prompted = line.startswith("$ ")
-            if self.language == "sh" and line.strip() or prompted:
+            if (self.language == "sh" and line.strip()) or prompted:
                 command = line.removeprefix("$ ")
                 while command.endswith("\\"):
                     command += "\n" + next(lines)
@@ -88,7 +89,13 @@ def blocks_of(page: str) -> Iterator[Block]:
 def missing_line(shown: tuple[str, ...], printed: str) -> str | None:
     """The first of the lines on the page that was not printed, after the ones before it; None where all were."""
     lines = iter(line.rstrip() for line in printed.splitlines())
-    return next((wanted for wanted in shown if wanted != "..." and wanted not in lines), None)
+    return next(
+        (wanted for wanted in shown if wanted != "..." and not any(_fits(wanted, line) for line in lines)), None
+    )
+
+
+def _fits(wanted: str, line: str) -> bool:
+    return line == wanted or (wanted.endswith("...") and line.startswith(wanted.removesuffix("...")))
 
 
 def run(command: str, folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -164,6 +171,7 @@ def environment(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> di
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "AWS_EC2_METADATA_DISABLED": "true",
+        "CUDA_VISIBLE_DEVICES": "",
     }
 
 
@@ -181,7 +189,9 @@ def test_every_block_is_one_that_the_test_can_read(page: Path) -> None:
     for block in blocks_of(text):
         assert block.marks.keys() <= MARKS
         assert block.language not in SHELLS or block.commands, f"nothing to type in:\n{block.text}"
-        assert "$ " not in block.text or block.language in (*SHELLS, "yaml"), f"a command in no console block:\n{block.text}"
+        assert "$ " not in block.text or block.language in (*SHELLS, "yaml"), (
+            f"a command in no console block:\n{block.text}"
+        )
         if (test := block.marks.get("run by")) is not None:
             assert (REPO / test).exists(), test
 
@@ -198,7 +208,9 @@ def test_data_on_a_page_is_well_formed(page: Path) -> None:
 def test_most_commands_are_run() -> None:
     """Were a fence no longer recognised, nothing would run and nothing would fail."""
     texts = {page.name: list(blocks_of(page.read_text("utf-8"))) for page in PAGES}
-    running = {name: sum(len(b.commands) for b in blocks if b.runs and b.language in SHELLS) for name, blocks in texts.items()}
+    running = {
+        name: sum(len(b.commands) for b in blocks if b.runs and b.language in SHELLS) for name, blocks in texts.items()
+    }
     assert sum(running.values()) > 40
     assert all(running[name] for name in ("README.md", "costs.md", "first-aws.md", "adding-a-gan.md"))
 

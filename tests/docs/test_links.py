@@ -1,4 +1,4 @@
-"""The pages hang together: every relative link leads to a file and a heading that are there, and the index lists all."""
+"""The pages hang together: relative links lead to files and headings that are there, and the index lists every page."""
 
 import re
 from collections import Counter
