@@ -62,8 +62,9 @@ class Plan:
     @property
     def idle_hourly(self) -> float | None:
         """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
-        # On OpenStack a machine that has shut itself down stays allocated.
-        if not self.config.job.terminate_when_done or self.config.provider == "openstack":
+        # A machine of OpenStack that has shut itself down stays allocated, and a slice stays in the queue of TPUs.
+        slices = any(resource.type == "gangway:gcp:QueuedTpu" for resource in self.resources)
+        if not self.config.job.terminate_when_done or self.config.provider == "openstack" or slices:
             return self.rungs[0].hourly
         nodes = self.rungs[0].nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes

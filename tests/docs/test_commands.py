@@ -32,7 +32,7 @@ COPIED = ("components", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml"
 SAMPLES = Path("tests/stacks/bill/samples")
 SHELLS = frozenset({"console", "sh"})
 MARKS = frozenset({"not run", "run by", "run with", "file", "exit"})
-TIMEOUT_SEC = 120
+TIMEOUT_SEC = 240
 WIDTH = 112
 """Columns that printed tables have on the pages."""
 
@@ -183,6 +183,7 @@ def environment(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_says_can_be_done(page: Path, workplace: Path, environment: dict[str, str]) -> None:
     failed = list(follow(page.read_text("utf-8"), workplace, environment))

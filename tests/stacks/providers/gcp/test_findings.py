@@ -9,6 +9,7 @@ import pytest
 
 from components.findings import Finding, Severity
 from stacks.config import StackConfig
+from stacks.plan import make_plan
 from stacks.providers.gcp.findings import IMAGE_NCCL, findings
 from stacks.providers.gcp.plan import plan
 
@@ -217,6 +218,12 @@ def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
 def test_nodes_that_stay_are_told(gcp_edited: Edited, name: str, fix: str) -> None:
     finding = found_in(gcp_edited(name, job={"terminate_when_done": None}))["job.nodes-stay"]
     assert finding.fix.startswith(fix)
+
+
+def test_slices_cost_when_the_job_is_done_whatever_it_says(gcp_edited: Edited) -> None:
+    made = make_plan(gcp_edited(POD, job={"terminate_when_done": True}))
+    assert made.idle_hourly == made.rungs[0].hourly
+    assert (made.rungs[0].nodes_hourly or 0) > 0
 
 
 def test_a_late_stop_is_told(gcp_edited: Edited) -> None:
