@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from components.catalog.azure_schema import AmlfsTier, AzureMachineType, InfinibandFabric, SubnetRule
 from components.catalog.gcp_schema import (
@@ -195,6 +195,22 @@ def _rows(
         yield name, {"name": name, "provider": provider, **with_facts(model, row, sources)}
 
 
+def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
+    """A row as its model; whoever adds one is told which row is wrong, and where.
+
+    Raises:
+        InputError: it breaks a rule of its shape.
+    """
+    try:
+        return model.model_validate(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, (row["name"], *first["loc"])))
+        problem = first["msg"].removeprefix("Value error, ")
+        fix = "mend that row; docs/adding-a-machine-type.md goes through one"
+        raise InputError(f"{file}: {place}", problem, fix=fix) from None
+
+
 def _of_provider(provider: str) -> dict[str, Any]:
     """What one directory holds, in the shape of a Catalog."""
     folder = Path(__file__).parent / provider
@@ -205,7 +221,7 @@ def _of_provider(provider: str) -> dict[str, Any]:
     regions, region_sources = read_file(folder / "regions.yaml")
     rows = _rows(model, machines["machine_types"], machine_sources, provider)
     return {
-        "machines": {name: model.model_validate(row) for name, row in rows},
+        "machines": {name: _machine(model, row, f"components/catalog/{provider}/machines.yaml") for name, row in rows},
         "prices": [{"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]],
         "services": [{"provider": provider, **with_facts(ServicePrice, p, price_sources)} for p in prices["services"]],
         "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)} if storage["lustre"] else {},
