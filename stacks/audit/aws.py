@@ -48,7 +48,7 @@ def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
     """
     found: dict[str, CloudResource] = {}
     for region in regions:
-        for resource in _of_region(clients, stack, region):
+        for resource in _asked(lambda: _of_region(clients, stack, region), region):  # noqa: B023 - called at once
             found[resource.id] = resource
     notes = ("only what carries the tag is seen, and only in these regions; --regions all asks everywhere",)
     return Listing(tuple(found.values()), f"regions {', '.join(regions)}", notes)
@@ -58,12 +58,21 @@ def regions_of(clients: Clients, words: str | None, own: str) -> list[str]:
     """The regions to ask: those named, all of the account's for `all`, else the stack's own and that of global things.
 
     Raises:
-        InputError: as `list_aws`.
+        InputError: no region is named, and nothing asked would read as nothing left over; else as `list_aws`.
     """
     if words is None:
         return list(dict.fromkeys([own, GLOBAL_REGION]))
-    if words != "all":
-        return list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+    if words.strip() != "all":
+        named = list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+        if not named:
+            raise InputError(
+                "--regions",
+                "names no region, so nothing would be asked",
+                value=words,
+                allowed="regions of AWS, with commas between them, or all",
+                fix=f"write --regions {own}, or leave it out",
+            )
+        return named
     answer = _asked(lambda: clients("ec2", own).describe_regions(), own)
     return sorted(row["RegionName"] for row in answer["Regions"])
 
@@ -79,19 +88,13 @@ def state_keys(resource: StateResource) -> set[str]:
 def _of_region(clients: Clients, stack: str, region: str) -> list[CloudResource]:
     tagging = clients("resourcegroupstaggingapi", region)
     filters = [{"Key": TAG, "Values": [stack]}]
-    rows = _asked(
-        lambda: [
-            row
-            for page in tagging.get_paginator("get_resources").paginate(TagFilters=filters)
-            for row in page["ResourceTagMappingList"]
-        ],
-        region,
-    )
+    pages = tagging.get_paginator("get_resources").paginate(TagFilters=filters)
+    rows = [row for page in pages for row in page["ResourceTagMappingList"]]
     resources = [*(_resource(row, region, stack) for row in rows), *_groups(clients, stack, region)]
     for kind, detail in DETAILS.items():
         if chosen := [each for each in resources if each.kind == kind]:
             others = [each for each in resources if each.kind != kind]
-            resources = [*others, *_asked(lambda: _detailed(clients, region, chosen, detail), region)]  # noqa: B023 - called at once
+            resources = [*others, *_detailed(clients, region, chosen, detail)]
     return resources
 
 
@@ -99,7 +102,7 @@ def _groups(clients: Clients, stack: str, region: str) -> list[CloudResource]:
     """Auto Scaling groups: one that is left over makes nodes for ever."""
     filters = [{"Name": f"tag:{TAG}", "Values": [stack]}]
     pages = clients("autoscaling", region).get_paginator("describe_auto_scaling_groups").paginate
-    rows = _asked(lambda: [row for page in pages(Filters=filters) for row in page["AutoScalingGroups"]], region)
+    rows = [row for page in pages(Filters=filters) for row in page["AutoScalingGroups"]]
     return [
         CloudResource(
             id=row["AutoScalingGroupARN"],
@@ -169,7 +172,10 @@ def _is_key(name: str) -> bool:
 
 
 def _asked(question: Callable[[], Any], region: str) -> Any:
-    """An answer of AWS, or the reason why there is none in words."""
+    """An answer of AWS, or the reason why there is none in words.
+
+    Making a client belongs to the question: a profile that is not there and a region that is none show there.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

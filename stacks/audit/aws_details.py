@@ -133,7 +133,10 @@ def _lustre(row: Mapping[str, Any]) -> tuple[Billed, ...] | None:
 def _keys(arns: Mapping[str, str], client: Client) -> dict[str, More]:
     found: dict[str, More] = {}
     for short, arn in arns.items():
-        state = client.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"]
+        try:
+            state = client.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"]
+        except client.exceptions.NotFoundException:
+            continue  # KMS knows no filter by id; its waiting time is over
         found[short] = {
             "gone": "scheduled for deletion" if state == "PendingDeletion" else "",
             "billed": (Billed("kms-key"),),

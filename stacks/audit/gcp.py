@@ -57,7 +57,8 @@ def open_web(project: str) -> Web:
     try:
         session = open_session(API_URL)
     except TpuError as problem:
-        raise InputError(f"Google Cloud, project {project}", str(problem)) from None
+        fix = "gcloud auth application-default login, with a role that may search assets"
+        raise InputError(f"Google Cloud, project {project}", str(problem), fix=fix) from None
     return Web(cast(WebSession, session))
 
 

@@ -182,6 +182,14 @@ def test_a_key_on_its_way_out_is_gone() -> None:
     assert (there[kept].gone, there[kept].billed) == ("", (Billed("kms-key"),))
 
 
+def test_a_key_that_is_no_more_is_gone_too() -> None:
+    kms = client("kms")
+    there = kms.create_key()["KeyMetadata"]
+    gone = "00000000-0000-4000-8000-000000000000"
+    arns = {there["KeyId"]: there["Arn"], gone: there["Arn"].replace(there["KeyId"], gone)}
+    assert DETAILS["kms:key"].look(arns, kms).keys() == {there["KeyId"]}
+
+
 def test_only_the_stacks_own_tag_counts_and_every_page_is_read() -> None:
     ec2 = client("ec2")
     for number in range(120):
@@ -208,6 +216,24 @@ def test_which_regions() -> None:
     every = regions_of(client, "all", REGION)
     assert len(every) > 10
     assert REGION in every
+
+
+@pytest.mark.parametrize("words", ["", " , "])
+def test_no_region_is_no_question(words: str) -> None:
+    """Else nothing would be asked, and nothing be left over."""
+    with pytest.raises(InputError, match=f"--regions: names no region(.|\\n)*write --regions {REGION}"):
+        regions_of(client, words, REGION)
+
+
+def test_a_region_that_nobody_could_have_and_a_profile_that_is_not_there_are_named(
+    monkeypatch: pytest.MonkeyPatch, demo_file: Path
+) -> None:
+    with pytest.raises(InputError, match=r"AWS, us_east 1: cannot be asked(.|\n)*supported format"):
+        list_aws(client, STACK, ["us_east 1"])
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    refused = CliRunner().invoke(app, ["audit", str(demo_file), "--no-state", "--regions", REGION])
+    assert isinstance(refused.exception, InputError)
+    assert "nope" in str(refused.exception.value)
 
 
 def test_a_gateway_and_an_endpoint_are_known_by_their_own_service() -> None:
