@@ -9,7 +9,7 @@ Reads files; asks no cloud. Heavy imports stand inside the command: `gangway --h
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,10 +50,10 @@ def reconcile(
     from stacks.bill.reader import Bills, find_bills
     from stacks.bill.reconcile import reconcile as join
     from stacks.reconcile_tables import progress, show
-    from stacks.runs import find_runs, read_json
+    from stacks.runs import find_runs
 
     chosen, rates = _cost(cost), _rates(usd_per or [])
-    plans = {str(data.get("stack")): data for data in (read_json(path) for path in plan or [])}
+    plans = _plans(plan or [])
     found, bills = find_runs(runs), Bills(find_bills(bill))
     with progress(Console(stderr=True)) as told:
         result = join(bills, found, plans, chosen, rates, told)
@@ -86,5 +86,42 @@ def _rates(words: Sequence[str]) -> dict[str, float]:
             raise InputError(
                 "--usd-per", "no rate", value=word, allowed="a currency and US dollars for one of it", fix="EUR=1.08"
             )
-        rates[match[1]] = float(match[2])
+        currency = match[1]
+        if currency == "USD" or currency in rates:
+            problem = "a dollar is a dollar" if currency == "USD" else "a second rate of one currency"
+            allowed = "one rate for each currency other than USD"
+            raise InputError("--usd-per", problem, value=word, allowed=allowed, fix="leave it out")
+        rates[currency] = float(match[2])
     return rates
+
+
+def _plans(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Plans by their stack.
+
+    Raises:
+        InputError: a file that is no plan, or a second plan of one stack.
+    """
+    from stacks.runs import read_json
+
+    plans: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        data = read_json(path)
+        stack = data.get("stack")
+        if not isinstance(stack, str) or not isinstance(data.get("cost"), dict) or "run" not in data["cost"]:
+            raise InputError(
+                f"--plan {path}",
+                "is no plan: it has no stack, or no cost of a run",
+                value=", ".join(list(data)[:8]),
+                allowed="what `gangway plan STACK --json` printed",
+                fix="gangway plan STACK --json > plan.json",
+            )
+        if stack in plans:
+            raise InputError(
+                f"--plan {path}",
+                "a second plan of one stack",
+                value=stack,
+                allowed="one plan a stack",
+                fix="give the one that the runs began with",
+            )
+        plans[stack] = data
+    return plans

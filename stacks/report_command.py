@@ -98,6 +98,9 @@ def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None,
 
     if usd_per_hour is not None and not 0 <= usd_per_hour < float("inf"):
         raise InputError("--usd-per-hour", "no price", value=usd_per_hour, allowed="0 or more", fix="write 12.5")
+    if billing_account is not None and not billing_account.strip():
+        fix = "write the account as the invoice has it, or leave it out"
+        raise InputError("--billing-account", "is empty", value=billing_account, allowed="who pays", fix=fix)
     rows = []
     for run in runs:
         record = run.record if usd_per_hour is None else priced(run.record, usd_per_hour)

@@ -79,6 +79,9 @@ def _read(path: Path) -> Run:
             f"no run record of this version: {first['msg']}",
             fix="write it anew from stats.jsonl: python -m trainer record --run-dir DIR",
         ) from None
+    if not record.sessions:
+        fix = "write it anew from stats.jsonl: python -m trainer record --run-dir DIR"
+        raise InputError(f"{path}: sessions", "a record without a session is of no run", value="[]", fix=fix)
     plan = path.parent / "plan.json"
     return Run(path.parent, record, read_json(plan) if plan.is_file() else None)
 

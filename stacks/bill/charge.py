@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,7 +81,7 @@ def value_of(row: Mapping[str, Any], column: str, read: Callable[[Any], T]) -> T
     """
     try:
         return read(row.get(column))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(
             column, f"cannot be read: {error}", value=row.get(column), fix="download or export it again"
         ) from None
@@ -117,6 +117,8 @@ def moment(value: Any) -> datetime:
     """
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, date):  # a column of Parquet
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return _parse(value) if isinstance(value, str) else _parse("")
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from stacks.bill.focus_schema import problems
-from trainer.record import CapacityUse, Figure, RunRecord
+from trainer.record import CapacityUse, Figure, RunRecord, SessionRecord
 
 __all__ = ["COLUMNS", "NUMBERS", "TIMES", "focus_rows", "priced", "without_rows"]
 
@@ -81,7 +81,7 @@ def focus_rows(record: RunRecord, billing_account: str) -> list[dict[str, Any]]:
 
 
 def _rows(record: RunRecord, use: CapacityUse, billing_account: str) -> Iterator[dict[str, Any]]:
-    session, price = record.sessions[use.session], use.usd_per_hour
+    session, price = _session(record, use), use.usd_per_hour
     assert use.usd.value is not None
     assert use.node_hours.value is not None
     nodes = use.num_nodes / session.num_nodes
@@ -136,11 +136,17 @@ def _common(record: RunRecord, use: CapacityUse, billing_account: str) -> dict[s
         "x_capacity": use.capacity or None,
         "x_cost_provenance": use.usd.provenance,
         "x_cost_source": f"{price.source}{f', {price.as_of}' if price.as_of else ''}",
-        "x_energy_provenance": record.sessions[use.session].it_joules.provenance,
+        "x_energy_provenance": _session(record, use).it_joules.provenance,
         "x_machine_type": record.machine_type or None,
         "x_run_id": record.id,
         "x_session": str(use.session),
     }
+
+
+def _session(record: RunRecord, use: CapacityUse) -> SessionRecord:
+    """The session of a use. Numbers have gaps where a diary has lost a session; each that is left has uses."""
+    numbers = sorted({each.session for each in record.cost.uses})
+    return record.sessions[numbers.index(use.session)]
 
 
 def _energy(record: RunRecord, it_joules: Figure) -> tuple[float | None, float | None]:

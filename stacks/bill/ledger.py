@@ -113,6 +113,7 @@ class Ledger:
         untagged: sums by provider, of charges without a stack's tag.
         total: of all charges in dollars.
         foreign: costs by currency, of charges in a currency without a rate; in no other sum.
+        foreign_runs: the currencies of such charges, by the run whose they are.
     """
 
     def __init__(
@@ -132,19 +133,19 @@ class Ledger:
         self.untagged: dict[str, Sums] = {}
         self.total = Sums()
         self.foreign: dict[str, float] = {}
+        self.foreign_runs: dict[str, set[str]] = {}
         self._stack_by_resource: dict[str, str] = {}
         self._untagged_resources: set[str] = set()
 
     def add(self, charge: Charge) -> None:
         """Puts a charge where it belongs."""
         rate = self._rates.get(charge.billing_currency)
+        stack, provider = self._stack_of(charge), charge.service_provider_name
         if rate is None:
-            so_far = self.foreign.get(charge.billing_currency, 0.0)
-            self.foreign[charge.billing_currency] = so_far + self._cost(charge)
+            self._add_foreign(charge, stack)
             return
         usd = self._cost(charge) * rate
         self.total.add(charge, usd)
-        stack, provider = self._stack_of(charge), charge.service_provider_name
         if stack is None:
             self.untagged.setdefault(provider, Sums()).add(charge, usd)
             return
@@ -153,6 +154,12 @@ class Ledger:
             self.runs[run_id].add(charge, usd * share)
         if not shares:
             self.unexplained.setdefault((provider, stack), Sums()).add(charge, usd)
+
+    def _add_foreign(self, charge: Charge, stack: str | None) -> None:
+        currency = charge.billing_currency
+        self.foreign[currency] = self.foreign.get(currency, 0.0) + self._cost(charge)
+        for run_id in {} if stack is None else self._shares(charge, stack):
+            self.foreign_runs.setdefault(run_id, set()).add(currency)
 
     def _stack_of(self, charge: Charge) -> str | None:
         stack = charge.tags.get("gangway_stack")

@@ -117,10 +117,10 @@ class Bills:
 
 
 def _mark(key: tuple[Any, ...]) -> int:
-    """A number that differs where keys do."""
+    """A number that differs where keys do. Of text, since Python hashes -1 and -2 alike, and records not at all."""
     try:
-        return hash(key)
-    except TypeError:  # lists and records of JSON and Parquet
+        return hash("\x1f".join(key))
+    except TypeError:  # numbers, times, lists and records of JSON and Parquet
         return hash(repr(key))
 
 

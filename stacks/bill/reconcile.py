@@ -5,6 +5,7 @@ trained, at the price of the capacity they came from. Billed is what carries the
 it, the part for machines is what the record can be compared with.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,7 +157,7 @@ def reconcile(
         foreign=ledger.foreign,
         num_rows=bills.num_rows,
         num_duplicates=bills.num_duplicates,
-        notes=(*bills.notes(), *_notes(ledger, late, rates or {})),
+        notes=(*bills.notes(), *_notes(ledger, late, rates or {}), *_unused(runs, plans or {})),
     )
 
 
@@ -186,16 +187,21 @@ def _estimate(plan: Mapping[str, Any] | None, record: RunRecord) -> Figure:
         return Figure.absent("USD", "no plan of this stack: give --plan")
     if plan.get("provider") != record.provider:
         return Figure.absent("USD", f"the plan is for {plan.get('provider')}, the run was on {record.provider}")
-    cost = plan.get("cost", {})
-    if not isinstance(cost.get("run"), int | float):
+    cost = plan.get("cost")
+    usd, hours = (cost.get("run"), cost.get("run_hours")) if isinstance(cost, Mapping) else (None, None)
+    if not _is_number(usd):
         return Figure.absent("USD", "the plan has no cost of a run")
     return Figure(
-        value=cost["run"],
+        value=usd,
         unit="USD",
         provenance="estimated",
         source="gangway plan: the whole stack on its first rung",
-        note=f"of {cost.get('run_hours', 0):g} h",
+        note=f"of {hours:g} h" if _is_number(hours) else "",
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _why_nothing(record: RunRecord, ledger: Ledger) -> str:
@@ -203,8 +209,11 @@ def _why_nothing(record: RunRecord, ledger: Ledger) -> str:
         return f"ran on {record.provider or 'no known provider'}: no cloud bills it"
     first, last = ledger.total.first, ledger.total.last
     start, end = record.sessions[0].start, record.sessions[-1].end
+    if currencies := sorted(ledger.foreign_runs.get(record.id, ())):
+        rates = " ".join(f"--usd-per {currency or 'EUR'}=RATE" for currency in currencies)
+        return f"its charges are in {', '.join(word or 'no currency' for word in currencies)}: give {rates}"
     if first is None or last is None:
-        return "the bill has no charge"
+        return "the bill has no charge in US dollars" if ledger.foreign else "the bill has no charge"
     if datetime.fromisoformat(end) <= first or datetime.fromisoformat(start) >= last:
         return f"the bill is of {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run of {start[:10]}"
     return f"no charge bears the tag of stack {record.stack!r} in its time: is the tag activated for billing?"
@@ -219,6 +228,13 @@ def _notes(ledger: Ledger, late: Mapping[str, str], rates: Mapping[str, float]) 
         yield f"{currency} counts as {rate:g} USD (assumed: --usd-per)"
     if any(sums.longest_sec > _HOUR_SEC for sums in ledger.runs.values()):
         yield "charges of runs are longer than an hour: what stood idle within their period counts for the run"
+
+
+def _unused(runs: Sequence[Run], plans: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    used = {run.record.stack for run in runs if run.plan is None}
+    for stack in plans:
+        if stack not in used:
+            yield f"the plan of stack {stack!r} is of no use: no run is of it, or each has a plan of its own"
 
 
 def _percent(value: float, base: float | None) -> float | None:

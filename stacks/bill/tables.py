@@ -81,7 +81,15 @@ def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator
     """Turns what reading may raise into the user's words."""
     try:
         yield from rows
-    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, EOFError, zlib.error, OSError) as error:
+    except (
+        UnicodeDecodeError,
+        csv.Error,
+        json.JSONDecodeError,
+        EOFError,
+        zlib.error,
+        OSError,
+        RecursionError,
+    ) as error:
         raise InputError(str(path), f"is damaged or cut short: {error}", fix=_AGAIN) from None
 
 
@@ -91,6 +99,8 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         header = next(lines, None)
         if header is None:
             return
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise InputError(str(path), "has a column twice", value=", ".join(twice), allowed="each once", fix=_AGAIN)
         yield 0, dict.fromkeys(header)
         for number, line in enumerate(lines, 1):
             if len(line) == len(header):

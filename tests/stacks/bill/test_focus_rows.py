@@ -86,6 +86,16 @@ def test_rows_add_up_to_the_record(
         )
 
 
+def test_sessions_keep_their_energy_where_one_before_is_lost(record_of: Records, session_of: Sessions) -> None:
+    """A damaged diary leaves sessions 1 and 4: the second in the record, and no fifth."""
+    record = record_of([session_of(1, 2, "spot", joules=7.2e6), session_of(3, 4, "on-demand")])
+    numbers = {0: 1, 1: 4}
+    uses = tuple(use.model_copy(update={"session": numbers[use.session]}) for use in record.cost.uses)
+    torn = record.model_copy(update={"cost": record.cost.model_copy(update={"uses": uses})})
+    rows = focus_rows(torn, "1")
+    assert [(row["x_session"], row["x_energy_kwh"]) for row in rows] == [("1", 2.5), ("4", 1.25)]
+
+
 def test_unknown_energy_is_null(record_of: Records, session_of: Sessions) -> None:
     (row,) = focus_rows(record_of([session_of(1, 2, "spot", joules=None)]), "1")
     assert (row["x_energy_kwh"], row["x_gco2e"], row["x_energy_provenance"]) == (None, None, "absent")

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,30 @@ def test_rows_that_stand_there_twice_are_counted_once(samples: Path, tmp_path: P
         assert list(twice.notes()) == [f"{rows} rows stand there more than once, and are counted once"]
 
 
+def test_credits_of_one_and_two_dollars_are_two(tmp_path: Path, focus_row: Row) -> None:
+    """As numbers: Python's hash of -1 is that of -2, and a row must not go missing for it."""
+    rows = [{**focus_row(ChargeCategory="Credit"), "BilledCost": -usd, "EffectiveCost": -usd} for usd in (1.0, 2.0)]
+    parquet.write_table(pyarrow.Table.from_pylist([*rows, rows[0]]), tmp_path / "bill.parquet")
+    bills = Bills([tmp_path / "bill.parquet"])
+    assert [charge.billed_cost for charge in bills.charges()] == [-1.0, -2.0]
+    assert bills.num_duplicates == 1
+
+
+def test_days_of_parquet_are_read(tmp_path: Path, focus_row: Row) -> None:
+    days = {"ChargePeriodStart": date(2026, 10, 5), "ChargePeriodEnd": date(2026, 10, 6), "BilledCost": 1.0}
+    parquet.write_table(pyarrow.Table.from_pylist([{**focus_row(), **days}]), tmp_path / "bill.parquet")
+    (charge,) = Bills([tmp_path / "bill.parquet"]).charges()
+    assert charge.charge_period_end - charge.charge_period_start == timedelta(days=1)
+
+
+def test_a_column_that_stands_there_twice_is_refused(tmp_path: Path, write_csv: Write, focus_row: Row) -> None:
+    path = write_csv([focus_row()])
+    header, line = path.read_text().splitlines()
+    path.write_text(f"{header},BilledCost\n{line},7\n")
+    with pytest.raises(InputError, match=r"bill.csv: has a column twice(.|\n)*'BilledCost'"):
+        list(Bills([path]).charges())
+
+
 def test_two_formats_of_one_bill_are_told(samples: Path) -> None:
     bills = Bills([samples / "aws_focus.csv", samples / "aws_cur2.csv"])
     list(bills.charges())
@@ -109,7 +134,9 @@ def test_a_table_that_is_no_bill_at_all(tmp_path: Path) -> None:
     [
         ({"BilledCost": "12,5"}, r"bill.csv: row 2: BilledCost: cannot be read(.|\n)*'12,5'"),
         ({"ChargePeriodEnd": "05.10.2026"}, "row 2: ChargePeriodEnd: cannot be read"),
+        ({"ChargePeriodEnd": "9999-12-31T23:59:59-05:00"}, "row 2: ChargePeriodEnd: cannot be read"),
         ({"Tags": "{"}, "row 2: Tags: cannot be read"),
+        ({"Tags": "[" * 5000}, "row 2: Tags: cannot be read"),
         ({"ChargeCategory": "Support"}, r"row 2: ChargeCategory: no category of FOCUS(.|\n)*Usage, Purchase"),
     ],
 )
@@ -118,6 +145,12 @@ def test_a_bad_value_is_named_with_its_row(
 ) -> None:
     with pytest.raises(InputError, match=message):
         list(Bills([write_csv([focus_row(), focus_row(**values)])]).charges())
+
+
+def test_brackets_without_end_are_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"deep.json: is damaged or cut short"):
+        list(Bills([tmp_path / "deep.json"]).charges())
 
 
 def test_a_month_without_charges(write_csv: Write, focus_row: Row, tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def test_on_azure_by_hand(samples: Path, record_of: Records, session_of: Session
     record = record_of([session_of(10, 13.5, "spot")], stack="azure-ndv5-spot", provider="azure")
     silent = reconcile(Bills([samples / "azure_focus.csv"]), [run(record)])
     assert silent.foreign == {"EUR": 78.5}
-    assert (silent.total.num_charges, silent.runs[0].why_nothing) == (0, "the bill has no charge")
+    assert (silent.total.num_charges, silent.runs[0].why_nothing) == (
+        0,
+        "its charges are in EUR: give --usd-per EUR=RATE",
+    )
     assert silent.notes == ("78.50 EUR is in no sum: give --usd-per EUR=RATE",)
     result = reconcile(Bills([samples / "azure_focus.csv"]), [run(record)], rates={"EUR": 1.1})
     (line,) = result.runs
@@ -71,6 +74,28 @@ def test_on_azure_by_hand(samples: Path, record_of: Records, session_of: Session
         "EUR counts as 1.1 USD (assumed: --usd-per)",
         "charges of runs are longer than an hour: what stood idle within their period counts for the run",
     )
+
+
+def test_another_runs_bill_in_another_currency_is_no_empty_bill(samples: Path, run_1: RunRecord) -> None:
+    result = reconcile(Bills([samples / "azure_focus.csv"]), [run(run_1)])
+    assert result.runs[0].why_nothing == "the bill has no charge in US dollars"
+
+
+@pytest.mark.parametrize("cost", [None, [], {"run": True}, {"run": "12"}, {"run": float("nan")}, {"run_hours": 3}])
+def test_a_plan_beside_a_record_may_be_anything(samples: Path, run_1: RunRecord, cost: object) -> None:
+    """A file of another version, or edited: it is no estimate, and no traceback either."""
+    plan = {"stack": "aws-p5-spot", "provider": "aws", "cost": cost}
+    (line,) = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1)._replace(plan=plan)]).runs
+    assert (line.estimated.value, line.estimated.source) == (None, "the plan has no cost of a run")
+    odd = {**plan, "cost": {"run": 12.5, "run_hours": "three"}}
+    (line,) = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1)._replace(plan=odd)]).runs
+    assert (line.estimated.value, line.estimated.note) == (12.5, "")
+
+
+def test_a_plan_that_no_run_is_of_is_told(samples: Path, run_1: RunRecord) -> None:
+    plans = {"aws-p5-spto": {"stack": "aws-p5-spto", "provider": "aws", "cost": {"run": 1.0}}}
+    notes = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1)], plans).notes
+    assert "the plan of stack 'aws-p5-spto' is of no use: no run is of it, or each has a plan of its own" in notes
 
 
 def test_three_clouds_at_once(samples: Path, record_of: Records, session_of: Sessions, run_1: RunRecord) -> None:

@@ -74,6 +74,19 @@ def test_as_json(gangway: Gangway, samples: Path, run_dir: Path) -> None:
     assert difference == pytest.approx(31 + 38)
 
 
+def test_a_file_that_is_no_plan_and_two_of_one_stack(
+    gangway: Gangway, samples: Path, run_dir: Path, tmp_path: Path
+) -> None:
+    words = ("reconcile", "--bill", samples / "aws_focus.csv", "--runs", run_dir)
+    with pytest.raises(InputError, match=r"run.json: is no plan: it has no stack, or no cost of a run"):
+        gangway(*words, "--plan", run_dir / "run.json")
+    plans = [tmp_path / name for name in ("a.json", "b.json")]
+    for path in plans:
+        path.write_text(json.dumps({"stack": "aws-p5-spot", "provider": "aws", "cost": {"run": 1.0}}))
+    with pytest.raises(InputError, match=r"b.json: a second plan of one stack(.|\n)*'aws-p5-spot'"):
+        gangway(*words, "--plan", plans[0], "--plan", plans[1])
+
+
 def test_currencies(gangway: Gangway, samples: Path, run_dir: Path) -> None:
     words = ("reconcile", "--bill", samples / "azure_focus.csv", "--runs", run_dir)
     assert "78.50 EUR is in no sum: give --usd-per EUR=RATE" in gangway(*words)[1]
@@ -86,6 +99,8 @@ def test_currencies(gangway: Gangway, samples: Path, run_dir: Path) -> None:
         (("--cost", "efective"), r"--cost: no such cost(.|\n)*did you mean 'effective'\?"),
         (("--usd-per", "1.08"), r"--usd-per: no rate(.|\n)*EUR=1.08"),
         (("--usd-per", "EUR=0"), "--usd-per: no rate"),
+        (("--usd-per", "USD=2"), r"--usd-per: a dollar is a dollar(.|\n)*'USD=2'"),
+        (("--usd-per", "EUR=1.1", "--usd-per", "EUR=1.2"), r"a second rate of one currency(.|\n)*'EUR=1.2'"),
         (("--plan", "nowhere.json"), "nowhere.json: cannot be read"),
         (("--runs", "nowhere"), r"--runs: no such folder or file(.|\n)*nowhere"),
         (("--bill", "nowhere"), r"--bill: no such file or folder(.|\n)*nowhere"),

@@ -40,6 +40,12 @@ def test_a_bad_record_is_named(tmp_path: Path, content: str, message: str) -> No
         find_runs([tmp_path])
 
 
+def test_a_record_without_a_session_is_named(tmp_path: Path, run_1: RunRecord) -> None:
+    run_1.model_copy(update={"sessions": ()}).write(tmp_path / "run.json")
+    with pytest.raises(InputError, match=r"run.json: sessions: a record without a session is of no run"):
+        find_runs([tmp_path])
+
+
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--runs: holds no run.json"):
         find_runs([tmp_path])
