@@ -35,6 +35,7 @@ _WHEN = re.compile(r"\s*carbon\s*<\s*(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*,\s*by\s*=
 _GRID = timedelta(minutes=5)
 _READ_AGAIN_SEC = 900.0
 _TELL_SEC = 600.0
+_FIRST_YEAR = 2000
 
 
 class StartWhen(NamedTuple):
@@ -103,9 +104,10 @@ def _required(flag: str, value: str | None, example: str) -> str:
 def _by(text: str) -> datetime:
     try:
         by = datetime.fromisoformat(text)
-        if by.tzinfo is None:
+        if by.tzinfo is None or by.year < _FIRST_YEAR:
             raise ValueError
-    except ValueError:
+        return by.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise TrainerError(
             place=f"{_FLAG} by",
             problem="no point in time",
@@ -113,7 +115,6 @@ def _by(text: str) -> datetime:
             allowed="a date and a time with its zone, ISO 8601",
             fix="by=2026-12-01T06:00Z",
         ) from None
-    return by.astimezone(UTC)
 
 
 def _hours(text: str) -> float:
@@ -138,7 +139,7 @@ def decide(asked: StartWhen, forecast: Forecast, now: datetime) -> Decision:
     if asked.latest <= now:
         late = "done in time only if started now" if asked.latest == now else "too late to be done by then"
         return Decision(now, False, mean_from(now), f"{asked.hours:g} h, by {_short(asked.by)}: {late}")
-    means = [(start, mean_from(start)) for start in _starts(now, asked.latest)]
+    means = [(start, mean_from(start)) for start in _starts(asked, now, forecast.end)]
     for start, mean in means:
         if mean is not None and mean < asked.limit_g_per_kwh:
             reason = f"the first {asked.hours:g} h below {asked.limit_g_per_kwh:g} g/kWh: {mean:.0f} g/kWh"
@@ -155,12 +156,13 @@ def decide(asked: StartWhen, forecast: Forecast, now: datetime) -> Decision:
     )
 
 
-def _starts(now: datetime, latest: datetime) -> Iterator[datetime]:
-    start = now
-    while start < latest:
+def _starts(asked: StartWhen, now: datetime, known_until: datetime) -> Iterator[datetime]:
+    """Every start worth a look: as long as the forecast knows the whole job, and the latest one."""
+    start, length = now, timedelta(hours=asked.hours)
+    while start < asked.latest and start + length <= known_until:
         yield start
         start += _GRID
-    yield latest
+    yield asked.latest
 
 
 def wait(

@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,9 @@ TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
 _GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 _TIMEOUT_SEC = 30.0
 _MOST_BYTES = 10_000_000
+_TOLD = 120
+"""Characters of an answer that a message repeats."""
+_COLUMNS = ("time", "g_per_kwh")
 _SHAPES = (
     "CSV with time,g_per_kwh; JSON [{time, g_per_kwh}, ...]; or an answer of Electricity Maps, WattTime or the Carbon "
     "Aware SDK"
@@ -63,13 +67,15 @@ class Forecast(NamedTuple):
     def mean(self, start: datetime, end: datetime) -> float | None:
         """Mean over a window, weighted by time; None where not all of it is known."""
         known, weighted = 0.0, 0.0
-        for interval in self.intervals:
+        first = max(bisect_right(self.intervals, start, key=lambda interval: interval.start) - 1, 0)
+        rest = (self.intervals[index] for index in range(first, len(self.intervals)))
+        for interval in itertools.takewhile(lambda interval: interval.start < end, rest):
             overlap = (min(end, interval.end) - max(start, interval.start)).total_seconds()
             if overlap > 0:
                 known += overlap
                 weighted += overlap * interval.g_per_kwh
         wanted = (end - start).total_seconds()
-        return weighted / known if known >= wanted - 1e-6 else None
+        return weighted / known if known and known >= wanted - 1e-6 else None
 
 
 def read_forecast(where: str) -> Forecast:
@@ -82,7 +88,17 @@ def read_forecast(where: str) -> Forecast:
         TrainerError: nothing there, no answer, or not of a known shape.
     """
     if where.startswith(("http://", "https://")):
-        return parse_forecast(_fetch(where), _without_secrets(where))
+        try:
+            place = _without_secrets(where)
+        except ValueError as error:
+            # The address is not repeated: it may hold a password or a token.
+            raise TrainerError(
+                place="--forecast",
+                problem=f"no address: {error}",
+                allowed="https://HOST/PATH",
+                fix="check its host and its port",
+            ) from None
+        return parse_forecast(_fetch(where), place)
     content = read_input(Path(where), "name a forecast's file, or an address that begins with https://")
     return parse_forecast(content, where)
 
@@ -93,13 +109,15 @@ def parse_forecast(content: bytes, place: str) -> Forecast:
     Raises:
         TrainerError: it is of no known shape, or a value makes no sense.
     """
-    text = content.decode("utf-8", "replace").strip()
+    # Spreadsheets write a byte order mark.
+    text = content.decode("utf-8-sig", "replace").strip()
     try:
         points = _json_points(json.loads(text)) if text[:1] in ("{", "[") else _csv_points(text)
         intervals = _intervals(points)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, csv.Error) as error:
+        why = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise TrainerError(
-            place=place, problem=f"is no forecast: {error}", allowed=_SHAPES, fix="see docs/costs.md for an example"
+            place=place, problem=f"is no forecast: {why}", allowed=_SHAPES, fix="see docs/costs.md for an example"
         ) from None
     return Forecast(intervals, place)
 
@@ -111,8 +129,18 @@ class _Point(NamedTuple):
 
 
 def _csv_points(text: str) -> list[_Point]:
-    rows = list(csv.DictReader(io.StringIO(text)))
-    return [_Point(_moment(row["time"]), float(row["g_per_kwh"])) for row in rows]
+    rows = csv.DictReader(io.StringIO(text))
+    if lacking := [column for column in _COLUMNS if column not in (rows.fieldnames or ())]:
+        raise ValueError(f"its first line names no column {' and no '.join(lacking)}")
+    return [_csv_point(rows.line_num, row) for row in rows]
+
+
+def _csv_point(line: int, row: Mapping[str, str | None]) -> _Point:
+    moment, value = (row[column] or "" for column in _COLUMNS)
+    try:
+        return _Point(_moment(moment), float(value))
+    except ValueError as error:
+        raise ValueError(f"line {line}: {error}") from None
 
 
 def _json_points(value: Any) -> list[_Point]:
@@ -127,6 +155,8 @@ def _json_points(value: Any) -> list[_Point]:
         ]
     if "forecast" in value:
         return [_Point(_moment(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
+    if "data" not in value:
+        raise ValueError(f"no answer of a service that is known: {json.dumps(value)[:_TOLD]}")
     return _watttime_points(value)
 
 
@@ -167,6 +197,7 @@ def _lasting(points: Sequence[_Point]) -> Iterable[Interval]:
 
 
 def _fetch(url: str) -> bytes:
+    from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -191,7 +222,7 @@ def _fetch(url: str) -> bytes:
     try:
         with build_opener(Stay).open(Request(url, headers=headers if token else {}), timeout=_TIMEOUT_SEC) as answer:
             content: bytes = answer.read(_MOST_BYTES)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()
         raise TrainerError(

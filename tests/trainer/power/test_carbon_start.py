@@ -101,6 +101,20 @@ def test_it_is_in_time_whenever_it_can_be_and_a_window_is_the_first(
         earlier += timedelta(minutes=5)
 
 
+def test_a_time_in_thousands_of_years_is_decided_at_once() -> None:
+    """Starts are counted as far as the forecast goes, and not to the deadline."""
+    far = StartWhen(100, datetime(9999, 1, 1, tzinfo=UTC), 2, "forecast.csv")
+    decision = decide(far, GRID, MIDNIGHT)
+    assert (decision.at, decision.mean_g_per_kwh) == (far.latest, None)
+    assert "the cleanest is 135 g/kWh" in decision.reason
+
+
+@pytest.mark.parametrize("by", ["0001-01-01T00:00Z", "9999-12-31T23:59-05:00"])
+def test_a_time_that_no_clock_shows_is_refused(by: str) -> None:
+    with pytest.raises(TrainerError, match="no point in time"):
+        parse_start_when(f"carbon<200,by={by}", "6", "forecast.csv")
+
+
 class Clock:
     """A clock that only waiting moves."""
 

@@ -77,17 +77,27 @@ def test_watttime_is_in_pounds_a_megawatt_hour() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "0 value"),
+        ("", "its first line names no column time and no g_per_kwh"),
+        ("time,g_per_kwh\n", "0 value"),
         ("time,g_per_kwh\n2026-12-01T00:00Z,300\n", "1 value"),
-        ("when,how much\n1,2\n", "'time'"),
+        ("time,how much\n1,2\n", "its first line names no column g_per_kwh"),
         ("time,g_per_kwh\n2026-12-01T00:00,300\n2026-12-01T01:00,300\n", "no time zone; write 2026-12-01T00:00Z"),
         ("time,g_per_kwh\nsoon,300\nlater,300\n", "soon"),
-        ("time,g_per_kwh\n2026-12-01T00:00Z,300\n2026-12-01T01:00Z,many\n", "many"),
+        (
+            "time,g_per_kwh\n2026-12-01T00:00Z,300\n2026-12-01T01:00Z,many\n",
+            "line 3: could not convert string to float: 'many'",
+        ),
+        ("time,g_per_kwh\n2026-12-01T00:00Z\n", "line 2"),
         ("time,g_per_kwh\n2026-12-01T00:00Z,300\n2026-12-01T01:00Z,-1\n", "no grid emits that"),
         ("time,g_per_kwh\n2026-12-01T00:00Z,300\n2026-12-01T01:00Z,nan\n", "no grid emits that"),
         ("time,g_per_kwh\n2026-12-01T00:00Z,300\n2026-12-01T00:00Z,300\n", "two values at"),
         ("{", "line 1"),
-        ("{}", "'meta'"),
+        ('{"error": "token expired"}', 'no answer of a service that is known: {"error": "token expired"}'),
+        ('{"data": []}', "it lacks 'meta'"),
+        ('{"forecast": [{"datetime": "2026-12-01T00:00Z"}]}', "it lacks 'carbonIntensity'"),
+        ('{"forecastData": [{"timestamp": "2026-12-01T00:00Z", "value": 1, "duration": 1e300}]}', "is no forecast"),
+        ("time,g_per_kwh\n0001-01-01T00:00+05:00,1\n", "is no forecast"),
+        ("[" * 100_000, "is no forecast"),
         ("[1, 2]", "int"),
         ("[]", "0 value"),
     ],
@@ -98,6 +108,27 @@ def test_what_is_no_forecast_is_refused_with_the_reason(text: str, why: str) -> 
     assert caught.value.place == "f.csv"
     assert why in caught.value.problem
     assert "g_per_kwh" in caught.value.allowed
+
+
+def test_a_spreadsheets_byte_order_mark_is_no_part_of_the_first_column() -> None:
+    assert parse_forecast(b"\xef\xbb\xbf" + CSV.encode(), "f").intervals == _hours(300, 100, 200)
+
+
+@pytest.mark.parametrize("url", ["https://host:abc/x?token=secret", "http://[::1/x?token=secret"])
+def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(TrainerError, match="--forecast: no address") as caught:
+        read_forecast(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_address_that_http_refuses_is_no_traceback() -> None:
+    with pytest.raises(TrainerError, match="gives no forecast: URL can't contain control characters"):
+        read_forecast("http://127.0.0.1:9/a b")
+
+
+def test_a_mean_of_no_time_at_all_is_unknown_outside_the_forecast() -> None:
+    forecast = Forecast(_hours(300, 100), "f")
+    assert forecast.mean(MIDNIGHT - timedelta(hours=1), MIDNIGHT - timedelta(hours=1)) is None
 
 
 def test_a_mean_is_weighted_by_time_and_unknown_where_there_is_a_gap() -> None:
