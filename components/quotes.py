@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from components.energy import estimate_carbon, estimate_energy
 from components.offers import Offer
-from components.spot import SpotEstimate, estimate_spot
+from components.spot import RESTART_SEC, SAVE_SEC, SpotEstimate, best_interval_sec, estimate_spot, mtbf_sec
 
-__all__ = ["Job", "Quoted", "chance_in_time", "quote"]
+__all__ = ["TERM_HOURS", "Job", "Quoted", "chance_in_time", "quote"]
 
 TERM_HOURS = {"reserved-1y": 8760, "reserved-3y": 26280}
+"""Of commitments, paid whether used or not."""
 FLEX_START_HOURS = 168
 """The longest that Google keeps such nodes (see `components.capacity.FlexStart`)."""
 BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
@@ -78,7 +79,8 @@ def quote(offer: Offer, job: Job) -> Quoted:
     spot = None
     if offer.kind == "spot" and share is not None:
         # Hours and risk need no price: an offer of unknown price can still be said to be too slow.
-        spot = estimate_spot(job.num_nodes, offer.price.value or 0.0, job.hours, share)
+        interval_sec = _interval_sec(job, share)
+        spot = estimate_spot(job.num_nodes, offer.price.value or 0.0, job.hours, share, interval_sec=interval_sec)
     hours = job.hours if spot is None else spot.hours
     usd, details = _money(offer, job, spot)
     kwh, gco2e = _emissions(offer, job.num_nodes, hours)
@@ -96,6 +98,12 @@ def quote(offer: Offer, job: Job) -> Quoted:
         missing=_missing(offer, job, share),
         details=details,
     )
+
+
+def _interval_sec(job: Job, share: float) -> float | None:
+    """From one checkpoint to the next: the best, and for a shorter job all of it; None where nothing is taken back."""
+    best = best_interval_sec(SAVE_SEC, mtbf_sec(job.num_nodes, share), RESTART_SEC)
+    return None if math.isinf(best) else min(best, job.hours * 3600)
 
 
 def _interruptions(offer: Offer, job: Job) -> tuple[float | None, str]:

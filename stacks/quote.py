@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from components.quotes import Job
     from components.ranking import Sort
 
-__all__ = ["carriers", "chosen_providers", "hours_of", "quote"]
+__all__ = ["MOST_NODES", "carriers", "chosen_providers", "hours_of", "quote"]
 
 EXIT_NOTHING = 1
 _TPU = re.compile(r"(v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
+MOST_NODES = 1_000_000
+MOST_HOURS = 876_000.0
+"""A hundred years: what is longer is a slip, and sums over its interruptions would take hours themselves."""
 
 
 def quote(
@@ -54,7 +57,7 @@ def quote(
 
     job = _job(nodes, hours, deadline, interruptions)
     by = _sort(sort)
-    _check_number("--max-intensity", max_intensity, "gCO2e per kWh, 0 or more")
+    _check_shown(max_intensity, top)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
     within = [
         offer
@@ -62,7 +65,7 @@ def quote(
         if max_intensity is None or (offer.place and offer.place.intensity_g_per_kwh.value <= max_intensity)
     ]
     ranking = rank([quote_one(offer, job) for offer in within], by)
-    answer = Answer(accelerator, job, by, max_intensity, len(offers) - len(within), ranking, max(top, 0))
+    answer = Answer(accelerator, job, by, max_intensity, len(offers) - len(within), ranking, top)
     if as_json:
         import json
 
@@ -75,16 +78,20 @@ def quote(
 
 
 def hours_of(text: str, place: str) -> float:
-    """A length of time as people write it: `100`, `130h`, `5d`; above 0, in hours.
+    """A length of time as people write it: `100`, `130h`, `5d`; above 0 and up to `MOST_HOURS`, in hours.
 
     Raises:
         InputError: it is none.
     """
     match = _LENGTH.fullmatch(text.strip())
     hours = 0.0 if match is None else float(match[1]) * (24 if match[2] == "d" else 1)
-    if hours <= 0:
+    if not 0 < hours <= MOST_HOURS:
         raise InputError(
-            place, "no length of time", value=text, allowed="hours above 0 (100 or 100h) or days (4d)", fix="write 100h"
+            place,
+            "no length of time",
+            value=text,
+            allowed=f"hours above 0 and up to {MOST_HOURS:g} (100 or 100h), or days (4d)",
+            fix="write 100h",
         )
     return hours
 
@@ -158,8 +165,10 @@ def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
 def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | None) -> "Job":
     from components.quotes import Job
 
-    if nodes < 1:
-        raise InputError("--nodes", "no number of nodes", value=nodes, allowed="1 or more", fix="write --nodes 1")
+    if not 1 <= nodes <= MOST_NODES:
+        raise InputError(
+            "--nodes", "no number of nodes", value=nodes, allowed=f"1 to {MOST_NODES:,}", fix="write --nodes 1"
+        )
     length = hours_of(hours, "--hours")
     due = None if deadline is None else hours_of(deadline, "--deadline")
     if due is not None and due < length:
@@ -192,6 +201,15 @@ def _sort(word: str) -> "Sort":
     )
 
 
-def _check_number(place: str, value: float | None, allowed: str) -> None:
-    if value is not None and not 0 <= value < math.inf:
-        raise InputError(place, "no such number", value=value, allowed=allowed)
+def _check_shown(max_intensity: float | None, top: int) -> None:
+    """What is left out of the answer."""
+    if max_intensity is not None and not 0 <= max_intensity < math.inf:
+        raise InputError(
+            "--max-intensity",
+            "no carbon intensity",
+            value=max_intensity,
+            allowed="gCO2e per kWh, 0 or more",
+            fix="write --max-intensity 200",
+        )
+    if top < 0:
+        raise InputError("--top", "no number of offers", value=top, allowed="0 (all) or more", fix="write --top 0")

@@ -51,19 +51,18 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "left_out": answer.left_out,
         "currency": "USD",
         "ranked": [
-            {"rank": place, **_row(quoted), "reason": reason}
+            {"rank": place, **_row(quoted, job), "reason": reason}
             for place, (quoted, reason) in enumerate(ranking.ranked, start=1)
         ],
-        "infeasible": [{**_row(quoted), "reason": quoted.problem} for quoted in ranking.infeasible],
-        "unknown": [{**_row(quoted), "reason": _unknown(quoted)} for quoted in ranking.unknown],
+        "infeasible": [{**_row(quoted, job), "reason": quoted.problem} for quoted in ranking.infeasible],
+        "unknown": [{**_row(quoted, job), "reason": _unknown(quoted)} for quoted in ranking.unknown],
     }
 
 
-def _row(quoted: Quoted) -> dict[str, Any]:
+def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
     offer = quoted.offer
     price = offer.price
     known = {"source": price.source, "as_of": price.as_of.isoformat(), "confidence": price.confidence}
-    rate = offer.interruptions
     return {
         "provider": offer.provider,
         "region": offer.region,
@@ -71,15 +70,7 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "kind": offer.kind,
         "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note},
         "usd": {"value": quoted.usd, "unit": "USD", **known, "confidence": "estimated"},
-        "interruptions": None
-        if rate is None
-        else {
-            "value": rate.value,
-            "unit": "share of nodes a month",
-            "source": quoted.interruption_source,
-            "as_of": rate.as_of.isoformat(),
-            "confidence": rate.confidence if rate.value is not None else "unknown",
-        },
+        "interruptions": _interruptions(quoted, job),
         "spot": None if quoted.spot is None else quoted.spot.to_json(),
         "hours": _finite(quoted.hours),
         "risk_hours": _finite(quoted.risk_hours),
@@ -87,6 +78,22 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "energy": _figure(quoted, quoted.kwh, "kWh"),
         "carbon": _figure(quoted, quoted.gco2e, "gCO2e"),
         "details": quoted.details,
+    }
+
+
+def _interruptions(quoted: Quoted, job: Job) -> dict[str, Any] | None:
+    """The rate that was counted with: published, or else the user's word; None for what is not taken back."""
+    rate = quoted.offer.interruptions
+    if rate is None:
+        return None
+    given = rate.value is None and job.interruptions is not None
+    unknown = "assumed" if given else "unknown"
+    return {
+        "value": job.interruptions if given else rate.value,
+        "unit": "share of nodes a month",
+        "source": quoted.interruption_source,
+        "as_of": None if given else rate.as_of.isoformat(),
+        "confidence": unknown if rate.value is None else rate.confidence,
     }
 
 

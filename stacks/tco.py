@@ -15,11 +15,12 @@ from typing import Annotated
 import typer
 
 from components.findings import InputError
+from stacks.quote import MOST_NODES
 
 __all__ = ["tco"]
 
 _RANGES: Mapping[str, tuple[float, float, str]] = {
-    "nodes": (1, math.inf, "1 or more"),
+    "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
     "years": (0.1, 20, "0.1 to 20 years"),
     "usd_per_hour": (0.001, math.inf, "US dollars a node and hour, above 0"),
     "fixed": (0, math.inf, "US dollars a node and hour, 0 or more"),

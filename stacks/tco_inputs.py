@@ -134,7 +134,8 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
         peak = (boards + host.value) / 1000
     if own is not None:
         peak = own.peak_kw.value
-    elif kw is not None:
+    if kw is not None and (own is None or kw > own.peak_kw.value):
+        # No node draws more on average than at its peak.
         peak = kw / UTILISATION
     rate = table.colo_usd_per_kw_month
     colo = None

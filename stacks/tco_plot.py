@@ -31,6 +31,9 @@ def write_plot(answer: Tco, out: Path) -> list[Path]:
     Raises:
         InputError: the files cannot be written.
     """
+    if not out.name:
+        place, fix = "a path that ends with a name", "write --out tco"
+        raise InputError("--out", "names no file", value=str(out), allowed=place, fix=fix)
     stem = out.with_suffix("") if out.suffix.lstrip(".") in _KINDS else out
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _KINDS]
     # All is drawn before anything is written.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from components.catalog import Fact
+from components.quotes import TERM_HOURS
 from components.tco import (
     RULE_MONTHS,
     RULE_UTILISATION,
@@ -48,7 +49,8 @@ class Commitment:
         short: provider and term.
         price: US dollars per node and hour of the term.
         on_demand: the same without commitment.
-        usd: of all nodes over the years.
+        usd: of all nodes over the years, whole terms paid.
+        paid_hours: of these terms.
         pays_above: the use from which on it is cheaper than on demand.
         onprem_months: months until owning is cheaper than it.
     """
@@ -58,6 +60,7 @@ class Commitment:
     price: Fact[float | None]
     on_demand: float
     usd: float
+    paid_hours: float
     pays_above: float
     onprem_months: float
 
@@ -106,13 +109,17 @@ def _commitments(inputs: Inputs) -> tuple[Commitment, ...]:
         price, on_demand = offer.price.value, offer.on_demand
         assert price is not None and on_demand is not None, "only offers with both prices are gathered"  # noqa: PT018
         always = CloudSide(price, 1.0, inputs.cloud.fixed_usd_per_hour)
+        # Less than a term cannot be had. A rounding error is no term.
+        term = TERM_HOURS[offer.kind]
+        paid_hours = math.ceil(round(inputs.hours / term, 9)) * term
         found.append(
             Commitment(
                 label=offer.label,
                 short=f"{offer.provider} {offer.kind}",
                 price=offer.price,
                 on_demand=on_demand,
-                usd=inputs.num_nodes * cloud_usd(always, inputs.hours),
+                usd=inputs.num_nodes * (cloud_usd(always, inputs.hours) + price * (paid_hours - inputs.hours)),
+                paid_hours=paid_hours,
                 pays_above=reserved_break_even(price, on_demand),
                 onprem_months=break_even_months(always, inputs.onprem),
             )
@@ -147,6 +154,7 @@ def to_json(answer: Tco) -> dict[str, Any]:
                 "price": {"value": each.price.value, "unit": "USD/node-hour", **_provenance(each.price)},
                 "on_demand_usd_per_hour": each.on_demand,
                 "usd": each.usd,
+                "paid_hours": each.paid_hours,
                 "pays_above_utilisation": each.pays_above,
                 "onprem_months": _finite(each.onprem_months),
             }
@@ -189,12 +197,17 @@ def show(answer: Tco, console: "Console") -> None:
     for each in answer.reserved:
         console.print(
             f"{escape(each.label)}: ${each.price.value:,.2f} of ${each.on_demand:,.2f} an hour, pays above "
-            f"[bold]{each.pays_above:.0%}[/] use; ${each.usd:,.0f} over {years}; owning is cheaper "
-            f"{_after(each.onprem_months)}",
+            f"[bold]{each.pays_above:.0%}[/] use; ${each.usd:,.0f} over {years}{_whole_terms(each, inputs)}; owning is "
+            f"cheaper {_after(each.onprem_months)}",
             highlight=False,
         )
     if not answer.reserved:
         console.print("[yellow]no reserved price in the catalogue for these nodes[/]", highlight=False)
+
+
+def _whole_terms(each: Commitment, inputs: Inputs) -> str:
+    """What is paid beyond the years in question."""
+    return f" (whole terms: {each.paid_hours:,.0f} h)" if each.paid_hours > inputs.hours + 1 else ""
 
 
 def _inputs_table(inputs: Inputs) -> Any:

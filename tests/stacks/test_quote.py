@@ -62,7 +62,21 @@ def test_every_figure_says_where_it_is_from() -> None:
             assert figure["source"], name
         assert (row["interruptions"] is not None) == (row["kind"] == "spot")
     given = next(row for row in answer["ranked"] if row["provider"] == "gcp" and row["kind"] == "spot")
-    assert given["interruptions"]["source"] == "as given: nobody publishes it"
+    assert given["interruptions"] == {
+        "value": 0.15,
+        "unit": "share of nodes a month",
+        "source": "as given: nobody publishes it",
+        "as_of": None,
+        "confidence": "assumed",
+    }
+    silent = next(row for row in ask()["unknown"] if row["provider"] == "gcp" and row["kind"] == "spot")
+    assert (silent["interruptions"]["value"], silent["interruptions"]["confidence"]) == (None, "unknown")
+
+
+def test_a_job_shorter_than_the_best_interval_saves_at_its_end() -> None:
+    (spot,) = [row for row in ask("--hours", "0.5", "--providers", "aws")["ranked"] if row["kind"] == "spot"]
+    assert spot["spot"]["interval_sec"] == 1800 < spot["spot"]["best_interval_sec"]
+    assert "with a checkpoint each 30 min" in spot["details"]
 
 
 def test_without_a_rate_of_interruptions_spot_stands_apart() -> None:
@@ -127,14 +141,17 @@ def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
         (["--accelerator", "v5p-64", "--providers", "aws"], ["--accelerator: no such accelerator on aws"]),
         (["--hours", "0"], ["--hours: no length of time", "'0'", "hours above 0"]),
         (["--hours", "-3"], ["--hours: no length of time", "'-3'"]),
+        (["--hours", "9" * 400], ["--hours: no length of time", "up to 876000"]),
         (["--hours", "nan"], ["--hours: no length of time"]),
         (["--deadline", "99h"], ["--deadline: shorter than the training", "'99h'", "100h or more", "--deadline 120h"]),
-        (["--nodes", "0"], ["--nodes: no number of nodes", "got:     0", "1 or more"]),
+        (["--nodes", "0"], ["--nodes: no number of nodes", "got:     0", "1 to 1,000,000"]),
+        (["--nodes", "1" + "0" * 400], ["--nodes: no number of nodes", "1 to 1,000,000"]),
+        (["--top", "-1"], ["--top: no number of offers", "got:     -1", "write --top 0"]),
         (["--providers", "aws,gpc"], ["--providers: no such provider", "'gpc'", "did you mean 'gcp'?"]),
         (["--sort", "price"], ["--sort: nothing to sort by", "'price'", "cost, carbon, risk"]),
         (["--interruptions", "15"], ["--interruptions: no share of nodes", "15.0", "write 0.15"]),
-        (["--max-intensity", "-1"], ["--max-intensity: no such number", "-1.0"]),
-        (["--max-intensity", "nan"], ["--max-intensity: no such number"]),
+        (["--max-intensity", "-1"], ["--max-intensity: no carbon intensity", "-1.0", "write --max-intensity 200"]),
+        (["--max-intensity", "nan"], ["--max-intensity: no carbon intensity"]),
     ],
 )
 def test_a_mistake_names_its_place_its_value_and_its_fix(arguments: list[str], said: list[str]) -> None:

@@ -95,6 +95,22 @@ def test_a_reservation_pays_above_its_share() -> None:
     assert reserved.onprem_months == pytest.approx(320_000 / (38 - answer.inputs.onprem.running_usd_per_hour) / 730)
 
 
+def test_a_reservation_is_paid_for_whole_terms() -> None:
+    """Half a year of a year's commitment costs the year; three years are three, and nothing is added."""
+    half = with_reservation(inputs(), 38.0)
+    (reserved,) = compare(replace(half, years=0.5)).reserved
+    assert (reserved.usd, reserved.paid_hours) == (pytest.approx(4 * 38 * 8760), 8760)
+    console = Console(width=250, record=True, file=io.StringIO())
+    show(compare(replace(half, years=0.5)), console)
+    assert "over 0.5 years (whole terms: 8,760 h)" in console.export_text()
+    assert compare(half).reserved[0].paid_hours == 26_280
+
+
+def test_no_node_draws_more_on_average_than_at_its_peak() -> None:
+    assert inputs(kw=8.0).value("colo") == pytest.approx(200 * 10.2)
+    assert inputs(kw=15.0).value("colo") == pytest.approx(200 * 15 / 0.75)
+
+
 def test_a_price_nobody_has_is_asked_for() -> None:
     with pytest.raises(InputError, match="--capex: nobody publishes it for A100x8") as caught:
         gather("A100x8", 1, 3, find_offers(carriers("A100x8", ("aws",))), {})
@@ -132,6 +148,13 @@ def test_a_plot_without_crossings_is_drawn_too() -> None:
     assert b"<svg" in draw_plot(compare(with_reservation(inputs(), 38.0)), "svg")
 
 
+@pytest.mark.parametrize("out", ["", "/"])
+def test_a_plot_wants_a_name(out: str) -> None:
+    result = CliRunner().invoke(cli.app, [*ASK, "--out", out])
+    assert isinstance(result.exception, InputError)
+    assert "--out: names no file" in str(result.exception)
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", "utf-8")
     result = CliRunner().invoke(cli.app, [*ASK, "--out", str(tmp_path / "file" / "tco")])
@@ -142,7 +165,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--nodes", "0"], ["--nodes: out of range", "1 or more", "write --nodes 1"]),
+        (["--nodes", "0"], ["--nodes: out of range", "1 to 1,000,000", "write --nodes 1"]),
+        (["--nodes", "1" + "0" * 400], ["--nodes: out of range", "write --nodes 1000000"]),
         (["--years", "0"], ["--years: out of range", "0.1 to 20 years"]),
         (["--years", "50"], ["--years", "write --years 20"]),
         (["--years", "nan"], ["--years: out of range"]),
