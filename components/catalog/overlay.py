@@ -6,6 +6,7 @@ overlays off. A price of an overlay wins, but over a listed one of a later day: 
 Its source then begins with `overlay, <date>`. Reads and lays over; asking the providers is `stacks.prices`.
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -100,15 +101,35 @@ def read_overlay(path: Path) -> Overlay:
         provider, sources = tables["provider"], _marked(plain_sources)
         machines = [{"provider": provider, **with_facts(MachinePrice, row, sources)} for row in tables["machines"]]
         tpus = [with_facts(TpuPrice, row, sources) for row in tables["tpus"]]
-        return Overlay.model_validate({"machines": machines, "tpus": tpus})
-    except (OSError, yaml.YAMLError, ValidationError, LookupError, TypeError, AttributeError, UnicodeError) as error:
+        overlay = Overlay.model_validate({"machines": machines, "tpus": tpus})
+        _check_prices(overlay)
+        return overlay
+    except (OSError, yaml.YAMLError, ValidationError, LookupError, TypeError, AttributeError, ValueError) as error:
+        # A file that somebody named is theirs: only one that would be read again is to go.
+        own = path.parent == overlay_folder()
         raise InputError(
             str(path),
             f"no overlay of prices: {type(error).__name__}",
             value=str(error).splitlines()[0],
             allowed="a file that `gangway prices refresh` wrote",
-            fix=f"delete it and run `gangway prices refresh`, or set {OVERLAYS_VARIABLE}={OFF}",
+            fix=f"delete it and run `gangway prices refresh`, or set {OVERLAYS_VARIABLE}={OFF}"
+            if own
+            else "name another",
         ) from None
+
+
+def _check_prices(overlay: Overlay) -> None:
+    """No price is zero, negative or endless: a file may have been edited, and a quote would rank by it.
+
+    Raises:
+        ValueError: naming the price.
+    """
+    for row in (*overlay.machines, *overlay.tpus):
+        for name in type(row).model_fields:
+            fact = getattr(row, name)
+            if isinstance(fact, Fact) and fact.value is not None and not 0 < fact.value < math.inf:
+                item = row.machine_type if isinstance(row, MachinePrice) else row.generation
+                raise ValueError(f"{item} {row.region} {name}: {fact.value:g} is no price")
 
 
 def _marked(sources: Mapping[str, Source]) -> dict[str, Source]:

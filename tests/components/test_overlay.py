@@ -185,6 +185,9 @@ SOURCES = "provider: aws\nsources: {s1: {title: t, as_of: 2026-11-22, confidence
         "provider: aws",
         f"{SOURCES}machines: [{{machine_type: p5.48xlarge}}]",
         f"{SOURCES}machines: [{{source: s1, machine_type: a, region: b, on_demand: much}}]",
+        f"{SOURCES}machines: [{{source: s1, machine_type: p5.48xlarge, region: us-east-1, on_demand: 0.0}}]",
+        f"{SOURCES}machines: [{{source: s1, machine_type: p5.48xlarge, region: us-east-1, spot_high: -3}}]",
+        f"{SOURCES}machines: [{{source: s1, machine_type: p5.48xlarge, region: us-east-1, block: .inf}}]",
     ],
 )
 def test_a_broken_overlay_is_named_and_not_skipped(folder: Path, text: str) -> None:
@@ -194,3 +197,11 @@ def test_a_broken_overlay_is_named_and_not_skipped(folder: Path, text: str) -> N
         load_provider("aws")
     assert caught.value.place == str(path)
     assert "GANGWAY_PRICES=none" in caught.value.fix
+
+
+def test_a_file_that_somebody_names_is_not_to_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "notes.yaml"
+    path.write_text("mine", "utf-8")
+    with pytest.raises(InputError, match="no overlay of prices") as caught:
+        read_overlay(path)
+    assert caught.value.fix == "name another"
