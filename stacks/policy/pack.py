@@ -22,10 +22,12 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
+from components.cost import Declared
 from components.findings import Finding, InputError, Severity
 from stacks.policy.engine_values import EngineResource, plain
 from stacks.rules.guardrails import RESOURCE_RULES, STACK_RULES
 from stacks.rules.planned import PLAN_REFUSED, PLAN_RULES
+from stacks.rules.regions import SiteGrid, grid_of
 from stacks.rules.rule import Limits, ResourceRule, Rule, StackRule
 
 __all__ = ["LEVELS", "findings_of_config", "policies", "serve"]
@@ -45,8 +47,8 @@ def serve() -> None:
     """Answers the engine until it is done."""
     # The engine reads the pack's port from the first line of standard output.
     with redirect_stdout(sys.stderr):
-        found = findings_of_config()
-    PolicyPack("gangway", policies(found))
+        found, grid = findings_of_config(), grid_of_config()
+    PolicyPack("gangway", policies(found, grid))
 
 
 def findings_of_config() -> tuple[Finding, ...] | None:
@@ -65,20 +67,35 @@ def findings_of_config() -> tuple[Finding, ...] | None:
     return tuple(refused)
 
 
+def grid_of_config() -> SiteGrid | None:
+    """The grid of the selected stack's site; None without one, and where the file is wrong, as `plan.refused` says."""
+    if "gangway:site" not in get_config_env():
+        return None
+    from stacks.loader import from_pulumi
+
+    grid: SiteGrid | None = None
+    try:
+        grid = grid_of(from_pulumi())
+    except* InputError:
+        grid = None
+    return grid
+
+
 def _refusal(mistake: InputError) -> Finding:
     message = f"{mistake.problem}: {mistake.value!r}; allowed: {mistake.allowed}"
     return Finding(PLAN_REFUSED.severity, PLAN_REFUSED.code, mistake.place, message, mistake.fix)
 
 
-def policies(found: Sequence[Finding] | None) -> list[Policy]:
+def policies(found: Sequence[Finding] | None, grid: SiteGrid | None = None) -> list[Policy]:
     """All policies.
 
     Args:
         found: what the plan of the stack file has found; None where there is none.
+        grid: of the stack's site; None without one.
     """
     return [
         *(_of_plan(rule, found) for rule in PLAN_RULES),
-        *(_of_resource(rule) for rule in RESOURCE_RULES),
+        *(_of_resource(rule, grid) for rule in RESOURCE_RULES),
         *(_of_stack(rule) for rule in STACK_RULES),
     ]
 
@@ -96,7 +113,7 @@ def _of_plan(rule: Rule, found: Sequence[Finding] | None) -> Policy:
     return ResourceValidationPolicy(rule.code, rule.holds, validate, LEVELS[rule.severity])
 
 
-def _of_resource(rule: ResourceRule) -> Policy:
+def _of_resource(rule: ResourceRule, grid: SiteGrid | None) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         given = args.get_config()
         if args.resource_type == STACK:
@@ -104,8 +121,10 @@ def _of_resource(rule: ResourceRule) -> Policy:
             for name in sorted(given.keys() - {*rule.limits}):
                 report(f"{name}: {rule.code} has no such setting; allowed: {', '.join(rule.limits) or 'none'}", None)
         limits = Limits.model_validate({name: given[name] for name in rule.limits if name in given})
-        resource = EngineResource(args.resource_type, args.name, plain(args.props))
-        for breach in rule.check(resource, limits):
+        judged: list[Declared] = [EngineResource(args.resource_type, args.name, plain(args.props))]
+        if grid is not None and args.resource_type == STACK:
+            judged.append(grid)
+        for breach in (breach for resource in judged for breach in rule.check(resource, limits)):
             report(_sentence(breach, rule.fix), None)
 
     schema = PolicyConfigSchema({name: _property(name) for name in rule.limits}) if rule.limits else None

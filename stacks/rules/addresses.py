@@ -80,6 +80,10 @@ _PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
         "gcp:compute:ForwardingRule": (_external_rule, "is an external load balancer"),
         "gcp:compute:GlobalForwardingRule": (_external_rule, "is an external load balancer"),
         "gcp:tpu:V2Vm": (_external_tpu, "has external addresses"),
+        # One without a port is nobody's yet.
+        "openstack:networking:FloatingIp": (lambda i: bool(i.get("portId")), "is a public address of a port"),
+        "openstack:networking:FloatingIpAssociate": (lambda _: True, "gives a port a public address"),
+        "openstack:compute:FloatingIpAssociate": (lambda _: True, "gives a machine a public address"),
         "azure-native:network:NetworkInterface": (_azure_configurations("publicIPAddress"), "has a public address"),
         "azure-native:network:LoadBalancer": (
             lambda i: any(one.get("publicIPAddress") for one in items(i.get("frontendIPConfigurations"))),
@@ -114,6 +118,6 @@ NO_PUBLIC_ADDRESS = ResourceRule(
     holds="No machine, interface or load balancer has a public address",
     path="gangway:network",
     fix="remove it: machines reach the internet through a NAT gateway, people reach them through Session Manager, "
-    "Identity-Aware Proxy or Bastion",
+    "Identity-Aware Proxy or Bastion, on OpenStack from inside the network",
     check=_public,
 )

@@ -9,7 +9,7 @@ from stacks.ladder_costs import Pace
 from stacks.rules.addresses import NO_PUBLIC_ADDRESS
 from stacks.rules.machines import ENCRYPTED, IMDS_V2, SHIELDED
 from stacks.rules.planned import SPOT_SAVES, unsaved_spot
-from stacks.rules.regions import CLEAN_REGION
+from stacks.rules.regions import CLEAN_REGION, grid_of
 from stacks.rules.rule import Limits, ResourceRule, StackRule
 from stacks.rules.tags import REQUIRED_TAGS
 from stacks.rules.whole import BLOCK_ENDS, BUDGET_PRESENT
@@ -60,5 +60,7 @@ def with_guardrails(
     """
     before = tuple(said)
     codes = {finding.code for finding in before}
-    found = (*findings_of_resources(resources, Limits()), *unsaved_spot(config, job))
+    grid = grid_of(config)
+    judged = (*resources, *(() if grid is None else (grid,)))
+    found = (*findings_of_resources(judged, Limits()), *unsaved_spot(config, job))
     return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))

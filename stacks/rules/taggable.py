@@ -80,11 +80,24 @@ _AZURE = """
     storage: StorageAccount
     storagecache: AmlFilesystem
 """
-# Google Cloud's own word is `labels`; these have another.
+_OPENSTACK = """
+    blockstorage: Volume
+    compute: Instance
+    images: Image
+    loadbalancer: LoadBalancer
+    networking: FloatingIp Network Port Router SecGroup Subnet
+    objectstorage: Container
+    sharedfilesystem: Share
+"""
+# Google Cloud's own word is `labels`, OpenStack's `tags`; these have another.
 _OTHER_WORDS = {
     "gcp:container:Cluster": "resourceLabels",
     "gcp:monitoring:AlertPolicy": "userLabels",
     "gcp:monitoring:NotificationChannel": "userLabels",
+    "openstack:blockstorage:Volume": "metadata",
+    "openstack:compute:Instance": "metadata",
+    "openstack:objectstorage:Container": "metadata",
+    "openstack:sharedfilesystem:Share": "metadata",
 }
 # A dynamic resource of Gangway's.
 _QUEUED_TPU = "pulumi-python:dynamic:QueuedTpuRequest"
@@ -107,6 +120,7 @@ def types_with_tags() -> dict[str, str]:
         **dict(_entries("aws", _AWS, "tags")),
         **dict(_entries("gcp", _GCP, "labels")),
         **dict(_entries("azure-native", _AZURE, "tags")),
+        **dict(_entries("openstack", _OPENSTACK, "tags")),
         _QUEUED_TPU: "labels",
     }
 

@@ -4,17 +4,19 @@ Which types take tags is a table (`taggable`) and no question to a cloud's SDK, 
 holds the table against the SDKs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from components.cost import Declared
 from components.findings import Severity
+from components.openstack.names import header_tags
 from stacks.rules.inputs import is_unknown, items, kind, named
 from stacks.rules.rule import Limits, ResourceRule
 from stacks.rules.taggable import tags_field
 
 __all__ = ["REQUIRED_TAGS"]
 
+CONTAINER = "openstack:objectstorage:Container"
 LAUNCHED = ("instance", "volume")
 """What a launch template starts, and what is billed: an Auto Scaling group's own tags never reach a volume."""
 
@@ -24,9 +26,11 @@ def _untagged(resource: Declared, limits: Limits) -> Iterable[str]:
     if field is None:
         return
     inputs = resource.inputs
-    # Tags that a provider adds to each of its resources stand in tagsAll.
-    yield from _missing(named(resource), [inputs.get(field), inputs.get("tagsAll")], limits)
     what = kind(resource.type)
+    # Tags that a provider adds to each of its resources stand in tagsAll; an instance of OpenStack may have words, too.
+    words = inputs.get("tags") if field == "metadata" else None
+    given = [inputs.get(field), inputs.get("tagsAll"), words]
+    yield from _missing(named(resource), given, limits, _in_headers if what == CONTAINER else str)
     if what == "aws:ec2:Instance" and not inputs.get("launchTemplate"):
         roots = [one.get("tags") for one in items(inputs.get("rootBlockDevice"))]
         yield from _missing(f"{named(resource)}: its volumes", [inputs.get("volumeTags"), *roots], limits)
@@ -39,18 +43,28 @@ def _untagged(resource: Declared, limits: Limits) -> Iterable[str]:
             yield from _missing(f"{named(resource)}: each {launched} it starts", known, limits)
 
 
-def _missing(whose: str, given: Sequence[Any], limits: Limits) -> Iterable[str]:
+def _missing(whose: str, given: Sequence[Any], limits: Limits, spelled: Callable[[str], str] = str) -> Iterable[str]:
+    """A breach where tags lack a required key, which some services spell their own way."""
     if any(is_unknown(tags) for tags in given):
         return
     carried = {key for tags in given for key, value in _pairs(tags).items() if value}
-    if missing := [key for key in limits.required_tags if key not in carried]:
+    if missing := [key for key in limits.required_tags if not carried & {key, spelled(key)}]:
         yield f"{whose}: no {' and no '.join(missing)} among the tags"
 
 
+def _in_headers(key: str) -> str:
+    """A key as metadata of a container of OpenStack has it."""
+    return next(iter(header_tags({key: ""})))
+
+
 def _pairs(tags: Any) -> Mapping[str, Any]:
-    """Tags as a mapping; an Auto Scaling group has a list of keys and values."""
+    """Tags as a mapping; an Auto Scaling group has a list of keys and values, OpenStack words such as `team=ml`."""
     if isinstance(tags, Mapping):
         return tags
+    if isinstance(tags, Sequence) and not isinstance(tags, str):
+        words = [word.partition("=") for word in tags if isinstance(word, str)]
+        if words:
+            return {key: value for key, _, value in words}
     return {str(one["key"]): one.get("value") for one in items(tags) if "key" in one}
 
 

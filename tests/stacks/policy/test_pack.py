@@ -29,6 +29,7 @@ from stacks.policy.engine_values import plain
 from stacks.rules.guardrails import RESOURCE_RULES, STACK_RULES
 from stacks.rules.inputs import UNKNOWN
 from stacks.rules.planned import PLAN_RULES
+from stacks.rules.regions import SiteGrid
 
 URN = "urn:pulumi:dev::any::aws:sns/topic:Topic::made"
 OPTIONS = PolicyResourceOptions(False, [], None, [], None, [])  # type: ignore[arg-type]  # no timeouts
@@ -92,6 +93,18 @@ def test_a_resource_is_judged_by_its_rule(validate: Validate) -> None:
     )
     assert validate(tags, topic, {"tags": {"team": "a"}}, {"required_tags": ["team"]}) == []
     assert validate(tags, topic, {"tags": {"team": "a", "cost_center": UNKNOWN_STRING_VALUE}}) == []
+
+
+def test_the_grid_of_a_site_is_judged_by_the_organisations_limit(validate: Validate) -> None:
+    grid = SiteGrid("lab", {"grams": 380.0, "source": "stack file, 2026-11-01, stated"})
+    region = next(one for one in pack.policies(None, grid) if one.name == "region.carbon-intensity")
+    told = validate(region, "pulumi:pulumi:Stack", {}, {"max_g_per_kwh": 100.0})
+    assert [line.partition("\n")[0] for line in told] == [
+        "lab: 380 gCO2e per kWh (stack file, 2026-11-01, stated) is above 100"
+    ]
+    assert validate(region, "pulumi:pulumi:Stack", {}) == []
+    assert validate(region, "pulumi:pulumi:Stack", {}, {"max_g_per_kwh": 100.0, "allowed_regions": ["lab"]}) == []
+    assert validate(region, "openstack:compute/instance:Instance", {}, {"max_g_per_kwh": 100.0}) == [], "said once"
 
 
 def test_a_setting_that_no_rule_has_is_told_once(validate: Validate) -> None:
@@ -174,6 +187,21 @@ def test_what_cannot_be_planned_is_a_breach(
     assert (refused.code, refused.severity) == ("plan.refused", Severity.ERROR)
     assert path in refused.path
     assert words in refused.message
+
+
+def test_the_grid_is_the_stack_files(
+    engine_config: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch, repo: Path
+) -> None:
+    engine_config({})
+    assert pack.grid_of_config() is None, "a region of the catalogue"
+    values = yaml.safe_load((repo / "stacks" / "Pulumi.hosts-lab.yaml").read_text("utf-8"))["config"]
+    as_text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(as_text))
+    grid = pack.grid_of_config()
+    assert grid is not None
+    assert (grid.name, grid.inputs["grams"]) == ("lab", 380)
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({**as_text, "gangway:site": json.dumps({"pue": "x"})}))
+    assert pack.grid_of_config() is None, "plan.refused says why"
 
 
 def test_a_project_without_a_stack_file_waits_for_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:

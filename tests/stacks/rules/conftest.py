@@ -14,13 +14,15 @@ from stacks.plan import Plan, make_plan
 from stacks.rules.inputs import kind
 
 AWS_STACKS = ("aws-demo", "aws-g5-dev", "aws-p4d-block", "aws-p5-spot")
+SITE_STACKS = ("hosts-lab", "openstack-gpu")
 
 
 @pytest.fixture(scope="session")
 def plans(repo: Path, gcp_plans: dict[str, Plan], azure_plans: dict[str, Plan]) -> dict[str, Plan]:
     """The plans of all shipped stacks by their names."""
-    of_aws = {name: make_plan(from_file(repo / "stacks" / f"Pulumi.{name}.yaml")) for name in AWS_STACKS}
-    return {**of_aws, **gcp_plans, **azure_plans}
+    names = (*AWS_STACKS, *SITE_STACKS)
+    others = {name: make_plan(from_file(repo / "stacks" / f"Pulumi.{name}.yaml")) for name in names}
+    return {**others, **gcp_plans, **azure_plans}
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,13 @@ def breaches(rule: ResourceRule, resource: Declared, **limits: Any) -> list[str]
         (NO_PUBLIC_ADDRESS, "aws:ec2/eip:Eip", {"networkInterface": UNKNOWN}, {"domain": "vpc"}),
         (NO_PUBLIC_ADDRESS, INSTANCE, {"associatePublicIpAddress": True}, {"associatePublicIpAddress": UNKNOWN}),
         (NO_PUBLIC_ADDRESS, FORWARDING, {}, {"loadBalancingScheme": "INTERNAL"}),
+        (NO_PUBLIC_ADDRESS, "openstack:networking/floatingIp:FloatingIp", {"portId": UNKNOWN}, {"pool": "public"}),
+        (REQUIRED_TAGS, "openstack:compute/instance:Instance", {"tags": ["team=a"]},
+         {"metadata": {"team": "a"}, "tags": ["cost_center=1"]}),
+        (REQUIRED_TAGS, "openstack:networking/port:Port", {"tags": ["team", "cost_center"]},
+         {"tags": ["team=a", "cost_center=1=2", "free"]}),
+        (REQUIRED_TAGS, "openstack:objectstorage/container:Container", {"metadata": {"team": "a"}},
+         {"metadata": {"team": "a", "cost-center": "1"}}),
         (NO_PUBLIC_ADDRESS, FORWARDING, {"loadBalancingScheme": "EXTERNAL_MANAGED"},
          {"loadBalancingScheme": "INTERNAL_MANAGED"}),
         (NO_PUBLIC_ADDRESS, "gcp:tpu/v2Vm:V2Vm", {"networkConfig": {"enableExternalIps": True}},
@@ -93,7 +100,11 @@ def test_ways_out_are_allowed(made: Callable[..., Declared]) -> None:
 
 
 def test_an_association_is_always_public(made: Callable[..., Declared]) -> None:
-    assert breaches(NO_PUBLIC_ADDRESS, made("aws:ec2/eipAssociation:EipAssociation"))
+    for type_token in (
+        "aws:ec2/eipAssociation:EipAssociation",
+        "openstack:networking/floatingIpAssociate:FloatingIpAssociate",
+    ):
+        assert breaches(NO_PUBLIC_ADDRESS, made(type_token))
 
 
 def test_limits_are_the_organisations(made: Callable[..., Declared]) -> None:

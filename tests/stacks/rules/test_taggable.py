@@ -9,11 +9,27 @@ from stacks.plan import Plan
 from stacks.rules.inputs import kind
 from stacks.rules.taggable import tags_field, types_with_tags
 
-PACKAGES = {"aws": "pulumi_aws", "gcp": "pulumi_gcp", "azure-native": "pulumi_azure_native"}
+PACKAGES = {
+    "aws": "pulumi_aws",
+    "gcp": "pulumi_gcp",
+    "azure-native": "pulumi_azure_native",
+    "openstack": "pulumi_openstack",
+}
 # Input on the wire -> argument in Python.
-ARGUMENTS = {"tags": "tags", "labels": "labels", "userLabels": "user_labels", "resourceLabels": "resource_labels"}
+ARGUMENTS = {
+    "tags": "tags",
+    "labels": "labels",
+    "userLabels": "user_labels",
+    "resourceLabels": "resource_labels",
+    "metadata": "metadata",
+}
 # gcp: `tags` are those of the network, and `labels` of a notification channel are its settings.
-WORDS = {"aws": ("tags",), "gcp": ("user_labels", "resource_labels", "labels"), "azure-native": ("tags",)}
+WORDS = {
+    "aws": ("tags",),
+    "gcp": ("user_labels", "resource_labels", "labels"),
+    "azure-native": ("tags",),
+    "openstack": ("metadata", "tags"),
+}
 
 
 def arguments(of_type: str) -> set[str]:
