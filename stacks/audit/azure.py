@@ -7,7 +7,8 @@ on the subscription.
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from components.azure.names import letters
@@ -26,6 +27,7 @@ TIMEOUT_SEC = 60.0
 # As in components.azure.accounts, which loads Pulumi's whole provider.
 MAX_ACCOUNT_NAME = 24
 FLOW_LOGS = "flows"
+_MACHINE, _SCALE_SET = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"
 # Groups of resources stand in a table of their own.
 QUERY = """Resources
 | union (ResourceContainers | where type =~ 'microsoft.resources/subscriptions/resourcegroups')
@@ -100,9 +102,9 @@ def list_azure(session: Poster, subscription: str, stack: str, api_url: str = AP
     Raises:
         InputError: nobody answers, or a right is missing.
     """
-    rows = list(_rows(session, subscription, stack, api_url))
+    found = [_resource(row, stack) for row in _rows(session, subscription, stack, api_url)]
     notes = ("Resource Graph shows what you may read, and leaves out the rest without a word",)
-    return Listing(tuple(_resource(row, stack) for row in rows), f"subscription {subscription}", notes)
+    return Listing(tuple(_counted_once(found)), f"subscription {subscription}", notes)
 
 
 def state_keys(resource: StateResource) -> set[str]:
@@ -136,6 +138,14 @@ def _page(session: Poster, url: str, body: Mapping[str, Any], subscription: str)
     return answer
 
 
+def _counted_once(resources: Sequence[CloudResource]) -> Iterator[CloudResource]:
+    """A flexible scale set and its machines are both listed, and billed once: as machines."""
+    holders = frozenset(owner for each in resources if each.kind == _MACHINE for owner in each.owners)
+    for each in resources:
+        listed = each.kind == _SCALE_SET and not each.keys.isdisjoint(holders)
+        yield replace(each, billed=()) if listed else each
+
+
 def _resource(row: Mapping[str, Any], stack: str) -> CloudResource:
     kind, properties = row["type"].lower(), row.get("properties") or {}
     return CloudResource(
@@ -163,6 +173,8 @@ def _billed(kind: str, sku: Mapping[str, Any], properties: Mapping[str, Any]) ->
         return ()
     name = str(sku.get("name", ""))
     match kind:
+        case "microsoft.compute/virtualmachines" if _power(properties) == "powerstate/deallocated":
+            return ()  # its disks cost, and are listed; one that is merely stopped is paid for
         case "microsoft.compute/virtualmachines":
             return (_machine(properties.get("hardwareProfile", {}).get("vmSize", ""), properties, 1),)
         case "microsoft.compute/virtualmachinescalesets":
@@ -193,6 +205,12 @@ _SERVICES: Mapping[str, str] = {
 def _machine(machine_type: str, profile: Mapping[str, Any], quantity: float) -> Billed:
     spot = profile.get("priority") == "Spot"
     return Billed(machine_type, quantity, kind="machine", market="spot" if spot else "on-demand")
+
+
+def _power(properties: Mapping[str, Any]) -> str:
+    """The state that Resource Graph adds to a machine, in small letters; empty where it does not say."""
+    view = (properties.get("extended") or {}).get("instanceView") or {}
+    return str((view.get("powerState") or {}).get("code", "")).lower()
 
 
 def _kept(kind: str, name: str, stack: str) -> str:

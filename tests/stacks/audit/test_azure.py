@@ -109,6 +109,30 @@ def test_machines_of_a_flexible_scale_set_belong_to_it(listing: Callable[..., An
     assert audited(STACK, "azure", known, listing(page(machine))).counts == {"belongs": 1}
 
 
+def test_a_flexible_scale_set_and_its_machines_are_billed_once(listing: Callable[..., Any]) -> None:
+    kind = "Microsoft.Compute/virtualMachineScaleSets"
+    flexible = row(kind, "nodes", sku={"name": "Standard_ND96isr_H100_v5", "capacity": 1})
+    uniform = row(kind, "others", sku={"name": "Standard_ND96isr_H100_v5", "capacity": 1})
+    properties = {**VM["properties"], "priority": "Regular", "virtualMachineScaleSet": {"id": flexible["id"]}}
+    found = listing(page(flexible, uniform, {**VM, "properties": properties}))
+    outcome = audited(STACK, "azure", State((), "test"), found)
+    assert {row.judged.resource.name: row.hourly_usd for row in outcome.orphans} == {
+        "by-hand": pytest.approx(98.32),
+        "others": pytest.approx(98.32),
+        "nodes": 0.0,
+    }
+
+
+@pytest.mark.parametrize(("code", "usd"), [("PowerState/deallocated", 0.0), ("PowerState/stopped", 18.17)])
+def test_a_deallocated_machine_costs_nothing_and_a_stopped_one_all(
+    listing: Callable[..., Any], code: str, usd: float
+) -> None:
+    extended = {"instanceView": {"powerState": {"code": code}}}
+    found = listing(page({**VM, "properties": {**VM["properties"], "extended": extended}}))
+    (machine,) = audited(STACK, "azure", State((), "test"), found).orphans
+    assert machine.hourly_usd == pytest.approx(usd)
+
+
 @pytest.mark.parametrize(
     ("made", "billed"),
     [
