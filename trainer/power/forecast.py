@@ -208,7 +208,7 @@ def _fetch(url: str) -> bytes:
             """No further request, so the answer is an error."""
 
     parts = urlsplit(url)
-    host, token = parts.hostname or "", os.environ.get(TOKEN_VARIABLE, "")
+    host, token = parts.hostname or "", _token()
     if token and parts.scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
         raise TrainerError(
             place="--forecast",
@@ -231,6 +231,23 @@ def _fetch(url: str) -> bytes:
             fix=f"check the address and the token in ${TOKEN_VARIABLE}, or name a file",
         ) from None
     return content
+
+
+def _token() -> str:
+    """The token without the line end that files put behind it; empty where there is none.
+
+    Raises:
+        TrainerError: it cannot be one. It is not repeated: messages end up in logs.
+    """
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise TrainerError(
+            place=f"${TOKEN_VARIABLE}",
+            problem="holds characters that no header can",
+            allowed="printable ASCII",
+            fix="copy the token again",
+        )
+    return token
 
 
 def _without_secrets(url: str) -> str:

@@ -121,6 +121,14 @@ def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("token", ["s3c\nret", "s3crét"])
+def test_a_token_that_is_none_is_not_repeated(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANGWAY_CARBON_TOKEN", token)
+    with pytest.raises(TrainerError, match=r"\$GANGWAY_CARBON_TOKEN: holds characters that no header can") as caught:
+        read_forecast("https://127.0.0.1:9/x")
+    assert "s3c" not in str(caught.value)
+
+
 def test_an_address_that_http_refuses_is_no_traceback() -> None:
     with pytest.raises(TrainerError, match="gives no forecast: URL can't contain control characters"):
         read_forecast("http://127.0.0.1:9/a b")
@@ -205,7 +213,7 @@ def test_an_address_is_asked_with_the_token_and_named_without_its_query(
 ) -> None:
     assert read_forecast(api.url).intervals == _hours(300, 100, 200)
     assert "Authorization" not in api.headers[0]
-    monkeypatch.setenv("GANGWAY_CARBON_TOKEN", "t0ken")
+    monkeypatch.setenv("GANGWAY_CARBON_TOKEN", "t0ken\n")
     forecast = read_forecast(api.url)
     assert api.headers[1]["Authorization"] == "Bearer t0ken"
     assert api.headers[1]["path"] == "/v3/forecast?zone=DE&secret=1"
