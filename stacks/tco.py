@@ -102,5 +102,5 @@ def _check(name: str, value: float | None) -> None:
     if value is not None and not (least <= value <= greatest and value < math.inf):
         option = f"--{name.replace('_', '-')}"
         nearest = least if not value > least else greatest
-        fix = "" if math.isinf(nearest) else f"write {option} {nearest:g}"
+        fix = "write a finite number" if math.isinf(nearest) else f"write {option} {nearest:.10g}"
         raise InputError(option, "out of range", value=value, allowed=allowed, fix=fix)

@@ -124,12 +124,15 @@ def _check_prices(overlay: Overlay) -> None:
     Raises:
         ValueError: naming the price.
     """
-    for row in (*overlay.machines, *overlay.tpus):
+    rows: list[tuple[str, BaseModel]] = [
+        *((f"{machine.machine_type} {machine.region}", machine) for machine in overlay.machines),
+        *((f"{chip.generation} {chip.region}", chip) for chip in overlay.tpus),
+    ]
+    for label, row in rows:
         for name in type(row).model_fields:
             fact = getattr(row, name)
             if isinstance(fact, Fact) and fact.value is not None and not 0 < fact.value < math.inf:
-                item = row.machine_type if isinstance(row, MachinePrice) else row.generation
-                raise ValueError(f"{item} {row.region} {name}: {fact.value:g} is no price")
+                raise ValueError(f"{label} {name}: {fact.value:g} is no price")
 
 
 def _marked(sources: Mapping[str, Source]) -> dict[str, Source]:

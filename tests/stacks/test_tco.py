@@ -99,7 +99,8 @@ def test_a_reservation_is_paid_for_whole_terms() -> None:
     """Half a year of a year's commitment costs the year; three years are three, and nothing is added."""
     half = with_reservation(inputs(), 38.0)
     (reserved,) = compare(replace(half, years=0.5)).reserved
-    assert (reserved.usd, reserved.paid_hours) == (pytest.approx(4 * 38 * 8760), 8760)
+    assert reserved.usd == pytest.approx(4 * 38 * 8760)
+    assert reserved.paid_hours == 8760
     console = Console(width=250, record=True, file=io.StringIO())
     show(compare(replace(half, years=0.5)), console)
     assert "over 0.5 years (whole terms: 8,760 h)" in console.export_text()
