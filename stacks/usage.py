@@ -4,7 +4,9 @@ No declaration fixes how much, so the stack file says it (`gangway:estimate`); w
 guessed. Reading the data set within one region costs nothing but requests, which are not counted.
 """
 
+import re
 from collections.abc import Iterable
+from math import inf
 
 from components.capacity import Spot
 from components.catalog import PROVIDERS, load_provider
@@ -14,6 +16,9 @@ from stacks.config import StackConfig
 
 __all__ = ["idle_settings", "unsaid_usage", "usage_lines"]
 
+_TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
+"""Services of the catalogue: the way out, and from which volume in a month on another price holds."""
+_GIB_PER_TIB = 1024
 OF_SPOT = ("taken_percent_per_month", "checkpoint_sec", "restart_sec")
 """Settings that only the estimate of spot reads."""
 OF_BILLED = ("source_gib", "source_region", "nat_gib", "log_gib", "download_gib")
@@ -76,7 +81,20 @@ def _said(config: StackConfig) -> Iterable[tuple[str, str, float]]:
     if own.log_gib is not None:
         yield "log lines, a run", "log-ingestion", own.log_gib
     if own.download_gib is not None:
-        yield "results that leave the cloud, a run", "egress-internet", own.download_gib
+        yield from _egress(config, own.download_gib)
+
+
+def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, float]]:
+    """Each tier of the way out with its own price, as if nothing else left the cloud in that month."""
+    assert config.provider in PROVIDERS, "as below"
+    services = load_provider(config.provider).services_of(config.provider)
+    tiers = sorted((int(match[1] or 0), match[0]) for name in services if (match := _TIER.fullmatch(name)))
+    ends = (*(start for start, _ in tiers[1:]), inf)
+    for (start, service), end in zip(tiers, ends, strict=True):
+        part = min(gib, end * _GIB_PER_TIB) - start * _GIB_PER_TIB
+        if part > 0:
+            beyond = f", beyond {start} TiB" if start else ""
+            yield f"results that leave the cloud, a run{beyond}", service, part
 
 
 def _line(config: StackConfig, label: str, service: str, gib: float) -> CostComponent:

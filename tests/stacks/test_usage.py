@@ -33,6 +33,22 @@ def test_each_figure_is_a_line_priced_by_the_gib(edited: Edited) -> None:
     assert unsaid_usage(config) == ()
 
 
+@pytest.mark.parametrize(
+    ("tib", "usd"),
+    [
+        (10, 10 * 1024 * 0.09),
+        (12, 10 * 1024 * 0.09 + 2 * 1024 * 0.085),
+        (160, 10 * 1024 * 0.09 + 40 * 1024 * 0.085 + 100 * 1024 * 0.07 + 10 * 1024 * 0.05),
+    ],
+)
+def test_what_leaves_the_cloud_is_priced_tier_by_tier(tib: float, usd: float, edited: Edited) -> None:
+    lines = usage_lines(edited(estimate(download_gib=tib * 1024)))
+    assert sum(line.once for line in lines) == pytest.approx(usd)
+    assert sum(line.quantity for line in lines) == tib * 1024
+    names = [line.name for line in lines]
+    assert len(set(names)) == len(names)
+
+
 def test_a_bucket_in_the_own_region_costs_no_transfer(edited: Edited) -> None:
     config = edited(estimate(source_gib=40, source_region="us-east-2"))
     assert usage_lines(config) == []
