@@ -1,11 +1,12 @@
-"""`gangway report`: runs as one page, as figures, as records, or as rows of FOCUS.
+"""`gangway report`: runs as a page, as tables, as figures, as records, or as rows of FOCUS.
 
-    $ gangway report runs/demo/latest --format html
+    $ gangway report runs/p3-resource-aware-20260101-120000-abcd --format html --figures figures
+    $ gangway report runs/a runs/b --group-by precision --format md
     $ gangway report runs/ --format csv --out runs.csv
     $ gangway report runs/ --format focus --billing-account 123456789012 --out focus.parquet
 
-Reads finished or running runs; computes nothing anew. Heavy imports stand inside the command: `gangway --help` imports
-this module.
+Reads finished or running runs; trains nothing and prices nothing. Heavy imports stand inside the command: `gangway
+--help` imports this module.
 """
 
 from collections.abc import Sequence
@@ -30,22 +31,33 @@ class ReportFormat(StrEnum):
     """What `gangway report` writes."""
 
     HTML = "html"
+    MD = "md"
     JSON = "json"
     CSV = "csv"
     FOCUS = "focus"
 
 
+_TABLES = (ReportFormat.HTML, ReportFormat.MD, ReportFormat.JSON)
+
+
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them such as a suite's.")],
     output: Annotated[
         ReportFormat,
-        typer.Option("--format", help="html: one run's page; json: records; csv: figures; focus: FOCUS 1.4 rows."),
+        typer.Option("--format", help="html: a page; md: the table; json: all of it; csv: a line a run; focus: FOCUS."),
     ] = ReportFormat.JSON,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write; standard output without. Of html a folder [RUN/report]. focus: .parquet too."
+            help="File to write; standard output without. Of html a folder [RUNS/report]. focus: .parquet too."
         ),
+    ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(help="html, md, json: what makes a row, by commas: stack, arm, workers, precision ..."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="html, md: a folder for each drawing as PDF and SVG, good enough for a paper.")
     ] = None,
     billing_account: Annotated[
         str | None, typer.Option(help="focus: who pays, as the cloud's invoice has it [the stack's name].")
@@ -65,21 +77,30 @@ def report(
         typer.echo(sentence, err=True)
     if output is not ReportFormat.FOCUS:
         _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})
-    if output is ReportFormat.HTML:
-        _page(found, out)
-    elif output is ReportFormat.FOCUS:
-        _focus(found, out, billing_account, usd_per_hour)
-    else:
-        from stacks.report_files import figures_csv, records_json
+    if output not in _TABLES:
+        _refuse(output, {"--group-by": group_by})
+    if output not in (ReportFormat.HTML, ReportFormat.MD):
+        _refuse(output, {"--figures": figures})
+    if output is ReportFormat.HTML and len(found) == 1 and found[0].plan is not None and not (group_by or figures):
+        _page(found[0], out)
+    elif output in (ReportFormat.HTML, ReportFormat.MD):
+        _tables(found, output, out or (_beside(runs) if output is ReportFormat.HTML else None), group_by, figures)
+    elif output is ReportFormat.JSON:
+        _json(found, out, group_by)
+    elif output is ReportFormat.CSV:
+        from stacks.report.several.members import members_of
+        from stacks.report_files import figures_csv
 
-        records = [run.record for run in found]
-        _deliver((records_json if output is ReportFormat.JSON else figures_csv)(records), out)
+        _deliver(figures_csv(members_of(found).members), out)
+    else:
+        _focus(found, out, billing_account, usd_per_hour)
 
 
 def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
     for name, value in options.items():
         if value is not None:
-            raise InputError(name, f"has no meaning with --format {output}", value=value, fix=f"leave {name} out")
+            shown = str(value) if isinstance(value, Path) else value
+            raise InputError(name, f"has no meaning with --format {output}", value=shown, fix=f"leave {name} out")
 
 
 def _deliver(text: str, out: Path | None) -> None:
@@ -90,6 +111,48 @@ def _deliver(text: str, out: Path | None) -> None:
     else:
         write_whole(out, text.encode())
         typer.echo(f"wrote {out}", err=True)
+
+
+def _beside(places: Sequence[Path]) -> Path:
+    """Where a page goes when nobody says so: beside the runs where one folder is named, else here."""
+    alone = places[0] if len(places) == 1 else None
+    return alone / "report" if alone is not None and alone.is_dir() else Path("report")
+
+
+def _tables(
+    runs: "Sequence[Run]", output: ReportFormat, out: Path | None, group_by: str | None, figures: Path | None
+) -> None:
+    """The page or the Markdown of a table, and its drawings where they are asked for."""
+    from stacks.report.several.write import several_report
+
+    made = several_report(runs, group_by)
+    for missing in made.report.missing:
+        typer.echo(f"{missing.item}: {missing.status}: {missing.reason or 'not in the table'}", err=True)
+    if figures is not None:
+        files = made.write_figures(figures)
+        typer.echo(f"wrote {len(files)} files in {figures}", err=True)
+    if output is ReportFormat.MD:
+        _deliver(made.markdown(), out)
+    else:
+        assert out is not None, "a page always has a folder"
+        typer.echo(f"wrote {made.write_page(out)}", err=True)
+
+
+def _json(runs: "Sequence[Run]", out: Path | None, group_by: str | None) -> None:
+    """Everything. Runs that are not of one table are still runs: the table is left out, with the reason."""
+    from stacks.report.several.groups import parse_keys
+    from stacks.report.several.members import members_of
+    from stacks.report.several.tables import as_json, report_of
+    from stacks.report_files import report_json
+
+    keys, source = parse_keys(group_by), members_of(runs)
+    table, no_table = None, ""
+    try:
+        table = as_json(report_of(source, keys))
+    except InputError as mistake:
+        no_table = str(mistake)
+        typer.echo(f"no table: {no_table}", err=True)
+    _deliver(report_json([run.record for run in runs], table, no_table), out)
 
 
 def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None, usd_per_hour: float | None) -> None:
@@ -120,23 +183,19 @@ def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None,
         _deliver(focus_csv(rows), out)
 
 
-def _page(runs: "Sequence[Run]", out: Path | None) -> None:
-    """One run's page, from what lies beside its record. What a sandbox made of the plan is kept nowhere: left out."""
+def _page(run: "Run", out: Path | None) -> None:
+    """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
     from stacks.local_run import StatsTail
     from stacks.report import write_report
 
-    if len(runs) != 1:
-        raise InputError("RUNS", "a page is of one run", value=len(runs), allowed="1", fix="name one run's directory")
-    run = runs[0]
+    assert run.plan is not None, "a run without a plan has the page of tables"
     missing = [name for name in _OF_A_PAGE if not (run.path / name).is_file()]
-    if missing or run.plan is None:
+    if missing:
         raise InputError(
             str(run.path),
             f"lacks {', '.join(missing)}",
             allowed="a directory that `gangway demo` wrote, or one with these files",
-            fix="put what `gangway plan STACK --json` prints there as plan.json"
-            if "plan.json" in missing
-            else "name a whole run directory",
+            fix="name a whole run directory, or take plan.json away for a page without the plan",
         )
     reals = run.path / "reals.png"
     try:

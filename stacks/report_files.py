@@ -15,11 +15,15 @@ from typing import Any
 from components.findings import InputError
 from stacks.bill.focus_rows import COLUMNS, NUMBERS, TIMES
 from stacks.bill.tables import pyarrow_missing
+from stacks.report.several.groups import workers
+from stacks.report.several.measures import MEASURES, num_gpus
+from stacks.report.several.members import Member
 from trainer.record import Figure, RunRecord
 
-__all__ = ["figures_csv", "focus_csv", "focus_parquet", "records_json", "write_whole"]
+__all__ = ["figures_csv", "focus_csv", "focus_parquet", "report_json", "write_whole"]
 
 _JOULES_PER_KWH = 3.6e6
+_MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
 
 
 def focus_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -49,18 +53,27 @@ def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> bytes:
     return buffer.getvalue()
 
 
-def records_json(records: Sequence[RunRecord]) -> str:
-    """The records as a JSON array."""
-    return json.dumps([record.model_dump(mode="json") for record in records], indent=2) + "\n"
+def report_json(records: Sequence[RunRecord], table: Mapping[str, Any] | None, no_table: str) -> str:
+    """The records and the table of them, every figure with its provenance, as a JSON object.
+
+    Args:
+        records: of all runs.
+        table: as plain data; None where they are not of one table.
+        no_table: why so; empty where there is one.
+    """
+    data = {"table": table, "no_table": no_table, "runs": [record.model_dump(mode="json") for record in records]}
+    return json.dumps(data, indent=2) + "\n"
 
 
-def figures_csv(records: Sequence[RunRecord]) -> str:
+def figures_csv(members: Sequence[Member]) -> str:
     """One line a run: what it was, and its figures, each with its provenance beside it; unknown ones are empty."""
-    rows = [_line(record) for record in records]
+    rows = [_line(member) for member in members]
     return _csv(tuple(rows[0]), rows)
 
 
-def _line(record: RunRecord) -> dict[str, Any]:
+def _line(member: Member) -> dict[str, Any]:
+    record = member.record
+    measured = {key: (MEASURES[key].of(member), 1.0) for key in _MEASURES}
     figures = {
         "wall_sec": (record.wall_sec, 1.0),
         "images_per_sec": (record.images_per_sec, 1.0),
@@ -71,16 +84,22 @@ def _line(record: RunRecord) -> dict[str, Any]:
         "embodied_gco2e": (record.carbon.embodied_gco2e, 1.0),
         "sci_g_per_kimg": (record.carbon.sci_g_per_kimg, 1.0),
         "peak_memory_gib": (record.peak_memory_gib, 1.0),
+        **measured,
         **{f"{metric.name}_trained": (metric.trained, 1.0) for metric in record.quality},
     }
     return {
         "run_id": record.id,
-        "stack": record.stack,
+        "suite": member.suite,
+        "arm": member.arm,
+        "stack": member.stack if member.suite else record.stack,
         "provider": record.provider,
         "region": record.region,
         "machine_type": record.machine_type,
         "capacity": " ".join(record.capacity),
         "preset": record.config.preset,
+        "seed": record.seed,
+        "workers": workers(member),
+        "gpus": num_gpus(member),
         "status": record.status,
         "start": record.sessions[0].start,
         "end": record.sessions[-1].end,

@@ -10,20 +10,16 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from components.findings import InputError
 from stacks.report.figures import Cell, Sources, duration, kimg_text, moment, number
 from stacks.report.plots import Chart
+from stacks.report.rendering import render_template
 from trainer.record import Figure, RunRecord
 
 __all__ = ["Picture", "ReportInputs", "SandboxRowLike", "picture", "render_page"]
 
-_HERE = Path(__file__).parent
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _SEVERITIES = ("error", "warning", "info")
 # Worst first: what differs must not hide under what agrees.
@@ -106,42 +102,34 @@ def render_page(inputs: ReportInputs) -> str:
     """The whole HTML file, in need of nothing else: styles and images are inside."""
     plan, record = inputs.plan, inputs.record
     sources = Sources()
-    environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        data_uri=_data_uri,
-        duration=duration,
-        json=_json,
-        kimg=kimg_text,
-        moment=moment,
-        number=number,
-        picture=_chart_picture,
-    )
     # The template asks for cells where it prints them, so footnotes are numbered in reading order.
-    html = environment.get_template("report.html.j2").render(
-        i=inputs,
-        plan=plan,
-        record=record,
-        style=Markup((_HERE / "report.css").read_text()),  # our own file
-        sources=sources,
-        figure=sources.figure,
-        priced=lambda component: _price_cells(component, plan["cost"]["currency"], sources),
-        totals=lambda: _totals(plan, sources),
-        envelope=lambda: _envelope(plan, sources),
-        run_figures=_run_figures(record),
-        improvement=_improvement(record),
-        tree=_tree(plan["resources"]),
-        findings=sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
-        sandbox=sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
-        status_counts=_counts(inputs.sandbox),
-        versions=_versions(record.versions, plan["versions"]),
-    )
-    return f"{html.strip()}\n"
+    context = {
+        "i": inputs,
+        "plan": plan,
+        "record": record,
+        "sources": sources,
+        "figure": sources.figure,
+        "priced": lambda component: _price_cells(component, plan["cost"]["currency"], sources),
+        "totals": lambda: _totals(plan, sources),
+        "envelope": lambda: _envelope(plan, sources),
+        "run_figures": _run_figures(record),
+        "improvement": _improvement(record),
+        "tree": _tree(plan["resources"]),
+        "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
+        "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
+        "status_counts": _counts(inputs.sandbox),
+        "versions": _versions(record.versions, plan["versions"]),
+    }
+    filters = {
+        "data_uri": _data_uri,
+        "duration": duration,
+        "json": _json,
+        "kimg": kimg_text,
+        "moment": moment,
+        "number": number,
+        "picture": _chart_picture,
+    }
+    return render_template("report.html.j2", ("report.css",), filters, context)
 
 
 def _data_uri(png: bytes) -> str:

@@ -1,0 +1,204 @@
+"""Which runs stand in one row, and which may not stand in one table at all.
+
+A row is the same training in the same place with other seeds. A table is the same training throughout: what else may
+differ is an arm of the suite, or what `--group-by` names. Computes nothing.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from components.findings import InputError, nearest_hint
+from stacks.report.several.members import Member
+from trainer.config import TrainConfig
+
+__all__ = ["KEYS", "Group", "check_one_table", "differences", "group_runs", "parse_keys", "workers"]
+
+_PLACES = ("stack", "arm", "provider", "region", "machine_type", "capacity", "device", "workers", "run")
+_SETTINGS = tuple(name for name in TrainConfig.model_fields if name not in ("seed", "preset", "dataset"))
+KEYS = (*_PLACES, *_SETTINGS)
+"""What rows may be made by."""
+_BY_THEMSELVES = ("stack", "arm", "machine_type", "device", "workers")
+"""What makes a row where nobody says otherwise: the place, and the treatment."""
+_MOST_NAMED = 3
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row: runs that differ in their seed.
+
+    Attributes:
+        label: what tells this row from the others.
+        members: its runs, by seed.
+        stack: of its first run, as the suite calls it.
+        arm: likewise; empty without one.
+        remarks: what differs inside the row nevertheless.
+    """
+
+    label: str
+    members: tuple[Member, ...]
+    stack: str
+    arm: str
+    remarks: tuple[str, ...] = field(default=())
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """One of each run."""
+        return tuple(member.record.seed for member in self.members)
+
+
+def workers(member: Member) -> int:
+    """Processes of the first session: what was asked for. Interruptions may take some away later."""
+    return member.record.sessions[0].world_size
+
+
+def parse_keys(text: str | None) -> tuple[str, ...] | None:
+    """The names after `--group-by`; None where there is none.
+
+    Raises:
+        InputError: an unknown or repeated name.
+    """
+    if text is None:
+        return None
+    keys = tuple(part.strip() for part in text.split(","))
+    for key in keys:
+        if key not in KEYS:
+            fix = nearest_hint(key, KEYS)
+            if key in ("preset", "dataset", "seed"):
+                fix = "runs over seeds make one row; for each preset make a report of its own"
+            allowed = f"{', '.join(_PLACES)}, or a field of the trainer's configuration such as precision"
+            raise InputError("--group-by", "rows cannot be made by it", value=key, allowed=allowed, fix=fix)
+    if len(set(keys)) != len(keys):
+        raise InputError("--group-by", "names one twice", value=text, allowed="each once", fix="leave one out")
+    return keys
+
+
+def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> None:
+    """Refuses runs that are not the same training.
+
+    Args:
+        members: of the table.
+        keys: what `--group-by` names, else None.
+
+    Raises:
+        InputError: with what differs, and whose it is.
+    """
+    for what, values in (
+        ("presets", _by(members, lambda member: member.record.config.preset)),
+        ("data sets", _by(members, _data_of)),
+        ("tables of papers", _by([one for one in members if one.paper], lambda member: member.paper)),
+    ):
+        if len(values) > 1:
+            raise InputError(
+                "RUNS", f"{what} differ inside one table", value=_told(values), allowed=f"runs of one of the {what}",
+                fix="make a report of each: name its runs alone, or its suite's folder",
+            )  # fmt: skip
+    named = set(keys or ())
+    by_arm = keys is None or "arm" in named
+    parts = _by(members, lambda member: (member.suite, member.arm) if by_arm and member.arm else ()).values()
+    for part in parts:
+        for name, values in differences(part).items():
+            if name not in named:
+                raise InputError(
+                    f"RUNS: {name}", "differs inside one table", value=_told(values),
+                    allowed="the same training in every run: all of its configuration but the seed",
+                    fix=f"make rows of it: --group-by {','.join([*(keys or ('stack',)), name])}",
+                )  # fmt: skip
+
+
+def differences(members: Sequence[Member]) -> dict[str, dict[str, list[Member]]]:
+    """Fields of the trainer's configuration, the seed apart, with the runs by value; only those that differ."""
+    found = {name: _by(members, partial(_setting, name=name)) for name in _SETTINGS}
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple[Group, ...]:
+    """The rows, in the order in which they first come up.
+
+    Args:
+        members: of one table.
+        keys: what `--group-by` names, else None.
+    """
+    chosen = keys or _BY_THEMSELVES
+    rows = _by(members, lambda member: tuple(_value(member, key) for key in chosen))
+    telling = [place for place, _ in enumerate(chosen) if len({row[place] for row in rows}) > 1]
+    first = [0] if not telling or (keys is None and 0 not in telling) else []
+    return tuple(
+        Group(
+            _label([(chosen[place], row[place]) for place in [*first, *telling]]),
+            tuple(sorted(inside, key=lambda member: (member.record.seed, member.name))),
+            inside[0].stack,
+            inside[0].arm,
+            tuple(_remarks(inside, chosen)),
+        )
+        for row, inside in rows.items()
+    )
+
+
+def _label(parts: Sequence[tuple[str, str]]) -> str:
+    """What a row is called: places by their names, settings with theirs."""
+    said = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
+    return ", ".join(part for part in said if part) or "all runs"
+
+
+def _remarks(members: Sequence[Member], keys: Sequence[str]) -> Iterable[str]:
+    for key in _BY_THEMSELVES:
+        places = list(_by(members, partial(_value, key=key)))
+        if key not in keys and len(places) > 1:
+            yield f"{key.replace('_', ' ')} differs inside this row: {', '.join(value or 'none' for value in places)}"
+    seeds = [member.record.seed for member in members]
+    if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+        yield f"seed {', '.join(str(seed) for seed in twice)} stands in it more than once"
+    for what, values in (
+        ("trainer's code", _by(members, lambda member: member.record.code_sha256[:12])),
+        ("torch", _by(members, lambda member: member.record.versions.get("torch", "unknown"))),
+    ):
+        if len(values) > 1:
+            yield f"{what} differs inside this row: {', '.join(values)}"
+
+
+def _value(member: Member, key: str) -> str:
+    """A run's value of a key, as a row is called after it."""
+    record = member.record
+    places = {
+        "stack": member.stack,
+        "arm": member.arm,
+        "provider": record.provider,
+        "region": record.region,
+        "machine_type": record.machine_type,
+        "capacity": " ".join(record.capacity),
+        "device": record.sessions[0].device,
+        "run": record.id,
+    }
+    if key == "workers":
+        count = workers(member)
+        return f"{count} worker{'' if count == 1 else 's'}"
+    return places[key] if key in places else _setting(member, key)
+
+
+def _setting(member: Member, name: str) -> str:
+    value = getattr(member.record.config, name)
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _data_of(member: Member) -> str:
+    data = member.record.dataset
+    return f"{data.name} {data.sha256[:12]}"
+
+
+def _by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[_Key, list[Member]]:
+    found: dict[_Key, list[Member]] = {}
+    for member in members:
+        found.setdefault(key(member), []).append(member)
+    return found
+
+
+def _told(values: Mapping[str, Sequence[Member]]) -> str:
+    """Which runs have which value; of many runs the first few."""
+    return "; ".join(
+        f"{value}: {', '.join(one.name for one in members[:_MOST_NAMED])}"
+        + (f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else "")
+        for value, members in values.items()
+    )

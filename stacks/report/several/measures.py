@@ -1,0 +1,165 @@
+"""What a table shows of a run: each measure with its unit, its better direction, and how the record has it.
+
+Pure: a record in, a figure with its provenance out. What a record does not have stays absent, with the reason.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stacks.report.several.groups import workers
+from stacks.report.several.members import Member
+from trainer.record import Figure, QualityRecord
+
+__all__ = ["MEASURES", "Better", "Measure", "num_gpus", "quality_measures", "scaling"]
+
+Better = Literal["lower", "higher", ""]
+_JOULES_PER_KWH = 3.6e6
+_OLD = "not recorded by that version"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column.
+
+    Attributes:
+        key: its name in files.
+        label: its name for people.
+        unit: of its figures.
+        of: a run's figure.
+        better: the direction of improvement; empty where there is none.
+    """
+
+    key: str
+    label: str
+    unit: str
+    of: Callable[[Member], Figure]
+    better: Better = ""
+
+
+def _scaled(figure: Figure, factor: float, unit: str, source: str = "") -> Figure:
+    """The same quantity in another unit."""
+    value = None if figure.value is None else figure.value * factor
+    origin = f"{figure.source}{source}" if value is not None else figure.source
+    return figure.model_copy(update={"value": value, "unit": unit, "source": origin})
+
+
+def _epoch(member: Member, per: float, unit: str) -> Figure:
+    images = member.record.dataset.images
+    return _scaled(member.record.sec_per_kimg, images / 1000 / per, unit, f", x {images:,} images of the data set")
+
+
+def num_gpus(member: Member) -> int:
+    """GPUs of the first session: one a worker, unless workers run on CPUs or TPUs."""
+    device = member.record.sessions[0].device.lower()
+    return 0 if device.startswith(("cpu", "tpu", "xla")) else workers(member)
+
+
+def _of_use(name: str, factor: float, unit: str) -> Callable[[Member], Figure]:
+    def figure(member: Member) -> Figure:
+        use = member.record.utilisation
+        return Figure.absent(unit, _OLD) if use is None else _scaled(getattr(use, name), factor, unit)
+
+    return figure
+
+
+def _loss(name: str) -> Callable[[Member], Figure]:
+    def figure(member: Member) -> Figure:
+        summary = member.record.summaries.get(name)
+        return summary.last if summary else Figure.absent("1", _OLD)
+
+    return figure
+
+
+_ALL = (
+    Measure("total_h", "Time", "h", lambda run: _scaled(run.record.wall_sec, 1 / 3600, "h"), "lower"),
+    Measure("min_per_epoch", "Epoch", "min", lambda run: _epoch(run, 60, "min"), "lower"),
+    Measure("s_per_epoch", "Epoch", "s", lambda run: _epoch(run, 1, "s"), "lower"),
+    Measure("images_per_sec", "Throughput", "images/s", lambda run: run.record.images_per_sec, "higher"),
+    Measure("gpus", "GPUs", "", lambda run: Figure.measured(num_gpus(run), "", "workers of the first session")),
+    Measure("workers", "Workers", "", lambda run: Figure.measured(workers(run), "", "of the first session")),
+    Measure("loss_g", "G loss", "", lambda run: _scaled(_loss("loss_g")(run), 1, "")),
+    Measure("loss_d", "D loss", "", lambda run: _scaled(_loss("loss_d")(run), 1, "")),
+    Measure("usd", "Cost", "USD", lambda run: run.record.cost.total_usd, "lower"),
+    Measure(
+        "it_kwh", "Energy", "kWh", lambda run: _scaled(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"), "lower"
+    ),
+    Measure("gco2e", "Carbon", "gCO2e", lambda run: run.record.carbon.gco2e, "lower"),
+    Measure("gpu_percent", "GPU use", "%", _of_use("gpu_utilisation", 100, "%")),
+    Measure("cpu_percent", "CPU use", "%", _of_use("cpu_utilisation", 100, "%")),
+    Measure("memory_gib", "Memory in use", "GiB", _of_use("host_memory_gib", 1, "GiB"), "lower"),
+    Measure("peak_memory_gib", "Peak memory of workers", "GiB", lambda run: run.record.peak_memory_gib, "lower"),
+    Measure("mfu_percent", "MFU", "%", _of_use("mfu", 100, "%"), "higher"),
+)
+MEASURES = {measure.key: measure for measure in _ALL}
+"""Every measure that all records may have, by key."""
+
+
+def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> list[Measure]:
+    """A measure for each quality metric of any run, in the order in which they come up.
+
+    Values of one metric that were computed in different ways are not put together: all are then absent.
+
+    Args:
+        members: of the table.
+        always: metrics that have a column even where no run has them; those of the papers beside ours.
+    """
+    by_name: dict[str, list[QualityRecord]] = {}
+    for member in members:
+        for quality in member.record.quality:
+            by_name.setdefault(quality.name, []).append(quality)
+    names = dict.fromkeys([*always, *by_name])
+    return [_quality_measure(name, by_name.get(name, []), list(by_name)) for name in names]
+
+
+def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequence[str]) -> Measure:
+    protocols = {_protocol(record) for record in records}
+    instead = f"; {', '.join(there)} is another measure" if there else ""
+    better: Better = records[0].better if records else "higher" if name == "IS" else "lower"
+
+    def figure(member: Member) -> Figure:
+        if len(protocols) > 1:
+            return Figure.absent("", "computed in different ways by these runs, so not to be compared")
+        found = next((record for record in member.record.quality if record.name == name), None)
+        if found is None:
+            return Figure.absent("", f"this run has no {name}{instead}")
+        return found.trained.model_copy(update={"unit": ""})
+
+    return Measure(name, name, "", figure, better)
+
+
+def _protocol(record: QualityRecord) -> str:
+    """All that must be equal; the seed of the latents is the run's own."""
+    return record.protocol.model_copy(update={"seed": 0}).model_dump_json()
+
+
+def scaling(members: Sequence[Member]) -> Measure:
+    """Images/s of each worker against one worker alone, on the same device, where the table has such a run.
+
+    Args:
+        members: of the table, all of one training.
+    """
+    alone: dict[tuple[str, str, str], list[Member]] = {}
+    for member in members:
+        if workers(member) == 1:
+            alone.setdefault(_where(member), []).append(member)
+
+    def figure(member: Member) -> Figure:
+        known = member.record.scaling_efficiency
+        speed = member.record.images_per_sec.value
+        single = [one.record.images_per_sec.value for one in alone.get(_where(member), ())]
+        speeds = [value for value in single if value]
+        if known.value is not None or not speeds or speed is None or workers(member) == 1:
+            itself = workers(member) == 1 and bool(speeds)
+            why = "the run on one worker itself" if itself else "no run on one worker of the same device beside it"
+            return known if known.value is not None else Figure.absent("", why)
+        value = speed / workers(member) / (sum(speeds) / len(speeds))
+        return Figure.measured(value, "", f"images/s of a worker, against {len(speeds)} run(s) on one such worker")
+
+    return Measure("scaling_efficiency", "Scaling efficiency", "", figure, "higher")
+
+
+def _where(member: Member) -> tuple[str, str, str]:
+    """What must be equal, so that a difference in speed is one of the number of workers."""
+    settings = member.record.config.model_copy(update={"seed": 0}).model_dump_json()
+    return member.record.machine_type, member.record.sessions[0].device, settings

@@ -1,0 +1,158 @@
+"""The runs of a report with what lies around them: their statistics, and what their suite calls them. Only reading.
+
+A suite's folder (`gangway bench run`) has results.json beside its runs; runs that were begun by hand have none, and
+are called after their stack.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from components.findings import InputError
+from stacks.local_run import StatsTail
+from stacks.runs import Run, read_json
+from trainer.record import RunRecord
+
+__all__ = ["Member", "Missing", "Source", "members_of"]
+
+_RESULTS = "results.json"
+_STATS = "stats.jsonl"
+LOCAL = "local"
+"""What a run without a stack ran on: whoever began it calls it this machine."""
+
+
+class _Item(BaseModel):
+    """A run, as results.json tells of it; further fields are the bench's own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    item: str
+    stack: str
+    arm: str
+    run_id: str
+    status: str
+    reason: str = ""
+
+
+class _Results(BaseModel):
+    """results.json of a suite."""
+
+    model_config = ConfigDict(frozen=True)
+
+    suite: str
+    title: str = ""
+    paper: str | None = None
+    items: tuple[_Item, ...]
+
+
+class Missing(NamedTuple):
+    """A run of a suite that has no record, and what is known of it."""
+
+    suite: str
+    item: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """A run of the report.
+
+    Attributes:
+        record: its record.
+        path: of its directory.
+        stats: the lines of its stats.jsonl; empty where there is none.
+        stack: what its suite calls the stack, else the record's, else `local`.
+        arm: of the suite; empty without one.
+        suite: its suite's name; empty without one.
+        paper: whose table the suite is; empty without one.
+        title: of the suite.
+    """
+
+    record: RunRecord
+    path: Path
+    stats: tuple[dict[str, Any], ...]
+    stack: str
+    arm: str = ""
+    suite: str = ""
+    paper: str = ""
+    title: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.record.id
+
+    @property
+    def ticks(self) -> list[dict[str, Any]]:
+        """Lines of statistics, without events."""
+        return [line for line in self.stats if "event" not in line]
+
+
+class Source(NamedTuple):
+    """All that a report is made of: the runs, and those of their suites that are missing."""
+
+    members: tuple[Member, ...]
+    missing: tuple[Missing, ...]
+
+
+def members_of(runs: Sequence[Run]) -> Source:
+    """Reads what lies around the runs.
+
+    Raises:
+        InputError: a results.json or stats.jsonl that cannot be read.
+    """
+    suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
+    members = tuple(_member(run, suites[run.path.parent]) for run in runs)
+    here = {run.record.id for run in runs}
+    missing = tuple(
+        Missing(results.suite, item.item, item.status, item.reason)
+        for results in suites.values()
+        if results is not None
+        for item in results.items
+        if item.run_id not in here and item.status != "recorded"
+    )
+    return Source(members, missing)
+
+
+def _member(run: Run, results: _Results | None) -> Member:
+    record = run.record
+    item = next((item for item in results.items if item.run_id == record.id), None) if results else None
+    stats = _stats(run.path / _STATS)
+    if results is None or item is None:
+        return Member(record, run.path, stats, record.stack or LOCAL)
+    return Member(
+        record, run.path, stats, item.stack, item.arm, results.suite, results.paper or "", results.title
+    )  # fmt: skip
+
+
+def _stats(path: Path) -> tuple[dict[str, Any], ...]:
+    try:
+        return tuple(StatsTail(path).new_lines())
+    except json.JSONDecodeError as error:
+        raise InputError(
+            str(path),
+            f"has a line that is no JSON: {error.msg}",
+            fix="fetch it anew, or take it away: tables need the record alone",
+        ) from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
+
+
+def _results(path: Path) -> _Results | None:
+    if not path.is_file():
+        return None
+    try:
+        return _Results.model_validate(read_json(path))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"{path}: {where}",
+            f"is not what `gangway bench` of this version writes: {first['msg']}",
+            fix="write it anew: gangway bench resume on its folder, or take it away",
+        ) from None

@@ -1,0 +1,246 @@
+"""The tables as data: ours by row and measure, the changes against a control, and the papers' rows beside them.
+
+P2 is a table of environments, P3 one of control against treatment; runs that belong to no suite get the table of
+environments. What a table looks like is decided elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from components.findings import InputError
+from stacks.report.several.groups import Group, check_one_table, differences, group_runs
+from stacks.report.several.measures import MEASURES, Better, Measure, quality_measures, scaling
+from stacks.report.several.members import Member, Missing, Source
+from stacks.report.several.papers import PUBLISHED, Paper, paper_of
+from stacks.report.several.spread import Spread, change, spread_of
+
+__all__ = ["Column", "Report", "Row", "Table", "report_of"]
+
+Name = Literal["P2", "P3"]
+QUALITY = "<quality>"
+SCALING = "<scaling>"
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "P2": (
+        *("total_h", "min_per_epoch", "s_per_epoch", "gpus", QUALITY, "loss_g", "loss_d"),
+        *(SCALING, "usd", "it_kwh", "gco2e"),
+    ),
+    "P3": (
+        *("total_h", "gpu_percent", "cpu_percent", "memory_gib", "peak_memory_gib", QUALITY),
+        *("images_per_sec", "mfu_percent", "usd", "it_kwh", "gco2e"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure's heading."""
+
+    key: str
+    label: str
+    unit: str
+    better: Better
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        kind: ours; change, of the row above against the control; or theirs, a paper's.
+        label: what it is called.
+        runs: ids behind it.
+        seeds: of each run.
+        cells: by column's key; a paper has not all of them.
+        remarks: what a reader must know of the row.
+    """
+
+    kind: Literal["ours", "change", "theirs"]
+    label: str
+    cells: dict[str, Spread]
+    runs: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """One of the papers' tables, in our figures.
+
+    Attributes:
+        name: P2 or P3.
+        why: why this table.
+        title: what it compares.
+        columns: in their order.
+        rows: ours first, theirs last.
+        setting: of the paper's runs.
+    """
+
+    name: Name
+    why: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    setting: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report on several runs shows, apart from its drawings.
+
+    Attributes:
+        title: of the suite, or what was trained.
+        members: runs that are done.
+        groups: they, by row.
+        table: of them.
+        settings: by row, the settings in which rows differ.
+        missing: runs without a record, and those that are not done.
+    """
+
+    title: str
+    members: tuple[Member, ...]
+    groups: tuple[Group, ...]
+    table: Table
+    settings: dict[str, dict[str, str]]
+    missing: tuple[Missing, ...]
+
+
+def report_of(source: Source, keys: tuple[str, ...] | None) -> Report:
+    """Groups the runs and fills the table.
+
+    Args:
+        source: the runs.
+        keys: what `--group-by` names, else None.
+
+    Raises:
+        InputError: the runs are not of one table, or none is done.
+    """
+    done = tuple(member for member in source.members if member.record.status == "done")
+    if not done:
+        states = "; ".join(f"{member.name}: {member.record.status}" for member in source.members[:5])
+        raise InputError(
+            "RUNS", "no run is done", value=states, allowed="runs that reached their kimg",
+            fix="let them go on: the same train command resumes; --format json shows them as they are",
+        )  # fmt: skip
+    check_one_table(done, keys)
+    groups = group_runs(done, keys)
+    name, why = _which(done)
+    config = done[0].record.config
+    return Report(
+        title=next((member.title for member in done if member.title), f"{config.preset}, {config.kimg:g} kimg"),
+        members=done,
+        groups=groups,
+        table=_table(name, why, done, groups),
+        settings=_settings(groups),
+        missing=(*source.missing, *(_not_done(member) for member in source.members if member not in done)),
+    )
+
+
+def _which(members: Sequence[Member]) -> tuple[Name, str]:
+    for member in members:
+        if member.paper in ("P2", "P3"):
+            return ("P2" if member.paper == "P2" else "P3"), f"suite {member.suite} is of paper {member.paper}"
+    if any(member.arm for member in members):
+        return "P3", "the suite has arms, and names no paper"
+    return "P2", "no suite of these runs names a paper"
+
+
+def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Group]) -> Table:
+    paper = paper_of(name)
+    measures = _measures(name, paper, members)
+    ours = [_row(group, measures) for group in groups]
+    rows = [*_with_changes(ours, groups), *_theirs(paper)] if name == "P3" else [*ours, *_theirs(paper)]
+    return Table(
+        name=name,
+        why=why,
+        title=paper.title,
+        columns=tuple(Column(one.key, one.label, one.unit, one.better) for one in measures),
+        rows=tuple(rows),
+        setting=paper.setting,
+    )
+
+
+def _measures(name: Name, paper: Paper, members: Sequence[Member]) -> list[Measure]:
+    found: list[Measure] = []
+    for key in _COLUMNS[name]:
+        if key == QUALITY:
+            found += quality_measures(members, [column for column in paper.columns if column not in MEASURES])
+        else:
+            found.append(scaling(members) if key == SCALING else MEASURES[key])
+    return found
+
+
+def _row(group: Group, measures: Sequence[Measure]) -> Row:
+    cells = {one.key: spread_of({member.name: one.of(member) for member in group.members}) for one in measures}
+    return Row("ours", group.label, cells, tuple(one.name for one in group.members), group.seeds, group.remarks)
+
+
+def _with_changes(rows: Sequence[Row], groups: Sequence[Group]) -> list[Row]:
+    """After each treatment its change against the control: the first row of the same stack."""
+    found: list[Row] = []
+    control: dict[str, Row] = {}
+    for row, group in zip(rows, groups, strict=True):
+        found.append(row)
+        first = control.setdefault(group.stack, row)
+        if first is not row:
+            seeds = dict(zip((*first.runs, *row.runs), (*first.seeds, *row.seeds), strict=True))
+            cells = {key: change(first.cells[key], cell, seeds) for key, cell in row.cells.items()}
+            found.append(Row("change", f"change against {first.label}", cells))
+    return found
+
+
+def _theirs(paper: Paper) -> list[Row]:
+    def cell(key: str, value: float, is_change: bool) -> Spread:
+        unit = MEASURES[key].unit if key in MEASURES else ""
+        shown = "%" if is_change else paper.units.get(key, unit)
+        return Spread(value, shown, PUBLISHED, paper.source, note="theirs, not ours: " + paper.setting)
+
+    return [
+        Row("theirs", row.label, {key: cell(key, value, row.change) for key, value in row.cells.items()})
+        for row in paper.rows
+    ]
+
+
+def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
+    """What the rows are, in the trainer's own words: fields that differ from row to row."""
+    firsts = [group.members[0] for group in groups]
+    differ = differences(firsts)
+    labels = {group.members[0].name: group.label for group in groups}
+    return {
+        field: {labels[member.name]: value for value, members in values.items() for member in members}
+        for field, values in differ.items()
+    }
+
+
+def _not_done(member: Member) -> Missing:
+    record = member.record
+    reason = f"left out of the table: {record.images / 1000:g} of {record.config.total_images / 1000:g} kimg"
+    return Missing(member.suite, record.id, record.status, reason)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The table as plain data; every value with its provenance and the runs behind it."""
+    table = report.table
+    return {
+        "title": report.title,
+        "table": table.name,
+        "why_this_table": table.why,
+        "columns": [vars(column) for column in table.columns],
+        "rows": [
+            {
+                "kind": row.kind,
+                "label": row.label,
+                "runs": list(row.runs),
+                "seeds": list(row.seeds),
+                "remarks": list(row.remarks),
+                "cells": {key: _cell_json(cell) for key, cell in row.cells.items()},
+            }
+            for row in table.rows
+        ],
+        "settings": report.settings,
+        "missing": [missing._asdict() for missing in report.missing],
+    }
+
+
+def _cell_json(cell: Spread) -> dict[str, Any]:
+    return {**vars(cell), "values": dict(cell.values), "n": len(cell.known)}

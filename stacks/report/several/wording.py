@@ -1,0 +1,82 @@
+"""How tables print a cell: number, spread, and the sentence on where it is from. Text only, for pages and Markdown."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from stacks.report.figures import duration, number, unit_text
+from stacks.report.several.spread import Spread
+from stacks.report.several.tables import Column
+
+__all__ = ["Worded", "heading", "worded"]
+
+_ARROWS: Mapping[str, str] = {"lower": "↓", "higher": "↑", "": ""}
+_NOTHING = "–"  # noqa: RUF001 - a dash in a table's empty field
+_PROVENANCE_WORDS = {"list-price": "list price"}
+
+
+class Worded(NamedTuple):
+    """A cell as people read it.
+
+    `hint` is the same quantity in the unit people think in where ours is a large one for it, such as `1 min 5 s`.
+
+    Attributes:
+        text: the number, `absent`, or a dash where a paper says nothing.
+        unit: only where it is not the column's.
+        spread: of the runs, such as `± 0.3`; empty for a single one.
+        values: each run's own, as a sentence; empty for a single one.
+    """
+
+    text: str
+    unit: str = ""
+    spread: str = ""
+    values: str = ""
+    hint: str = ""
+
+
+def worded(cell: Spread | None, column: Column) -> Worded:
+    """A cell's words; None is a cell that a paper does not have."""
+    if cell is None:
+        return Worded(_NOTHING)
+    if cell.value is None:
+        return Worded("absent")
+    unit = "" if cell.unit == column.unit else unit_text(cell.unit)
+    sign = "+" if cell.unit == "%" and column.unit != "%" and cell.value > 0 else ""
+    text = f"{sign}{number(cell.value, cell.unit)}"
+    return Worded(text, unit, _spread(cell), _values(cell), _hint(cell.value, cell.unit))
+
+
+def _spread(cell: Spread) -> str:
+    if cell.std is not None:
+        return f"± {number(cell.std, cell.unit)}"
+    if len(cell.known) > 1 and cell.low is not None and cell.high is not None:
+        return f"{number(cell.low, cell.unit)} to {number(cell.high, cell.unit)}"
+    return ""
+
+
+def _hint(value: float, unit: str) -> str:
+    if unit == "h":
+        return duration(value * 3600)
+    if unit == "kWh" and value < 1:
+        return f"{number(value * 1000)} Wh"
+    return ""
+
+
+def _values(cell: Spread) -> str:
+    if len(cell.values) < 2:
+        return ""
+    kind = "mean ± sample standard deviation" if cell.std is not None else "mean, and from the lowest to the highest"
+    each = ", ".join(
+        f"{name}: {'none' if value is None else number(value, cell.unit)}" for name, value in cell.values
+    )  # fmt: skip
+    return f"{kind} of {len(cell.known)} ({each})"
+
+
+def provenance_word(cell: Spread) -> str:
+    """As the page writes it."""
+    return _PROVENANCE_WORDS.get(cell.provenance, cell.provenance)
+
+
+def heading(column: Column) -> str:
+    """A column's heading: label, unit, and an arrow in the better direction."""
+    unit = f", {unit_text(column.unit)}" if column.unit else ""
+    return f"{column.label}{unit} {_ARROWS[column.better]}".strip()
