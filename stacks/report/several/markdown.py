@@ -59,7 +59,7 @@ def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
 
 
 def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
-    said = worded(cell, column)
+    said = worded(cell, column, relative=row.relative)
     if cell is None:
         return said.text
     place = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note).footnote

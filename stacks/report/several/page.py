@@ -17,7 +17,7 @@ from stacks.report.several.measures import MEASURES
 from stacks.report.several.members import Member
 from stacks.report.several.samples import Grid
 from stacks.report.several.spread import Spread, spread_of
-from stacks.report.several.tables import Column, Report
+from stacks.report.several.tables import Column, Report, Row
 from stacks.report.several.wording import heading, worded
 
 __all__ = ["PageInputs", "several_page"]
@@ -60,8 +60,9 @@ def several_page(inputs: PageInputs) -> str:
         Column(one.key, one.label, one.unit, one.better) for one in (MEASURES[key] for key in _OF_A_RUN)
     )  # fmt: skip
 
-    def told(cell: Spread | None, column: Column) -> _Told | None:
-        return None if cell is None else _told(cell, column, sources)
+    def told(row: Row, column: Column) -> _Told | None:
+        cell = row.cells.get(column.key)
+        return None if cell is None else _told(cell, column, sources, relative=row.relative)
 
     def of_run(member: Member, column: Column) -> _Told:
         return _told(spread_of({member.name: MEASURES[column.key].of(member)}), column, sources)
@@ -95,8 +96,8 @@ def several_page(inputs: PageInputs) -> str:
     return render_template("several.html.j2", ("report.css", "several.css"), filters, context)
 
 
-def _told(cell: Spread, column: Column, sources: Sources) -> _Told:
-    said = worded(cell, column)
+def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> _Told:
+    said = worded(cell, column, relative=relative)
     entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
     lines = [f"{said.text} {unit_text(cell.unit)}".strip(), said.hint, said.values, entry.source.text]
     return _Told(

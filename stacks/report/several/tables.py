@@ -53,6 +53,7 @@ class Row:
         seeds: of each run.
         cells: by column's key; a paper has not all of them.
         remarks: what a reader must know of the row.
+        relative: whether its cells are per cent of another row.
     """
 
     kind: Literal["ours", "change", "theirs"]
@@ -61,6 +62,7 @@ class Row:
     runs: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     remarks: tuple[str, ...] = ()
+    relative: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def _with_changes(rows: Sequence[Row], groups: Sequence[Group]) -> list[Row]:
         if first is not row:
             seeds = dict(zip((*first.runs, *row.runs), (*first.seeds, *row.seeds), strict=True))
             cells = {key: change(first.cells[key], cell, seeds) for key, cell in row.cells.items()}
-            found.append(Row("change", f"change against {first.label}", cells))
+            found.append(Row("change", f"change against {first.label}", cells, relative=True))
     return found
 
 
@@ -196,7 +198,12 @@ def _theirs(paper: Paper) -> list[Row]:
         return Spread(value, shown, PUBLISHED, paper.source, note="theirs, not ours: " + paper.setting)
 
     return [
-        Row("theirs", row.label, {key: cell(key, value, row.change) for key, value in row.cells.items()})
+        Row(
+            "theirs",
+            row.label,
+            {key: cell(key, value, row.change) for key, value in row.cells.items()},
+            relative=row.change,
+        )
         for row in paper.rows
     ]
 

@@ -11,19 +11,17 @@ __all__ = ["Worded", "heading", "worded"]
 
 _ARROWS: Mapping[str, str] = {"lower": "↓", "higher": "↑", "": ""}
 _NOTHING = "–"  # noqa: RUF001 - a dash in a table's empty field
-_PROVENANCE_WORDS = {"list-price": "list price"}
 
 
 class Worded(NamedTuple):
     """A cell as people read it.
-
-    `hint` is the same quantity in the unit people think in where ours is a large one for it, such as `1 min 5 s`.
 
     Attributes:
         text: the number, `absent`, or a dash where a paper says nothing.
         unit: only where it is not the column's.
         spread: of the runs, such as `± 0.3`; empty for a single one.
         values: each run's own, as a sentence; empty for a single one.
+        hint: the same quantity in the unit people think in, such as `1 min 5 s`; often empty.
     """
 
     text: str
@@ -33,14 +31,20 @@ class Worded(NamedTuple):
     hint: str = ""
 
 
-def worded(cell: Spread | None, column: Column) -> Worded:
-    """A cell's words; None is a cell that a paper does not have."""
+def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Worded:
+    """A cell's words.
+
+    Args:
+        cell: None where a paper says nothing.
+        column: its column.
+        relative: whether it is a change, which has a sign and always its unit.
+    """
     if cell is None:
         return Worded(_NOTHING)
     if cell.value is None:
         return Worded("absent")
-    unit = "" if cell.unit == column.unit else unit_text(cell.unit)
-    sign = "+" if cell.unit == "%" and column.unit != "%" and cell.value > 0 else ""
+    unit = "" if cell.unit == column.unit and not relative else unit_text(cell.unit)
+    sign = "+" if relative and cell.value > 0 else ""
     text = f"{sign}{number(cell.value, cell.unit)}"
     return Worded(text, unit, _spread(cell), _values(cell), _hint(cell.value, cell.unit))
 
@@ -69,11 +73,6 @@ def _values(cell: Spread) -> str:
         f"{name}: {'none' if value is None else number(value, cell.unit)}" for name, value in cell.values
     )  # fmt: skip
     return f"{kind} of {len(cell.known)} ({each})"
-
-
-def provenance_word(cell: Spread) -> str:
-    """As the page writes it."""
-    return _PROVENANCE_WORDS.get(cell.provenance, cell.provenance)
 
 
 def heading(column: Column) -> str:

@@ -83,5 +83,7 @@ def test_power_is_energy_over_time_within_each_session(member_of: Make) -> None:
 
 def test_quality_comes_from_the_record(member_of: Make) -> None:
     member = member_of()
-    assert quality_points(member, "FD-ENL0") == pytest.approx([(3.008, 250.0), (6.016, 200.0)])
+    points = quality_points(member, "FD-ENL0")
+    assert [kimg for kimg, _ in points] == [2.048, 4.032, 6.016]
+    assert points[-1][1] == pytest.approx(715.286, abs=0.01)
     assert quality_points(member, "FID") == []
