@@ -49,6 +49,8 @@ _VARIABLES: Final = {
     **{colour: f"var(--series-{place})" for place, colour in enumerate(PAGE.series, 1)},
 }
 _WIDTH_INCHES = 9.0
+_PAGE_INCHES = 12.5
+"""A page is wider than a column of a paper, at the same size of letters."""
 Paint = Callable[[Sheet, Sequence[Axes], Inks], None]
 """Draws on a sheet whose panels are ready."""
 
@@ -106,7 +108,8 @@ class Drawing:
                 "svg.fonttype": fonts,
             }
         ):
-            sheet = Sheet(figsize=(_WIDTH_INCHES, self.height_inches), layout="constrained")
+            width = _PAGE_INCHES if inks is PAGE else _WIDTH_INCHES
+            sheet = Sheet(figsize=(width, self.height_inches), layout="constrained")
             sheet.set_facecolor("none" if inks is PAGE else inks.paper)
             FigureCanvasAgg(sheet)
             axes = list(sheet.subplots(1, self.panels, squeeze=False)[0])

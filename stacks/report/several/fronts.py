@@ -94,9 +94,9 @@ def _paint_front(
         )  # fmt: skip
     panel.set_xlabel("time of a run, h", color=inks.quiet, fontsize=8.5)
     panel.set_title(f"{MEASURES[key].label}, {MEASURES[key].unit}", loc="left", color=inks.ink, fontsize=9.5, pad=8)
-    panel.margins(0.12)
-    panel.set_xlim(left=0)
-    panel.set_ylim(bottom=0)
+    shown = [cells[label] for label in beaten]
+    panel.set_xlim(0, 1.1 * max(time.high or 0.0 for time, _ in shown))
+    panel.set_ylim(0, 1.15 * max(price.high or 0.0 for _, price in shown) or 1.0)
     legend(sheet, labels, inks)
 
 
@@ -105,8 +105,10 @@ def _reach(cell: Spread) -> list[list[float]]:
     return [[value - (value if cell.low is None else cell.low)], [(value if cell.high is None else cell.high) - value]]
 
 
-def timeline_drawing(members: Sequence[Member]) -> Drawing:
-    """When each run trained, and when it was stopped, in hours since it began."""
+def timeline_drawing(groups: Sequence[Group]) -> Drawing:
+    """When each run trained, and when it was stopped, since it began."""
+    names = {member.name: f"{group.label}, seed {member.record.seed}" for group in groups for member in group.members}
+    members = [member for group in groups for member in group.members]
     stopped_first = sorted(members, key=lambda member: not member.record.interruptions)
     shown = stopped_first[:_MOST_RUNS]
     stops = sum(len(member.record.interruptions) for member in members)
@@ -114,10 +116,10 @@ def timeline_drawing(members: Sequence[Member]) -> Drawing:
     left_out = f" {len(members) - len(shown)} more runs are not drawn." if len(members) > len(shown) else ""
 
     def paint(sheet: Sheet, axes: Sequence[object], inks: Inks) -> None:
-        _paint_timeline(axes[0], inks, shown, per, unit, label=stops <= _MOST_LABELS)
+        _paint_timeline(axes[0], inks, shown, names, per, unit, label=stops <= _MOST_LABELS)
 
     spoken = "; ".join(
-        f"{member.name}: {stop.cause} at {number(_hours(member, stop.at))} h"
+        f"{names[member.name]}: {stop.cause} at {number(_hours(member, stop.at))} h"
         for member in shown
         for stop in member.record.interruptions
     )
@@ -145,7 +147,14 @@ def _hours(member: Member, at: str) -> float:
 
 
 def _paint_timeline(
-    panel: object, inks: Inks, members: Sequence[Member], per: float, unit: str, *, label: bool
+    panel: object,
+    inks: Inks,
+    members: Sequence[Member],
+    names: Mapping[str, str],
+    per: float,
+    unit: str,
+    *,
+    label: bool,
 ) -> None:
     from matplotlib.axes import Axes
 
@@ -165,7 +174,7 @@ def _paint_timeline(
                 panel.annotate(
                     stop.cause, (at, row), (7, 8), textcoords="offset points", fontsize=8, color=inks.ink
                 )  # fmt: skip
-    panel.set_yticks(range(len(members)), [member.name for member in members], color=inks.ink, fontsize=8.5)
+    panel.set_yticks(range(len(members)), [names[member.name] for member in members], color=inks.ink, fontsize=8.5)
     panel.set_ylim(len(members) - 0.4, -0.7)
     panel.grid(visible=False, axis="y")
     panel.grid(axis="x", color=inks.grid, linewidth=0.8)

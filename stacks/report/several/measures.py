@@ -11,7 +11,7 @@ from stacks.report.several.groups import workers
 from stacks.report.several.members import Member
 from trainer.record import Figure, QualityRecord
 
-__all__ = ["MEASURES", "Better", "Measure", "num_gpus", "quality_measures", "scaling"]
+__all__ = ["MEASURES", "Better", "Measure", "energy_key", "num_gpus", "quality_measures", "scaling"]
 
 Better = Literal["lower", "higher", ""]
 _JOULES_PER_KWH = 3.6e6
@@ -84,6 +84,7 @@ _ALL = (
     Measure(
         "it_kwh", "Energy", "kWh", lambda run: _scaled(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"), "lower"
     ),
+    Measure("it_wh", "Energy", "Wh", lambda run: _scaled(run.record.energy.it_joules, 1 / 3600, "Wh"), "lower"),
     Measure("gco2e", "Carbon", "gCO2e", lambda run: run.record.carbon.gco2e, "lower"),
     Measure("gpu_percent", "GPU use", "%", _of_use("gpu_utilisation", 100, "%")),
     Measure("cpu_percent", "CPU use", "%", _of_use("cpu_utilisation", 100, "%")),
@@ -93,6 +94,12 @@ _ALL = (
 )
 MEASURES = {measure.key: measure for measure in _ALL}
 """Every measure that all records may have, by key."""
+
+
+def energy_key(members: Sequence[Member]) -> str:
+    """The measure of energy that suits runs of that size: small ones in Wh."""
+    known = [member.record.energy.it_joules.value or 0.0 for member in members]
+    return "it_kwh" if max(known) >= _JOULES_PER_KWH / 10 else "it_wh"
 
 
 def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> list[Measure]:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from stacks.report.figures import Sources, duration, kimg_text, moment, number, unit_text
 from stacks.report.rendering import render_template
 from stacks.report.several.drawing import Drawing
-from stacks.report.several.measures import MEASURES
+from stacks.report.several.measures import MEASURES, energy_key
 from stacks.report.several.members import Member
 from stacks.report.several.samples import Grid
 from stacks.report.several.spread import Spread, spread_of
@@ -22,7 +22,7 @@ from stacks.report.several.wording import heading, worded
 
 __all__ = ["PageInputs", "several_page"]
 
-_OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "it_kwh", "gco2e", "usd")
+_OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "gco2e", "usd")
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,8 @@ class _Told(NamedTuple):
 def several_page(inputs: PageInputs) -> str:
     """The whole HTML file: no script, nothing fetched."""
     report, sources = inputs.report, Sources()
-    of_a_run = tuple(
-        Column(one.key, one.label, one.unit, one.better) for one in (MEASURES[key] for key in _OF_A_RUN)
-    )  # fmt: skip
+    measures = [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))]
+    of_a_run = [Column(one.key, one.label, one.unit, one.better) for one in measures]
 
     def told(row: Row, column: Column) -> _Told | None:
         cell = row.cells.get(column.key)

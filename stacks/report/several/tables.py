@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from components.findings import InputError
 from stacks.report.several.groups import Group, check_one_table, differences, group_runs
-from stacks.report.several.measures import MEASURES, Better, Measure, quality_measures, scaling
+from stacks.report.several.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
 from stacks.report.several.members import Member, Missing, Source
 from stacks.report.several.papers import PUBLISHED, Paper, paper_of
 from stacks.report.several.spread import Spread, change, spread_of
@@ -20,14 +20,15 @@ __all__ = ["Column", "Report", "Row", "Table", "report_of"]
 Name = Literal["P2", "P3"]
 QUALITY = "<quality>"
 SCALING = "<scaling>"
+ENERGY = "<energy>"
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "P2": (
         *("total_h", "min_per_epoch", "s_per_epoch", "gpus", QUALITY, "loss_g", "loss_d"),
-        *(SCALING, "usd", "it_kwh", "gco2e"),
+        *(SCALING, "usd", ENERGY, "gco2e"),
     ),
     "P3": (
         *("total_h", "gpu_percent", "cpu_percent", "memory_gib", "peak_memory_gib", QUALITY),
-        *("images_per_sec", "mfu_percent", "usd", "it_kwh", "gco2e"),
+        *("images_per_sec", "mfu_percent", "usd", ENERGY, "gco2e"),
     ),
 }
 
@@ -72,6 +73,7 @@ class Table:
     Attributes:
         name: P2 or P3.
         why: why this table.
+        rows_are: what a row is, as the heading of the first column.
         title: what it compares.
         columns: in their order.
         rows: ours first, theirs last.
@@ -80,6 +82,7 @@ class Table:
 
     name: Name
     why: str
+    rows_are: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -132,7 +135,7 @@ def report_of(source: Source, keys: tuple[str, ...] | None) -> Report:
         title=next((member.title for member in done if member.title), f"{config.preset}, {config.kimg:g} kimg"),
         members=done,
         groups=groups,
-        table=_table(name, why, done, groups),
+        table=_table(name, why, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
         settings=_settings(groups),
         missing=(*source.missing, *(_not_done(member) for member in source.members if member not in done)),
     )
@@ -147,7 +150,7 @@ def _which(members: Sequence[Member]) -> tuple[Name, str]:
     return "P2", "no suite of these runs names a paper"
 
 
-def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Group]) -> Table:
+def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Group], rows_are: str) -> Table:
     paper = paper_of(name)
     measures = _measures(name, paper, members)
     ours = [_row(group, measures) for group in groups]
@@ -155,6 +158,7 @@ def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Gro
     return Table(
         name=name,
         why=why,
+        rows_are=rows_are,
         title=paper.title,
         columns=tuple(Column(one.key, one.label, one.unit, one.better) for one in measures),
         rows=tuple(rows),
@@ -168,8 +172,14 @@ def _measures(name: Name, paper: Paper, members: Sequence[Member]) -> list[Measu
         if key == QUALITY:
             found += quality_measures(members, [column for column in paper.columns if column not in MEASURES])
         else:
-            found.append(scaling(members) if key == SCALING else MEASURES[key])
+            found.append(_measure(key, members))
     return found
+
+
+def _measure(key: str, members: Sequence[Member]) -> Measure:
+    if key == SCALING:
+        return scaling(members)
+    return MEASURES[energy_key(members) if key == ENERGY else key]
 
 
 def _row(group: Group, measures: Sequence[Measure]) -> Row:

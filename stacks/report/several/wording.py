@@ -50,9 +50,9 @@ def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Wo
 
 
 def _spread(cell: Spread) -> str:
-    if cell.std is not None:
+    if cell.std:
         return f"± {number(cell.std, cell.unit)}"
-    if len(cell.known) > 1 and cell.low is not None and cell.high is not None:
+    if cell.low is not None and cell.high is not None and cell.low < cell.high:
         return f"{number(cell.low, cell.unit)} to {number(cell.high, cell.unit)}"
     return ""
 

@@ -18,6 +18,7 @@ from stacks.report.several.drawing import Drawing
 from stacks.report.several.fronts import front_drawing, timeline_drawing
 from stacks.report.several.groups import parse_keys
 from stacks.report.several.markdown import as_markdown
+from stacks.report.several.measures import energy_key
 from stacks.report.several.members import members_of
 from stacks.report.several.page import PageInputs, several_page
 from stacks.report.several.samples import grids_of
@@ -39,11 +40,11 @@ class SeveralReport:
     @cached_property
     def _drawn(self) -> tuple[list[Drawing], list[str]]:
         curves, lacking = curve_drawings(self.report.groups)
-        fronts = [front_drawing(self.report.groups, key) for key in ("usd", "it_kwh")]
+        fronts = [front_drawing(self.report.groups, key) for key in ("usd", energy_key(self.report.members))]
         drawings = [
             *curves,
             *(one for one in fronts if isinstance(one, Drawing)),
-            timeline_drawing(self.report.members),
+            timeline_drawing(self.report.groups),
         ]
         return drawings, [*lacking, *(one for one in fronts if isinstance(one, str))]
 
