@@ -50,7 +50,7 @@ def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
         ("use", "Use of the machines",
          [("GPU, share of time", _of("gpu_utilisation")), ("CPU, share of cores", _of("cpu_utilisation")),
           ("Memory in use on all nodes, GiB", _of("host_memory_gib"))],
-         "measured: NVML, process clocks and /proc/meminfo, in stats.jsonl of the runs"),
+         "measured: stats.jsonl of the runs (NVML for GPUs, process clocks, /proc/meminfo)"),
         ("power", "Power", [("Power of all devices, W", watts)], "; ".join(meters) or "no meter"),
     )  # fmt: skip
     found, lacking = [], []

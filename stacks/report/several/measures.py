@@ -158,7 +158,7 @@ def scaling(members: Sequence[Member]) -> Measure:
         speeds = [value for value in single if value]
         if known.value is not None or not speeds or speed is None or workers(member) == 1:
             itself = workers(member) == 1 and bool(speeds)
-            why = "the run on one worker itself" if itself else "no run on one worker of the same device beside it"
+            why = "others are compared with it" if itself else "no run on one worker of the same device beside it"
             return known if known.value is not None else Figure.absent("", why)
         value = speed / workers(member) / (sum(speeds) / len(speeds))
         return Figure.measured(value, "", f"images/s of a worker, against {len(speeds)} run(s) on one such worker")
