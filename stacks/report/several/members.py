@@ -5,7 +5,7 @@ are called after their stack.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,7 +107,7 @@ def members_of(runs: Sequence[Run]) -> Source:
         InputError: a results.json or stats.jsonl that cannot be read.
     """
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
-    members = tuple(_member(run, suites[run.path.parent]) for run in runs)
+    members = tuple(_member(run, suites[run.path.parent]) for run in _in_their_order(runs, suites))
     here = {run.record.id for run in runs}
     missing = tuple(
         Missing(results.suite, item.item, item.status, item.reason)
@@ -119,15 +119,25 @@ def members_of(runs: Sequence[Run]) -> Source:
     return Source(members, missing)
 
 
+def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:
+    """Suite by suite, each as its file orders stacks, arms and seeds: a control comes first, whenever it ran."""
+    folders = list(suites)
+
+    def place(run: Run) -> tuple[int, int]:
+        results = suites[run.path.parent]
+        ids = [item.run_id for item in results.items] if results else []
+        return folders.index(run.path.parent), ids.index(run.record.id) if run.record.id in ids else len(ids)
+
+    return sorted(runs, key=place)
+
+
 def _member(run: Run, results: _Results | None) -> Member:
     record = run.record
     item = next((item for item in results.items if item.run_id == record.id), None) if results else None
     stats = _stats(run.path / _STATS)
     if results is None or item is None:
         return Member(record, run.path, stats, record.stack or LOCAL)
-    return Member(
-        record, run.path, stats, item.stack, item.arm, results.suite, results.paper or "", results.title
-    )  # fmt: skip
+    return Member(record, run.path, stats, item.stack, item.arm, results.suite, results.paper or "", results.title)
 
 
 def _stats(path: Path) -> tuple[dict[str, Any], ...]:

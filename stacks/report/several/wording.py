@@ -1,6 +1,7 @@
 """How tables print a cell: number, spread, and the sentence on where it is from. Text only, for pages and Markdown."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from stacks.report.figures import duration, number, unit_text
@@ -44,17 +45,23 @@ def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Wo
     if cell.value is None:
         return Worded("absent")
     unit = "" if cell.unit == column.unit and not relative else unit_text(cell.unit)
-    sign = "+" if relative and cell.value > 0 else ""
-    text = f"{sign}{number(cell.value, cell.unit)}"
-    return Worded(text, unit, _spread(cell), _values(cell), _hint(cell.value, cell.unit))
+    print_it = _per_cent if relative else partial(number, unit=cell.unit)
+    return Worded(
+        print_it(cell.value), unit, _spread(cell, print_it), _values(cell, print_it), _hint(cell.value, cell.unit)
+    )
 
 
-def _spread(cell: Spread) -> str:
-    if cell.std:
+def _per_cent(change: float) -> str:
+    """A change to one decimal, with its sign."""
+    return f"{change:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _spread(cell: Spread, print_it: Callable[[float], str]) -> str:
+    if cell.low is None or cell.high is None or print_it(cell.low) == print_it(cell.high):
+        return ""
+    if cell.std is not None:
         return f"± {number(cell.std, cell.unit)}"
-    if cell.low is not None and cell.high is not None and cell.low < cell.high:
-        return f"{number(cell.low, cell.unit)} to {number(cell.high, cell.unit)}"
-    return ""
+    return f"{print_it(cell.low)} to {print_it(cell.high)}"
 
 
 def _hint(value: float, unit: str) -> str:
@@ -65,12 +72,12 @@ def _hint(value: float, unit: str) -> str:
     return ""
 
 
-def _values(cell: Spread) -> str:
+def _values(cell: Spread, print_it: Callable[[float], str]) -> str:
     if len(cell.values) < 2:
         return ""
     kind = "mean ± sample standard deviation" if cell.std is not None else "mean, and from the lowest to the highest"
     each = ", ".join(
-        f"{name}: {'none' if value is None else number(value, cell.unit)}" for name, value in cell.values
+        f"{name}: {'none' if value is None else print_it(value)}" for name, value in cell.values
     )  # fmt: skip
     return f"{kind} of {len(cell.known)} ({each})"
 
