@@ -41,30 +41,27 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
     if not points:
         return f"{measure.label} against time: {'; '.join(dict.fromkeys(lacking.values()))}."
     beaten = dominated_by(points)
-    told = [f"{label} is beaten in both by {by}" for label, by in beaten.items() if by is not None]
+    pairs = [f"{label} (by {by})" for label, by in beaten.items() if by is not None]
+    dominated = f"Open, beaten in both: {'; '.join(pairs)}." if pairs else "Nobody is beaten in both."
     front = [label for label, by in beaten.items() if by is None]
-    without = [f"{label} has no point: {why}" for label, why in lacking.items()]
+    without = "".join(f" No point for {label}: {why}." for label, why in lacking.items())
     provenance = sorted({cells[label][1].provenance for label in points})
     labels = [group.label for group in groups]
-    spoken = ", ".join(
+    spoken = "; ".join(
         f"{label} {number(x)} h and {number(y, measure.unit)} {measure.unit}" for label, (x, y) in points.items()
     )
     return Drawing(
         f"{key.replace('_', '-')}-time",
         f"{measure.label} against time",
-        f"{measure.label} against time. {spoken}. {_sentences(told)}",
+        f"{measure.label} against time. {spoken}. {dominated}",
         f"{measure.label} ({', '.join(provenance)}) against the time of a run (measured), means over seeds with their "
         "range. "
-        f"Filled: nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: {', '.join(front)}. "
-        f"{_sentences([*told, *without])}".strip(),
+        f"Filled: nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: {'; '.join(front)}. "
+        f"{dominated}{without}",
         1,
         3.3,
         lambda sheet, axes, inks: _paint_front(sheet, axes, inks, labels, cells, beaten, key),
     )  # fmt: skip
-
-
-def _sentences(parts: Sequence[str]) -> str:
-    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
 
 
 def _cell(group: Group, key: str) -> Spread:

@@ -124,10 +124,10 @@ def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple
     chosen = keys or _BY_THEMSELVES
     rows = _by(members, lambda member: tuple(_value(member, key) for key in chosen))
     telling = [place for place, _ in enumerate(chosen) if len({row[place] for row in rows}) > 1]
-    first = [0] if not telling or (keys is None and 0 not in telling) else []
+    shown = (telling if keys else _enough(list(rows), telling)) or [0]
     return tuple(
         Group(
-            _label([(chosen[place], row[place]) for place in [*first, *telling]]),
+            _label([(chosen[place], row[place]) for place in shown]),
             tuple(sorted(inside, key=lambda member: (member.record.seed, member.name))),
             inside[0].stack,
             inside[0].arm,
@@ -135,6 +135,16 @@ def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple
         )
         for row, inside in rows.items()
     )
+
+
+def _enough(rows: Sequence[tuple[str, ...]], telling: Sequence[int]) -> list[int]:
+    """Of the keys those that it takes to tell the rows apart, from the first."""
+    found: list[int] = []
+    for place in telling:
+        apart = {tuple(row[one] for one in found) for row in rows}
+        if len({tuple(row[one] for one in [*found, place]) for row in rows}) > len(apart):
+            found.append(place)
+    return found
 
 
 def _label(parts: Sequence[tuple[str, str]]) -> str:

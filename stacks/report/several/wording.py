@@ -53,7 +53,8 @@ def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Wo
 
 def _per_cent(change: float) -> str:
     """A change to one decimal, with its sign."""
-    return f"{change:+.1f}".replace("-", "\N{MINUS SIGN}")
+    text = f"{change:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
 def _spread(cell: Spread, print_it: Callable[[float], str]) -> str:

@@ -30,7 +30,7 @@ def test_runs_over_seeds_make_a_row_and_places_make_others(member_of: Make) -> N
 
 
 def test_arms_of_a_suite_make_rows_and_may_differ_in_their_settings(members: dict[str, tuple[Member, ...]]) -> None:
-    assert labels(list(members["arms"])) == {"local, control": (0, 1), "local, half": (0, 1)}
+    assert labels(list(members["arms"])) == {"control": (0, 1), "half": (0, 1)}
 
 
 def test_settings_that_differ_are_refused_unless_rows_are_made_of_them(member_of: Make) -> None:
