@@ -87,7 +87,7 @@ def build_member(
 
 def build_arms(paper: str = "P3") -> tuple[Member, ...]:
     """Two arms and two seeds of a suite; the treatment takes 0.8 of the control's time and energy."""
-    suite = {"suite": "arms", "paper": paper}
+    suite: dict[str, Any] = {"suite": "arms", "paper": paper}
     return tuple(
         build_member(f"local-{arm}-s{seed}", seed, arm=arm, config=config, factor=factor * (1 + seed / 10), **suite)
         for arm, config, factor in (("control", {}, 1.0), ("half", {"precision": "bf16"}, 0.8))
@@ -97,7 +97,7 @@ def build_arms(paper: str = "P3") -> tuple[Member, ...]:
 
 def build_environments() -> tuple[Member, ...]:
     """Three stacks and three seeds, with prices: the second is dear and slow, the third was interrupted."""
-    places = {
+    places: dict[str, dict[str, Any]] = {
         "single-node": {"factor": 2.0, "usd": 1.0},
         "aws": {"factor": 2.5, "usd": 3.0},
         "gcp": {"factor": 1.0, "usd": 2.0, "world_size": 4, "stops": 1},
