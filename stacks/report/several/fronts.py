@@ -54,8 +54,8 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         f"{key.replace('_', '-')}-time",
         f"{measure.label} against time",
         f"{measure.label} against time. {spoken}. {dominated}",
-        f"{measure.label} ({', '.join(provenance).replace('-', ' ')}) against the time of a run (measured), means over seeds with their "
-        "range. "
+        f"{measure.label} ({', '.join(provenance).replace('-', ' ')}) against the time of a run (measured), means over "
+        "seeds with their range. "
         f"Filled: nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: {'; '.join(front)}. "
         f"{dominated}{without}",
         1,

@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stacks.report.figures import duration, number, unit_text
+from stacks.report.several.papers import PUBLISHED
 from stacks.report.several.spread import Spread
 from stacks.report.several.tables import Column
 
@@ -45,16 +46,18 @@ def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Wo
     if cell.value is None:
         return Worded("absent")
     unit = "" if cell.unit == column.unit and not relative else unit_text(cell.unit)
-    print_it = _per_cent if relative else partial(number, unit=cell.unit)
+    # A paper has its own number of decimals.
+    ours = cell.provenance != PUBLISHED
+    print_it = partial(_per_cent, decimals=1 if ours else 0) if relative else partial(number, unit=cell.unit)
     return Worded(
         print_it(cell.value), unit, _spread(cell, print_it), _values(cell, print_it), _hint(cell.value, cell.unit)
     )
 
 
-def _per_cent(change: float) -> str:
-    """A change to one decimal, with its sign."""
-    text = f"{change:+.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+def _per_cent(change: float, decimals: int) -> str:
+    """A change with its sign."""
+    text = f"{change:+.{decimals}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
 def _spread(cell: Spread, print_it: Callable[[float], str]) -> str:

@@ -41,6 +41,7 @@ def test_markdown_is_a_table_of_github_with_footnotes(gangway: Gangway, arms_fol
     assert re.search(r"^\| \*change against control\* \| -20\.0 %\[", table[4].replace("\N{MINUS SIGN}", "-"))
     assert any("*DCGAN on images, control (theirs)* | *48*[^" in line for line in table)
     assert any("*16 GB*[^" in line for line in table)
+    assert any("*change, as the paper has it (theirs)* | *\N{MINUS SIGN}33 %*[^" in line for line in table)
     assert "`precision` | fp32 | bf16" in settings[-1]
     used = set(re.findall(r"\[\^(\d+)\](?!:)", done.stdout))
     assert used == set(re.findall(r"^\[\^(\d+)\]: ", done.stdout, flags=re.MULTILINE))
