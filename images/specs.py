@@ -1,7 +1,7 @@
 """The inputs of the renderers, and the one place where image versions are pinned.
 
 Frozen dataclasses of plain values: `NodeInitSpec` is made inside `Output.apply`, where every value is a str. Not a
-reader of files: what a person writes is `stacks.config`, and has been checked there.
+reader of files: what a person writes is `stacks.settings.config`, and has been checked there.
 """
 
 import hashlib

@@ -10,9 +10,9 @@ import pulumi
 from pulumi.runtime.settings import get_monitor
 
 from components.findings import InputError, Severity
-from stacks.config import StackConfig
-from stacks.loader import from_pulumi
 from stacks.program import build, provider_module
+from stacks.settings.config import StackConfig
+from stacks.settings.loader import from_pulumi
 
 
 def _say_findings(config: StackConfig) -> None:

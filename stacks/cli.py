@@ -15,13 +15,13 @@ import typer
 from components.findings import InputError
 from stacks.audit.command import audit
 from stacks.bench.command import app as bench_app
+from stacks.bill.reconcile_command import reconcile
 from stacks.catalog_check import app as catalog_app
 from stacks.prices.command import app as prices_app
-from stacks.quote import quote
-from stacks.reconcile_command import reconcile
-from stacks.report_command import report
+from stacks.quotes.quote import quote
+from stacks.quotes.tco import tco
+from stacks.report.report_command import report
 from stacks.reproduce.command import reproduce
-from stacks.tco import tco
 
 __all__ = ["app", "main"]
 
@@ -77,10 +77,10 @@ def plan(
 
     Exit code 0: nothing wrong. 1: a finding of severity error. 2: the input cannot be planned.
     """
-    from stacks.loader import from_file
-    from stacks.plan import make_plan
-    from stacks.plan_output import print_plan
-    from stacks.stack_file import find_stack_file
+    from stacks.planning.plan import make_plan
+    from stacks.planning.plan_output import print_plan
+    from stacks.settings.loader import from_file
+    from stacks.settings.stack_file import find_stack_file
 
     if as_json and output not in (None, PlanFormat.JSON):
         raise InputError("--json", f"not beside --format {output}", allowed="one of them", fix="leave --json out")
@@ -89,7 +89,7 @@ def plan(
     previous = None
     if against is not None:
         # Before the plan, which takes a while: a wrong file is told at once.
-        from stacks.difference import read_plan
+        from stacks.planning.difference import read_plan
 
         previous = read_plan(against, config.stack)
     try:

@@ -24,14 +24,14 @@ from rich.table import Table
 
 from components.findings import InputError
 from components.job import JobSpec, Rendezvous
-from stacks.loader import from_file
 from stacks.local_run import LocalRun, StatsTail, run_module
-from stacks.plan import Plan, make_plan, run_program, without_gc
+from stacks.planning.plan import Plan, make_plan, run_program, without_gc
+from stacks.planning.run_context import local_context
+from stacks.planning.show import sandbox_notes, sandbox_table, show_plan
 from stacks.report import write_report
-from stacks.run_context import local_context
 from stacks.sandbox import MotoCloud, SandboxRow
-from stacks.show import sandbox_notes, sandbox_table, show_plan
-from stacks.stack_file import find_stack_file
+from stacks.settings.loader import from_file
+from stacks.settings.stack_file import find_stack_file
 from trainer.record import EXIT_INTERRUPTED, RunRecord
 
 __all__ = ["DemoSize", "run_demo"]

@@ -1,5 +1,6 @@
 """From a StackConfig to resources: picks the provider's module and lets it build. `stacks/__main__.py` calls it under
-the Pulumi engine, `stacks.plan` under the SDK's test runtime, `stacks.sandbox` against moto: always this function.
+the Pulumi engine, `stacks.planning.plan` under the SDK's test runtime, `stacks.sandbox` against moto: always this
+function.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 import pulumi
 
-from stacks.config import StackConfig
+from stacks.settings.config import StackConfig
 
 __all__ = ["build", "provider_module"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stacks.audit.model import CloudResource, Listing
     from stacks.audit.state import State, StateResource
     from stacks.audit.tables import Audit
-    from stacks.config import StackConfig
+    from stacks.settings.config import StackConfig
 
 __all__ = ["audit", "audited"]
 
@@ -50,8 +50,8 @@ def audit(
 
     from stacks.audit.tables import audit_json, show_audit
     from stacks.cli import stacks_dir
-    from stacks.loader import from_file
-    from stacks.stack_file import find_stack_file
+    from stacks.settings.loader import from_file
+    from stacks.settings.stack_file import find_stack_file
 
     if state is not None and no_state:
         raise InputError("--no-state", "not beside --state", fix="leave one of them out")

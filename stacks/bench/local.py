@@ -17,9 +17,9 @@ from stacks.bench.names import run_id_of
 from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.runner import Guard, RunFailedError
 from stacks.bench.suite import LOCAL, Item, SuiteConfig
-from stacks.job_settings import setting_flags
 from stacks.local_run import LocalRun, StatsTail
-from stacks.run_context import local_context
+from stacks.planning.run_context import local_context
+from stacks.settings.job_settings import setting_flags
 from trainer.record import EXIT_BAD_INPUT, EXIT_INTERRUPTED, RunRecord
 
 __all__ = ["Local"]

@@ -13,8 +13,8 @@ from stacks.bench.journal import Attempt, Progress
 from stacks.bench.suite import Item, SuiteConfig
 
 if TYPE_CHECKING:  # the plan loads Pulumi, which a suite on this machine does not need
-    from stacks.ladder_costs import RungCost
-    from stacks.plan import Plan
+    from stacks.planning.ladder_costs import RungCost
+    from stacks.planning.plan import Plan
 
 __all__ = ["FREE", "Accounts", "Caps", "Rate", "rate_of"]
 

@@ -14,9 +14,9 @@ import yaml
 from components.findings import InputError
 from stacks.bench.names import run_id_of, stack_name
 from stacks.bench.suite import Item, SuiteConfig
-from stacks.config import StackConfig
-from stacks.loader import from_file
-from stacks.stack_file import find_stack_file, read_settings, read_yaml
+from stacks.settings.config import StackConfig
+from stacks.settings.loader import from_file
+from stacks.settings.stack_file import find_stack_file, read_settings, read_yaml
 
 __all__ = ["project_dir", "read_project", "write_project"]
 

@@ -184,7 +184,7 @@ def _prepare(
 def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> Rate:
     """What the stack costs, from its plan, which has to be one that `up` would take."""
     from stacks.bench.project import project_dir, read_project
-    from stacks.plan import make_plan
+    from stacks.planning.plan import make_plan
 
     config = read_project(project_dir(folder, item), item, place)
     if config.hosts is not None and config.hosts.run_store.startswith("/"):

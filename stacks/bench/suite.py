@@ -12,10 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from components.fields import Amount, PositiveNumber, PositiveWhole, Seed
 from components.findings import InputError, nearest_hint
-from stacks.config_errors import explain
-from stacks.job_settings import Settings, check_settings
-from stacks.sections import Section
-from stacks.stack_file import find_stack_file, read_settings, read_yaml
+from stacks.settings.config_errors import explain
+from stacks.settings.job_settings import Settings, check_settings
+from stacks.settings.sections import Section
+from stacks.settings.stack_file import find_stack_file, read_settings, read_yaml
 from trainer.presets import PRESETS
 
 __all__ = ["LOCAL", "Arm", "Item", "SuiteConfig", "SuiteStack", "find_suite", "items_of", "load_suite", "preset_of"]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from stacks.bill.ledger import Ledger, Span, Sums, Window, billed, effective
 from stacks.bill.reader import Bills
-from stacks.runs import Run
+from stacks.report.runs import Run
 from trainer.record import Figure, RunRecord
 
 __all__ = ["Cost", "Reconciliation", "RunLine", "reconcile"]

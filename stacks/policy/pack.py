@@ -56,8 +56,8 @@ def findings_of_config() -> tuple[Finding, ...] | None:
     if "gangway:cluster" not in get_config_env():
         return None
     # Each provider's whole SDK comes with a plan: other projects do not wait for it.
-    from stacks.loader import from_pulumi
-    from stacks.plan import make_plan
+    from stacks.planning.plan import make_plan
+    from stacks.settings.loader import from_pulumi
 
     refused: list[Finding] = []
     try:
@@ -71,7 +71,7 @@ def grid_of_config() -> SiteGrid | None:
     """The grid of the selected stack's site; None without one, and where the file is wrong, as `plan.refused` says."""
     if "gangway:site" not in get_config_env():
         return None
-    from stacks.loader import from_pulumi
+    from stacks.settings.loader import from_pulumi
 
     grid: SiteGrid | None = None
     try:

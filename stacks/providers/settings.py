@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from components.findings import InputError
-from stacks.config import StackConfig
 from stacks.providers.site_settings import site_mistakes
 from stacks.providers.unread import unread_settings
+from stacks.settings.config import StackConfig
 
 __all__ = ["provider_mistakes"]
 

@@ -9,8 +9,8 @@ from components.catalog import MachineType, Provider, Region, load_provider
 from components.findings import InputError, nearest_hint
 from components.job import Rendezvous
 from components.tags import TagPolicy, carbon_class
-from stacks.config import StackConfig
-from stacks.job_settings import setting_flags
+from stacks.settings.config import StackConfig
+from stacks.settings.job_settings import setting_flags
 
 __all__ = [
     "METRICS_PORT",

@@ -1,6 +1,7 @@
 """Findings that several providers say of their nodes in the same words. Pure.
 
-What depends on nothing but the stack file and the prices is `stacks.checks`; these take what a provider's plan knows.
+What depends on nothing but the stack file and the prices is `stacks.planning.checks`; these take what a provider's plan
+knows.
 """
 
 from collections.abc import Iterable
@@ -8,7 +9,7 @@ from collections.abc import Iterable
 from components.capacity import Spot
 from components.catalog import MachineType, Provider, load_provider
 from components.findings import Finding, Severity
-from stacks.config import StackConfig
+from stacks.settings.config import StackConfig
 
 __all__ = ["CLUSTER", "fabric_check", "ignored_check", "nodes_stay", "spot_caps", "spot_notice", "trainable", "zone"]
 

@@ -5,7 +5,7 @@ Pure. Shared by the providers whose machines no catalogue knows; the shapes and 
 
 from components.catalog import MachinePrice, Region
 from components.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
-from stacks.config import StackConfig
+from stacks.settings.config import StackConfig
 
 __all__ = ["machine_of", "price_of", "region_of", "site_of"]
 

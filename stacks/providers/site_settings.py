@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pulumi.runtime.config import is_config_secret
 
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.provider_sections import ENCRYPTED
+from stacks.settings.config import StackConfig
+from stacks.settings.provider_sections import ENCRYPTED
 
 __all__ = ["SITE_PROVIDERS", "site_mistakes"]
 

@@ -6,7 +6,7 @@ Of a whole section, or of one setting; what a provider reads in another form is 
 from collections.abc import Iterator, Mapping
 
 from components.findings import InputError
-from stacks.config import StackConfig
+from stacks.settings.config import StackConfig
 
 __all__ = ["UNREAD", "unread_settings"]
 

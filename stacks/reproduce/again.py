@@ -15,8 +15,8 @@ from components.findings import InputError
 from components.job import JobSpec, Rendezvous
 from stacks.bench.hardware import Hardware, describe
 from stacks.local_run import LocalRun, StatsTail
-from stacks.run_context import local_context
-from stacks.runs import Run, read_json
+from stacks.planning.run_context import local_context
+from stacks.report.runs import Run, read_json
 from trainer.config import SELF_PREPARED, TrainConfig
 from trainer.record import RunRecord
 

@@ -16,8 +16,8 @@ from components.findings import InputError, nearest_hint
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from stacks.report.runs import Run
     from stacks.reproduce.compare import Comparison
-    from stacks.runs import Run
 
 __all__ = ["reproduce"]
 
@@ -46,9 +46,9 @@ def reproduce(
 
     from stacks.bench.hardware import hardware
     from stacks.bench.screen import Screen
+    from stacks.report.runs import find_runs, not_sealed
     from stacks.reproduce.again import plan_again, run_again
     from stacks.reproduce.compare import compare
-    from stacks.runs import find_runs, not_sealed
 
     then = _find(run, runs)
     for sentence in not_sealed([then]):
@@ -73,7 +73,7 @@ def reproduce(
 
 def _find(word: str, runs: Path) -> "Run":
     """The run of a path, or else of an id."""
-    from stacks.runs import find_runs
+    from stacks.report.runs import find_runs
 
     if Path(word).exists():
         found = find_runs([Path(word)], "RUN")

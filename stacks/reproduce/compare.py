@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks.runs import Run
+from stacks.report.runs import Run
 from trainer.record import RunRecord
 
 __all__ = ["Comparison", "QualityDifference", "compare", "differences"]

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from components.cost import Declared
 from components.findings import Finding
-from stacks.config import StackConfig
-from stacks.ladder_costs import Pace
+from stacks.planning.ladder_costs import Pace
 from stacks.rules.addresses import NO_PUBLIC_ADDRESS
 from stacks.rules.machines import ENCRYPTED, IMDS_V2, SHIELDED
 from stacks.rules.planned import SPOT_SAVES, unsaved_spot
@@ -13,6 +12,7 @@ from stacks.rules.regions import CLEAN_REGION, grid_of
 from stacks.rules.rule import Limits, ResourceRule, StackRule
 from stacks.rules.tags import REQUIRED_TAGS
 from stacks.rules.whole import BLOCK_ENDS, BUDGET_PRESENT
+from stacks.settings.config import StackConfig
 
 __all__ = ["RESOURCE_RULES", "STACK_RULES", "findings_of_resources", "with_guardrails"]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from components.capacity import Spot
 from components.findings import Finding, Severity
-from stacks.config import StackConfig
-from stacks.ladder_costs import Pace
+from stacks.planning.ladder_costs import Pace
 from stacks.rules.rule import Rule
+from stacks.settings.config import StackConfig
 
 __all__ = ["PLAN_REFUSED", "PLAN_RULES", "SPOT_SAVES", "unsaved_spot"]
 

@@ -12,10 +12,10 @@ from typing import Any
 from components.catalog import Provider, load_provider
 from components.cost import Declared
 from components.findings import Severity
-from stacks.config import StackConfig
 from stacks.providers.site import region_of
 from stacks.rules.inputs import is_unknown, kind
 from stacks.rules.rule import Limits, ResourceRule
+from stacks.settings.config import StackConfig
 
 __all__ = ["CLEAN_REGION", "SiteGrid", "grid_of"]
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from components.findings import InputError, Severity
-from stacks.config import StackConfig
-from stacks.loader import from_file
-from stacks.plan import Plan, make_plan
-from stacks.show import show_plan
+from stacks.planning.plan import Plan, make_plan
+from stacks.planning.show import show_plan
+from stacks.settings.config import StackConfig
+from stacks.settings.loader import from_file
 
 Edit = Callable[[dict[str, Any]], object]
 GCP_STACKS = ("gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice")

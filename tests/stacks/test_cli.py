@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from components.findings import Finding, InputError, Severity
 from stacks import cli
-from stacks import plan as plan_module
-from stacks.plan import Plan
+from stacks.planning import plan as plan_module
+from stacks.planning.plan import Plan
 
 StackFile = Callable[[Callable[[dict[str, Any]], object]], Path]
 

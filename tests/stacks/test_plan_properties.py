@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from components.catalog import load
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.plan import Plan
+from stacks.planning.plan import Plan
+from stacks.settings.config import StackConfig
 from trainer.presets import PRESETS
 
 Settings = dict[str, Any]

@@ -14,10 +14,10 @@ import pytest
 from pulumi.runtime import mocks, settings
 
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.loader import from_pulumi
 from stacks.program import provider_module
 from stacks.recording import PlaceholderCloud
+from stacks.settings.config import StackConfig
+from stacks.settings.loader import from_pulumi
 
 Configure = Callable[[dict[str, Any]], None]
 

@@ -14,10 +14,10 @@ import pulumi
 import pytest
 
 import components.aws
-from stacks.config import StackConfig
-from stacks.plan import run_program
+from stacks.planning.plan import run_program
 from stacks.recording import record
 from stacks.sandbox import HANDLERS, MotoCloud, SandboxRow, Status
+from stacks.settings.config import StackConfig
 
 REGION = "us-east-2"
 VPC, SUBNET, TEMPLATE = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:ec2/launchTemplate:LaunchTemplate"

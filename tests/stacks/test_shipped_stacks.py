@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from stacks.cli import app
-from stacks.loader import from_file
-from stacks.plan import run_program
+from stacks.planning.plan import run_program
 from stacks.sandbox import MotoCloud, Status
+from stacks.settings.loader import from_file
 
 STACKS = Path(__file__).resolve().parent.parent.parent / "stacks"
 FILES = sorted(STACKS.glob("Pulumi.*.yaml"))

@@ -23,8 +23,8 @@ from images import (
     render_head_init,
     user_data_base64gzip,
 )
-from stacks.config import StackConfig
 from stacks.providers.aws.plan import METRICS_PORT, MOUNT, RENDEZVOUS_PORT, AwsPlan, job_spec, run_dir
+from stacks.settings.config import StackConfig
 
 __all__ = ["Boot", "check_user_data", "head_user_data", "node_user_data"]
 

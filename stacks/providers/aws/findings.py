@@ -1,6 +1,6 @@
 """What a person should know before `up` on AWS: what is wrong, and every automatic choice with its reason. Pure.
 
-What all providers share is `stacks.checks`; what cannot be planned at all raises in `plan`.
+What all providers share is `stacks.planning.checks`; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from components.catalog import MachineType, load
 from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
-from stacks.checks import common_findings
-from stacks.config import StackConfig
+from stacks.planning.checks import common_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
 from stacks.providers.shared_findings import fabric_check, nodes_stay, spot_caps, trainable, zone
+from stacks.settings.config import StackConfig
 
 __all__ = ["findings"]
 

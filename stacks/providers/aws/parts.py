@@ -22,10 +22,10 @@ from components.aws.storage import LustreFileSystem, RunBucket
 from components.choices import Egress
 from components.image import RegistryLogin
 from images import Flavour
-from stacks.config import StackConfig
+from stacks.planning.trainer_image import build_image
 from stacks.providers.aws.boot import Boot, head_user_data
 from stacks.providers.aws.plan import METRICS_PORT, RENDEZVOUS_PORT, AwsPlan, head_host, head_type
-from stacks.trainer_image import build_image
+from stacks.settings.config import StackConfig
 
 __all__ = ["Image", "Parts"]
 

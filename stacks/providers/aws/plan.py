@@ -17,10 +17,10 @@ from components.catalog import MachineType, Region, load
 from components.cost import CostComponent, paid_once
 from components.findings import InputError
 from components.job import JobSpec, Volume
-from stacks.config import StackConfig
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
-from stacks.run_context import cloud_context
+from stacks.settings.config import StackConfig
 
 __all__ = [
     "METRICS_PORT",

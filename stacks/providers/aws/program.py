@@ -14,11 +14,11 @@ from components.aws.pricing import price_resources
 from components.catalog import load
 from components.cost import CostComponent, Declared
 from components.order import after
-from stacks.config import StackConfig
 from stacks.providers.aws.boot import Boot, check_user_data, node_user_data
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.parts import Parts
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
+from stacks.settings.config import StackConfig
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 

@@ -23,9 +23,9 @@ from images import (
     render_azure_head,
     render_azure_node,
 )
-from stacks.config import StackConfig
 from stacks.providers.azure.job import METRICS_PORT, MOUNT, RENDEZVOUS_PORT, data_dir, run_dir
 from stacks.providers.azure.plan import AzurePlan
+from stacks.settings.config import StackConfig
 
 __all__ = ["Boot", "head_user_data", "node_user_data", "source_of_plan_look"]
 

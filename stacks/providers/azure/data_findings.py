@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
 from components.findings import Finding, Severity
-from stacks.config import StackConfig
 from stacks.providers.azure.plan import AzurePlan
 from stacks.providers.shared_findings import nodes_stay
+from stacks.settings.config import StackConfig
 
 __all__ = ["key", "money", "storage"]
 

@@ -1,6 +1,6 @@
 """What a person should know before `up` on Azure: what is wrong, and every automatic choice with its reason.
 
-Pure. What all providers share is `stacks.checks` and `shared_findings`, what is about storage and money is
+Pure. What all providers share is `stacks.planning.checks` and `shared_findings`, what is about storage and money is
 `data_findings`, about the guards of machines `security_findings`; what cannot be planned at all raises in `plan`.
 """
 
@@ -14,14 +14,14 @@ from components.catalog import load_provider
 from components.choices import Egress
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
-from stacks.checks import common_findings
-from stacks.config import StackConfig
+from stacks.planning.checks import common_findings
 from stacks.providers import shared_findings
 from stacks.providers.azure.data_findings import key, money, storage
 from stacks.providers.azure.job import fabric_min_gbps
 from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, head_type
 from stacks.providers.azure.security_findings import security
 from stacks.providers.shared_findings import CLUSTER
+from stacks.settings.config import StackConfig
 
 __all__ = ["findings"]
 

@@ -5,11 +5,11 @@ How a machine comes to run it is `boot`; what machines there are is `plan`.
 
 from components.catalog import load_provider
 from components.job import JobSpec, Volume
-from stacks.config import StackConfig
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.azure.plan import AzurePlan
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
-from stacks.run_context import cloud_context
+from stacks.settings.config import StackConfig
 
 __all__ = [
     "METRICS_PORT",

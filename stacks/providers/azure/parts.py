@@ -21,13 +21,13 @@ from components.azure.registry import LOGIN_USER, ImageRegistry
 from components.azure.resource_group import ResourceGroup
 from components.azure.storage import LustreFileSystem, RunBucket
 from components.choices import Egress
-from stacks.config import StackConfig
-from stacks.provider_sections import AzureConfig
+from stacks.planning.trainer_image import build_image
 from stacks.providers.azure.boot import Boot, head_user_data, node_user_data
 from stacks.providers.azure.job import METRICS_PORT, RENDEZVOUS_PORT, head_host
 from stacks.providers.azure.login import push_password
 from stacks.providers.azure.plan import AzurePlan, head_type
-from stacks.trainer_image import build_image
+from stacks.settings.config import StackConfig
+from stacks.settings.provider_sections import AzureConfig
 
 __all__ = ["Image", "Parts"]
 

@@ -20,9 +20,9 @@ from components.azure.policies import BlobSource, blob_source, importable
 from components.azure.watcher import plan_watcher
 from components.catalog import AzureMachineType, Region, load_provider
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.provider_sections import AzureConfig
 from stacks.providers.shared import check_head, named_zone, tag_policy
+from stacks.settings.config import StackConfig
+from stacks.settings.provider_sections import AzureConfig
 
 __all__ = ["ROOT_GIB", "AzurePlan", "head_type", "plan"]
 

@@ -14,12 +14,12 @@ from components.azure.pricing import price_resources
 from components.azure.resource_group import ResourceGroup
 from components.catalog import load_provider
 from components.cost import CostComponent, Declared
-from stacks.config import StackConfig
 from stacks.providers.azure.boot import Boot
 from stacks.providers.azure.findings import findings
 from stacks.providers.azure.job import job_spec
 from stacks.providers.azure.parts import Parts
 from stacks.providers.azure.plan import AzurePlan, plan
+from stacks.settings.config import StackConfig
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 

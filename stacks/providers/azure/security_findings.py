@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from components.azure.machine import Security
 from components.findings import Finding, Severity
-from stacks.config import StackConfig
 from stacks.providers.azure.plan import AzurePlan
 from stacks.providers.shared_findings import CLUSTER
+from stacks.settings.config import StackConfig
 
 __all__ = ["security"]
 

@@ -30,9 +30,9 @@ from images import (
     render_gcp_node,
     render_tpu_startup,
 )
-from stacks.config import StackConfig
 from stacks.providers.gcp.job import METRICS_PORT, MOUNT, RENDEZVOUS_PORT, run_dir
 from stacks.providers.gcp.plan import GcpPlan
+from stacks.settings.config import StackConfig
 
 __all__ = ["FALLBACK_OBJECT", "Boot", "head_user_data", "nccl_setup", "node_user_data", "tpu_startup_script"]
 

@@ -1,6 +1,6 @@
 """What a person should know before `up` on Google Cloud: what is wrong, and every automatic choice with its reason.
 
-Pure. What all providers share is `stacks.checks`, what is about TPU slices `tpu_findings`, what is about
+Pure. What all providers share is `stacks.planning.checks`, what is about TPU slices `tpu_findings`, what is about
 installing things at boot `package_findings`; what cannot be planned at all raises in `plan`.
 """
 
@@ -12,13 +12,13 @@ from components.findings import Finding, Severity
 from components.gcp.capacity_findings import LadderContext, capacity_findings
 from components.gcp.nccl import nccl_findings, nccl_plugin
 from components.gcp.policies import bucket_of, prefix_of
-from stacks.checks import common_findings
-from stacks.config import StackConfig
+from stacks.planning.checks import common_findings
 from stacks.providers.gcp.job import fabric_min_gbps
 from stacks.providers.gcp.package_findings import egress, lustre_kernel
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 from stacks.providers.gcp.tpu_findings import slice_findings
 from stacks.providers.shared_findings import CLUSTER, fabric_check, ignored_check, nodes_stay, spot_notice, zone
+from stacks.settings.config import StackConfig
 
 __all__ = ["findings"]
 

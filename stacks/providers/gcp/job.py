@@ -9,11 +9,11 @@ from components.catalog import MachinePrice, MachineType, load_provider
 from components.gcp.nccl import nccl_env, nccl_plugin
 from components.gcp.tpu_machine import slice_machine, slice_price, worker_tflops
 from components.job import JobSpec, Volume
-from stacks.config import StackConfig
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.gcp.plan import GcpPlan
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
-from stacks.run_context import cloud_context
+from stacks.settings.config import StackConfig
 
 __all__ = [
     "METRICS_PORT",

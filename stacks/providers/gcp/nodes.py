@@ -18,10 +18,10 @@ from components.gcp.node_pool import CapacityRungArgs, GpuNodePool
 from components.gcp.queued_tpu import QueuedTpu
 from components.gcp.tpu_request import QueuedTpuArgs
 from components.order import after
-from stacks.config import StackConfig
 from stacks.providers.gcp.boot import FALLBACK_OBJECT, Boot, node_user_data, tpu_startup_script
 from stacks.providers.gcp.plan import GcpPlan
 from stacks.providers.gcp.tpu import TPU_TIERS, reservation_name
+from stacks.settings.config import StackConfig
 
 __all__ = ["Key", "Nodes", "declare_fallback", "gpu_nodes", "place", "tpu_nodes"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from components.choices import Egress
 from components.findings import Finding, Severity
 from components.gcp.nccl import nccl_plugin, secure_boot_allowed
-from stacks.config import StackConfig
 from stacks.providers.gcp.plan import GcpPlan
+from stacks.settings.config import StackConfig
 
 __all__ = ["egress", "lustre_kernel"]
 

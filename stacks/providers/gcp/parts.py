@@ -21,12 +21,12 @@ from components.gcp.services import ProjectServices
 from components.gcp.storage import Filestore, LustreFileSystem, RunBucket
 from components.image import RegistryLogin
 from images import Flavour
-from stacks.config import StackConfig
+from stacks.planning.trainer_image import build_image
 from stacks.providers.gcp.boot import Boot, head_user_data
 from stacks.providers.gcp.job import METRICS_PORT, RENDEZVOUS_PORT, head_host
 from stacks.providers.gcp.nodes import Key, Nodes, place
 from stacks.providers.gcp.plan import FILESTORE_TIER, GcpPlan, head_type
-from stacks.trainer_image import build_image
+from stacks.settings.config import StackConfig
 
 __all__ = ["Image", "Parts"]
 

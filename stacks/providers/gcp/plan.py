@@ -21,9 +21,9 @@ from components.gcp.network import plan_network
 from components.gcp.observability import check_retention
 from components.gcp.slices import SlicePlan
 from components.gcp.tpu_machine import slice_machine
-from stacks.config import StackConfig
 from stacks.providers.gcp.tpu import check_tpu_rungs, slice_of, tpu_types
 from stacks.providers.shared import check_head, named_zone, tag_policy
+from stacks.settings.config import StackConfig
 
 __all__ = ["FILESTORE_TIER", "GcpPlan", "head_type", "offered_zones", "plan", "zone_is_assumed"]
 

@@ -14,13 +14,13 @@ from components.catalog import load_provider
 from components.cost import CostComponent, Declared
 from components.gcp.pricing import price_resources
 from components.gcp.services import ProjectServices, plan_services
-from stacks.config import StackConfig
 from stacks.providers.gcp.boot import Boot
 from stacks.providers.gcp.findings import findings
 from stacks.providers.gcp.job import job_spec
 from stacks.providers.gcp.nodes import declare_fallback, gpu_nodes, tpu_nodes
 from stacks.providers.gcp.parts import Parts
 from stacks.providers.gcp.plan import GcpPlan, plan
+from stacks.settings.config import StackConfig
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 

@@ -11,7 +11,7 @@ from components.catalog import load_tpus
 from components.findings import InputError
 from components.gcp.capacity import LADDER, check_reservation_project
 from components.gcp.slices import SlicePlan, plan_slice
-from stacks.config import StackConfig
+from stacks.settings.config import StackConfig
 
 __all__ = ["TPU_TIERS", "check_tpu_rungs", "reservation_name", "slice_of", "tpu_types"]
 

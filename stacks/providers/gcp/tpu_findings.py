@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from components.capacity import AnyRung, Reservation, Spot
 from components.findings import Finding, Severity
 from components.gcp.capacity_findings import ignored_settings, zone_unnamed
-from stacks.config import StackConfig
 from stacks.providers.gcp.plan import GcpPlan, offered_zones, zone_is_assumed
+from stacks.settings.config import StackConfig
 from trainer.presets import PRESETS
 
 __all__ = ["slice_findings"]

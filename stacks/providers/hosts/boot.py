@@ -5,11 +5,11 @@ The templates and scripts are `images`; here a StackConfig and its plan become t
 
 from components.job import JobSpec, Rendezvous, Volume
 from images import HostSpec, RdmaSetup, render_host_installer
-from stacks.config import StackConfig
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
-from stacks.run_context import cloud_context
+from stacks.settings.config import StackConfig
 
 __all__ = ["fabric_min_gbps", "installer", "job_spec", "run_dir"]
 

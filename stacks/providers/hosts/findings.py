@@ -1,6 +1,6 @@
 """What a person should know before `up` on machines that are there already: what is wrong, assumed, or left to them.
 
-Pure. What all providers share is `stacks.checks` and `shared_findings`, what is about the site's figures
+Pure. What all providers share is `stacks.planning.checks` and `shared_findings`, what is about the site's figures
 `components.site_findings`; what cannot be planned at all raises in `plan`.
 """
 
@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from components.cost import CostEstimate
 from components.findings import Finding, Severity
 from components.site_findings import site_findings
-from stacks.checks import common_findings
-from stacks.config import StackConfig
-from stacks.provider_sections import HostsConfig
+from stacks.planning.checks import common_findings
 from stacks.providers import shared_findings
 from stacks.providers.hosts.boot import fabric_min_gbps
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 from stacks.providers.site import site_of
+from stacks.settings.config import StackConfig
+from stacks.settings.provider_sections import HostsConfig
 
 __all__ = ["findings"]
 

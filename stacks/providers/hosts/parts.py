@@ -7,10 +7,10 @@ import pulumi
 
 from components.hosts.node_pool import HostArgs, HostPool, HostPoolArgs
 from components.job import JobSpec
-from stacks.config import StackConfig
-from stacks.provider_sections import HostConfig
 from stacks.providers.hosts.boot import installer
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.settings.config import StackConfig
+from stacks.settings.provider_sections import HostConfig
 
 __all__ = ["Parts"]
 

@@ -11,10 +11,10 @@ from components.findings import InputError
 from components.hosts.capacity import check_ladder
 from components.site import SiteMachine
 from components.site_fabric import SiteFabricPlan, plan_site_fabric
-from stacks.config import StackConfig
-from stacks.provider_sections import HostsConfig
 from stacks.providers.shared import tag_policy
 from stacks.providers.site import machine_of, price_of, region_of, site_of
+from stacks.settings.config import StackConfig
+from stacks.settings.provider_sections import HostsConfig
 
 __all__ = ["OWN_STATE", "HostsPlan", "hosts_of", "plan"]
 

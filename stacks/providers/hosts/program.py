@@ -10,11 +10,11 @@ import pulumi
 import pulumi_command as command
 
 from components.cost import CostComponent, Declared, from_fact
-from stacks.config import StackConfig
 from stacks.providers.hosts.boot import job_spec
 from stacks.providers.hosts.findings import findings
 from stacks.providers.hosts.parts import Parts
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
+from stacks.settings.config import StackConfig
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 

@@ -21,9 +21,9 @@ from images import (
     render_openstack_head,
     render_openstack_node,
 )
-from stacks.config import StackConfig
 from stacks.providers.openstack.job import METRICS_PORT, MOUNT, RENDEZVOUS_PORT, data_dir, run_dir
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
+from stacks.settings.config import StackConfig
 
 __all__ = ["Boot", "head_user_data", "node_user_data"]
 

@@ -1,6 +1,6 @@
 """What a person should know before `up` on OpenStack: what it cannot do, and every automatic choice with its reason.
 
-Pure. What all providers share is `stacks.checks` and `shared_findings`, what is about the site
+Pure. What all providers share is `stacks.planning.checks` and `shared_findings`, what is about the site
 `components.site_findings`; what cannot be planned at all raises in `plan`.
 """
 
@@ -12,13 +12,13 @@ from components.cost import CostEstimate
 from components.findings import Finding, Severity
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
 from components.site_findings import site_findings
-from stacks.checks import common_findings
-from stacks.config import StackConfig
+from stacks.planning.checks import common_findings
 from stacks.providers import shared_findings
 from stacks.providers.openstack.job import fabric_min_gbps
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
 from stacks.providers.shared_findings import CLUSTER
 from stacks.providers.site import site_of
+from stacks.settings.config import StackConfig
 
 __all__ = ["findings"]
 

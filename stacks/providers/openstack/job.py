@@ -4,12 +4,12 @@ How a machine comes to run it is `boot`; what machines there are is `plan`.
 """
 
 from components.job import JobSpec, Rendezvous, Volume
-from stacks.config import StackConfig
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 from stacks.providers.site import price_of
-from stacks.run_context import cloud_context
+from stacks.settings.config import StackConfig
 
 __all__ = ["METRICS_PORT", "MOUNT", "RENDEZVOUS_PORT", "data_dir", "fabric_min_gbps", "job_spec", "run_dir"]
 

@@ -13,11 +13,11 @@ from components.openstack.identity import NodeIdentity
 from components.openstack.network import TrainingNetwork
 from components.openstack.node_pool import CapacityRungArgs, NodePool
 from components.openstack.storage import ManilaShare, RunBucket
-from stacks.config import StackConfig
-from stacks.openstack_section import OpenstackConfig
 from stacks.providers.openstack.boot import Boot, head_user_data, node_user_data
 from stacks.providers.openstack.job import METRICS_PORT, RENDEZVOUS_PORT
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
+from stacks.settings.config import StackConfig
+from stacks.settings.openstack_section import OpenstackConfig
 
 __all__ = ["Parts"]
 

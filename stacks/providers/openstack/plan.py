@@ -15,10 +15,10 @@ from components.openstack.launch import plan_boot
 from components.openstack.network import NetworkPlan, check_services, plan_network
 from components.site import SiteMachine
 from components.site_fabric import SiteFabricPlan, plan_site_fabric
-from stacks.config import StackConfig
-from stacks.openstack_section import OpenstackConfig
 from stacks.providers.shared import tag_policy
 from stacks.providers.site import machine_of, region_of, site_of
+from stacks.settings.config import StackConfig
+from stacks.settings.openstack_section import OpenstackConfig
 
 __all__ = ["OpenstackPlan", "plan", "section_of"]
 

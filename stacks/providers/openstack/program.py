@@ -12,13 +12,13 @@ import pulumi_openstack as openstack
 
 from components.cost import CostComponent, Declared
 from components.openstack.pricing import price_resources
-from stacks.config import StackConfig
 from stacks.providers.openstack.boot import Boot
 from stacks.providers.openstack.findings import findings
 from stacks.providers.openstack.job import job_spec
 from stacks.providers.openstack.parts import Parts
 from stacks.providers.openstack.plan import OpenstackPlan, plan, section_of
 from stacks.providers.site import machine_of, price_of
+from stacks.settings.config import StackConfig
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 

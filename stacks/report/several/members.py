@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.findings import InputError
 from stacks.local_run import StatsTail
-from stacks.runs import Run, read_json
+from stacks.report.runs import Run, read_json
 from trainer.record import RunRecord
 
 __all__ = ["Member", "Missing", "Source", "members_of"]

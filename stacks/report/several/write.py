@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from components.findings import InputError
+from stacks.report.report_files import write_whole
+from stacks.report.runs import Run
 from stacks.report.several.charts import curve_drawings
 from stacks.report.several.drawing import Drawing
 from stacks.report.several.fronts import front_drawing, timeline_drawing
@@ -23,8 +25,6 @@ from stacks.report.several.members import members_of
 from stacks.report.several.page import PageInputs, several_page
 from stacks.report.several.samples import grids_of
 from stacks.report.several.tables import Report, report_of
-from stacks.report_files import write_whole
-from stacks.runs import Run
 
 __all__ = ["SeveralReport", "several_report"]
 

@@ -13,7 +13,7 @@ from components.findings import InputError
 from stacks.bench.journal import Attempt, Progress
 from stacks.bench.money import Caps, Rate, rate_of
 from stacks.bench.suite import Item, SuiteConfig, items_of
-from stacks.plan import Plan
+from stacks.planning.plan import Plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -27,7 +27,7 @@ from stacks.bench.screen import Screen
 from stacks.bench.session import Options, resume_suite, run_suite
 from stacks.bench.stopping import AbandonedError, Stop
 from stacks.bench.suite import Item, items_of, load_suite, preset_of
-from stacks.plan import make_plan
+from stacks.planning.plan import make_plan
 from trainer.record import RunRecord
 
 LOCAL_SUITE: dict[str, Any] = {
@@ -256,7 +256,7 @@ def test_findings_of_severity_error_refuse_the_suite(
     from dataclasses import replace
 
     from components.findings import Finding, Severity
-    from stacks import plan
+    from stacks.planning import plan
 
     bad = replace(demo_plan, findings=(Finding(Severity.ERROR, "x.y", "gangway:cluster", "wrong", "mend it"),))
     monkeypatch.setattr(plan, "make_plan", lambda config: bad)

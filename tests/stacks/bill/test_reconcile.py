@@ -8,7 +8,7 @@ import pytest
 
 from stacks.bill.reader import Bills
 from stacks.bill.reconcile import Reconciliation, reconcile
-from stacks.runs import Run
+from stacks.report.runs import Run
 from trainer.record import Figure, RunContext, RunRecord, SessionRecord
 
 PLAN = {"stack": "aws-p5-spot", "provider": "aws", "cost": {"run": 200.0, "run_hours": 4.0}}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.findings import InputError
-from stacks.runs import find_runs, read_json
+from stacks.report.runs import find_runs, read_json
 from trainer.record import RunRecord, SessionRecord
 
 

@@ -10,12 +10,12 @@ import pytest
 from components.catalog import load_provider, load_tpus
 from components.catalog.overlay import newest_overlay, read_overlay
 from components.catalog.validators import Observed
-from stacks.config import StackConfig
-from stacks.plan import make_plan
+from stacks.planning.plan import make_plan
 from stacks.prices.azure import AzureSource
 from stacks.prices.gcp import GcpSource
 from stacks.prices.refresh import Report, queries_of, refresh, write_overlay
 from stacks.prices.source import Answer, Gap, Query, SourceError, UnreachableError
+from stacks.settings.config import StackConfig
 
 TODAY = date(2026, 11, 21)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from components.findings import InputError
-from stacks.config import StackConfig
 from stacks.providers.settings import provider_mistakes
-from stacks.sections import EXAMPLES_OF
+from stacks.settings.config import StackConfig
+from stacks.settings.sections import EXAMPLES_OF
 
 GPU, TPU = "gcp-a3-spot", "gcp-v5p-multislice"
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"

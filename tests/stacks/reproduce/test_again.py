@@ -8,8 +8,8 @@ import pytest
 
 from components.findings import InputError
 from stacks.bench.hardware import Hardware
+from stacks.report.runs import Run, find_runs
 from stacks.reproduce.again import _job, plan_again, run_again
-from stacks.runs import Run, find_runs
 
 MACHINE = Hardware(cpu="Model 1", cores=2, memory_gib=8.0, gpus=[], system="Linux x86_64")
 WITH_GPUS = Hardware({**MACHINE, "gpus": ["H200", "H200"]})

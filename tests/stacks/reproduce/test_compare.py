@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from stacks.report.runs import Run, find_runs
 from stacks.reproduce.compare import compare
-from stacks.runs import Run, find_runs
 from trainer.record import Figure, QualityInTraining, QualityPoint, RunRecord
 
 Rewrite = Callable[..., RunRecord]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from components.cost import Declared
-from stacks.loader import from_file
-from stacks.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan
 from stacks.rules.inputs import kind
+from stacks.settings.loader import from_file
 
 AWS_STACKS = ("aws-demo", "aws-g5-dev", "aws-p4d-block", "aws-p5-spot")
 SITE_STACKS = ("hosts-lab", "openstack-gpu")

@@ -9,13 +9,13 @@ import yaml
 
 from components.cost import Declared
 from components.findings import Finding, Severity
-from stacks.loader import from_file
-from stacks.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan
 from stacks.rules.guardrails import RESOURCE_RULES, STACK_RULES, findings_of_resources
 from stacks.rules.inputs import kind
 from stacks.rules.planned import PLAN_RULES
 from stacks.rules.rule import Limits
 from stacks.rules.taggable import tags_field
+from stacks.settings.loader import from_file
 
 CLOUDS = ("aws-", "azure-", "gcp-")
 ALL = sorted(

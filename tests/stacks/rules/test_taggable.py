@@ -5,7 +5,7 @@ import inspect
 import keyword
 from typing import Any
 
-from stacks.plan import Plan
+from stacks.planning.plan import Plan
 from stacks.rules.inputs import kind
 from stacks.rules.taggable import tags_field, types_with_tags
 

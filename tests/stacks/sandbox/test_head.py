@@ -12,10 +12,10 @@ from pulumi_aws import ec2, route53
 
 from components.aws.head_node import HeadNode
 from components.image import TrainerImage
+from stacks.planning.trainer_image import dockerfile_for
 from stacks.recording import record
 from stacks.sandbox import MotoCloud, SandboxRow, Status
 from stacks.sandbox.head import HANDLERS, PROGRAM_FOLDER, UNKEPT
-from stacks.trainer_image import dockerfile_for
 
 INSTANCE, RECORD, IMAGE = "aws:ec2/instance:Instance", "aws:route53/record:Record", "docker-build:index:Image"
 HOST = "head.demo.gangway.internal"

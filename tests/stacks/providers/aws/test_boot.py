@@ -11,11 +11,11 @@ import yaml
 
 from components.findings import InputError
 from images import USER_DATA_LIMIT_BYTES
-from stacks.config import StackConfig
-from stacks.plan import run_program
+from stacks.planning.plan import run_program
 from stacks.providers.aws.boot import check_user_data
 from stacks.providers.aws.plan import plan
 from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+from stacks.settings.config import StackConfig
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 IMAGE = "${Repository.edited-trainer.repositoryUrl}@${Image.edited-trainer.digest}"

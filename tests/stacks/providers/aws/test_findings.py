@@ -8,9 +8,9 @@ import pytest
 from components.catalog import load
 from components.cost import CostComponent, estimate
 from components.findings import Finding, InputError, Severity
-from stacks.config import StackConfig
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import plan
+from stacks.settings.config import StackConfig
 
 Edit = Callable[[dict[str, Any]], object]
 Edited = Callable[[Edit], StackConfig]

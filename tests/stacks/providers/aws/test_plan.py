@@ -7,9 +7,9 @@ import pytest
 
 from components.cost import estimate
 from components.findings import InputError, Severity
-from stacks.config import StackConfig
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import job_spec, plan
+from stacks.settings.config import StackConfig
 from trainer.record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]

@@ -12,10 +12,10 @@ import yaml
 from components.aws.fabric import plan_interfaces
 from components.catalog import load
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.plan import Plan, run_program
+from stacks.planning.plan import Plan, run_program
 from stacks.providers.aws.program import plan
 from stacks.recording import PlaceholderCloud, PlannedResource
+from stacks.settings.config import StackConfig
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH_LAYOUT = {plan_interfaces(m): m.name for m in load().machines.values() if m.provider == "aws"}

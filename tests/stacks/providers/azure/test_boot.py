@@ -13,10 +13,10 @@ import yaml
 
 from components.azure.machine import MAX_CUSTOM_DATA_BYTES
 from components.choices import Egress
-from stacks.config import StackConfig
-from stacks.plan import Plan, run_program
+from stacks.planning.plan import Plan, run_program
 from stacks.providers.azure.boot import source_of_plan_look
 from stacks.recording import PlaceholderCloud, PlannedResource
+from stacks.settings.config import StackConfig
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"
 Edited = Callable[..., StackConfig]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.plan import Plan
+from stacks.planning.plan import Plan
 from stacks.providers.azure.job import data_dir, fabric_min_gbps, job_spec
 from stacks.providers.azure.plan import plan
+from stacks.settings.config import StackConfig
 from trainer.record import RunContext
 
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from components.catalog import load_provider
 from components.findings import InputError
-from stacks.plan import Plan
+from stacks.planning.plan import Plan
 from trainer.presets import PRESETS
 
 Settings = dict[str, Any]

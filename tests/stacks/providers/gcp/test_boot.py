@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from components.gcp.nccl import nccl_plugin
-from stacks.config import StackConfig
-from stacks.plan import Plan, run_program
+from stacks.planning.plan import Plan, run_program
 from stacks.providers.gcp.boot import nccl_setup
 from stacks.providers.gcp.plan import plan
 from stacks.recording import PlaceholderCloud, PlannedResource
+from stacks.settings.config import StackConfig
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]

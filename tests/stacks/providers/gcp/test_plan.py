@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.plan import Plan
+from stacks.planning.plan import Plan
 from stacks.providers.gcp.job import job_spec
 from stacks.providers.gcp.plan import plan
 from stacks.providers.gcp.tpu import reservation_name
+from stacks.settings.config import StackConfig
 from trainer.record import RunContext
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.loader import from_file
-from stacks.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan
+from stacks.settings.config import StackConfig
+from stacks.settings.loader import from_file
 
 NAME = "hosts-lab"
 

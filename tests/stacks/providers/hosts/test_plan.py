@@ -8,10 +8,10 @@ import pytest
 
 from components.findings import InputError, Severity
 from images.hosts import digest_of
-from stacks.config import StackConfig
-from stacks.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan
 from stacks.providers.hosts.boot import installer, job_spec
 from stacks.providers.hosts.plan import plan
+from stacks.settings.config import StackConfig
 
 Edited = Callable[..., StackConfig]
 
@@ -181,7 +181,7 @@ def test_roce_is_looked_for_on_ethernet(edited_lab: Edited) -> None:
 
 
 def test_exports_have_the_names_that_others_read(lab: StackConfig) -> None:
-    from stacks.plan import run_program
+    from stacks.planning.plan import run_program
     from stacks.recording import PlaceholderCloud
 
     result = run_program(lab, PlaceholderCloud()).result

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.plan import Plan
-from stacks.provider_sections import ENCRYPTED
+from stacks.planning.plan import Plan
 from stacks.providers.unread import UNREAD
+from stacks.settings.config import StackConfig
+from stacks.settings.provider_sections import ENCRYPTED
 
 Told = Callable[..., dict[str, InputError]]
 Edited = Callable[..., StackConfig]

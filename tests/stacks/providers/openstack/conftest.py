@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stacks.config import StackConfig
-from stacks.loader import from_file
-from stacks.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan
+from stacks.settings.config import StackConfig
+from stacks.settings.loader import from_file
 
 NAME = "openstack-gpu"
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.findings import InputError
-from stacks.config import StackConfig
-from stacks.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan
 from stacks.providers.openstack.job import data_dir, fabric_min_gbps, job_spec
 from stacks.providers.openstack.plan import plan
+from stacks.settings.config import StackConfig
 from trainer.record import RunContext
 
 Edited = Callable[..., StackConfig]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from components.findings import InputError
-from stacks.plan import Plan
+from stacks.planning.plan import Plan
 from trainer.presets import PRESETS
 
 Settings = dict[str, Any]

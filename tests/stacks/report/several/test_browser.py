@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 from PIL import Image, ImageStat
 
+from stacks.report.runs import find_runs
 from stacks.report.several.write import several_report
-from stacks.runs import find_runs
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from components.findings import InputError
+from stacks.report.runs import find_runs
 from stacks.report.several.members import Member
 from stacks.report.several.write import several_report
-from stacks.runs import find_runs
 from trainer.record import RunRecord
 
 Parse = Callable[[str], Any]

@@ -1,0 +1,229 @@
+"""What a plan says on every provider: batch, prices, spot caps and the budget. Pure.
+
+What only one provider knows (its fabric, its zones) is said by that provider's module.
+"""
+
+from collections.abc import Iterable
+from math import ceil
+
+from components.capacity import Spot
+from components.catalog import MachineType
+from components.cost import HOURS_PER_MONTH, CostEstimate
+from components.findings import Finding, InputError, Severity
+from stacks.planning.ladder_costs import rung_lines
+from stacks.settings.config import StackConfig
+from trainer.config import SELF_PREPARED
+from trainer.presets import PRESETS
+
+__all__ = ["check_budget", "common_findings"]
+
+_TOLD_SIZES = 4
+"""Numbers of nodes that one finding speaks of one by one."""
+
+
+def common_findings(
+    config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
+) -> list[Finding]:
+    """Findings about batch, state, data, prices and budget.
+
+    Args:
+        config: the stack.
+        machine: its nodes.
+        cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
+        shared: whether the nodes see one run directory also where the stack has no file system.
+    """
+    unpriced = [*_batch(config, machine), *([] if shared else _state(config)), *_data(config)]
+    return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
+
+
+def check_budget(config: StackConfig, cost: CostEstimate) -> None:
+    """Refuses a budget that one hour of the stack, on the first rung of its ladder, would use up.
+
+    What nobody has priced and what a fallback would cost are no part of that hour; `common_findings` speaks of both.
+
+    Raises:
+        InputError: with the smallest budget that makes sense.
+    """
+    least = cost.upfront + cost.hourly
+    if config.budget.monthly_usd < least:
+        bought = f" and the {cost.upfront:.2f} USD that `up` pays at once" if cost.upfront else ""
+        raise InputError(
+            "gangway:budget.monthly_usd",
+            f"below the cost of one hour of this stack at {_basis(config)}{bought}",
+            value=config.budget.monthly_usd,
+            allowed=f"at least {least:.2f} USD",
+            fix=f"set monthly_usd: {ceil(cost.monthly)} for a full month",
+        )
+
+
+def _basis(config: StackConfig) -> str:
+    """Whose price the totals are made of, such as `the spot price of capacity[0]`."""
+    kind = config.cluster.capacity[0].kind
+    # Reserved nodes are billed at the on-demand price, flex-start at that at most; a block is paid for in advance.
+    market = kind if kind in ("spot", "capacity-block") else "on-demand"
+    return f"the {market} price of capacity[0]"
+
+
+def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many."""
+    batch_size, nodes = PRESETS[config.job.preset].batch_size, config.cluster.nodes
+    per_node = machine.num_accelerators.value
+    most = batch_size // per_node
+    smaller = "choose an accelerator with fewer chips" if machine.backend == "xla" else "choose a smaller machine type"
+    if nodes.max > most:
+        yield Finding(
+            Severity.ERROR,
+            "batch.too-small",
+            "gangway:cluster.nodes",
+            f"batch_size {batch_size} of {config.job.preset} has less than one image for each of "
+            f"{nodes.max * per_node} workers",
+            f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else smaller,
+        )
+    sizes = range(1, min(nodes.max, most) + 1)
+    uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node)]
+    even = [str(num) for num in sizes if batch_size % (num * per_node) == 0]
+    if uneven:
+        fix = f"set min and max to one of {', '.join(even)}" if even else ""
+        told = f"batch_size {batch_size} of {config.job.preset} does not divide evenly"
+        if machine.backend == "xla":
+            why = "on XLA every worker has the same share, and the trainer refuses to begin"
+            yield Finding(
+                Severity.ERROR,
+                "batch.uneven",
+                "gangway:cluster.nodes",
+                f"{told} by {uneven[0] * per_node} workers: {why}",
+                fix or smaller,
+            )
+            return
+        waiting = _waiting(batch_size, per_node, uneven)
+        yield Finding(
+            Severity.INFO, "batch.uneven", "gangway:cluster.nodes", f"{told} (idle is estimated): {waiting}", fix
+        )
+
+
+def _waiting(batch_size: int, per_node: int, uneven: list[int]) -> str:
+    """Who waits for the others at these numbers of nodes; more than a few are told by the worst of the rest."""
+
+    def idle(num: int) -> float:  # estimated: a step takes as long as its largest share has images
+        workers = num * per_node
+        return 1 - batch_size / (ceil(batch_size / workers) * workers)
+
+    told = [
+        f"on {num} node{'s' if num > 1 else ''} {num * per_node - batch_size % (num * per_node)} of {num * per_node} "
+        f"workers get one image less ({idle(num):.0%} idle)"
+        for num in uneven[:_TOLD_SIZES]
+    ]
+    rest = uneven[_TOLD_SIZES:]
+    if rest:
+        worst = max(map(idle, rest))
+        told.append(f"so it is with {len(rest)} other numbers of nodes up to {rest[-1]} ({worst:.0%} idle at most)")
+    return "; ".join(told)
+
+
+def _state(config: StackConfig) -> Iterable[Finding]:
+    """Checkpoints and data must be where every node, also the next one, can read them."""
+    if config.storage is not None:
+        return
+    if config.cluster.nodes.max > 1:
+        yield Finding(
+            Severity.ERROR,
+            "storage.not-shared",
+            "gangway:storage",
+            "several nodes need one file system for data and checkpoints, and this stack has none",
+            "add storage, or set nodes: {min: 1, max: 1}",
+        )
+    if any(isinstance(rung, Spot) for rung in config.cluster.capacity):
+        yield Finding(
+            Severity.WARNING,
+            "storage.lost-with-node",
+            "gangway:storage",
+            "checkpoints stay on the node's own volume, which a spot interruption takes away",
+            "add storage",
+        )
+
+
+def _data(config: StackConfig) -> Iterable[Finding]:
+    """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
+    preset = PRESETS[config.job.preset]
+    if preset.dataset in SELF_PREPARED:
+        return
+    named = (config.storage and config.storage.source) or (config.hosts and config.hosts.data_dir)
+    prepare = f"python -m trainer data prepare {preset.dataset}"
+    if named:
+        yield Finding(
+            Severity.INFO,
+            "data.prepared",
+            "gangway:job.preset",
+            f"the job reads {preset.dataset} at {preset.resolution}x{preset.resolution} from {named}, prepared before",
+            f"write it with `{prepare}`; docs/data.md",
+        )
+        return
+    setting = "hosts.data_dir" if config.provider == "hosts" else "storage.source"
+    yield Finding(
+        Severity.ERROR,
+        "data.missing",
+        f"gangway:{setting}",
+        f"{config.job.preset} trains on {preset.dataset}: no node fetches that by itself, and nothing says where it is",
+        f"write it with `{prepare}` and name its folder in {setting}, or take a preset on one of "
+        f"{', '.join(SELF_PREPARED)}",
+    )
+
+
+def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
+    if any("(price of " in component.source for component in cost.components):
+        yield Finding(
+            Severity.INFO,
+            "cost.other-region",
+            "gangway:region",
+            f"some prices are not listed for {config.region}: another region's stand in, and each line says so",
+        )
+    for name in cost.unknown:
+        yield Finding(
+            Severity.WARNING, "cost.price-unknown", "gangway:cluster", f"not in the estimate, price unknown: {name}"
+        )
+
+
+def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
+    path, budget = "gangway:budget.monthly_usd", config.budget.monthly_usd
+    if cost.monthly > budget:
+        yield Finding(
+            Severity.WARNING,
+            "budget.below-estimate",
+            path,
+            f"{budget:.2f} USD is less than a full month at {cost.monthly:.2f} USD, {_basis(config)}",
+            f"set monthly_usd: {ceil(cost.monthly)}, or destroy the stack when the run is done",
+        )
+    unknown = [component.name for component in cost.components if component.hourly is None]
+    if unknown:
+        yield Finding(
+            Severity.WARNING,
+            "budget.unknown-price",
+            path,
+            f"the budget is held against known prices only, and so not against: {'; '.join(unknown)}",
+            "add what these cost to monthly_usd yourself",
+        )
+    yield from _fallback_budget(config, cost)
+
+
+def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
+    """Whether the budget also carries the dearest rung behind the first, which may replace it at any hour."""
+    hourly = [_rung_hourly(config, cost, position) for position in range(len(config.cluster.capacity))]
+    dearest = max(range(len(hourly)), key=hourly.__getitem__)
+    stack_hourly = cost.hourly - hourly[0] + hourly[dearest]
+    budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
+    if dearest == 0 or monthly <= budget:
+        return
+    rung = f"the fallback capacity[{dearest}] ({config.cluster.capacity[dearest].kind})"
+    lasts = "not one hour" if stack_hourly > budget else f"{budget / stack_hourly:.0f} of {HOURS_PER_MONTH} hours"
+    yield Finding(
+        Severity.WARNING,
+        "budget.fallback",
+        "gangway:budget.monthly_usd",
+        f"at {stack_hourly:.2f} USD an hour on {rung}, {budget:.2f} USD last {lasts}",
+        f"set monthly_usd: {ceil(monthly)} for a full month of it, or leave that rung out",
+    )
+
+
+def _rung_hourly(config: StackConfig, cost: CostEstimate, position: int) -> float:
+    """What the nodes of one rung cost an hour, in use or standing by."""
+    return sum(component.hourly or 0.0 for component in rung_lines(config, cost.components, position))

@@ -1,0 +1,174 @@
+"""What each rung of the capacity ladder costs a run: spot with its interruptions, everything else by the hour. Pure.
+
+The model of interruptions is `components.spot`; this feeds it: how often nodes are taken, how far checkpoints are
+apart, what an hour costs. `job.max_hours` is taken for what the run needs undisturbed, and the expected hours of a
+spot rung come on top of it. Where nobody knows how often nodes are taken there is no expectation, and it says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from components.capacity import Spot
+from components.catalog import Fact, MachineType
+from components.catalog.interruptions import taken_per_month
+from components.cost import HOURS_PER_MONTH, CostComponent
+from components.spot import SpotEstimate, estimate_spot
+from stacks.settings.config import StackConfig
+from trainer.presets import PRESETS
+
+__all__ = ["Pace", "RungCost", "pace", "price_ladder", "rung_lines", "taken"]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a job goes, and so how far its checkpoints are apart.
+
+    Attributes:
+        checkpoint_kimg: thousands of images from one checkpoint to the next.
+        images_per_second: of the whole job.
+        interval_sec: from one checkpoint to the next, at most the run.
+        source: where the images per second are from.
+    """
+
+    checkpoint_kimg: float
+    images_per_second: float
+    interval_sec: float
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RungCost:
+    """One rung, with the nodes that would come from it alone.
+
+    Attributes:
+        position: in the ladder.
+        kind: of capacity.
+        nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known.
+        hourly: of the whole stack on this rung; None likewise.
+        monthly: of 730 such hours, purchases and usage included.
+        run_hours: what the run is expected to take; None where it is not expected to end.
+        run: US dollars of such a run; None where a price or an end is missing.
+        spot: the interruptions; None on other capacity, or where nobody knows how often nodes are taken.
+        taken: share of nodes taken within 720 hours; None on capacity that is not taken back.
+    """
+
+    position: int
+    kind: str
+    nodes_hourly: float | None
+    hourly: float | None
+    monthly: float | None
+    run_hours: float | None
+    run: float | None
+    spot: SpotEstimate | None
+    taken: Fact[float | None] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("spot", "taken")}
+        return {
+            **own,
+            "spot": None if self.spot is None else self.spot.to_json(),
+            "taken_per_month": None if self.taken is None else self.taken.model_dump(mode="json"),
+        }
+
+
+def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: int) -> list[CostComponent]:
+    """The bill's lines of one rung's nodes: they begin with the pool's name, but for the slices of a queued request."""
+    pool = f"{config.stack}-{position}-{config.cluster.capacity[position].kind}:"
+    own = [line for line in lines if line.name.startswith(pool)]
+    return own or [line for line in lines if line.unit == "chip-hours"]
+
+
+def pace(config: StackConfig) -> Pace:
+    """How far checkpoints are apart in seconds, which the trainer counts in images."""
+    job, measured = config.job, config.estimate.images_per_second
+    per_second = measured or job.kimg * 1000 / (job.max_hours * 3600)
+    every = job.checkpoint_kimg or PRESETS[job.preset].checkpoint_kimg
+    source = "gangway:estimate.images_per_second" if measured else "assumed: job.kimg in just job.max_hours"
+    # The trainer also saves at the end: no two checkpoints are further apart than the run is long.
+    interval_sec = min(every * 1000 / per_second, job.max_hours * 3600)
+    return Pace(every, per_second, interval_sec, source)
+
+
+def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
+    """The share of the nodes taken within 720 hours: the stack file's, else the catalogue's."""
+    percent = config.estimate.taken_percent_per_month
+    published = taken_per_month(config.provider, machine.name, config.region)
+    if percent is None:
+        return published
+    return published.model_copy(
+        update={
+            "value": percent / 100,
+            "source": "gangway:estimate.taken_percent_per_month",
+            "url": "",
+            "confidence": "assumed",
+        }
+    )
+
+
+def price_ladder(config: StackConfig, machine: MachineType, lines: Sequence[CostComponent]) -> tuple[RungCost, ...]:
+    """Each rung of the ladder, first choice first.
+
+    Args:
+        config: the stack.
+        machine: its nodes.
+        lines: the whole bill, standby rungs included.
+    """
+    positions = range(len(config.cluster.capacity))
+    of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
+    # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
+    around = sum(line.hourly or 0.0 for line in lines if id(line) not in of_rungs)
+    paid = sum(line.upfront + line.once for line in lines)
+    return tuple(_rung(config, machine, rung_lines(config, lines, at), at, around, paid) for at in positions)
+
+
+def _rung(
+    config: StackConfig,
+    machine: MachineType,
+    own: Sequence[CostComponent],
+    position: int,
+    around: float,
+    paid: float,
+) -> RungCost:
+    rung, unknown = config.cluster.capacity[position], any(line.hourly is None for line in own)
+    nodes_hourly = None if unknown else sum(line.hourly or 0.0 for line in own)
+    hourly = None if nodes_hourly is None else around + nodes_hourly
+    is_spot = isinstance(rung, Spot)
+    fact = taken(config, machine) if is_spot else None
+    spot = _spot(config, fact, nodes_hourly or 0.0) if fact is not None else None
+    if spot is not None and unknown:
+        spot = replace(spot, usd=None)
+    hours: float | None = config.job.max_hours
+    if spot is not None:
+        hours = spot.hours if spot.feasible else None
+    return RungCost(
+        position=position,
+        kind=rung.kind,
+        nodes_hourly=nodes_hourly,
+        hourly=hourly,
+        monthly=None if hourly is None else hourly * HOURS_PER_MONTH + paid,
+        run_hours=hours,
+        run=None if hourly is None or hours is None else hourly * hours + paid,
+        spot=spot,
+        taken=fact,
+    )
+
+
+def _spot(config: StackConfig, fact: Fact[float | None], nodes_hourly: float) -> SpotEstimate | None:
+    if fact.value is None:
+        return None
+    num_nodes = config.cluster.nodes.max
+    return estimate_spot(
+        num_nodes,
+        nodes_hourly / num_nodes,
+        config.job.max_hours,
+        fact.value,
+        interval_sec=pace(config).interval_sec,
+        save_sec=config.estimate.checkpoint_sec,
+        restart_sec=config.estimate.restart_sec,
+    )

@@ -1,0 +1,167 @@
+"""The offline plan: the very program `pulumi up` runs, under the SDK's test runtime, priced and checked.
+
+Needs no credentials, no network and no CLI. Ids of resources that do not exist yet are written `${Type.name.id}`, so
+the plan shows who refers to whom. Not a diff: what already runs in the cloud is the engine's business.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from components.cost import CostEstimate, estimate
+from components.energy import (
+    CarbonEstimate,
+    EmbodiedEstimate,
+    EnergyEstimate,
+    estimate_carbon,
+    estimate_embodied,
+    estimate_energy,
+)
+from components.findings import Finding, Severity
+from stacks.planning.checks import check_budget
+from stacks.planning.ladder_costs import Pace, RungCost, pace, price_ladder
+from stacks.planning.money_findings import money_findings
+from stacks.planning.usage import usage_lines
+from stacks.program import build, provider_module
+from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
+from stacks.rules.guardrails import with_guardrails
+from stacks.settings.config import StackConfig
+
+__all__ = ["Plan", "make_plan", "run_program", "without_gc"]
+
+
+SDKS = {
+    "aws": "pulumi-aws",
+    "gcp": "pulumi-gcp",
+    "azure": "pulumi-azure-native",
+    "openstack": "pulumi-openstack",
+    "hosts": "pulumi-command",
+}
+"""Pulumi's package of each provider."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything `gangway plan` prints. Energy and emissions are of the first rung's expected hours."""
+
+    config: StackConfig
+    resources: tuple[PlannedResource, ...]
+    findings: tuple[Finding, ...]
+    cost: CostEstimate
+    rungs: tuple[RungCost, ...]
+    pace: Pace
+    energy: EnergyEstimate
+    carbon: CarbonEstimate
+    embodied: EmbodiedEstimate
+    job: dict[str, Any]
+
+    @property
+    def idle_hourly(self) -> float | None:
+        """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
+        # A machine of OpenStack that has shut itself down stays allocated, and a slice stays in the queue of TPUs.
+        slices = any(resource.type == "gangway:gcp:QueuedTpu" for resource in self.resources)
+        if not self.config.job.terminate_when_done or self.config.provider == "openstack" or slices:
+            return self.rungs[0].hourly
+        nodes = self.rungs[0].nodes_hourly
+        return None if nodes is None else self.cost.hourly - nodes
+
+    @property
+    def sci_g_per_kimg(self) -> float | None:
+        """Software Carbon Intensity, gCO2e for 1,000 images: (E * I + M) / R; None where a part is not known."""
+        if self.carbon.gco2e is None or self.embodied.gco2e is None:
+            return None
+        return (self.carbon.gco2e + self.embodied.gco2e) / self.config.job.kimg
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any finding forbids `up`."""
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as design.md specifies it."""
+        packages = ("gangway", "pulumi", SDKS[self.config.provider])
+        return {
+            "stack": self.config.stack,
+            "provider": self.config.provider,
+            "region": self.config.region,
+            "resources": [resource.to_json() for resource in self.resources],
+            "findings": [finding.to_json() for finding in self.findings],
+            "cost": {**self.cost.to_json(), "idle_hourly": self.idle_hourly},
+            "rungs": [rung.to_json() for rung in self.rungs],
+            "checkpoints": self.pace.to_json(),
+            "energy": self.energy.to_json(),
+            "carbon": {
+                **self.carbon.to_json(),
+                "embodied": self.embodied.to_json(),
+                "sci_g_per_kimg": self.sci_g_per_kimg,
+            },
+            "job": self.job,
+            "versions": {package: version(package) for package in packages},
+        }
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """A cloud's SDK allocates a million objects that live on: collecting among them costs a fifth of a plan."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            # Freezing and unfreezing hands them to the oldest generation: otherwise the first thing that a collector
+            # does when it is back is to look through all of them.
+            gc.freeze()
+            gc.unfreeze()
+            gc.enable()
+
+
+def run_program(config: StackConfig, cloud: Cloud) -> Recording:
+    """Runs the stack's program against `cloud`; the recording's result is what the stack exports.
+
+    Raises:
+        InputError: whatever the program finds wrong with `config`.
+    """
+    return record(lambda: build(config), cloud, config.stack)
+
+
+def make_plan(config: StackConfig) -> Plan:
+    """Runs the program, prices its resources and collects the findings.
+
+    Raises:
+        InputError: a value that cannot be planned, such as a budget below one hour's cost.
+    """
+    with without_gc():
+        provider = provider_module(config.provider)
+        planned = provider.plan(config)
+        program = run_program(config, PlaceholderCloud())
+        lines = [*provider.price(config, program.resources), *usage_lines(config)]
+        rungs, num_nodes = price_ladder(config, planned.machine, lines), config.cluster.nodes.max
+        # Spot that is not expected to end is an error, said as a finding; its figures are of an undisturbed run.
+        hours = rungs[0].run_hours or config.job.max_hours
+        cost = estimate(lines, hours)
+        check_budget(config, cost)
+        energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
+        job = pace(config)
+        return Plan(
+            config=config,
+            resources=program.resources,
+            findings=with_guardrails(
+                (
+                    *provider.findings(config, planned, cost),
+                    *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
+                ),
+                *(config, program.resources, job),
+            ),
+            cost=cost,
+            rungs=rungs,
+            pace=job,
+            energy=energy,
+            carbon=estimate_carbon(energy, planned.region),
+            embodied=estimate_embodied(planned.machine, num_nodes, hours),
+            job=program.result["job"],
+        )

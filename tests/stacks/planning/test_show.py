@@ -1,0 +1,158 @@
+"""The plan on a terminal: everything a person needs is there, and the user's words are not taken for markup."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from components.cost import estimate, unknown_price
+from components.findings import Finding, Severity
+from stacks.planning.plan import Plan
+from stacks.planning.show import (
+    cost_table,
+    findings_table,
+    ladder_table,
+    resource_tree,
+    sandbox_notes,
+    sandbox_table,
+    show_plan,
+    usd,
+)
+from stacks.sandbox.rows import SandboxRow, Status
+
+
+def shown(what: object, width: int = 200) -> str:
+    console = Console(width=width, record=True, file=None, force_terminal=False, quiet=False, no_color=True)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
+
+
+def shown_plan(plan: Plan) -> str:
+    """The last part, with the sums."""
+    console = Console(width=200, no_color=True)
+    with console.capture() as capture:
+        show_plan(plan, console)
+    return capture.get().rpartition("envelope (estimated)")[2]
+
+
+@pytest.mark.parametrize(
+    ("amount", "digits", "text"),
+    [(1234.5, 2, "$1,234.50"), (0.34, 4, "$0.3400"), (0, 2, "$0.00"), (None, 2, "unknown")],
+)
+def test_an_amount_for_people(amount: float | None, digits: int, text: str) -> None:
+    assert usd(amount, digits) == text
+
+
+def test_the_tree_shows_components_with_their_children(demo_plan: Plan) -> None:
+    lines = shown(resource_tree("aws-demo", demo_plan.resources)).splitlines()
+    assert lines[0] == "aws-demo"
+    assert len(lines) == 1 + len(demo_plan.resources)
+    pool = next(i for i, line in enumerate(lines) if "gangway:aws:EfaNodePool" in line)
+    assert lines[pool].startswith(("├── ", "└── "))
+    assert lines[pool + 1].startswith("│   ├── autoscaling.Group aws-demo-0-spot")
+
+
+def test_findings_come_gravest_first() -> None:
+    said = [
+        Finding(Severity.INFO, "a.info", "p", "nice"),
+        Finding(Severity.ERROR, "b.error", "p", "[bold]not markup[/bold]"),
+        Finding(Severity.WARNING, "c.warning", "p", "hm", "do something"),
+    ]
+    text = shown(findings_table(said))
+    assert text.index("b.error") < text.index("c.warning") < text.index("a.info")
+    assert "[bold]not markup[/bold]" in text
+    assert "do something" in text
+
+
+def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> None:
+    text = shown(cost_table(demo_plan.cost), 260)
+    assert "aws-demo-0-spot: 2 x p5.48xlarge, spot" in text
+    assert "$22.9800" in text
+    assert "$45.96" in text
+    assert "SkyPilot catalogue v9, upper end seen (price of us-east-1), 2026-09-06, list-price" in text
+    standby = next(line for line in text.splitlines() if "1-on-demand: 2 x" in line)
+    assert "(standby)" in standby
+
+
+def test_an_unknown_price_is_shown_as_such(demo_plan: Plan) -> None:
+    unknown = replace(demo_plan.cost.components[0], price=None, hourly=None)
+    assert shown(cost_table(estimate([unknown], 1))).count("unknown") == 2
+
+
+def test_provenance_has_no_holes(demo_plan: Plan) -> None:
+    assert "no price in the catalogue, unknown" in shown(
+        cost_table(estimate([unknown_price("nodes", 2, "no price in the catalogue")], 1))
+    )
+
+
+def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Plan) -> None:
+    lines = [*demo_plan.cost.components, unknown_price("data: 18000 GiB", 18000, "no price in the catalogue")]
+    text = shown_plan(replace(demo_plan, cost=estimate(lines, 1)))
+    assert "at least $50.57 an hour" in text
+    assert "without these, whose price is not known: data: 18000 GiB" in text
+    assert "at least" not in shown_plan(demo_plan)
+
+
+def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: Plan) -> None:
+    console = Console(width=200, no_color=True)
+    with console.capture() as capture:
+        show_plan(demo_plan, console)
+    text = capture.get()
+    for words in (
+        "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected on spot: 1 h undisturbed)",
+        "standby: $110.12 an hour more at most",
+        "when the job is done: $50.57 an hour until the stack is destroyed",
+        "14.8 kWh a run (9.3 to 20.2; 13.1 kWh of machines x PUE 1.13)",
+        "5.85 kg CO2e a run at 396 g/kWh",
+        "0.27 kg CO2e more for a run's share of making the cards; in all 40.8 g CO2e for 1,000 images (SCI)",
+        "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node",
+    ):
+        assert words in text
+
+
+def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
+    text = shown(ladder_table(demo_plan.rungs), 300)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
+    assert rows[0] == ["0: spot", "$50.57", "$36,914.82", "1.0", "$51.63"]
+    assert "one interruption in 3,417 h, goodput 98.0%, a checkpoint every 8 min (best 4.4 h): AWS Spot" in rows[1][0]
+    assert rows[1][0].endswith("5-10% a month, counted as 10%, 2025-06-28, documented")
+    assert rows[2] == ["1: on-demand", "$114.69", "$83,722.42", "1.0", "$114.69"]
+
+
+def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
+    (rung,) = gcp_plans["gcp-v5e-pod"].rungs
+    assert "without interruptions, whose rate is not known: Google publishes no rate" in shown(
+        ladder_table([rung]), 300
+    )
+    endless = replace(demo_plan.rungs[0], run_hours=None, run=None)
+    text = shown(ladder_table([endless]), 300)
+    assert "no end" in text
+    assert "unknown" in text
+
+
+def test_usage_is_shown_once_a_run(demo_plan: Plan) -> None:
+    line = replace(demo_plan.cost.components[0], name="log lines, a run", unit="GiB", hourly=0.0, once=1.5)
+    text = shown(cost_table(estimate([line], 1)), 200)
+    assert "$1.50" in text
+    assert "once a run" in text
+
+
+def test_unknown_energy_is_unknown_carbon_too(gcp_plans: dict[str, Plan]) -> None:
+    text = shown_plan(gcp_plans["gcp-v5e-pod"])
+    assert "unknown kWh and unknown kg CO2e a run: PUE" in text
+    assert "unknown kg CO2e more for a run's share of making the cards" in text
+
+
+def test_the_sandbox_says_that_it_is_one_and_counts_by_type() -> None:
+    rows = [
+        SandboxRow("aws:ec2/vpc:Vpc", "demo-vpc", Status.READ_BACK_EQUAL, ("ec2:CreateVpc",), ""),
+        SandboxRow("aws:ec2/vpc:Vpc", "other-vpc", Status.READ_BACK_EQUAL, ("ec2:CreateVpc",), ""),
+        SandboxRow("aws:ec2/placementGroup:PlacementGroup", "demo", Status.VALIDATED, (), "moto lacks [this] action"),
+    ]
+    text = shown(sandbox_table(rows))
+    assert "SIMULATED by moto, nothing was billed" in text
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│ ec2")]
+    assert cells == [["ec2.PlacementGroup", "1", "", "1"], ["ec2.Vpc", "2", "2", ""]]
+    assert "different" not in text, "a result that nobody had needs no column"
+    assert sandbox_notes(rows) == ["ec2.PlacementGroup demo: validated only; moto lacks [this] action"]
