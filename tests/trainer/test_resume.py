@@ -99,12 +99,12 @@ def test_one_worker_computes_what_several_do(
 WATCHED_WORKER = """
 import json, os, sys
 from pathlib import Path
-from trainer import checkpoint, loop
+from trainer import checkpoint, loop, set_up
 from trainer.steps import batch
 from trainer.__main__ import main
 
 seen = Path(os.environ["SEEN"], os.environ["RANK"] + ".jsonl").open("w", buffering=1)
-restore, batch_of = loop.restore, loop.Batch
+restore, batch_of = set_up.restore, loop.Batch
 
 def restoring(state, *arguments, **options):
     found = restore(state, *arguments, **options)
@@ -120,7 +120,7 @@ class Watched:  # the shards, with the numbers of the images that training takes
         seen.write(json.dumps([int(number) for number in numbers]) + "\\n")
         return self.data.take(numbers)
 
-loop.restore = restoring
+set_up.restore = restoring
 loop.Batch = lambda config, world, data: batch_of(config, world, Watched(data))
 sys.exit(main(sys.argv[1:]))
 """
@@ -183,16 +183,16 @@ def test_a_mistake_is_reported_once_by_two_workers(
 
 FAILING_WORKER = """
 import os, sys
-from trainer import loop
+from trainer import set_up
 from trainer.__main__ import main
 
-restore = loop.restore
+restore = set_up.restore
 def failing(*arguments, **options):
     if os.environ["RANK"] == "{rank}":
         raise ZeroDivisionError("a bug of worker {rank}")
     return restore(*arguments, **options)
 
-loop.restore = failing
+set_up.restore = failing
 sys.exit(main(sys.argv[1:]))
 """
 

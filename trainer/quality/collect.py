@@ -4,7 +4,9 @@ A part is a few images with the same borders on any number of workers, so the fe
 order of the float64 sums differs. Not here: which images (trainer.quality.judge) and which network.
 """
 
+import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -161,7 +163,12 @@ def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generato
     try:
         pool = ThreadPoolExecutor(max(1, cores))
         try:
-            yield from pool.map(of, parts)
+            # Not map, which takes all parts at once: when the others ask for the end, few should be under way.
+            coming = iter(parts)
+            under_way = deque(pool.submit(of, part) for part in itertools.islice(coming, 2 * max(1, cores)))
+            while under_way:
+                yield under_way.popleft().result()
+                under_way.extend(pool.submit(of, part) for part in itertools.islice(coming, 1))
         finally:
             pool.shutdown(cancel_futures=True)  # the parts under way are waited for: they use what is around them
     finally:
