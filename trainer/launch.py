@@ -198,8 +198,9 @@ def _stop_at(text: str | None) -> float | None:
     if not text:
         return None
     try:
-        return float(text)
-    except ValueError:
+        seconds = float(text)
+        datetime.fromtimestamp(seconds, UTC)  # what has no date is no deadline
+    except (ValueError, OverflowError, OSError):
         raise TrainerError(
             place=f"${STOP_AT_VARIABLE}",
             problem="no point in time",
@@ -207,6 +208,7 @@ def _stop_at(text: str | None) -> float | None:
             allowed="seconds since 1970",
             fix=f"{STOP_AT_VARIABLE}=$(date -d '+8 hours' +%s), for example",
         ) from None
+    return seconds
 
 
 if __name__ == "__main__":

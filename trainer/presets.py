@@ -48,16 +48,17 @@ _AUGMENTED = (
 
 _CATALOGUE = (
     Preset(
-        # Chosen on 2 CPU cores by FD-ENL0: R1 of 0.1 and 1e-3 did better than 0.3, 1 and 2e-4 at equal kimg.
+        # Chosen on 2 CPU cores: step sizes of 1e-3 rather than 2e-4 by FD-ENL0; R1 of 0.3 rather than 0.1 because more
+        # samples are read as digits (82 against 78 % after 150 kimg, while FD-ENL0 is 33 against 29).
         TrainConfig(
             preset="dcgan-digits",
             dataset="digits",
             resolution=32,
             channels=1,
-            kimg=150,
+            kimg=200,
             lr_g=1e-3,
             lr_d=1e-3,
-            r1_gamma=0.1,
+            r1_gamma=0.3,
             ema_kimg=5,
             augment="translation",
         ),

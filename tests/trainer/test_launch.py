@@ -17,10 +17,11 @@ def test_an_unknown_cloud_is_refused_with_the_nearest(capsys: pytest.CaptureFixt
     assert main(["--watch"]) == 2
 
 
+@pytest.mark.parametrize("text", ["tomorrow", "inf", "nan", "1e20"])
 def test_a_deadline_that_is_no_time_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("GANGWAY_STOP_AT", "tomorrow")
+    monkeypatch.setenv("GANGWAY_STOP_AT", text)
     assert main([]) == 2
     assert "$GANGWAY_STOP_AT: no point in time" in capsys.readouterr().err
 

@@ -12,10 +12,16 @@ from trainer.figure import Figure
 from trainer.record import CarbonRecord, CostRecord, EnergyRecord, RunContext, SessionRecord
 from trainer.records.capacity import CapacityUse, price
 
-__all__ = ["carbon", "cost", "product", "total"]
+__all__ = ["carbon", "cost", "energy", "product", "total"]
+
+Sessions = Mapping[int, SessionRecord]
+Contexts = Mapping[int, RunContext]
 
 _JOULES_PER_KWH = 3.6e6
 _GRAMS_PER_KG = 1000.0
+_NO_ENERGY = Figure.absent("J", "ended before its first line")
+_NO_PUE = Figure.absent("1", "the launcher gave no PUE")
+_NO_INTENSITY = Figure.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
 
 
 def product(unit: str, method: str, first: Figure, second: Figure, scale: float = 1.0) -> Figure:
@@ -51,7 +57,7 @@ def total(figures: Sequence[Figure]) -> Figure:
     )
 
 
-def cost(sessions: Mapping[int, SessionRecord], contexts: Mapping[int, RunContext]) -> CostRecord:
+def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
     """Dollars of the capacity really used: each session's nodes at the price of their own kind.
 
     Args:
@@ -85,24 +91,46 @@ def _uses(number: int, session: SessionRecord, context: RunContext) -> Iterator[
         )
 
 
-def carbon(energy: EnergyRecord, sessions: Sequence[SessionRecord], images: int, context: RunContext) -> CarbonRecord:
+def energy(devices: Mapping[str, Figure], sessions: Sessions, contexts: Contexts) -> EnergyRecord:
+    """Energy of the devices, and what the building of each session added.
+
+    Args:
+        devices: joules by device, over all sessions.
+        sessions: by number.
+        contexts: what the launcher knew at the beginning of each.
+    """
+    it_joules = total(list(devices.values())) if devices else _NO_ENERGY
+    parts = [(facility, pue) for facility, pue, _ in _by_site(sessions, contexts)]
+    facility = total([joules for joules, _ in parts])
+    return EnergyRecord(
+        devices=dict(devices),
+        it_joules=it_joules,
+        pue=_mean([pue for _, pue in parts], facility, it_joules),
+        facility_joules=facility,
+    )
+
+
+def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Contexts) -> CarbonRecord:
     """Emissions of the energy used and of making the cards, and both for 1,000 images: (E * I + M) / R.
 
     Args:
-        energy: of the run.
-        sessions: all of them.
+        record: energy of the run.
+        sessions: by number.
         images: that the training has got to; what had to be done again counts once.
-        context: what the launcher knew last.
+        contexts: what the launcher knew at the beginning of each session: one that moves has another grid.
     """
-    intensity = context.intensity_g_per_kwh or Figure.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
     method = "operational, location-based: IT energy x PUE x grid intensity"
-    grams = product("gCO2e", method, energy.facility_joules, intensity, scale=1 / _JOULES_PER_KWH)
-    embodied = _embodied(sessions, context)
+    parts = [
+        (product("gCO2e", method, facility, intensity, scale=1 / _JOULES_PER_KWH), intensity)
+        for facility, _, intensity in _by_site(sessions, contexts)
+    ]
+    grams = total([each for each, _ in parts])
+    embodied = total([_embodied(sessions[number], contexts[number]) for number in sessions])
     both = total([grams, embodied])
     per_run = both.model_copy(update={"source": f"SCI, (E * I + M) / R with R one run: {both.source}"})
     return CarbonRecord(
         gco2e=grams,
-        intensity_g_per_kwh=intensity,
+        intensity_g_per_kwh=_mean([each for _, each in parts], grams, record.facility_joules, _JOULES_PER_KWH),
         method=method,
         embodied_gco2e=embodied,
         sci_g_per_run=both if both.value is None else per_run,
@@ -110,13 +138,45 @@ def carbon(energy: EnergyRecord, sessions: Sequence[SessionRecord], images: int,
     )
 
 
-def _embodied(sessions: Sequence[SessionRecord], context: RunContext) -> Figure:
-    """The run's share of making its cards, by their hours in use of those that a card lives."""
+def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Figure, Figure, Figure]]:
+    """Facility joules, PUE and carbon intensity of each data centre that the run was in, in the order of sessions.
+
+    A session that ended before its first line has no energy that is known, and counts where it is the only one.
+    """
+    known = {number: each.it_joules for number, each in sessions.items() if each.it_joules.value is not None}
+    by_site: dict[tuple[Figure, Figure], list[Figure]] = {}
+    for number, joules in (known or {max(sessions): _NO_ENERGY}).items():
+        context = contexts[number]
+        site = context.pue or _NO_PUE, context.intensity_g_per_kwh or _NO_INTENSITY
+        by_site.setdefault(site, []).append(joules)
+    return [
+        (product("J", "IT energy x PUE", total(joules), pue), pue, intensity)
+        for (pue, intensity), joules in by_site.items()
+    ]
+
+
+def _mean(factors: Sequence[Figure], whole: Figure, base: Figure, scale: float = 1.0) -> Figure:
+    """The factor that makes `whole` of `base`: as given where there is one, else the mean that the sessions come to."""
+    different = list(dict.fromkeys(factors))
+    if len(different) == 1 or whole.value is None or not base.value:
+        return different[-1]
+    return Figure(
+        value=whole.value / base.value * scale,
+        unit=different[0].unit,
+        provenance="estimated",
+        source="; ".join(dict.fromkeys(each.source for each in different)),
+        as_of=min((each.as_of for each in different if each.as_of), default=None),
+        note=f"mean over sessions by energy, of {', '.join(f'{each.value:g}' for each in different)}",
+    )
+
+
+def _embodied(session: SessionRecord, context: RunContext) -> Figure:
+    """The session's share of making its cards, by their hours in use of those that a card lives."""
     cards, unknown = context.accelerators_per_node, Figure.absent("kg", "the launcher gave no emissions of a card")
     if not cards:
         return Figure.absent("gCO2e", "the launcher did not say how many accelerators a node has")
-    seconds = [session.wall_sec * session.num_nodes for session in sessions]
-    card_hours = Figure.measured(sum(seconds) * cards / 3600, "h", f"wall clock x nodes x {cards} cards a node")
+    hours = session.wall_sec * session.num_nodes * cards / 3600
+    card_hours = Figure.measured(hours, "h", f"wall clock x nodes x {cards} cards a node")
     kg = product("kg", "card hours x kg of a card", card_hours, context.embodied_kg_per_accelerator or unknown)
     life = context.accelerator_life_hours
     if kg.value is None or life is None or life.value is None:

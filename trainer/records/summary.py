@@ -18,7 +18,6 @@ from trainer.errors import TrainerError
 from trainer.quality.history import latest_quality, quality_in_training
 from trainer.record import (
     DatasetRecord,
-    EnergyRecord,
     FabricRecord,
     Figure,
     RunContext,
@@ -27,7 +26,7 @@ from trainer.record import (
     Summary,
 )
 from trainer.records.diary import STATS_FILE, Diary, Line, read_diary
-from trainer.records.reckoning import carbon, cost, product, total
+from trainer.records.reckoning import carbon, cost, energy, total
 from trainer.records.stops import interruptions, stop_notes
 from trainer.records.utilisation import utilisation
 
@@ -81,8 +80,8 @@ def _record(
     ticks = [line for line in lines if "event" not in line]
     wall_sec = sum(session.wall_sec for session in sessions.values())
     shown = sum(session.images_to - session.images_from for session in sessions.values())
-    energy = _energy(ticks, context)
     contexts = {line["session"]: RunContext.model_validate(line["context"]) for line in diary.beginnings}
+    used = energy(_devices(ticks), sessions, contexts)
     stops = tuple(interruptions(sessions, diary.beginnings, lines))
     done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
     ended_by = last_session.ended_by
@@ -114,8 +113,8 @@ def _record(
         choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
         utilisation=utilisation(ticks, diary.beginnings),
-        energy=energy,
-        carbon=carbon(energy, list(sessions.values()), last_session.images_to, context),
+        energy=used,
+        carbon=carbon(used, sessions, last_session.images_to, contexts),
         cost=cost(sessions, contexts),
         peak_memory_gib=_peak_memory(ticks),
         state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
@@ -165,17 +164,14 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
     )
 
 
-def _energy(ticks: Sequence[Line], context: RunContext) -> EnergyRecord:
-    """Each session's last line holds its energy; sessions add up."""
+def _devices(ticks: Sequence[Line]) -> dict[str, Figure]:
+    """Joules by device. Each session's last line holds its energy; sessions add up."""
     last_of_session = {line["session"]: line["energy"] for line in ticks}
     devices: dict[str, Figure] = {}
     for readings in last_of_session.values():
         for device, reading in readings.items():
             devices[device] = total([*([devices[device]] if device in devices else []), _reading(reading)])
-    it_joules = _joules(devices)
-    pue = context.pue or Figure.absent("1", "the launcher gave no PUE")
-    facility = product("J", "IT energy x PUE", it_joules, pue)
-    return EnergyRecord(devices=devices, it_joules=it_joules, pue=pue, facility_joules=facility)
+    return devices
 
 
 def _joules(devices: Mapping[str, Figure]) -> Figure:

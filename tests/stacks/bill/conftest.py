@@ -13,7 +13,7 @@ import pytest
 from stacks.bill.charge import Charge
 from stacks.bill.reader import Bills
 from trainer.record import Figure, RunContext, RunRecord, SessionRecord
-from trainer.records.reckoning import carbon, cost
+from trainer.records.reckoning import carbon, cost, energy
 
 DAY = datetime(2026, 10, 5, tzinfo=UTC)
 PRICES = {"spot": 22.98, "on-demand": 55.04}
@@ -34,7 +34,7 @@ def session_of() -> Callable[..., SessionRecord]:
     """A session from and to an hour of the day."""
 
     def make(begin: float, end: float, *capacity: str, joules: float | None = 3.6e6) -> SessionRecord:
-        energy = Figure.absent("J", "no meter") if joules is None else Figure.measured(joules, "J", "NVML")
+        it_joules = Figure.absent("J", "no meter") if joules is None else Figure.measured(joules, "J", "NVML")
         return SessionRecord(
             start=(DAY + timedelta(hours=begin)).isoformat(),
             end=(DAY + timedelta(hours=end)).isoformat(),
@@ -47,7 +47,7 @@ def session_of() -> Callable[..., SessionRecord]:
             backend="nccl",
             device="H100",
             capacity=capacity,
-            it_joules=energy,
+            it_joules=it_joules,
         )
 
     return make
@@ -86,15 +86,11 @@ def record_of(report_samples: ModuleType) -> Callable[..., RunRecord]:
             accelerator_life_hours=Figure(value=35040, unit="h", provenance="assumed", source="four years"),
             intensity_g_per_kwh=Figure(value=400, unit="gCO2e/kWh", provenance="assumed", source="grid"),
         )
-        pue = Figure(value=1.25, unit="1", provenance="assumed", source="operator")
+        known = known.model_copy(update={"pue": Figure(value=1.25, unit="1", provenance="assumed", source="operator")})
+        numbered = dict(enumerate(given))
+        contexts = dict.fromkeys(numbered, known)
         joules = sum(session.it_joules.value or 0.0 for session in given)
-        energy = whole.energy.model_copy(
-            update={
-                "pue": pue,
-                "it_joules": Figure.measured(joules, "J", "NVML"),
-                "facility_joules": Figure(value=joules * 1.25, unit="J", provenance="estimated", source="IT x PUE"),
-            }
-        )
+        used = energy({"node0/gpu0": Figure.measured(joules, "J", "NVML")}, numbered, contexts)
         return whole.model_copy(
             update={
                 "id": run_id,
@@ -103,9 +99,9 @@ def record_of(report_samples: ModuleType) -> Callable[..., RunRecord]:
                 "region": "us-east-2",
                 "machine_type": "p5.48xlarge",
                 "sessions": tuple(given),
-                "energy": energy,
-                "cost": cost(dict(enumerate(given)), dict.fromkeys(range(len(given)), known)),
-                "carbon": carbon(energy, given, 1000, known),
+                "energy": used,
+                "cost": cost(numbered, contexts),
+                "carbon": carbon(used, numbered, 1000, contexts),
             }
         )
 

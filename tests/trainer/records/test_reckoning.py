@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.record import EnergyRecord, Figure, RunContext, SessionRecord
-from trainer.records.reckoning import carbon, cost, product, total
+from trainer.record import CarbonRecord, Figure, RunContext, SessionRecord
+from trainer.records.reckoning import carbon, cost, energy, total
 
 
 def figure(value: float, unit: str, as_of: str | None = None) -> Figure:
@@ -18,6 +18,7 @@ CONTEXT = RunContext(
     capacity=("spot", "on-demand"),
     usd_per_hour=figure(20, "USD/h"),
     usd_per_hour_by_kind={"spot": figure(20, "USD/h", "2026-09-06"), "on-demand": figure(50, "USD/h", "2026-07-20")},
+    pue=figure(1.25, "1"),
     intensity_g_per_kwh=figure(400, "gCO2e/kWh"),
     accelerators_per_node=8,
     embodied_kg_per_accelerator=figure(575, "kg"),
@@ -25,7 +26,7 @@ CONTEXT = RunContext(
 )
 
 
-def session(hours: float, *capacity: str, num_nodes: int | None = None) -> SessionRecord:
+def session(hours: float, *capacity: str, num_nodes: int | None = None, joules: float | None = 3.6e6) -> SessionRecord:
     return SessionRecord(
         start="2026-10-05T10:00:00+00:00",
         end="2026-10-05T12:00:00+00:00",
@@ -38,12 +39,18 @@ def session(hours: float, *capacity: str, num_nodes: int | None = None) -> Sessi
         backend="nccl",
         device="H100",
         capacity=capacity,
+        it_joules=Figure.absent("J", "no line") if joules is None else Figure.measured(joules, "J", "NVML"),
     )
 
 
-def energy(joules: float) -> EnergyRecord:
-    it, pue = Figure.measured(joules, "J", "NVML"), figure(1.25, "1")
-    return EnergyRecord(devices={}, it_joules=it, pue=pue, facility_joules=product("J", "IT x PUE", it, pue))
+def emitted(
+    sessions: Sequence[SessionRecord], images: int = 2000, contexts: Sequence[RunContext] = (CONTEXT,)
+) -> CarbonRecord:
+    """Of sessions with a context each; the last one counts for those without."""
+    numbered = dict(enumerate(sessions))
+    launched = {number: contexts[min(number, len(contexts) - 1)] for number in numbered}
+    used = energy({"node0/gpu0": total([each.it_joules for each in sessions])}, numbered, launched)
+    return carbon(used, numbered, images, launched)
 
 
 def test_each_session_costs_what_its_own_nodes_do() -> None:
@@ -101,7 +108,7 @@ def test_parts_add_up_and_lie_between_the_prices(sessions: Sequence[tuple[float,
 
 def test_software_carbon_intensity_by_hand() -> None:
     """1 kWh x 1.25 x 400 g, and two nodes of 8 H100 for 4 of the 35,040 hours that 575 kg a card are for."""
-    record = carbon(energy(3.6e6), [session(4, "spot", "spot")], 2000, CONTEXT)
+    record = emitted([session(4, "spot", "spot")])
     embodied = 2 * 8 * 4 * 575_000 / 35_040
     assert record.gco2e.value == pytest.approx(500)
     assert record.embodied_gco2e.value == pytest.approx(embodied)
@@ -121,14 +128,45 @@ def test_software_carbon_intensity_by_hand() -> None:
     ],
 )
 def test_without_the_cards_emissions_there_is_no_intensity(missing: dict[str, object], why: str) -> None:
-    record = carbon(energy(3.6e6), [session(4, "spot")], 2000, CONTEXT.model_copy(update=missing))
+    record = emitted([session(4, "spot")], contexts=[CONTEXT.model_copy(update=missing)])
     assert record.gco2e.value == pytest.approx(500)
     for figure_ in (record.embodied_gco2e, record.sci_g_per_run, record.sci_g_per_kimg):
         assert (figure_.provenance, figure_.source) == ("absent", why)
 
 
+def test_a_run_that_moves_has_each_sessions_own_grid_building_and_cards() -> None:
+    """1 kWh at 1.25 x 400 g, then 3 kWh at 1.1 x 20 g in another region, on nodes of 4 cards."""
+    north = CONTEXT.model_copy(
+        update={
+            "pue": figure(1.1, "1", "2026-01-02"),
+            "intensity_g_per_kwh": figure(20, "gCO2e/kWh", "2025-01-02"),
+            "accelerators_per_node": 4,
+        }
+    )
+    sessions = [session(4, "spot"), session(2, "spot", joules=3 * 3.6e6)]
+    record = emitted(sessions, contexts=[CONTEXT, north])
+    kwh = 1.25 + 3 * 1.1
+    assert record.gco2e.value == pytest.approx(1.25 * 400 + 3 * 1.1 * 20)
+    assert record.embodied_gco2e.value == pytest.approx((4 * 8 + 2 * 4) * 575_000 / 35_040)
+    assert record.intensity_g_per_kwh.value == pytest.approx((1.25 * 400 + 3 * 1.1 * 20) / kwh)
+    assert record.intensity_g_per_kwh.note == "mean over sessions by energy, of 400, 20"
+    used = energy({"gpu": Figure.measured(4 * 3.6e6, "J", "NVML")}, dict(enumerate(sessions)), {0: CONTEXT, 1: north})
+    assert used.facility_joules.value == pytest.approx(kwh * 3.6e6)
+    assert (used.pue.value, used.pue.as_of) == (pytest.approx(kwh / 4), "2026-01-02")
+
+
+def test_a_session_without_a_line_leaves_the_others_energy_as_it_is() -> None:
+    sessions = [session(4, "spot"), session(0.1, "spot", joules=None)]
+    numbered = dict(enumerate(sessions))
+    used = energy({"gpu": sessions[0].it_joules}, numbered, dict.fromkeys(numbered, CONTEXT))
+    assert used.facility_joules.value == pytest.approx(1.25 * 3.6e6)
+    assert used.pue == CONTEXT.pue
+    alone = energy({}, {0: sessions[1]}, {0: CONTEXT})
+    assert (alone.it_joules.source, alone.facility_joules.source) == ("ended before its first line",) * 2
+
+
 def test_without_an_image_there_is_none_for_a_thousand() -> None:
-    record = carbon(energy(3.6e6), [session(4, "spot")], 0, CONTEXT)
+    record = emitted([session(4, "spot")], images=0)
     assert record.sci_g_per_run.value is not None
     assert record.sci_g_per_kimg.source == "no image has been trained on"
 
