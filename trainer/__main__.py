@@ -30,7 +30,7 @@ from trainer.commands.export import add_export
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config import TrainConfig
-from trainer.errors import TrainerError, WorkerFailedError, from_validation
+from trainer.errors import LoneError, TrainerError, WorkerFailedError, from_validation
 from trainer.power.arguments import add_power, power_asked
 from trainer.presets import PRESETS, preset
 from trainer.workers.ranks import Ranks
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         arguments = _parser().parse_args(argv, argparse.Namespace(argv=argv))
         code: int = arguments.run(arguments)
     except (TrainerError, WorkerFailedError) as error:
-        if Ranks.speaks():
+        if Ranks.speaks() or isinstance(error, LoneError):  # nobody else knows of that one
             print(error, file=sys.stderr, flush=True)
         return error.exit_code
     return code

@@ -138,7 +138,10 @@ def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
             flush=True,
         )
         return 128 + signal.SIGKILL
-    # One that a signal ended had not begun to train: the others then fail for want of it, and nothing is lost.
+    crashed = next((-code for code in ends.values() if code is not None and code < 0 and -code not in _SIGNALS), 0)
+    if crashed:  # an abort, say, of a worker whose peers were gone: it has saved nothing
+        return 128 + crashed
+    # One that our signal ended had not begun to train: the others then fail for want of it, and nothing is lost.
     if any(code is not None and code < 0 for code in ends.values()):
         return EXIT_INTERRUPTED
     return next((code for code in ends.values() if code not in (None, 0, EXIT_INTERRUPTED)), EXIT_INTERRUPTED)

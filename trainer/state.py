@@ -17,7 +17,7 @@ from trainer.steps.float8 import use_float8
 from trainer.steps.loss_scale import LossScale
 from trainer.steps.phases import phase_at
 from trainer.steps.precision import Precision
-from trainer.workers.sharding import is_sharded, whole
+from trainer.workers.sharding import is_sharded, saved, whole
 
 __all__ = ["TrainState"]
 
@@ -124,9 +124,9 @@ class TrainState:
     def live(self) -> dict[str, Any]:
         """`state_dict` without the copy: the tensors that the next step changes, where they are.
 
-        Split networks are gathered: all workers call this together (trainer.workers.sharding).
+        Split networks are gathered on rank 0 alone: all workers call this together (trainer.workers.sharding).
         """
-        parts = {name: whole(part.state_dict()) for name, part in self._parts().items()}
+        parts = {name: saved(part.state_dict()) for name, part in self._parts().items()}
         scales = {"scale_g": self.scale_g.state_dict(), "scale_d": self.scale_d.state_dict()}
         return {"images": self.images, "augment_p": self.augment_p, **parts, **(scales if self.scale_g.enabled else {})}
 

@@ -14,7 +14,9 @@ from trainer.errors import TrainerError
 from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext, RunRecord
+from trainer.reporter import Reporter
 from trainer.state import TrainState
+from trainer.workers.distributed import is_told
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -218,6 +220,19 @@ def test_too_little_memory_names_the_micro_batch_which_a_run_may_change(
         assert _train(config.replace({"batch_gpu": smaller}), tmp_path, digits_dir) == 0
         record = RunRecord.read(tmp_path / "run.json")
         assert [session.images_from for session in record.sessions] == [0, 160]
+
+
+def test_too_little_memory_for_samples_is_no_matter_of_the_micro_batch(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(reporter: Reporter, state: TrainState, path: Path) -> None:
+        if state.images:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(Reporter, "_write_samples", full)
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        _train(short, tmp_path, digits_dir)
+    assert is_told(caught.value)
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])

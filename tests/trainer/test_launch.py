@@ -40,11 +40,14 @@ def test_a_workers_exit_code_comes_through(start: Callable[..., Any], argv: tupl
 
 
 STUBBORN = """
-import signal, sys, time
+import os, signal, sys, time
 from pathlib import Path
 
 codes = {"leaves": 75, "fails": 2}
 def stop(number, frame):
+    if sys.argv[1] == "aborts":
+        signal.signal(signal.SIGABRT, signal.SIG_DFL)
+        os.abort()
     if sys.argv[1] in codes:
         sys.exit(codes[sys.argv[1]])
 signal.signal(signal.SIGTERM, stop)
@@ -54,7 +57,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize(("worker", "expected"), [("leaves", 75), ("fails", 2), ("stays", 137)])
+@pytest.mark.parametrize(("worker", "expected"), [("leaves", 75), ("fails", 2), ("stays", 137), ("aborts", 134)])
 def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
     start: Callable[..., Any], tmp_path: Path, worker: str, expected: int
 ) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from trainer.__main__ import main
 from trainer.config import TrainConfig
-from trainer.errors import WorkerFailedError
+from trainer.errors import LoneError, WorkerFailedError
 from trainer.presets import PRESETS
 from trainer.record import RunRecord, schema
 
@@ -144,6 +144,19 @@ def test_a_killed_runs_record_is_written_from_its_diary(
     output = capsys.readouterr().out
     assert "run.json: interrupted, 128 images" in output
     assert "note: session 0 has no end" in output
+
+
+def test_what_one_worker_alone_knows_it_says_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+
+    def full(*_: object, **__: object) -> int:
+        raise LoneError(place="TrainConfig.batch_gpu", problem="worker 1's memory does not hold a step")
+
+    monkeypatch.setattr("trainer.loop.train", full)
+    assert main(["train", *PRESET]) == 2
+    assert "worker 1's memory does not hold a step" in capsys.readouterr().err
 
 
 def test_a_worker_that_is_well_ends_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -186,10 +186,10 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
     parts: list[Any] = [slice(start, start + _BATCH) for start in range(0, len(latents), _BATCH)]
     with torch.no_grad():
         made = [
-            trained.network(latents[part], None if classes is None else classes[part].to(latents.device))
+            to_uint8(trained.network(latents[part], None if classes is None else classes[part].to(latents.device)))
             for part in parts
         ]
-    return torch.cat([to_uint8(images) for images in made])
+    return torch.cat(made)
 
 
 def _classes(labels: str | None, config: "TrainConfig", num: int) -> "Tensor | None":

@@ -48,6 +48,7 @@ class Stalls(NamedTuple):
 class _Own(NamedTuple):
     """One worker's part of a line."""
 
+    now: float
     sums: list[float]
     order: int
     energy: dict[str, EnergyReading]
@@ -69,9 +70,11 @@ class Meters:
     def __init__(self, config: TrainConfig, world: World, context: RunContext, images: int, flops: StepFlops) -> None:
         self._config, self._world, self._flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
-        self._began = self._last_time = time.monotonic()
         self._last_images, self._last_metrics_sec = images, 0.0
-        self._last_cpu_sec = sum(each.cpu_sec for each in world.gather(load(world)))
+        begun = world.gather((time.monotonic(), load(world)))
+        # One clock for all, the first worker's: what is decided by a line must be decided alike everywhere.
+        self._began = self._last_time = begun[0][0]
+        self._last_cpu_sec = sum(each.cpu_sec for _, each in begun)
 
     def line(self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
         """One line, equal on every worker.
@@ -82,10 +85,9 @@ class Meters:
             networks: generator and discriminator, their gradients those of the last step.
             stalls: of this worker.
         """
-        now = time.monotonic()
-        energy_here = read_all(self._readers, self._world.node_rank)
-        everyone = self._world.gather(_Own(sums.tolist(), sums.order, energy_here, load(self._world), stalls))
-        workers = len(everyone)
+        own = time.monotonic(), sums.tolist(), sums.order, read_all(self._readers, self._world.node_rank)
+        everyone = self._world.gather(_Own(*own, load(self._world), stalls))
+        now, workers = everyone[0].now, len(everyone)
         waits = _waits([own.stalls for own in everyone])
         stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
         images_per_sec = (state.images - self._last_images) / stepping_sec

@@ -3,7 +3,7 @@
 The same code for FD-ENL0 and FID: uint8 images, float64 sums, and an eigenvalue formula that stays right when
 there are fewer images than features and the covariances are singular (Heusel et al. 2017, arXiv:1706.08500; Dowson &
 Landau 1982). Not here: the networks (trainer.quality.features) and what is compared with what
-(trainer.quality.evaluate).
+(trainer.quality.judge).
 """
 
 import math

@@ -13,7 +13,7 @@ import torch
 
 from trainer.config import TrainConfig
 from trainer.errors import LoneError
-from trainer.workers.distributed import World
+from trainer.workers.distributed import World, is_told
 
 __all__ = ["enough_memory", "keep_freed_memory"]
 
@@ -42,6 +42,8 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
+        if is_told(error):  # of metrics or a grid of samples, which no batch_gpu makes smaller
+            raise
         share = world.slice(config.batch_size)
         size = config.batch_gpu or share.stop - share.start
         smaller = [each for each in range(1, size) if config.batch_size % each == 0]

@@ -85,7 +85,12 @@ def pool(images: Tensor, size: tuple[int, ...]) -> Tensor:
     if tuple(images.shape[2:]) == size:
         return images
     ratio = tuple(now // then for now, then in zip(images.shape[2:], size, strict=True))
-    return F.avg_pool2d(images, ratio) if len(size) == 2 else F.avg_pool3d(images, ratio)
+    if len(size) == 2:
+        return F.avg_pool2d(images, ratio)
+    # Frame by frame, then over time: avg_pool3d has no backward on CUDA that gives the same bits each time.
+    num, channels, frames = images.shape[:3]
+    flat = F.avg_pool2d(images.reshape(num, channels * frames, *images.shape[3:]), ratio[1:])
+    return flat.reshape(num, channels, size[0], ratio[0], *size[1:]).mean(dim=3)
 
 
 def enlarge(images: Tensor, size: tuple[int, ...]) -> Tensor:

@@ -121,14 +121,18 @@ def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: 
 def without_tf32() -> Iterator[None]:
     """A block, or as `@without_tf32()` a function, in which float32 is float32 on CUDA too; then it is as before.
 
-    For what is measured: a value must not depend on how a run trains, nor on which GPU judges it.
+    For what is measured: a value must not depend on how a run trains, nor on which GPU judges it. So cuDNN does not try
+    convolutions out either.
     """
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    tried = torch.backends.cudnn.benchmark
     set_tf32(enabled=False)
+    torch.backends.cudnn.benchmark = False
     try:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        torch.backends.cudnn.benchmark = tried
 
 
 def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:

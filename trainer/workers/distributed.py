@@ -22,7 +22,7 @@ from trainer.errors import LoneError, TrainerError, WorkerFailedError
 from trainer.workers.ranks import Ranks
 from trainer.workers.sharding import accumulate, is_sharded
 
-__all__ = ["World", "require_xla", "start"]
+__all__ = ["World", "is_told", "require_xla", "start"]
 
 T = TypeVar("T")
 _TIMEOUT = datetime.timedelta(minutes=10)
@@ -186,6 +186,11 @@ class World:
         self.together(lambda: action() if self.rank == 0 else None)
 
 
+def is_told(error: BaseException) -> bool:
+    """Whether all workers know of the error, since it came about in what they do together."""
+    return _TOLD in getattr(error, "__notes__", ())
+
+
 def _report(failure: Exception) -> dict[str, Any] | str:
     """A failure as plain data for the other workers."""
     if isinstance(failure, TrainerError):
@@ -267,7 +272,7 @@ def start(backend: str) -> Iterator[World]:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         told = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
-        shared = told or _TOLD in getattr(error, "__notes__", ())
+        shared = told or is_told(error)
         if shared or chosen != "nccl":
             dist.destroy_process_group()
         raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 
 from trainer.config import TrainConfig
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from trainer.state import TrainState
     from trainer.workers.distributed import World
 
-__all__ = ["accumulate", "gradients", "is_sharded", "shard", "whole"]
+__all__ = ["accumulate", "gradients", "is_sharded", "saved", "shard", "whole"]
 
 
 def shard(state: "TrainState", config: TrainConfig, world: "World") -> str:
@@ -114,6 +115,19 @@ def gradients(network: nn.Module) -> list[Tensor]:
     for part in _parts(network):
         part.reshard()
     return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+
+
+def saved(value: Any) -> Any:
+    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere.
+
+    All at once, both networks with their moments would have to fit on every device beside what is there.
+    """
+    if isinstance(value, Tensor) and hasattr(value, "full_tensor"):
+        gathered: Tensor = value.full_tensor()
+        return gathered.cpu() if dist.get_rank() == 0 else torch.empty(0)
+    if isinstance(value, dict):
+        return {key: saved(item) for key, item in value.items()}
+    return [saved(item) for item in value] if isinstance(value, list) else value
 
 
 def whole(value: Any) -> Any:

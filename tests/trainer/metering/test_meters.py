@@ -27,10 +27,20 @@ class Twins(World):
     """Two workers of which one is here; the other says the same, but waited longer for images."""
 
     def gather(self, value: Any) -> list[Any]:
-        if isinstance(value, Load):
-            return [value, value._replace(cores=0, host_memory_gib=0.0)]
+        if isinstance(value[1], Load):
+            now, own = value
+            return [value, (now, own._replace(cores=0, host_memory_gib=0.0))]
         other = value._replace(stalls=Stalls(5.0, 0.0, 0.0), load=value.load._replace(cores=0, host_memory_gib=0.0))
         return [value, other]
+
+
+class Second(World):
+    """The second of two workers; the first one's clock is another one and half as fast."""
+
+    def gather(self, value: Any) -> list[Any]:
+        if isinstance(value[1], Load):
+            return [(value[0] / 2 + 40, value[1]), value]
+        return [value._replace(now=value.now / 2 + 40), value]
 
 
 @pytest.fixture
@@ -42,11 +52,13 @@ def state(tiny_config: TrainConfig) -> TrainState:
     return made
 
 
-def _line(config: TrainConfig, state: TrainState, stalls: Stalls, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def _line(
+    config: TrainConfig, state: TrainState, stalls: Stalls, monkeypatch: pytest.MonkeyPatch, kind: type[World] = Twins
+) -> dict[str, Any]:
     """The line after 10 steps of half a second in all, on a clock of the test's own."""
     clock = [100.0]
     monkeypatch.setattr("trainer.metering.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    world = Twins(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "")
+    world = kind(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "")
     meters = Meters(config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     clock[0] += 0.5
     state.images = 160
@@ -94,6 +106,15 @@ def test_the_slowest_worker_counts_for_what_all_wait_for(
     line = _line(tiny_config, state, Stalls(1.0, 2.0, 3.0), monkeypatch)
     waits = [line[name] for name in ("loader_stall_sec", "checkpoint_stall_sec", "telemetry_sec")]
     assert waits == [5.0, 2.0, 3.0]
+
+
+def test_all_workers_have_the_first_ones_clock(
+    tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is decided by a line, such as a step of the search for a power limit, is decided alike everywhere."""
+    line = _line(tiny_config, state, NOTHING, monkeypatch, Second)
+    assert line["wall_sec"] == pytest.approx(0.25)
+    assert line["images_per_sec"] == pytest.approx(160 / 0.25)
 
 
 def test_machines_add_up_and_each_nodes_memory_counts_once(

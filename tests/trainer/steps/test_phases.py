@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from trainer.config import TrainConfig
 from trainer.presets import PRESETS
@@ -90,6 +91,15 @@ def test_real_images_are_averaged_down_and_faded(shape: tuple[int, ...]) -> None
     torch.testing.assert_close(shrink(images, Phase(8, torch.tensor(0.0))), coarse)
     torch.testing.assert_close(shrink(images, Phase(8, torch.tensor(1.0))), small)
     torch.testing.assert_close(shrink(images, Phase(8, torch.tensor(0.25))), 0.75 * coarse + 0.25 * small)
+
+
+@pytest.mark.parametrize("size", [(4, 4, 4), (8, 4, 4), (2, 8, 2)])
+def test_pooling_clips_is_torchs_own(size: tuple[int, ...]) -> None:
+    clips = torch.rand(2, 3, 8, 8, 8, dtype=torch.float64, requires_grad=True)
+    expected = F.avg_pool3d(clips, tuple(8 // each for each in size))
+    torch.testing.assert_close(pool(clips, size), expected)
+    ((found,), (wanted,)) = (torch.autograd.grad(made.square().sum(), clips) for made in (pool(clips, size), expected))
+    torch.testing.assert_close(found, wanted)
 
 
 def test_pooling_undoes_repeating() -> None:

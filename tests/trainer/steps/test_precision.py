@@ -137,6 +137,14 @@ def test_without_tf32_leaves_things_as_they_were(before: tuple[bool, bool]) -> N
     assert _tf32() == before
 
 
+@pytest.mark.parametrize("tried", [True, False])
+def test_without_tf32_cudnn_tries_nothing_out(tried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", tried)
+    with without_tf32():
+        assert not torch.backends.cudnn.benchmark
+    assert torch.backends.cudnn.benchmark == tried
+
+
 @pytest.fixture
 def _kernels_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the test sets for the whole process goes back to what it was."""
