@@ -5,7 +5,7 @@ Not for our own bugs (those are `assert`) and not a logging layer: nothing here 
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from pydantic import ValidationError
 
@@ -68,9 +68,9 @@ class TrainerError(Exception):
             "fix": self.fix,
         }
 
-    def at(self, place: str) -> "TrainerError":
+    def at(self, place: str) -> Self:
         """The same error with a place the user knows."""
-        return TrainerError(**{**self.fields(), "place": place})
+        return type(self)(**{**self.fields(), "place": place})
 
 
 class LoneError(TrainerError):
