@@ -13,7 +13,6 @@ from stacks.bench.journal import Attempt, Progress
 from stacks.bench.suite import Item, SuiteConfig
 
 if TYPE_CHECKING:  # the plan loads Pulumi, which a suite on this machine does not need
-    from stacks.planning.ladder_costs import RungCost
     from stacks.planning.plan import Plan
 
 __all__ = ["FREE", "Accounts", "Caps", "Rate", "rate_of"]
@@ -52,28 +51,42 @@ def rate_of(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
         place: the suite's file.
 
     Raises:
-        InputError: neither the plan nor the suite knows a price, so no cap could be kept.
+        InputError: a part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite
+            says a price that the plan knows, or one below that of the parts which the plan does know.
     """
+    where, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
-    if item.stack.usd_per_hour is not None:
-        hourly, source = item.stack.usd_per_hour, f"{place}: usd_per_hour"
-    elif known := _priced(plan.rungs):
-        dearest = max(known, key=lambda rung: rung.hourly or 0.0)
-        hourly, source = dearest.hourly or 0.0, f"the plan, rung {dearest.position} ({dearest.kind}), the dearest"
-    else:
+    dearest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
+    known, missing = dearest.hourly or 0.0, _unpriced(plan)
+    if own is None and missing:
         raise InputError(
-            f"{place}: stack {item.stack.name}",
-            "its price is not known, so no cap can be kept",
+            where,
+            f"its price is not known, so no cap can be kept: without {'; '.join(missing)}",
             allowed="a stack that `gangway plan` can price, or usd_per_hour beside it in the suite",
             fix="add usd_per_hour: what an hour of the whole stack costs you",
         )
+    if own is not None and not missing:
+        raise InputError(
+            f"{where}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
+            allowed=f"usd_per_hour only where a part has no price; the plan says {known:.2f}", fix="leave it out",
+        )  # fmt: skip
+    if own is not None and own < known:
+        raise InputError(
+            f"{where}: usd_per_hour", "below what the parts with a price cost already", value=own,
+            allowed=f"{known:.2f} or more, since {'; '.join(missing)} come on top",
+            fix="write what an hour of the whole stack costs you",
+        )  # fmt: skip
+    if own is not None:
+        hourly, source = own, f"{place}: usd_per_hour"
+    else:
+        hourly, source = known, f"the plan, rung {dearest.position} ({dearest.kind}), the dearest"
     return Rate(hourly, at_once, at_once + hourly * hours, source)
 
 
-def _priced(rungs: "Iterable[RungCost]") -> "list[RungCost]":
-    """The rungs, where each has a price: a cap over some of them would be none."""
-    all_rungs = list(rungs)
-    return all_rungs if all(rung.hourly is not None for rung in all_rungs) else []
+def _unpriced(plan: "Plan") -> list[str]:
+    """What has no price: a cap over some of the rungs, or some of the parts, would be none."""
+    rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.hourly is None]
+    return [*rungs, *plan.cost.unknown]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from components.fields import Amount, PositiveNumber, PositiveWhole, Seed
+from components.fields import PositiveNumber, PositiveWhole, Seed
 from components.findings import InputError, nearest_hint
 from stacks.settings.config_errors import explain
 from stacks.settings.job_settings import Settings, check_settings
@@ -46,7 +46,7 @@ class SuiteStack(Section):
         label: what the table calls it; the stack's name when left out.
         set: settings of the stack file that are others here, by their config path: {network.egress: nat}.
         usd_limit: for this stack alone, US dollars; the suite's `stack_usd` when left out.
-        usd_per_hour: what an hour of it costs, where the plan knows no price.
+        usd_per_hour: what an hour of all of it costs, where the plan has no price for some part; refused elsewhere.
         deadline_hours: from `up` to the record; the suite's when left out.
     """
 
@@ -54,7 +54,7 @@ class SuiteStack(Section):
     label: _Label | None = Field(default=None, examples=["aws"])
     set: dict[str, Any] = Field(default={}, examples=[{"network.egress": "nat"}])
     usd_limit: PositiveNumber | None = None
-    usd_per_hour: Amount | None = None
+    usd_per_hour: PositiveNumber | None = None
     deadline_hours: PositiveNumber | None = None
 
     @property
@@ -126,6 +126,14 @@ class SuiteConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [item.name for item in items_of(self, local=False)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"a name of its own for each run, made of stack, arm and seed, and {twice[0]} stands there "
+                             "twice; give a stack another label, or an arm another name")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
     def _money_where_it_costs(self) -> Self:
         paid = [stack.name for stack in self.stacks if stack.stack != LOCAL]
         if paid and self.budget is None:
@@ -138,6 +146,8 @@ class SuiteConfig(Section):
             f"job.{key}" for key in ("preset", "kimg", "checkpoint_kimg", "seed", "settings", "run_id", "max_h")
         )
         for stack in self.stacks:
+            if "job" in stack.set:
+                raise ValueError("job's fields one by one in set, such as job.terminate_when_done: the rest of job is the suite's")
             if said := [path for path in stack.set if path.startswith(own)]:
                 raise ValueError(f"one training for all stacks, so no {said[0]} in set; say it of the whole suite")
         return self

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from components.findings import InputError
 from stacks.bench.journal import Attempt, Progress
@@ -43,10 +44,39 @@ def test_a_rung_without_a_price_makes_no_cap(demo_plan: Plan, items: tuple[Item,
     assert "usd_per_hour" in told.value.fix
 
 
-def test_a_price_of_the_suites_own(demo_plan: Plan, make_suite: Callable[..., SuiteConfig]) -> None:
-    suite = make_suite(stacks=[{"stack": "aws-demo", "usd_per_hour": 0}])
-    rate = rate_of(demo_plan, items_of(suite, local=False)[0], 3, "s.yaml")
-    assert (rate.usd_per_hour, rate.source) == (0, "s.yaml: usd_per_hour")
+@pytest.fixture
+def partly(demo_plan: Plan) -> Plan:
+    """A plan whose Lustre nobody has priced: its rungs have figures all the same."""
+    return replace(demo_plan, cost=replace(demo_plan.cost, unknown=("demo-lustre: 8192 GiB",)))
+
+
+def test_a_part_without_a_price_makes_no_cap(partly: Plan, items: tuple[Item, ...]) -> None:
+    assert all(rung.hourly is not None for rung in partly.rungs)
+    with pytest.raises(InputError, match="without demo-lustre: 8192 GiB"):
+        rate_of(partly, items[0], 3, "s.yaml")
+
+
+def priced(make_suite: Callable[..., SuiteConfig], usd: float) -> Item:
+    return items_of(make_suite(stacks=[{"stack": "aws-demo", "usd_per_hour": usd}]), local=False)[0]
+
+
+def test_a_price_of_the_suites_own(partly: Plan, make_suite: Callable[..., SuiteConfig]) -> None:
+    rate = rate_of(partly, priced(make_suite, 5000), 3, "s.yaml")
+    assert (rate.usd_per_hour, rate.source) == (5000, "s.yaml: usd_per_hour")
+    with pytest.raises(InputError, match="below what the parts with a price cost already"):
+        rate_of(partly, priced(make_suite, 0.01), 3, "s.yaml")
+
+
+def test_a_price_that_the_plan_knows_is_not_set_aside(
+    demo_plan: Plan, make_suite: Callable[..., SuiteConfig]
+) -> None:
+    with pytest.raises(InputError, match="the plan knows the price"):
+        rate_of(demo_plan, priced(make_suite, 5000), 3, "s.yaml")
+
+
+def test_nothing_is_no_price(make_suite: Callable[..., SuiteConfig]) -> None:
+    with pytest.raises(ValidationError, match="usd_per_hour"):
+        make_suite(stacks=[{"stack": "aws-demo", "usd_per_hour": 0}])
 
 
 @given(hours=st.lists(st.floats(0, 100), min_size=4, max_size=4), limit=st.floats(0.01, 500), hourly=st.floats(0, 50))

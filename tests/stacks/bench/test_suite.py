@@ -88,6 +88,19 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job.kimg": 3}}]},
         ["one training for all stacks, so no job.kimg in set", "say it of the whole suite"],
     ),
+    "all of job on one stack": (
+        {"stacks": [{"stack": "aws-g5-dev", "set": {"job": 5}}]},
+        ["job's fields one by one", "job.terminate_when_done"],
+    ),
+    "labels and arms that make one name": (
+        {"stacks": [{"stack": "aws-g5-dev", "label": "a"}, {"stack": "aws-demo", "label": "a-b"}],
+         "arms": [{"name": "b-c"}, {"name": "c"}]},
+        ["a name of its own for each run", "a-b-c-s0 stands there twice"],
+    ),
+    "a price of nothing": (
+        {"stacks": [{"stack": "aws-g5-dev", "usd_per_hour": 0}]},
+        ["usd_per_hour", "above 0"],
+    ),
     "no deadline": ({"deadline_hours": None}, ["mine.yaml: deadline_hours: missing"]),
     "a name that is no folder": ({"name": "../x"}, ["mine.yaml: name"]),
 }
