@@ -39,6 +39,11 @@ _TORN = (
     "the engine was killed while it wrote the stack's state: a backend of files keeps the one before as "
     "FILE.json.bak; put that in its place, and clean up again"
 )
+_LOST = (
+    "the state backend does not know the stack {name}, which was made: another user, another machine or another disk "
+    "than it was begun with has its state; clean up from there. If you have destroyed and removed it yourself, run "
+    "`pulumi stack init {name}` in {folder}, and clean up again"
+)
 # How long what another process has begun may take to stop: a file system is waited for.
 _GRACE_SEC = 1200.0
 
@@ -74,6 +79,7 @@ class Cloud:
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.create_or_select(name, self._workspace(item))
+            note(stack_made=name)
             with self._log(item) as log:
                 told = self._event_teller(item, "up")
                 made = stack.up(color="never", suppress_outputs=True, on_output=log, on_event=told)
@@ -84,7 +90,9 @@ class Cloud:
         outputs = {key: output.value for key, output in made.outputs.items()}
         config = read_project(project_dir(self._run_dir, item), item, "the suite")
         cloud = config.openstack.cloud if config.openstack else None
-        return {"runs_url": runs_url(config.provider, outputs, name), "region": config.region, "cloud": cloud or ""}
+        # Elsewhere a region is no place of the bucket's: machines of one's own have any name for theirs.
+        region = config.region if config.provider in ("aws", "openstack") else ""
+        return {"runs_url": runs_url(config.provider, outputs, name), "region": region, "cloud": cloud or ""}
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
         """See Environment. The run does not need us, and the journal knows where it reports."""
@@ -126,10 +134,13 @@ class Cloud:
             with self._log(item) as log:
                 told = self._event_teller(item, "destroy")
                 stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=told)
+            note(stack_emptied=name)
             # With its settings kept: they are this run's.
             stack.workspace.remove_stack(name, preserve_config=True)
         except StackNotFoundError:
-            return []
+            if ("stack_made" in facts or "runs_url" in facts) and "stack_emptied" not in facts:
+                raise RunFailedError(_LOST.format(name=name, folder=project_dir(self._run_dir, item))) from None
+            return []  # it was never made, or an earlier destroy has taken it away
         except ConcurrentUpdateError:
             # Nobody else knows this stack, and who began its last update is gone.
             with suppress(CommandError):

@@ -10,11 +10,14 @@ import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 __all__ = ["end_left_over", "process_facts"]
 
 _GRACE_SEC = 60.0
+_LOOKS = 20
+_PROC = Path("/proc")
 
 
 def process_facts(pid: int, word: str) -> dict[str, Any]:
@@ -46,7 +49,21 @@ def end_left_over(facts: Mapping[str, Any], number: signal.Signals, grace_sec: f
     return True
 
 
+def _command_line(pid: int) -> str:
+    """Of a process that lives; empty for none, and for one that has ended and is not yet waited for."""
+    with suppress(OSError):
+        for _ in range(_LOOKS):
+            words = (_PROC / str(pid) / "cmdline").read_bytes()
+            state = (_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+            if words or state in "ZX":
+                return words.replace(b"\0", b" ").decode("utf-8", "replace")
+            time.sleep(0.01)  # just begun: for a moment it has no words yet
+    return ""
+
+
 def _lives(pid: int, word: str) -> bool:
+    if _PROC.is_dir():  # slim images have no ps
+        return word in _command_line(pid)
     # -ww: whole lines, however wide the terminal is.
     command = ["ps", "-ww", "-o", "stat=", "-o", "command=", "-p", str(pid)]
     asked = subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -26,7 +26,6 @@ _INSTALL = "curl -fsSL https://get.pulumi.com | sh, or let `gangway bench run --
 # A resource that is being made is waited for, which may take as long as a file system; then it is left unfinished.
 _GRACES_SEC = (0.0, 1200.0, 1260.0)
 _SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGKILL)
-_LEAVE_SEC = 5.0
 
 OnLine = Callable[[str], Any]
 
@@ -91,12 +90,9 @@ class WatchedCommand(PulumiCommand):
                 stderr=stderr,
                 start_new_session=True,
             )
-            try:
-                self.began(process.pid)
-                self._wait(process, (out, err))
-            except BaseException:
-                _leave(process)
-                raise
+            # Whoever leaves at once leaves it as it is: it outlives us, and `resume` ends it in order.
+            self.began(process.pid)
+            self._wait(process, (out, err))
             result = CommandResult(out.text(), err.text(), process.returncode)
         if process.returncode != 0:
             raise create_command_error(result)
@@ -127,15 +123,6 @@ class WatchedCommand(PulumiCommand):
                 for follower in followers:
                     follower.tell_new()
                 return
-
-
-def _leave(process: subprocess.Popen[bytes]) -> None:
-    """For whoever leaves at once: the CLI is asked to stop, and not waited for long."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(_LEAVE_SEC)
-    except subprocess.TimeoutExpired:
-        process.kill()
 
 
 class _Follower:

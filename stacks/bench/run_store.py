@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from stacks.bench.runner import StoreFailedError
+from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 from stacks.bench.swift import SwiftFolder
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ _LEFT_OUT = ("checkpoints/", "data/")
 _CLIENT = {"timeout": "30s", "connect_timeout": "10s"}
 _REFUSED = re.compile(r"\b40[13]:? (Forbidden|Unauthorized)")
 _MISSING = re.compile(r"\b404:? Not Found")
+# An ended login, whatever status it comes with: AWS's tokens and SSO, Google's, Azure's.
+_ENDED = re.compile(r"expired|TokenRetrievalError|UnauthorizedSSOToken|invalid_grant|AADSTS", re.IGNORECASE)
+_OUTAGE = re.compile(
+    r"error sending request|connect|timed? ?out|\bdns\b|resolution|name or service|unreachable|\b50[0-4]\b",
+    re.IGNORECASE,
+)
 _RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 
 
@@ -76,13 +82,15 @@ class RunStore:
     """One run's folder.
 
     Args:
-        url: s3://, gs://, az://, Azure's https:// or swift://, with the path in it; file:// for a folder here.
-        region: of an S3 bucket, or of OpenStack's object store.
+        url: s3://, gs://, az://ACCOUNT/CONTAINER, Azure's https:// or swift://, with the path in it; file:// for a
+            folder here.
+        region: of an S3 bucket, which is asked where this is empty; or of OpenStack's object store.
         cloud: OpenStack's, by its name in clouds.yaml.
     """
 
     def __init__(self, url: str, region: str = "", cloud: str = "") -> None:
         self.url, self._region, self._cloud = url.rstrip("/"), region, cloud
+        self._files: _Files | None = None
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None where there is no such file, in a bucket that answers.
@@ -105,8 +113,16 @@ class RunStore:
             return []  # a folder that the run has not made yet
 
     def copy(self, folder: Path) -> list[str]:
-        """Copies every file but checkpoints and data; returns their names. Raises as `read` does."""
-        wanted = [name for name in self.names() if not name.startswith(_LEFT_OUT)]
+        """Copies every file but checkpoints and data; returns their names.
+
+        Raises:
+            StoreFailedError: as `read` does.
+            RunFailedError: a name leads out of `folder`. Nodes choose names, and must not write elsewhere on this
+                machine; all others are copied before.
+        """
+        # What ends with a slash is a mark of a folder, without content.
+        found = [name for name in self.names() if not name.startswith(_LEFT_OUT) and not name.endswith("/")]
+        wanted = [name for name in found if not _leads_out(name)]
         for name in wanted:
             content = self.read(name)
             if content is not None:
@@ -115,6 +131,11 @@ class RunStore:
                 partial = target.with_name(f".partial-{target.name}")
                 partial.write_bytes(content)
                 partial.replace(target)
+        if refused := [name for name in found if _leads_out(name)]:
+            raise RunFailedError(
+                f"{self.url}: not copied, since {refused[0]!r} is no name inside a folder ({len(refused)} such); the "
+                "trainer writes none like that: look who else writes there"
+            )
         return wanted
 
     def _answered(self, ask: Callable[[_Files], Result]) -> Result:
@@ -124,18 +145,39 @@ class RunStore:
             FileNotFoundError: there is no such file.
             StoreFailedError: whatever else.
         """
+        from botocore.exceptions import BotoCoreError
         from obstore.exceptions import BaseError
 
         try:
-            return ask(_open(self.url, self._region, self._cloud))
+            if self._files is None:
+                self._files = _open(self.url, self._region, self._cloud)
+            return ask(self._files)
         except FileNotFoundError:
             raise
-        except (BaseError, OSError, ValueError) as error:
+        except (BaseError, BotoCoreError, OSError, ValueError) as error:
             first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise StoreFailedError(
                 f"{self.url}: {_problem(error, first)} ({first}); look at it with the cloud's own command line, as the "
-                "account that runs `up`"
+                "account that runs `up`",
+                _kind(error, first),
             ) from None
+
+
+def _leads_out(name: str) -> bool:
+    return "\0" in name or any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def _kind(error: Exception, first: str) -> Failure:
+    """Whether it may pass: only a plain refusal, a missing bucket and an address that is none surely do not."""
+    # Obstore's settings stand in its words, "retry_timeout" among them.
+    words = f"{type(error).__name__}: {error}".replace("retry_timeout", "")
+    if _ENDED.search(words):
+        return Failure.LOGIN
+    if _problem(error, first) != "cannot be read":
+        return Failure.LOGIN if re.search(r"\b401\b|Unauthenticated", words) else Failure.LASTING
+    if isinstance(error, ValueError):
+        return Failure.LASTING
+    return Failure.OUTAGE if _OUTAGE.search(words) else Failure.LOGIN
 
 
 def _problem(error: Exception, words: str) -> str:
@@ -163,9 +205,12 @@ def _object_store(url: str, region: str) -> "ObjectStore":
     if scheme == "file":
         return _folder(url)
     if scheme == "s3":
-        return store.S3Store.from_url(url, **common, **_aws(region))
+        return store.S3Store.from_url(url, **common, **_aws(region or _bucket_region(urlsplit(url).netloc)))
     if scheme == "gs":
         return store.GCSStore.from_url(url, **common)
+    if scheme == "az":  # as stack files have it; obstore's az:// has no account in it
+        account, _, path = url.partition("://")[2].partition("/")
+        url = f"https://{account}.blob.core.windows.net/{path}"
     return store.AzureStore.from_url(url, **common, **_azure())
 
 
@@ -186,6 +231,25 @@ def _aws(region: str) -> dict[str, Any]:
     session = boto3.Session()
     found = {"region": region} if region else {}
     return {**found, "credential_provider": Boto3CredentialProvider(session)} if session.get_credentials() else found
+
+
+def _bucket_region(bucket: str) -> str:
+    """Where a bucket is, which S3 says even to those whom it refuses; empty where it says nothing."""
+    import boto3
+    from botocore import UNSIGNED
+    from botocore.config import Config
+    from botocore.exceptions import ClientError
+
+    session = boto3.Session()
+    own = {} if session.get_credentials() else {"signature_version": UNSIGNED}
+    config = Config(connect_timeout=10, read_timeout=30, retries={"total_max_attempts": 2}, **own)
+    client = session.client("s3", region_name=session.region_name or "us-east-1", config=config)
+    try:
+        answer = client.head_bucket(Bucket=bucket)
+    except ClientError as refused:
+        answer = refused.response
+    headers = answer["ResponseMetadata"].get("HTTPHeaders", {})
+    return str(headers.get("x-amz-bucket-region", "") or session.region_name or "")
 
 
 def _azure() -> dict[str, Any]:

@@ -8,7 +8,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from stacks.bench.stopping import Stop
 from stacks.bench.suite import Item
 from trainer.record import RunRecord
 
-__all__ = ["Environment", "RunFailedError", "Runner", "StoreFailedError"]
+__all__ = ["Environment", "Failure", "RunFailedError", "Runner", "StoreFailedError"]
 
 DESTROY_TRIES = 3
 STORE_TRIES = 5
@@ -33,8 +34,25 @@ class RunFailedError(Exception):
     """An item did not do what it should; the others go on."""
 
 
+class Failure(Enum):
+    """Why a run bucket did not answer.
+
+    LASTING: a refusal, or no such bucket; when it stays, it ends the run.
+    LOGIN: this shell's login, or what nobody can tell from it; a run that it once saw is not ended for that.
+    OUTAGE: the network, or the service; it passes.
+    """
+
+    LASTING = "lasting"
+    LOGIN = "login"
+    OUTAGE = "outage"
+
+
 class StoreFailedError(Exception):
     """The run bucket did not answer; maybe it will."""
+
+    def __init__(self, words: str, kind: Failure = Failure.LASTING) -> None:
+        super().__init__(words)
+        self.kind = kind
 
 
 class Environment(Protocol):
@@ -121,6 +139,8 @@ class Runner:
 
             def go_on() -> None:
                 note = self._note_of(item)
+                if item.is_local:  # it costs nothing, and was not going on all the while
+                    note(attached=self.journal.now().isoformat())
                 note(**self.environment_of(item).attach(item, self._progress(item).facts, note))
                 self._until_recorded(item)
 
@@ -175,36 +195,48 @@ class Runner:
         if self.stop.asked:
             return f"stopped by {self.stop.asked}"
         now, hours = self.journal.now(), self.hours_of(item)
-        if now > self._progress(item).attempts[-1].began + timedelta(hours=hours):
+        progress = self._progress(item)
+        began = progress.attempts[-1].began
+        if "attached" in progress.facts:
+            began = datetime.fromisoformat(progress.facts["attached"])
+        if now > began + timedelta(hours=hours):
             return f"no record within its {hours:g} h"
         return self.caps.exceeded(item, [(other, self._progress(other)) for other in self.items], now)
 
     def _until_recorded(self, item: Item) -> None:
         """Looks for the record, less and less often, until it is there or there is a reason to give up.
 
-        At least once: what was left by another process may be done long since.
+        At least once: what was left by another process may be done long since. A bucket that refuses ends the run; an
+        outage of the network, or a login that has ended, is told and waited for until the deadline.
 
         Raises:
             RunFailedError: that reason.
         """
         environment, facts = self.environment_of(item), self._progress(item).facts
         wait_sec, longest_sec = environment.poll_sec
-        failures = 0
+        failures, answered, said = 0, "answered" in facts, ""
         while True:
             try:
-                if environment.record(item, facts) is not None:
+                found = environment.record(item, facts)
+                if not answered:
+                    self.journal.note(item.name, answered=True)
+                    answered = True
+                if found is not None:
                     environment.collect(item, facts)
                     self.journal.enter(item.name, State.RECORDED)
                     self.say(item.name, "recorded")
                     return
-                failures = 0
+                failures, said = 0, ""
             except StoreFailedError as failure:
-                failures += 1
+                failures, said = failures + 1, str(failure)
+                passes = failure.kind is Failure.OUTAGE or (failure.kind is Failure.LOGIN and answered)
+                if failures >= STORE_TRIES and not passes:
+                    raise RunFailedError(said) from None
                 if failures == STORE_TRIES:
-                    raise RunFailedError(str(failure)) from None
+                    self.say(item.name, "waiting", f"{said}; the run is left going until its deadline")
             if why_not := self._why_not(item):
-                raise RunFailedError(why_not)
-            self.show(item.name, environment.doing(item))
+                raise RunFailedError(f"{why_not}; {said}" if said else why_not)
+            self.show(item.name, f"no answer: {said}" if said else environment.doing(item))
             self.pause(wait_sec)
             wait_sec = min(wait_sec * BACKOFF, longest_sec)
 

@@ -71,6 +71,7 @@ def scaling(
     chosen = [machine_named(name.strip()) for name in machines.split(",") if name.strip()]
     load = os.getloadavg()[0]
     folder = out / f"scaling-{preset}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    _make(folder)
     measured = _measure(preset, counts, modes, rounds, steps, folder, data or folder / "data")
     result = study(measured, config.batch_size, images_per_sec, (overlap, serial_share), chosen)
     facts = {"preset": preset, "rounds": rounds, "steps": steps, "load_average_before": load, **result.to_json()}
@@ -82,6 +83,14 @@ def scaling(
     else:
         _show(result, load, Console())
         typer.echo(f"wrote {folder}/scaling.json, .png and .svg", err=True)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        where = str(folder.parent)
+        raise InputError("--out", f"cannot be written: {error.strerror}", value=where, fix="name another") from None
 
 
 def _counts(text: str, batch_size: int) -> list[int]:

@@ -129,8 +129,8 @@ class SuiteConfig(Section):
     def _names_differ(self) -> Self:
         names = [item.name for item in items_of(self, local=False)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"a name of its own for each run, made of stack, arm and seed, and {twice[0]} stands there "
-                             "twice; give a stack another label, or an arm another name")  # fmt: skip
+            said = f"a name of its own for each run, of stack, arm and seed, and {twice[0]} stands there twice"
+            raise ValueError(f"{said}; give a stack another label, or an arm another name")
         return self
 
     @model_validator(mode="after")
@@ -147,7 +147,9 @@ class SuiteConfig(Section):
         )
         for stack in self.stacks:
             if "job" in stack.set:
-                raise ValueError("job's fields one by one in set, such as job.terminate_when_done: the rest of job is the suite's")
+                raise ValueError(
+                    "no job as a whole in set; write its fields one by one, such as job.terminate_when_done"
+                )
             if said := [path for path in stack.set if path.startswith(own)]:
                 raise ValueError(f"one training for all stacks, so no {said[0]} in set; say it of the whole suite")
         return self

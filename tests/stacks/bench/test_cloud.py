@@ -16,7 +16,7 @@ from pulumi.automation import PulumiCommand
 from components.findings import InputError
 from stacks.bench.cloud import Cloud, check_login
 from stacks.bench.names import run_id_of, stack_name
-from stacks.bench.processes import process_facts
+from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.project import project_dir, write_project
 from stacks.bench.pulumi_cli import WatchedCommand, find_cli
 from stacks.bench.runner import RunFailedError, StoreFailedError
@@ -66,6 +66,33 @@ def test_up_makes_a_stack_of_its_own_and_destroy_takes_it(cloud: Cloud, fake: An
     assert fake.stacks == []
     assert "resources: 2 created" in (project_dir(run_dir, item) / "pulumi.log").read_text("utf-8")
     assert list(project_dir(run_dir, item).glob(f"Pulumi.{name}.yaml")), "its settings are this run's"
+
+
+def test_a_stack_that_the_backend_has_lost_is_not_gone(cloud: Cloud, fake: Any, item: Item) -> None:
+    """Another user's `file://~` has the same address, and other stacks behind it."""
+    facts = up(cloud, item)
+    (state,) = fake.home.glob("*.stack.json")
+    content = state.read_text("utf-8")
+    state.unlink()
+    with pytest.raises(RunFailedError, match=r"does not know the stack .*, which was made: another user"):
+        cloud.destroy(item, facts, no_note)
+    state.write_text(content, "utf-8")
+    cloud.destroy(item, facts, lambda **new: facts.update(new))
+    assert cloud.destroy(item, facts, no_note) == [], "an earlier destroy took it, and was cut off after that"
+
+
+def test_a_stack_that_was_never_made_is_gone(cloud: Cloud, item: Item) -> None:
+    assert cloud.destroy(item, {}, no_note) == []
+
+
+def test_a_place_of_ones_own_is_no_region_of_a_bucket(
+    fake: Any, tmp_path: Path, make_suite: Callable[..., SuiteConfig], repo: Path
+) -> None:
+    suite = make_suite(stacks=["hosts-lab"])
+    lab = items_of(suite, local=False)[0]
+    write_project(project_dir(tmp_path / "run", lab), lab, suite, "dcgan-digits", STAMP, repo / "stacks")
+    facts = up(Cloud(tmp_path / "run", STAMP, find_cli(install=False), {}, (0.0, 0.0)), lab)
+    assert facts["region"] == ""
 
 
 def test_an_up_that_fails_says_why(cloud: Cloud, fake: Any, item: Item) -> None:
@@ -240,19 +267,34 @@ def test_an_installed_cli_finds_what_lies_beside_it(fake: Any, tmp_path: Path) -
     assert command._env({})["PATH"].startswith(f"{tmp_path / 'versions/bin'}{os.pathsep}")
 
 
-def test_who_leaves_at_once_takes_the_cli_along(fake: Any, tmp_path: Path) -> None:
+def test_who_leaves_at_once_leaves_the_cli_as_it_is(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stacks.bench.stopping import AbandonedError
 
     def leave() -> str:
         raise AbandonedError
 
+    made, popen = list[subprocess.Popen[bytes]](), subprocess.Popen
+
+    def noted(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        made.append(popen(*args, **kwargs))
+        return made[-1]
+
     fake.orders(up={"sleep": 60})
     command, pids = WatchedCommand(find_cli(install=False)), list[int]()
     command.began, command.why_stop = pids.append, leave
+    monkeypatch.setattr(subprocess, "Popen", noted)
     with pytest.raises(AbandonedError):
         command.run(["up", "--stack", "s"], str(tmp_path), {})
-    with pytest.raises(ProcessLookupError):
-        os.kill(pids[0], signal.SIGKILL)
+    (process,) = made
+    assert process.pid == pids[0]
+    time.sleep(0.5)
+    try:
+        assert process.poll() is None, "neither stopped nor killed"
+        assert not (fake.home / "interrupted").exists()
+        assert end_left_over(process_facts(process.pid, "pulumi"), signal.SIGINT, 30), "as resume finds it"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_login_is_looked_at_before_anything(fake: Any, tmp_path: Path) -> None:

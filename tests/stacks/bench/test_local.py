@@ -1,5 +1,6 @@
 """The Environment that is this machine: a launcher of its own, followed, stopped, and gone on with after a crash."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -193,6 +194,20 @@ def test_a_stubborn_process_is_killed_with_its_session() -> None:
         orphan.stdout.readline()
         assert end_left_over(process_facts(orphan.pid, "gangway-word"), signal.SIGTERM, grace_sec=0.5)
         assert orphan.wait(5) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_a_process_is_found_with_proc_and_with_ps(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slim images have no ps; other systems no /proc."""
+    monkeypatch.setenv("PATH", "/nowhere" if has_proc else os.environ["PATH"])
+    if not has_proc:
+        monkeypatch.setattr("stacks.bench.processes._PROC", Path("/no/such/folder"))
+    command = [sys.executable, "-c", "import time; time.sleep(60)", "gangway-word"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        facts = process_facts(process.pid, "gangway-word")
+        assert end_left_over(facts, signal.SIGTERM), "which also sees that it has ended before somebody waits for it"
+        assert process.wait(5) == -signal.SIGTERM
+    assert not end_left_over(facts, signal.SIGTERM)
 
 
 def test_a_process_of_somebody_elses_is_left_alone() -> None:

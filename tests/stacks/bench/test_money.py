@@ -67,9 +67,7 @@ def test_a_price_of_the_suites_own(partly: Plan, make_suite: Callable[..., Suite
         rate_of(partly, priced(make_suite, 0.01), 3, "s.yaml")
 
 
-def test_a_price_that_the_plan_knows_is_not_set_aside(
-    demo_plan: Plan, make_suite: Callable[..., SuiteConfig]
-) -> None:
+def test_a_price_that_the_plan_knows_is_not_set_aside(demo_plan: Plan, make_suite: Callable[..., SuiteConfig]) -> None:
     with pytest.raises(InputError, match="the plan knows the price"):
         rate_of(demo_plan, priced(make_suite, 5000), 3, "s.yaml")
 

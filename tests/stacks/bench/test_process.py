@@ -118,7 +118,7 @@ def test_ctrl_c_in_up_destroys_and_resume_finishes(bench: Bench, tmp_path: Path)
 
 @pytest.mark.slow
 def test_ctrl_c_twice_leaves_at_once_and_says_how_to_go_on(bench: Bench) -> None:
-    bench.fake.orders(up={"sleep": 60, "stubborn": True})
+    bench.fake.orders(up={"sleep": 10, "stubborn": True})
     process = bench.run()
     bench.wait_for("up")
     process.send_signal(signal.SIGINT)

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from stacks.bench.run_store import RunStore, runs_url
-from stacks.bench.runner import StoreFailedError
+from stacks.bench.run_store import RunStore, _bucket_region, _object_store, runs_url
+from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name><IsTruncated>false</IsTruncated>
@@ -56,11 +57,14 @@ class S3:
     Attributes:
         objects: by bucket and key.
         status: of every answer, where it is not 200 or 404.
+        body: of every such answer.
+        regions: by bucket, told to everybody.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, bytes]] = {"runs": {}}
-        self.status = 200
+        self.status, self.body = 200, b"<Error><Code>AccessDenied</Code><Message>not you</Message></Error>"
+        self.regions: dict[str, str] = {}
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -76,6 +80,12 @@ class S3:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_HEAD(self) -> None:
+                bucket = urlsplit(self.path).path.strip("/")
+                self.send_response(403 if bucket in outer.regions else 404)
+                self.send_header("x-amz-bucket-region", outer.regions.get(bucket, ""))
+                self.end_headers()
+
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
                 """Keep the test output clean."""
 
@@ -83,7 +93,7 @@ class S3:
 
     def answer(self, bucket: str, key: str, query: dict[str, str]) -> tuple[int, bytes]:
         if self.status != 200:
-            return self.status, b"<Error><Code>AccessDenied</Code><Message>not you</Message></Error>"
+            return self.status, self.body
         if bucket not in self.objects:
             return 404, b"<Error><Code>NoSuchBucket</Code></Error>"
         if key:
@@ -122,6 +132,72 @@ def test_a_missing_bucket_is_told(s3: S3) -> None:
         RunStore("s3://gone/a", "us-east-1").read("run.json")
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (403, b"<Error><Code>AccessDenied</Code></Error>", Failure.LASTING),
+        (404, b"<Error><Code>NoSuchBucket</Code></Error>", Failure.LASTING),
+        (400, b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>",
+         Failure.LOGIN),
+        (403, b"<Error><Code>ExpiredToken</Code></Error>", Failure.LOGIN),
+        (401, b"", Failure.LOGIN),
+        (503, b"<Error><Code>SlowDown</Code></Error>", Failure.OUTAGE),
+    ],
+)  # fmt: skip
+def test_what_passes_and_what_lasts(s3: S3, status: int, body: bytes, kind: Failure) -> None:
+    s3.status, s3.body = status, body
+    with pytest.raises(StoreFailedError) as told:
+        RunStore("s3://runs/a", "us-east-1").names()
+    assert told.value.kind is kind, str(told.value)
+
+
+def test_an_ended_sso_login_passes(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    from botocore.exceptions import UnauthorizedSSOTokenError
+
+    def ended(session: Any) -> None:
+        raise UnauthorizedSSOTokenError
+
+    monkeypatch.setattr("boto3.Session.get_credentials", ended)
+    with pytest.raises(StoreFailedError) as told:
+        RunStore("s3://runs/a", "us-east-1").names()
+    assert told.value.kind is Failure.LOGIN
+
+
+def test_a_bucket_is_asked_for_its_region(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    s3.regions["runs"] = "eu-central-1"
+    asked = []
+    monkeypatch.setattr("stacks.bench.run_store._aws", lambda region: asked.append(region) or {})
+    RunStore("s3://runs/a").names()
+    assert asked == ["eu-central-1"]
+    monkeypatch.setattr("boto3.Session.get_credentials", lambda session: None)
+    assert _bucket_region("runs") == "eu-central-1", "those without a login are told as well"
+
+
+def test_an_account_is_part_of_azures_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    from obstore.store import AzureStore
+
+    opened = []
+    real = AzureStore.from_url
+    monkeypatch.setattr("obstore.store.AzureStore", SimpleNamespace(
+        from_url=lambda url, **settings: opened.append(url) or real(url, **settings)))  # fmt: skip
+    monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
+    _object_store("az://myaccount/runs/stack/stack", "")
+    assert opened == ["https://myaccount.blob.core.windows.net/runs/stack/stack"]
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/gangway-test-x", "a/../../x", "a//x", "./x", "..", "a\0b"])
+def test_no_name_leads_out_of_the_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes choose the names of objects, and must not write to the disk of whoever runs the suite."""
+    held = {"run.json": b"{}", name: b"evil", "samples/": b""}
+    files = SimpleNamespace(names=lambda: sorted(held), read=held.__getitem__)
+    monkeypatch.setattr("stacks.bench.run_store._open", lambda *_: files)
+    here = tmp_path / "deep" / "er" / "here"
+    with pytest.raises(RunFailedError, match="no name inside a folder"):
+        RunStore("swift://runs/a").copy(here)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert written == [here / "run.json"]
+
+
 @pytest.mark.parametrize("ask", [lambda store: store.read("run.json"), lambda store: store.names()])
 def test_no_permission_is_told(s3: S3, ask: Callable[[RunStore], Any]) -> None:
     s3.status = 403
@@ -131,13 +207,18 @@ def test_no_permission_is_told(s3: S3, ask: Callable[[RunStore], Any]) -> None:
 
 def test_a_bucket_that_does_not_answer_is_told(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(StoreFailedError, match="cannot be read"):
+    with pytest.raises(StoreFailedError, match="cannot be read") as told:
         RunStore("s3://runs/a", "us-east-1").read("run.json")
+    assert told.value.kind is Failure.OUTAGE
+    with pytest.raises(StoreFailedError, match="cannot be read") as told:
+        RunStore("s3://runs/a").read("run.json")
+    assert told.value.kind is Failure.OUTAGE, "also where its region is asked for"
 
 
 def test_an_address_that_is_none() -> None:
-    with pytest.raises(StoreFailedError, match="cannot be read"):
+    with pytest.raises(StoreFailedError, match="cannot be read") as told:
         RunStore("https://example.com/x").names()
+    assert told.value.kind is not Failure.OUTAGE
 
 
 @pytest.mark.parametrize("url", ["gs://runs/a/a", "https://account.blob.core.windows.net/runs/a/a"])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.bench.journal import Journal, State
+from stacks.bench.runner import Failure, StoreFailedError
 from stacks.bench.stopping import AbandonedError
 
 FIRST, SECOND, THIRD, FOURTH = "aws-g5-dev-s0", "aws-g5-dev-s1", "azure-nc-dev-s0", "azure-nc-dev-s1"
@@ -71,6 +72,67 @@ def test_a_hiccup_of_the_store_is_no_failure(stage: Any, monkeypatch: pytest.Mon
     journal = stage.run()
     assert all(journal[item.name].recorded for item in stage.items)
     assert calls > 20
+
+
+def outage(stage: Any, kind: Failure, *, first: int) -> None:
+    """The bucket does not answer for two hours, from its `first` answer on."""
+    real, asked, since = stage.cloud.record, 0, None
+
+    def record(item: Any, facts: Any) -> Any:
+        nonlocal asked, since
+        asked += 1
+        if asked > first:
+            since = since or stage.clock.now()
+            if (stage.clock.now() - since).total_seconds() < 7200:
+                raise StoreFailedError("s3://runs: cannot be read", kind)
+        return real(item, facts)
+
+    stage.cloud.record = record
+
+
+@pytest.mark.parametrize(("kind", "first"), [(Failure.OUTAGE, 0), (Failure.OUTAGE, 3), (Failure.LOGIN, 3)])
+def test_an_outage_and_an_ended_login_are_waited_for(stage: Any, kind: Failure, first: int) -> None:
+    outage(stage, kind, first=first)
+    journal = stage.run()
+    assert all(journal[item.name].recorded for item in stage.items)
+    told = [words for words in stage.said if words[1] == "waiting"]
+    assert told == [(FIRST, "waiting", "s3://runs: cannot be read; the run is left going until its deadline")]
+
+
+def test_a_login_that_never_saw_the_run_is_not_paid_for(stage: Any) -> None:
+    outage(stage, Failure.LOGIN, first=0)
+    journal = stage.run()
+    assert journal[FIRST].reason == "s3://runs: cannot be read"
+    assert journal[FIRST].attempts[0].hours(stage.clock.now()) < 0.5
+    assert stage.cloud.standing == {}
+
+
+def test_an_outage_ends_at_the_deadline(new_stage: Callable[..., Any], tmp_path: Path) -> None:
+    stage = new_stage(tmp_path, deadline_hours=1)
+    outage(stage, Failure.OUTAGE, first=2)
+    journal = stage.run()
+    assert journal[FIRST].reason == "no record within its 1 h; s3://runs: cannot be read"
+    assert stage.cloud.standing == {}
+
+
+def test_on_this_machine_the_deadline_counts_from_going_on(
+    new_stage: Callable[..., Any], tmp_path: Path, crash_error: type[BaseException]
+) -> None:
+    """Nothing ran while nobody was there, and nothing was paid; a stack's deadline is another matter."""
+    stage = new_stage(tmp_path, stacks=["local"], budget=None)
+
+    def crash(item: Any, facts: Any) -> Any:
+        raise crash_error
+
+    real, stage.cloud.record = stage.cloud.record, crash
+    with pytest.raises(crash_error):
+        stage.run()
+    stage.cloud.record = real
+    stage.clock.sleep(24 * 3600)
+    stage.cloud.standing["local-s0"] = stage.clock.now()  # the launcher is begun anew
+    journal = stage.run()
+    assert journal["local-s0"].recorded
+    assert journal["local-s0"].reason == ""
 
 
 def test_the_deadline_counts_the_time_to_come_up(stage: Any) -> None:

@@ -90,11 +90,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "all of job on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job": 5}}]},
-        ["job's fields one by one", "job.terminate_when_done"],
+        ["no job as a whole in set", "job.terminate_when_done"],
     ),
     "labels and arms that make one name": (
-        {"stacks": [{"stack": "aws-g5-dev", "label": "a"}, {"stack": "aws-demo", "label": "a-b"}],
-         "arms": [{"name": "b-c"}, {"name": "c"}]},
+        {
+            "stacks": [{"stack": "aws-g5-dev", "label": "a"}, {"stack": "aws-demo", "label": "a-b"}],
+            "arms": [{"name": "b-c"}, {"name": "c"}],
+        },
         ["a name of its own for each run", "a-b-c-s0 stands there twice"],
     ),
     "a price of nothing": (
