@@ -165,8 +165,13 @@ def test_an_ended_sso_login_passes(s3: S3, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_bucket_is_asked_for_its_region(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     s3.regions["runs"] = "eu-central-1"
-    asked = []
-    monkeypatch.setattr("stacks.bench.run_store._aws", lambda region: asked.append(region) or {})
+    asked: list[str] = []
+
+    def aws(region: str) -> dict[str, Any]:
+        asked.append(region)
+        return {}
+
+    monkeypatch.setattr("stacks.bench.run_store._aws", aws)
     RunStore("s3://runs/a").names()
     assert asked == ["eu-central-1"]
     monkeypatch.setattr("boto3.Session.get_credentials", lambda session: None)
@@ -176,10 +181,14 @@ def test_a_bucket_is_asked_for_its_region(s3: S3, monkeypatch: pytest.MonkeyPatc
 def test_an_account_is_part_of_azures_address(monkeypatch: pytest.MonkeyPatch) -> None:
     from obstore.store import AzureStore
 
-    opened = []
+    opened: list[str] = []
     real = AzureStore.from_url
-    monkeypatch.setattr("obstore.store.AzureStore", SimpleNamespace(
-        from_url=lambda url, **settings: opened.append(url) or real(url, **settings)))  # fmt: skip
+
+    def noted(url: str, **settings: Any) -> AzureStore:
+        opened.append(url)
+        return real(url, **settings)
+
+    monkeypatch.setattr("obstore.store.AzureStore", SimpleNamespace(from_url=noted))
     monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
     _object_store("az://myaccount/runs/stack/stack", "")
     assert opened == ["https://myaccount.blob.core.windows.net/runs/stack/stack"]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def test_a_hiccup_of_the_store_is_no_failure(stage: Any, monkeypatch: pytest.Mon
 
 def outage(stage: Any, kind: Failure, *, first: int) -> None:
     """The bucket does not answer for two hours, from its `first` answer on."""
-    real, asked, since = stage.cloud.record, 0, None
+    real, asked = stage.cloud.record, 0
+    since: datetime | None = None
 
     def record(item: Any, facts: Any) -> Any:
         nonlocal asked, since

@@ -160,6 +160,13 @@ def test_a_poor_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "the fit does not describe this machine" in done.stdout
 
 
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    done = CliRunner().invoke(app, ["bench", "scaling", "--out", str(tmp_path / "file")])
+    assert isinstance(done.exception, InputError)
+    assert "--out: cannot be written" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
