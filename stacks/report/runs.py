@@ -5,7 +5,7 @@ directories, or a run.json that was fetched from a bucket.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +37,8 @@ def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
     """All runs below `places`, oldest first; each once: of copies, the one that goes on longest.
 
     Raises:
-        InputError: a place that is not there or has no record below it, or a record that cannot be read.
+        InputError: a place that is not there or has no record below it, a record that cannot be read, or two runs that
+            have one id.
     """
     records: list[Path] = []
     for place in places:
@@ -48,8 +49,33 @@ def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
             raise InputError(flag, problem, value=str(place), fix=fix)
         records += found
     runs = [_read(path) for path in dict.fromkeys(path.resolve() for path in records)]
-    newest = {run.record.id: run for run in sorted(runs, key=lambda run: run.record.sessions[-1].end)}
-    return sorted(newest.values(), key=lambda run: (run.record.sessions[0].start, run.record.id))
+    newest = _newest(sorted(runs, key=lambda run: run.record.sessions[-1].end))
+    return sorted(newest, key=lambda run: (run.record.sessions[0].start, run.record.id))
+
+
+def _newest(runs: Iterable[Run]) -> list[Run]:
+    """Of copies the last. Tables know runs by their ids: two that share one cannot stand in one."""
+    newest: dict[str, Run] = {}
+    for run in runs:
+        other = newest.setdefault(run.record.id, run)
+        if not _copies(run.record, other.record):
+            raise InputError(
+                str(run.path / RECORD),
+                f"is another run than {other.path / RECORD}, and has its id",
+                value=run.record.id,
+                allowed="an id of its own for each run; copies of one run share seed, data and sessions",
+                fix="name only one of the two, or give each a report of its own",
+            )
+        newest[run.record.id] = run
+    return list(newest.values())
+
+
+def _copies(one: RunRecord, other: RunRecord) -> bool:
+    """Whether two records with one id are of one run: as it was at two times, or twice the same."""
+    begun = {session.start for session in one.sessions} & {session.start for session in other.sessions}
+    same = (one.seed, one.dataset.sha256) == (other.seed, other.dataset.sha256)
+    ends_differ = one.images == other.images and one.state_sha256 != other.state_sha256 and one.status == other.status
+    return bool(begun) and same and not ends_differ
 
 
 def not_sealed(runs: Sequence[Run]) -> list[str]:

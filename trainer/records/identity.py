@@ -5,6 +5,7 @@ when stats.jsonl was truncated or deleted. Not here: what a session did (trainer
 trainer.records.summary).
 """
 
+import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def identify(
         run_dir: of the run, for the error message.
         diary: what can be read of the sessions before.
         saved: of the checkpoint it goes on from; None for none.
-        wanted_id: the launcher's id for a new run; empty for one made up of preset and time.
+        wanted_id: the launcher's id for a new run; empty for one made up of preset, time and four random digits.
         preset: of the configuration.
         dataset_sha256: of the shards.
 
@@ -56,10 +57,15 @@ def identify(
         )
     known = [line["session"] for line in diary.lines] + ([] if saved is None else [saved.session])
     return RunIdentity(
-        run_id=(saved.run_id if saved else told) or wanted_id or f"{preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+        run_id=(saved.run_id if saved else told) or wanted_id or _made_up(preset),
         session=1 + max(known, default=-1),
         dataset_sha256=dataset_sha256,
     )
+
+
+def _made_up(preset: str) -> str:
+    """An id that runs begun in one second do not share: the seeds of a loop in a shell begin so."""
+    return f"{preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
 
 
 def check_dataset(saved: RunIdentity, dataset_sha256: str, data_dir: Path) -> None:

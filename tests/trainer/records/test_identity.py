@@ -1,5 +1,6 @@
 """A run keeps its id and its count of sessions while diary or checkpoint knows them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ def test_identity(
     assert found.dataset_sha256 == "ab"
 
 
-def test_a_run_nobody_named_is_named_by_preset_and_time(tmp_path: Path) -> None:
-    assert identify(tmp_path, Diary([], 0), None, "", "p", "ab").run_id.startswith("p-2")
+def test_a_run_nobody_named_is_named_by_preset_and_time_and_by_chance(tmp_path: Path) -> None:
+    made = {identify(tmp_path, Diary([], 0), None, "", "p", "ab").run_id for _ in range(8)}
+    assert all(re.fullmatch(r"p-\d{8}T\d{6}Z-[0-9a-f]{4}", one) for one in made)
+    assert len(made) > 1, "runs that begin in one second are runs of their own"
 
 
 def test_a_diary_and_a_checkpoint_of_two_runs_are_refused(tmp_path: Path) -> None:
