@@ -28,6 +28,7 @@ class Measure:
         unit: of its figures.
         of: a run's figure.
         better: the direction of improvement; empty where there is none.
+        signed: whether a value may be zero or less, so that a change is a difference and no per cent of it.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Measure:
     unit: str
     of: Callable[[Member], Figure]
     better: Better = ""
+    signed: bool = False
 
 
 def _scaled(figure: Figure, factor: float, unit: str, source: str = "") -> Figure:
@@ -78,19 +80,19 @@ _ALL = (
     Measure("images_per_sec", "Throughput", "images/s", lambda run: run.record.images_per_sec, "higher"),
     Measure("gpus", "GPUs", "", lambda run: Figure.measured(num_gpus(run), "", "workers of the first session")),
     Measure("workers", "Workers", "", lambda run: Figure.measured(workers(run), "", "of the first session")),
-    Measure("loss_g", "G loss", "", lambda run: _scaled(_loss("loss_g")(run), 1, "")),
-    Measure("loss_d", "D loss", "", lambda run: _scaled(_loss("loss_d")(run), 1, "")),
+    Measure("loss_g", "G loss", "", lambda run: _scaled(_loss("loss_g")(run), 1, ""), signed=True),
+    Measure("loss_d", "D loss", "", lambda run: _scaled(_loss("loss_d")(run), 1, ""), signed=True),
     Measure("usd", "Cost", "USD", lambda run: run.record.cost.total_usd, "lower"),
     Measure(
         "it_kwh", "Energy", "kWh", lambda run: _scaled(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"), "lower"
     ),
     Measure("it_wh", "Energy", "Wh", lambda run: _scaled(run.record.energy.it_joules, 1 / 3600, "Wh"), "lower"),
     Measure("gco2e", "Carbon", "gCO2e", lambda run: run.record.carbon.gco2e, "lower"),
-    Measure("gpu_percent", "GPU use", "%", _of_use("gpu_utilisation", 100, "%")),
-    Measure("cpu_percent", "CPU use", "%", _of_use("cpu_utilisation", 100, "%")),
+    Measure("gpu_percent", "GPU use", "%", _of_use("gpu_utilisation", 100, "%"), signed=True),
+    Measure("cpu_percent", "CPU use", "%", _of_use("cpu_utilisation", 100, "%"), signed=True),
     Measure("memory_gib", "Memory in use", "GiB", _of_use("host_memory_gib", 1, "GiB"), "lower"),
     Measure("peak_memory_gib", "Peak memory of workers", "GiB", lambda run: run.record.peak_memory_gib, "lower"),
-    Measure("mfu_percent", "MFU", "%", _of_use("mfu", 100, "%"), "higher"),
+    Measure("mfu_percent", "MFU", "%", _of_use("mfu", 100, "%"), "higher", signed=True),
 )
 MEASURES = {measure.key: measure for measure in _ALL}
 """Every measure that all records may have, by key."""
@@ -132,7 +134,8 @@ def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequenc
             return Figure.absent("", f"this run has no {name}{instead}")
         return found.trained.model_copy(update={"unit": ""})
 
-    return Measure(name, name, "", figure, better)
+    # KID is unbiased, so that it goes below zero where two sets are alike.
+    return Measure(name, name, "", figure, better, signed=name.startswith("KID"))
 
 
 def _protocol(record: QualityRecord) -> str:
@@ -141,7 +144,9 @@ def _protocol(record: QualityRecord) -> str:
 
 
 def scaling(members: Sequence[Member]) -> Measure:
-    """Images/s of each worker against one worker alone, on the same device, where the table has such a run.
+    """Images/s of each worker against one worker alone, on the same machine type and device, where there is such a run.
+
+    A run that was begun by hand does not say which machine it ran on; two such runs are not taken for runs on one.
 
     Args:
         members: of the table, all of one training.
@@ -153,6 +158,8 @@ def scaling(members: Sequence[Member]) -> Measure:
 
     def figure(member: Member) -> Figure:
         known = member.record.scaling_efficiency
+        if known.value is None and not member.record.machine_type:
+            return Figure.absent("", "the record does not name the machine, so no other run is known to be of the same")
         speed = member.record.images_per_sec.value
         single = [one.record.images_per_sec.value for one in alone.get(_where(member), ())]
         speeds = [value for value in single if value]

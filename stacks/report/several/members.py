@@ -71,6 +71,7 @@ class Member:
         suite: its suite's name; empty without one.
         paper: whose table the suite is; empty without one.
         title: of the suite.
+        control: the arm that its suite names first for its stack, whether it has a run or not; empty without one.
     """
 
     record: RunRecord
@@ -81,6 +82,7 @@ class Member:
     suite: str = ""
     paper: str = ""
     title: str = ""
+    control: str = ""
 
     @property
     def name(self) -> str:
@@ -137,7 +139,17 @@ def _member(run: Run, results: _Results | None) -> Member:
     stats = _stats(run.path / _STATS)
     if results is None or item is None:
         return Member(record, run.path, stats, record.stack or LOCAL)
-    return Member(record, run.path, stats, item.stack, item.arm, results.suite, results.paper or "", results.title)
+    return Member(
+        record,
+        run.path,
+        stats,
+        item.stack,
+        item.arm,
+        results.suite,
+        results.paper or "",
+        results.title,
+        control=next(other.arm for other in results.items if other.stack == item.stack),
+    )
 
 
 def _stats(path: Path) -> tuple[dict[str, Any], ...]:

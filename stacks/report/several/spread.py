@@ -92,39 +92,54 @@ def spread_of(figures: Mapping[str, Figure]) -> Spread:
     )
 
 
-def change(control: Spread, treatment: Spread, seeds: Mapping[str, int]) -> Spread:
-    """By how much the treatment differs from the control, in per cent of it.
+def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, signed: bool = False) -> Spread:
+    """By how much the treatment differs from the control: in per cent of it, or as a difference.
 
-    Where both have the same seeds, each seed is compared with itself, and the spread is that over the seeds; else the
-    means are compared, and there is no spread.
+    Each seed that both have is compared with itself, and the spread is that over these seeds; where they share none, or
+    one occurs twice, the means are compared, and there is no spread.
 
     Args:
         control: of a quantity.
         treatment: of the same.
         seeds: of each run, by its name.
+        signed: whether it may be zero or less: the change is then a difference in its own unit, of per cent in points.
     """
+    unit = ("points" if control.unit == "%" else control.unit) if signed else "%"
     if control.value is None or treatment.value is None:
         whose = control if control.value is None else treatment
-        return Spread.absent("%", whose.source)
-    provenance = max(control.provenance, treatment.provenance, key=_MEASURED_FIRST.index)
+        return Spread.absent(unit, whose.source)
     before, after = _by_seed(control, seeds), _by_seed(treatment, seeds)
-    if before is not None and after is not None and before.keys() == after.keys() and all(before.values()):
-        pairs = tuple((f"seed {seed}", 100 * (after[seed] / before[seed] - 1)) for seed in sorted(before))
-        changes = [value for _, value in pairs]
-        return Spread(
-            _mean(changes), "%", provenance, "each seed's run against the control's of the same seed", low=min(changes),
-            high=max(changes), std=_std(changes), values=pairs,
-        )  # fmt: skip
-    if control.value == 0:
-        return Spread.absent("%", "the control's is zero")
-    ratio = 100 * (treatment.value / control.value - 1)
-    return Spread(ratio, "%", provenance, "mean against mean: the seeds differ", low=ratio, high=ratio)
+    shared = sorted(before.keys() & after.keys()) if before is not None and after is not None else []
+    if before is not None and after is not None and shared:
+        compared = [(f"seed {seed}", before[seed], after[seed]) for seed in shared]
+        how = "each seed's run against the control's of the same seed"
+        left = sorted({seeds[name] for name, _ in (*control.values, *treatment.values)} - set(shared))
+        note = f"seed {', '.join(map(str, left))} left out: not in both rows with a value" if left else ""
+    else:
+        why = "a seed stands in a row more than once" if before is None or after is None else "no seed is in both rows"
+        compared, how, note = [("", control.value, treatment.value)], f"mean against mean: {why}", ""
+    if not signed and any(old <= 0 for _, old, _ in compared):
+        return Spread.absent(unit, "the control's is zero or less, of which nothing is a per cent")
+    pairs = tuple((name, new - old if signed else 100 * (new / old - 1)) for name, old, new in compared)
+    changes = [value for _, value in pairs]
+    return Spread(
+        value=_mean(changes),
+        unit=unit,
+        provenance=max(control.provenance, treatment.provenance, key=_MEASURED_FIRST.index),
+        source=f"difference, {how}" if signed else how,
+        note=note,
+        low=min(changes),
+        high=max(changes),
+        std=_std(changes),
+        values=pairs if shared else (),
+    )
 
 
 def _by_seed(spread: Spread, seeds: Mapping[str, int]) -> dict[int, float] | None:
-    """Values by seed; None where a seed occurs twice or has no value."""
-    found = {seeds[name]: value for name, value in spread.values if value is not None}
-    return found if len(found) == len(spread.values) else None
+    """Values by seed, of the runs that have one; None where a seed occurs twice."""
+    known = [(seeds[name], value) for name, value in spread.values if value is not None]
+    found = dict(known)
+    return found if len(found) == len(known) else None
 
 
 def _mean(values: Sequence[float]) -> float:

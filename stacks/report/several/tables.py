@@ -4,8 +4,8 @@ P2 is a table of environments, P3 one of control against treatment; runs that be
 environments. What a table looks like is decided elsewhere.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from components.findings import InputError
@@ -54,7 +54,7 @@ class Row:
         seeds: of each run.
         cells: by column's key; a paper has not all of them.
         remarks: what a reader must know of the row.
-        relative: whether its cells are per cent of another row.
+        relative: whether its cells are changes of another row, in per cent of it or as a difference.
     """
 
     kind: Literal["ours", "change", "theirs"]
@@ -154,7 +154,8 @@ def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Gro
     paper = paper_of(name)
     measures = _measures(name, paper, members)
     ours = [_row(group, measures) for group in groups]
-    rows = [*_with_changes(ours, groups), *_theirs(paper)] if name == "P3" else [*ours, *_theirs(paper)]
+    signed = {one.key for one in measures if one.signed}
+    rows = [*_with_changes(ours, groups, signed), *_theirs(paper)] if name == "P3" else [*ours, *_theirs(paper)]
     return Table(
         name=name,
         why=why,
@@ -187,17 +188,30 @@ def _row(group: Group, measures: Sequence[Measure]) -> Row:
     return Row("ours", group.label, cells, tuple(one.name for one in group.members), group.seeds, group.remarks)
 
 
-def _with_changes(rows: Sequence[Row], groups: Sequence[Group]) -> list[Row]:
-    """After each treatment its change against the control: the first row of the same stack."""
+def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collection[str]) -> list[Row]:
+    """After each treatment its change against the control of the same stack, where the control has a run that is done.
+
+    The control is the arm that the suite names first; runs whose suite does not say are compared with their first row.
+    """
     found: list[Row] = []
-    control: dict[str, Row] = {}
+    controls: dict[str, Row] = {}
     for row, group in zip(rows, groups, strict=True):
+        arm = group.members[0].control
+        if not arm or group.arm == arm:
+            controls.setdefault(group.stack, row)
+    for row, group in zip(rows, groups, strict=True):
+        control = controls.get(group.stack)
+        if control is None:
+            arm = group.members[0].control
+            found.append(replace(row, remarks=(*row.remarks, f"no change is told: no run of control {arm} is done")))
+            continue
         found.append(row)
-        first = control.setdefault(group.stack, row)
-        if first is not row:
-            seeds = dict(zip((*first.runs, *row.runs), (*first.seeds, *row.seeds), strict=True))
-            cells = {key: change(first.cells[key], cell, seeds) for key, cell in row.cells.items()}
-            found.append(Row("change", f"change against {first.label}", cells, relative=True))
+        if control is not row:
+            seeds = dict(zip((*control.runs, *row.runs), (*control.seeds, *row.seeds), strict=True))
+            cells = {
+                key: change(control.cells[key], cell, seeds, signed=key in signed) for key, cell in row.cells.items()
+            }
+            found.append(Row("change", f"change against {control.label}", cells, relative=True))
     return found
 
 

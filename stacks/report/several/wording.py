@@ -46,9 +46,13 @@ def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Wo
     if cell.value is None:
         return Worded("absent")
     unit = "" if cell.unit == column.unit and not relative else unit_text(cell.unit)
+    if relative and not unit:
+        unit = "difference"
     # A paper has its own number of decimals.
     ours = cell.provenance != PUBLISHED
-    print_it = partial(_per_cent, decimals=1 if ours else 0) if relative else partial(number, unit=cell.unit)
+    print_it: Callable[[float], str] = partial(number, unit=cell.unit)
+    if relative:
+        print_it = partial(_per_cent, decimals=1 if ours else 0) if cell.unit == "%" else _difference
     return Worded(
         print_it(cell.value), unit, _spread(cell, print_it), _values(cell, print_it), _hint(cell.value, cell.unit)
     )
@@ -58,6 +62,11 @@ def _per_cent(change: float, decimals: int) -> str:
     """A change with its sign."""
     text = f"{change:+.{decimals}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+
+
+def _difference(change: float) -> str:
+    """A difference with its sign."""
+    return f"+{number(change)}" if change > 0 else number(change)
 
 
 def _spread(cell: Spread, print_it: Callable[[float], str]) -> str:

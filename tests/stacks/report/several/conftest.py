@@ -109,6 +109,7 @@ def build_environments() -> tuple[Member, ...]:
             stack=stack,
             suite="places",
             paper="P2",
+            machine_type="made-up-4",
             **{**more, "factor": more["factor"] * (1 + seed / 20)},
         )
         for stack, more in places.items()

@@ -138,6 +138,21 @@ def test_a_damaged_file_beside_the_records_is_named(
         gangway(tmp_path, "--format", "md")
 
 
+def test_where_the_control_failed_the_treatment_does_not_take_its_place(
+    gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
+) -> None:
+    items = [
+        {"item": arm, "stack": "local", "arm": arm, "run_id": arm, "status": "failed" if arm == "c" else "recorded"}
+        for arm in ("c", "t", "u")
+    ]
+    (tmp_path / "results.json").write_text(json.dumps({"suite": "s", "paper": "P3", "items": items}))
+    for arm in ("t", "u"):
+        write(tmp_path, record_of(arm))
+    told = gangway(tmp_path, "--format", "md").stdout
+    assert "change against" not in told
+    assert "- t: no change is told: no run of control c is done" in told
+
+
 def test_statistics_that_cannot_be_read_are_named(
     gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """The tables: means of ours, changes against the control, the papers' rows marked and apart, what is missing told."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from components.findings import InputError
 from stacks.report.several.members import Member, Missing, Source
 from stacks.report.several.papers import PUBLISHED, paper_of
 from stacks.report.several.tables import Report, Row, as_json, report_of
-from trainer.record import Figure
+from trainer.record import Figure, QualityRecord
 
 Make = Callable[..., Member]
 
@@ -57,6 +58,39 @@ def test_scaling_efficiency_of_other_devices_is_not_made_up(member_of: Make) -> 
     report = report_of(Source((member_of("a"), other), ()), None)
     assert [cell(row, "scaling_efficiency") for row in rows(report, "ours")] == [None, None]
     assert [cell(row, "gpus") for row in rows(report, "ours")] == [0, 4]
+
+
+def test_scaling_efficiency_on_a_machine_that_nobody_named_is_not_made_up(member_of: Make) -> None:
+    runs = (member_of("a"), member_of("b", world_size=4))
+    for row in rows(report_of(Source(runs, ()), None), "ours"):
+        assert cell(row, "scaling_efficiency") is None
+        assert "does not name the machine" in row.cells["scaling_efficiency"].source
+
+
+def test_without_the_control_there_is_no_change_and_that_is_said(member_of: Make) -> None:
+    suite = {"suite": "s", "paper": "P3"}
+    runs = [replace(member_of(f"aws-{arm}", stack="aws", arm=arm, **suite), control="c") for arm in ("t", "u")]
+    report = report_of(Source(tuple(runs), ()), None)
+    assert rows(report, "change") == []
+    assert [row.remarks for row in rows(report, "ours")] == [("no change is told: no run of control c is done",)] * 2
+    late = replace(member_of("aws-c", stack="aws", arm="c", **suite), control="c")
+    report = report_of(Source((*runs, late), ()), None)
+    assert [row.label for row in rows(report, "change")] == ["change against c"] * 2
+
+
+def test_kid_changes_by_a_difference(member_of: Make) -> None:
+    def member(name: str, value: float) -> Member:
+        quality = build_kid(member_of(name).record.quality[0], value)
+        return member_of(name, arm=name, suite="s", paper="P3", quality=(quality,))
+
+    (change,) = rows(report_of(Source((member("c", -0.01), member("t", 0.02)), ()), None), "change")
+    assert cell(change, "KID") == pytest.approx(0.03)
+    assert change.cells["KID"].unit == ""
+    assert change.cells["cpu_percent"].unit == "points"
+
+
+def build_kid(quality: QualityRecord, value: float) -> QualityRecord:
+    return quality.model_copy(update={"name": "KID", "trained": Figure.measured(value, "1", "made up")})
 
 
 def test_a_treatment_is_followed_by_its_change_seed_by_seed(arms: Report) -> None:
