@@ -14,7 +14,7 @@ from stacks.report.several.drawing import Drawing, Inks
 from stacks.report.several.groups import Group
 from stacks.report.several.measures import MEASURES
 from stacks.report.several.members import Member
-from stacks.report.several.series import dominated_by
+from stacks.report.several.series import Range, apart_from, dominated_by
 from stacks.report.several.spread import Spread, spread_of
 
 __all__ = ["front_drawing", "timeline_drawing"]
@@ -41,8 +41,9 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
     if not points:
         return f"{measure.label} against time: {'; '.join(dict.fromkeys(lacking.values()))}."
     beaten = dominated_by(points)
-    pairs = [f"{label} (by {by})" for label, by in beaten.items() if by is not None]
-    dominated = f"Open, beaten in both: {'; '.join(pairs)}." if pairs else "Nobody is beaten in both."
+    ranges = {label: (_range(cells[label][0]), _range(cells[label][1])) for label in points}
+    apart = {label: apart_from(label, ranges) for label, by in beaten.items() if by is not None}
+    dominated = _verdicts(beaten, apart)
     front = [label for label, by in beaten.items() if by is None]
     without = "".join(f" No point for {label}: {why}." for label, why in lacking.items())
     provenance = sorted({cells[label][1].provenance for label in points})
@@ -56,12 +57,33 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         f"{measure.label} against time. {spoken}. {dominated}",
         f"{measure.label} ({', '.join(provenance).replace('-', ' ')}) against the time of a run (measured), means over "
         "seeds with their range. "
-        f"Filled: nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: {'; '.join(front)}. "
-        f"{dominated}{without}",
+        f"Filled: by means nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: "
+        f"{'; '.join(front)}. "
+        f"{dominated}{_single(groups)}{without}",
         1,
         3.3,
-        lambda sheet, axes, inks: _paint_front(sheet, axes, inks, labels, cells, beaten, key),
+        lambda sheet, axes, inks: _paint_front(sheet, axes, inks, labels, cells, beaten, apart, key),
     )  # fmt: skip
+
+
+def _verdicts(beaten: Mapping[str, str | None], apart: Mapping[str, str | None]) -> str:
+    """Who is beaten for certain, and who only by means between which runs overlap."""
+    clear = [f"{label} (by {by})" for label, by in apart.items() if by is not None]
+    close = [f"{label} (behind {beaten[label]})" for label, by in apart.items() if by is None]
+    said = [f"Open, beaten in both: {'; '.join(clear)}."] if clear else []
+    if close:
+        said.append(f"Half open, not told apart, their runs overlap or are equal: {'; '.join(close)}.")
+    return " ".join(said) or "Nobody is beaten in both."
+
+
+def _single(groups: Sequence[Group]) -> str:
+    alone = [group.label for group in groups if len(group.members) == 1]
+    return f" One run alone has no range, and its place may be chance: {'; '.join(alone)}." if alone else ""
+
+
+def _range(cell: Spread) -> Range:
+    value = cell.value or 0.0
+    return value if cell.low is None else cell.low, value if cell.high is None else cell.high
 
 
 def _cell(group: Group, key: str) -> Spread:
@@ -70,7 +92,8 @@ def _cell(group: Group, key: str) -> Spread:
 
 def _paint_front(
     sheet: Sheet, axes: Sequence[object], inks: Inks, labels: Sequence[str],
-    cells: Mapping[str, tuple[Spread, Spread]], beaten: Mapping[str, str | None], key: str,
+    cells: Mapping[str, tuple[Spread, Spread]], beaten: Mapping[str, str | None],
+    apart: Mapping[str, str | None], key: str,
 ) -> None:  # fmt: skip
     from matplotlib.axes import Axes
 
@@ -80,14 +103,16 @@ def _paint_front(
         for label, (time, price) in cells.items()
         if label in beaten and beaten[label] is None
     )
-    panel.plot(*zip(*front, strict=True), color=inks.quiet, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
+    # Stairs: between two of the front lies nobody, and what would be there is not known.
+    panel.step(*zip(*front, strict=True), where="post", color=inks.quiet, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
     for label, by in beaten.items():
         time, price = cells[label]
         colour, _, marker = look(labels.index(label), inks)
         x, y = time.value or 0.0, price.value or 0.0
         panel.errorbar(
             [x], [y], xerr=_reach(time), yerr=_reach(price), color=colour, marker=marker, markersize=7.5, capsize=2.5,
-            linewidth=1, markerfacecolor=colour if by is None else "none", zorder=2,
+            linewidth=1, markerfacecolor="none" if apart.get(label) is not None else colour, markerfacecoloralt="none",
+            fillstyle="left" if by is not None and apart[label] is None else "full", zorder=2,
         )  # fmt: skip
     panel.set_xlabel("time of a run, h", color=inks.quiet, fontsize=8.5)
     panel.set_title(f"{MEASURES[key].label}, {MEASURES[key].unit}", loc="left", color=inks.ink, fontsize=9.5, pad=8)
@@ -98,8 +123,8 @@ def _paint_front(
 
 
 def _reach(cell: Spread) -> list[list[float]]:
-    value = cell.value or 0.0
-    return [[value - (value if cell.low is None else cell.low)], [(value if cell.high is None else cell.high) - value]]
+    value, (low, high) = cell.value or 0.0, _range(cell)
+    return [[value - low], [high - value]]
 
 
 def timeline_drawing(groups: Sequence[Group]) -> Drawing:

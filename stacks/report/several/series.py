@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 from stacks.report.several.groups import Group
 from stacks.report.several.members import Member
 
-__all__ = ["Curve", "Points", "column", "curve_of", "dominated_by", "quality_points", "watts"]
+__all__ = ["Curve", "Points", "Range", "apart_from", "column", "curve_of", "dominated_by", "quality_points", "watts"]
 
 Points = Sequence[tuple[float, float]]
 """Progress and value, ascending."""
+Range = tuple[float, float]
+"""The least and the greatest of a row's runs."""
 _MOST_POINTS = 240
 """More than a page is wide would be drawn over each other."""
 
@@ -120,3 +122,22 @@ def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, str | N
         name: None if name in front else min(other for other in front if better(points[other], point))
         for name, point in points.items()
     }
+
+
+def apart_from(name: str, ranges: Mapping[str, tuple[Range, Range]]) -> str | None:
+    """Who beats a row in both costs so that no run of the one reaches into the runs of the other; None for nobody.
+
+    Args:
+        name: of the row.
+        ranges: of two costs by name, both better when lower.
+
+    >>> ranges = {"a": ((1, 3), (1, 1)), "b": ((4, 5), (2, 2)), "c": ((2, 5), (3, 3))}
+    >>> apart_from("b", ranges), apart_from("c", ranges)
+    ('a', None)
+    """
+    clear = [
+        other
+        for other, costs in ranges.items()
+        if all(high < low for (_, high), (low, _) in zip(costs, ranges[name], strict=True))
+    ]
+    return min(clear, default=None)

@@ -33,13 +33,13 @@ def test_two_runs_with_one_id_are_refused(
     tmp_path: Path, record_of: Callable[..., RunRecord], session_of: Callable[..., SessionRecord], differs: str
 ) -> None:
     first = record_of([session_of(1, 2, "spot")])
-    changed: dict[str, Any] = {
+    changes: dict[str, dict[str, Any]] = {
         "seed": {"seed": first.seed + 1},
         "start": {"sessions": (session_of(5, 6, "spot"),)},
         "data": {"dataset": first.dataset.model_copy(update={"sha256": "f" * 64})},
         "weights": {"state_sha256": {"g": "f" * 64}},
-    }[differs]
-    for name, record in (("a", first), ("b", first.model_copy(update=changed))):
+    }
+    for name, record in (("a", first), ("b", first.model_copy(update=changes[differs]))):
         (tmp_path / name).mkdir()
         record.write(tmp_path / name / "run.json")
     with pytest.raises(InputError, match=r"run.json: is another run than .*run.json, and has its id(.|\n)*run-1"):

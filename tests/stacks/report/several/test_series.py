@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stacks.report.several.drawing import Drawing
+from stacks.report.several.fronts import front_drawing
 from stacks.report.several.groups import Group
 from stacks.report.several.members import Member
-from stacks.report.several.series import column, curve_of, dominated_by, quality_points, watts
+from stacks.report.several.series import apart_from, column, curve_of, dominated_by, quality_points, watts
 
 Make = Callable[..., Member]
 POINTS = st.dictionaries(
@@ -32,6 +34,38 @@ def test_the_front_is_who_nobody_beats_and_all_others_are_beaten_by_one_of_it(
             assert points[by] != points[name]
             assert points[by][0] <= points[name][0]
             assert points[by][1] <= points[name][1]
+
+
+@given(POINTS, st.integers(0, 4))
+def test_rows_are_apart_only_where_no_runs_overlap(points: dict[str, tuple[float, float]], reach: int) -> None:
+    ranges = {name: ((x - reach, x + reach), (y - reach, y + reach)) for name, (x, y) in points.items()}
+    beaten = dominated_by(points)
+    for name in points:
+        by = apart_from(name, ranges)
+        further = [one for one in points.values() if all(points[name][axis] - one[axis] > 2 * reach for axis in (0, 1))]
+        assert (by is not None) == bool(further)
+        assert by is None or beaten[name] is not None, "who is beaten apart is beaten by means"
+
+
+def test_who_is_beaten_by_chance_is_not_told_apart(member_of: Make) -> None:
+    def told(dearer: float, spread: float) -> str:
+        groups = tuple(
+            Group(label, tuple(
+                member_of(f"{label}{seed}", seed, factor=factor * (1 + (seed - 1) * spread), usd=factor + seed * spread)
+                for seed in (0, 1, 2)
+            ), label, "")
+            for label, factor in (("a", 1.0), ("b", dearer))
+        )  # fmt: skip
+        drawing = front_drawing(groups, "usd")
+        assert isinstance(drawing, Drawing)
+        assert drawing.as_file("svg")
+        return drawing.caption
+
+    assert "Half open, not told apart, their runs overlap or are equal: b (behind a)." in told(1.02, 0.5)
+    assert "Open, beaten in both: b (by a)." in told(2.0, 0.01)
+    alone = front_drawing((group(member_of(usd=1.0)),), "usd")
+    assert isinstance(alone, Drawing)
+    assert "One run alone has no range, and its place may be chance: row." in alone.caption
 
 
 def line(kimg: float, value: float | None, session: int = 0, **more: Any) -> dict[str, Any]:
