@@ -73,7 +73,7 @@ def report(
     from stacks.report.runs import find_runs, not_sealed
 
     found = find_runs(runs, "RUNS")
-    for sentence in not_sealed(found):
+    for sentence in not_sealed(run.record for run in found):
         typer.echo(sentence, err=True)
     if output is not ReportFormat.FOCUS:
         _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})

@@ -78,10 +78,10 @@ def _copies(one: RunRecord, other: RunRecord) -> bool:
     return bool(begun) and same and not ends_differ
 
 
-def not_sealed(runs: Sequence[Run]) -> list[str]:
-    """A sentence on each record without a digest, as older versions wrote them."""
-    why = "not sealed: an older version wrote its run.json without a digest, so a change of it cannot be seen"
-    return [f"{run.record.id}: {why}" for run in runs if not run.record.digest]
+def not_sealed(records: Iterable[RunRecord]) -> list[str]:
+    """A sentence on each record without a digest: an older version wrote it so, or somebody took it out."""
+    why = "not sealed: an older version wrote its run.json without a digest, or it was taken out: nobody sees a change"
+    return [f"{record.id}: {why}" for record in records if not record.digest]
 
 
 def _read(path: Path) -> Run:

@@ -51,7 +51,7 @@ def reproduce(
     from stacks.reproduce.compare import compare
 
     then = _find(run, runs)
-    for sentence in not_sealed([then]):
+    for sentence in not_sealed([then.record]):
         typer.echo(sentence, err=True)
     machine = hardware()
     again = plan_again(then, machine, kimg, data)

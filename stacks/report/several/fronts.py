@@ -12,7 +12,7 @@ from stacks.report.figures import number
 from stacks.report.several.charts import legend, look
 from stacks.report.several.drawing import Drawing, Inks
 from stacks.report.several.groups import Group
-from stacks.report.several.measures import MEASURES
+from stacks.report.several.measures import HOLDS, MEASURES
 from stacks.report.several.members import Member
 from stacks.report.several.series import Range, apart_from, dominated_by
 from stacks.report.several.spread import Spread, spread_of
@@ -59,7 +59,7 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         "seeds with their range. "
         f"Filled: by means nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: "
         f"{'; '.join(front)}. "
-        f"{dominated}{_single(groups)}{without}",
+        f"{dominated}{_single(groups)}{without} {HOLDS}",
         1,
         3.3,
         lambda sheet, axes, inks: _paint_front(sheet, axes, inks, labels, cells, beaten, apart, key),

@@ -4,6 +4,8 @@ import html
 from collections.abc import Sequence
 
 from stacks.report.figures import Sources
+from stacks.report.runs import not_sealed
+from stacks.report.several.measures import HOLDS
 from stacks.report.several.spread import Spread
 from stacks.report.several.tables import Column, Report, Row
 from stacks.report.several.wording import heading, worded
@@ -13,7 +15,7 @@ __all__ = ["as_markdown"]
 _SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~"})
 _HOW_TO_READ = (
     "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two. Rows of the "
-    "paper are in italics: theirs, not ours."
+    f"paper are in italics: theirs, not ours. {HOLDS}"
 )
 
 
@@ -45,6 +47,8 @@ def _lists(report: Report) -> list[str]:
             for field, values in report.settings.items()
         ]
         parts += ["## What the rows differ in", _table([_plain(label) for label in labels], rows)]
+    if unsealed := not_sealed(member.record for member in report.members):
+        parts += ["## Not sealed", "\n".join(f"- {_plain(sentence)}" for sentence in unsealed)]
     if report.missing:
         told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
         parts += ["## Not in the table", "\n".join(line.rstrip() for line in told)]

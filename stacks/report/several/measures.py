@@ -11,10 +11,16 @@ from stacks.report.several.groups import workers
 from stacks.report.several.members import Member
 from trainer.record import Figure, QualityRecord
 
-__all__ = ["MEASURES", "Better", "Measure", "energy_key", "num_gpus", "quality_measures", "scaling"]
+__all__ = ["HOLDS", "MEASURES", "Better", "Measure", "energy_key", "num_gpus", "quality_measures", "scaling"]
 
 Better = Literal["lower", "higher", ""]
 _JOULES_PER_KWH = 3.6e6
+HOLDS = (
+    "Time is that of training, from the first step, without the gaps between sessions. Cost is that of the nodes "
+    "in that time: without boot, waiting, file systems, a head node and network gateways. Where the suite tells what "
+    "the whole stack cost while it stood, that has a column of its own."
+)
+"""What cost and time are made of: compared without it, spot and dear file systems look better than they are."""
 _OLD = "not recorded by that version"
 
 
@@ -83,6 +89,7 @@ _ALL = (
     Measure("loss_g", "G loss", "", lambda run: _scaled(_loss("loss_g")(run), 1, ""), signed=True),
     Measure("loss_d", "D loss", "", lambda run: _scaled(_loss("loss_d")(run), 1, ""), signed=True),
     Measure("usd", "Cost", "USD", lambda run: run.record.cost.total_usd, "lower"),
+    Measure("stack_usd", "Cost of whole stack", "USD", lambda run: run.stack_usd, "lower"),
     Measure(
         "it_kwh", "Energy", "kWh", lambda run: _scaled(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"), "lower"
     ),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from components.findings import InputError
 from stacks.local_run import StatsTail
 from stacks.report.runs import Run, read_json
-from trainer.record import RunRecord
+from trainer.record import Figure, RunRecord
 
 __all__ = ["Member", "Missing", "Source", "members_of"]
 
@@ -23,6 +23,8 @@ _RESULTS = "results.json"
 _STATS = "stats.jsonl"
 LOCAL = "local"
 """What a run without a stack ran on: whoever began it calls it this machine."""
+
+_NO_SUITE = Figure.absent("USD", "no suite tells what its stack cost")
 
 
 class _Item(BaseModel):
@@ -36,6 +38,7 @@ class _Item(BaseModel):
     run_id: str
     status: str
     reason: str = ""
+    usd: Figure = Figure.absent("USD", "not told by that version of the suite")
 
 
 class _Results(BaseModel):
@@ -71,6 +74,7 @@ class Member:
         suite: its suite's name; empty without one.
         paper: whose table the suite is; empty without one.
         title: of the suite.
+        stack_usd: of the whole stack while it stood, as its suite tells.
         control: the arm that its suite names first for its stack, whether it has a run or not; empty without one.
     """
 
@@ -83,6 +87,7 @@ class Member:
     paper: str = ""
     title: str = ""
     control: str = ""
+    stack_usd: Figure = _NO_SUITE
 
     @property
     def name(self) -> str:
@@ -149,6 +154,7 @@ def _member(run: Run, results: _Results | None) -> Member:
         results.paper or "",
         results.title,
         control=next(other.arm for other in results.items if other.stack == item.stack),
+        stack_usd=item.usd,
     )
 
 

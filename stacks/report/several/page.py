@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from stacks.report.figures import Sources, duration, kimg_text, moment, number, unit_text
 from stacks.report.rendering import render_template
+from stacks.report.runs import not_sealed
 from stacks.report.several.drawing import Drawing
-from stacks.report.several.measures import MEASURES, energy_key
+from stacks.report.several.measures import HOLDS, MEASURES, energy_key
 from stacks.report.several.members import Member
 from stacks.report.several.samples import Grid
 from stacks.report.several.spread import Spread, spread_of
@@ -69,6 +70,8 @@ def several_page(inputs: PageInputs) -> str:
     context = {
         "i": inputs,
         "report": report,
+        "holds": HOLDS,
+        "not_sealed": not_sealed(member.record for member in report.members),
         "table": report.table,
         "ours": [row for row in report.table.rows if row.kind != "theirs"],
         "theirs": [row for row in report.table.rows if row.kind == "theirs"],

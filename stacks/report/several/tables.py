@@ -21,14 +21,15 @@ Name = Literal["P2", "P3"]
 QUALITY = "<quality>"
 SCALING = "<scaling>"
 ENERGY = "<energy>"
+STACK_USD = "stack_usd"
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "P2": (
         *("total_h", "min_per_epoch", "s_per_epoch", "gpus", QUALITY, "loss_g", "loss_d"),
-        *(SCALING, "usd", ENERGY, "gco2e"),
+        *(SCALING, "usd", STACK_USD, ENERGY, "gco2e"),
     ),
     "P3": (
         *("total_h", "gpu_percent", "cpu_percent", "memory_gib", "peak_memory_gib", QUALITY),
-        *("images_per_sec", "mfu_percent", "usd", ENERGY, "gco2e"),
+        *("images_per_sec", "mfu_percent", "usd", STACK_USD, ENERGY, "gco2e"),
     ),
 }
 
@@ -172,7 +173,7 @@ def _measures(name: Name, paper: Paper, members: Sequence[Member]) -> list[Measu
     for key in _COLUMNS[name]:
         if key == QUALITY:
             found += quality_measures(members, [column for column in paper.columns if column not in MEASURES])
-        else:
+        elif key != STACK_USD or any(member.stack_usd.value is not None for member in members):
             found.append(_measure(key, members))
     return found
 

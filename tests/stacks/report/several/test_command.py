@@ -142,7 +142,14 @@ def test_where_the_control_failed_the_treatment_does_not_take_its_place(
     gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
 ) -> None:
     items = [
-        {"item": arm, "stack": "local", "arm": arm, "run_id": arm, "status": "failed" if arm == "c" else "recorded"}
+        {
+            "item": arm,
+            "stack": "local",
+            "arm": arm,
+            "run_id": arm,
+            "status": "failed" if arm == "c" else "recorded",
+            "usd": {"value": 7.5, "unit": "USD", "provenance": "estimated", "source": "the plan"},
+        }
         for arm in ("c", "t", "u")
     ]
     (tmp_path / "results.json").write_text(json.dumps({"suite": "s", "paper": "P3", "items": items}))
@@ -150,6 +157,9 @@ def test_where_the_control_failed_the_treatment_does_not_take_its_place(
         write(tmp_path, record_of(arm))
     told = gangway(tmp_path, "--format", "md").stdout
     assert "change against" not in told
+    assert "Cost is that of the nodes in that time: without boot" in told
+    assert "| Cost of whole stack, USD ↓ |" in told
+    assert "| 7.50[^" in told
     assert "- t: no change is told: no run of control c is done" in told
 
 

@@ -1,5 +1,6 @@
 """The page of several runs: each number leads to its source, hostile names are text, nothing is fetched."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +141,21 @@ def test_runs_without_statistics_samples_or_prices_still_make_a_page(
     assert "Cost against time: the launcher gave no price." in said
     assert "has samples.png" in page.section("samples")
     assert "None: every run went through in one piece." in page.section("stops")
+
+
+def test_a_record_without_a_digest_is_told_on_the_page(
+    write: Write, record_of: Callable[..., RunRecord], parse: Parse, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "runs", record_of("run-a"))
+    record = json.loads((path / "run.json").read_text())
+    sealed = several_report(find_runs([path]), None)
+    assert "not sealed" not in sealed.write_page(tmp_path / "out").read_text() + sealed.markdown()
+    (path / "run.json").write_text(json.dumps({key: value for key, value in record.items() if key != "digest"}))
+    made = several_report(find_runs([path]), None)
+    html = made.write_page(tmp_path / "out").read_text()
+    page = parse(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
+    assert "run-a: not sealed: an older version wrote its run.json without a digest" in page.section("runs")
+    assert "- run-a: not sealed: an older version wrote its run.json without a digest" in made.markdown()
 
 
 def test_large_grids_are_made_smaller_and_that_is_said(

@@ -89,6 +89,16 @@ def test_kid_changes_by_a_difference(member_of: Make) -> None:
     assert change.cells["cpu_percent"].unit == "points"
 
 
+def test_the_whole_stacks_cost_has_a_column_where_a_suite_tells_it(member_of: Make) -> None:
+    plain = member_of("a", usd=1.0)
+    dollars = Figure(value=4.0, unit="USD", provenance="estimated", source="the plan, times the hours it stood")
+    without, known = (report_of(Source((one,), ()), None) for one in (plain, replace(plain, stack_usd=dollars)))
+    assert "stack_usd" not in {column.key for column in without.table.columns}
+    (row,) = rows(known, "ours")
+    assert (cell(row, "usd"), cell(row, "stack_usd")) == (1.0, 4.0)
+    assert row.cells["stack_usd"].provenance == "estimated"
+
+
 def build_kid(quality: QualityRecord, value: float) -> QualityRecord:
     return quality.model_copy(update={"name": "KID", "trained": Figure.measured(value, "1", "made up")})
 
