@@ -185,8 +185,8 @@ def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None,
 
 def _page(run: "Run", out: Path | None) -> None:
     """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
-    from stacks.local_run import StatsTail
     from stacks.report import write_report
+    from stacks.report.stats import read_stats
 
     assert run.plan is not None, "a run without a plan has the page of tables"
     missing = [name for name in _OF_A_PAGE if not (run.path / name).is_file()]
@@ -204,7 +204,7 @@ def _page(run: "Run", out: Path | None) -> None:
             plan=run.plan,
             sandbox=(),
             record=run.record,
-            stats=StatsTail(run.path / "stats.jsonl").new_lines(),
+            stats=read_stats(run.path / "stats.jsonl"),
             samples_png=run.path / "samples.png",
             reals_png=reals if reals.is_file() else None,
         )

@@ -6,6 +6,7 @@ directories, or a run.json that was fetched from a bucket.
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,8 +109,29 @@ def _read(path: Path) -> Run:
     if not record.sessions:
         fix = "write it anew from stats.jsonl: python -m trainer record --run-dir DIR"
         raise InputError(f"{path}: sessions", "a record without a session is of no run", value="[]", fix=fix)
+    _refuse_odd_times(path, record)
     plan = path.parent / "plan.json"
     return Run(path.parent, record, read_json(plan) if plan.is_file() else None)
+
+
+def _refuse_odd_times(path: Path, record: RunRecord) -> None:
+    """The record holds times as text; tables order runs by them, and drawings count from them."""
+    spans = [(f"sessions.{place}", (one.start, one.end)) for place, one in enumerate(record.sessions)]
+    stops = [(f"interruptions.{place}", (one.at,)) for place, one in enumerate(record.interruptions)]
+    for where, moments in (*spans, *stops):
+        for moment in moments:
+            try:
+                zoned = datetime.fromisoformat(moment).tzinfo is not None
+            except ValueError:
+                zoned = False
+            if not zoned:
+                raise InputError(
+                    f"{path}: {where}",
+                    "is no time",
+                    value=moment,
+                    allowed="ISO 8601 with its zone, such as 2026-01-31T08:00:00+00:00",
+                    fix="write it anew from stats.jsonl: python -m trainer record --run-dir DIR",
+                )
 
 
 def read_json(path: Path) -> dict[str, Any]:

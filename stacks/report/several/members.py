@@ -4,7 +4,6 @@ A suite's folder (`gangway bench run`) has results.json beside its runs; runs th
 are called after their stack.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.findings import InputError
-from stacks.local_run import StatsTail
 from stacks.report.runs import Run, read_json
+from stacks.report.stats import read_stats
 from trainer.record import Figure, RunRecord
 
 __all__ = ["Member", "Missing", "Source", "members_of"]
@@ -141,7 +140,7 @@ def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None])
 def _member(run: Run, results: _Results | None) -> Member:
     record = run.record
     item = next((item for item in results.items if item.run_id == record.id), None) if results else None
-    stats = _stats(run.path / _STATS)
+    stats = read_stats(run.path / _STATS)
     if results is None or item is None:
         return Member(record, run.path, stats, record.stack or LOCAL)
     return Member(
@@ -156,19 +155,6 @@ def _member(run: Run, results: _Results | None) -> Member:
         control=next(other.arm for other in results.items if other.stack == item.stack),
         stack_usd=item.usd,
     )
-
-
-def _stats(path: Path) -> tuple[dict[str, Any], ...]:
-    try:
-        return tuple(StatsTail(path).new_lines())
-    except json.JSONDecodeError as error:
-        raise InputError(
-            str(path),
-            f"has a line that is no JSON: {error.msg}",
-            fix="fetch it anew, or take it away: tables need the record alone",
-        ) from None
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
 
 
 def _results(path: Path) -> _Results | None:

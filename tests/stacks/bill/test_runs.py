@@ -65,6 +65,14 @@ def test_a_record_without_a_session_is_named(tmp_path: Path, run_1: RunRecord) -
         find_runs([tmp_path])
 
 
+@pytest.mark.parametrize("moment", ["yesterday", "", "2026-01-31T08:00:00"])
+def test_a_session_that_began_at_no_time_is_named(tmp_path: Path, run_1: RunRecord, moment: str) -> None:
+    odd = run_1.sessions[0].model_copy(update={"start": moment})
+    run_1.model_copy(update={"sessions": (run_1.sessions[0], odd)}).write(tmp_path / "run.json")
+    with pytest.raises(InputError, match=r"run.json: sessions.1: is no time"):
+        find_runs([tmp_path])
+
+
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--runs: holds no run.json"):
         find_runs([tmp_path])
