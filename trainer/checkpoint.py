@@ -22,7 +22,17 @@ from trainer.errors import TrainerError, diverged, from_validation
 from trainer.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from trainer.records.identity import RunIdentity
 
-__all__ = ["Checkpoint", "Manifest", "check_config", "load", "load_newest_valid", "newest", "save", "state_digests"]
+__all__ = [
+    "Checkpoint",
+    "Manifest",
+    "check_config",
+    "load",
+    "load_newest_valid",
+    "newest",
+    "newest_of_run",
+    "save",
+    "state_digests",
+]
 
 State = dict[str, Any]
 
@@ -153,6 +163,31 @@ def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
             fix="restore the folder from a copy, or start anew in another --run-dir",
         )
     return None, []
+
+
+def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
+    """The newest valid checkpoint of a run, for those who do not go on with it; newer, corrupt ones are told of.
+
+    Args:
+        run_dir: of the run.
+        purpose: what it is wanted for, such as " to judge".
+        aloud: say on stdout what was passed over; one of several workers is enough.
+
+    Raises:
+        TrainerError: there is none yet.
+    """
+    found, passed_over = load_newest_valid(run_dir / "checkpoints")
+    for sentence in passed_over if aloud else ():
+        print(f"passed over a checkpoint: {sentence}", flush=True)
+    if found is None:
+        raise TrainerError(
+            place="--run-dir",
+            problem=f"holds no checkpoint{purpose} yet",
+            value=str(run_dir),
+            allowed="a run with at least one checkpoint",
+            fix="train on until its first checkpoint, or name another --run-dir",
+        )
+    return found
 
 
 def newest(folder: Path) -> Path | None:

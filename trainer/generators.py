@@ -10,7 +10,6 @@ import torch
 
 from trainer import checkpoint
 from trainer.checkpoint import Manifest
-from trainer.errors import TrainerError
 from trainer.networks import Generator, build
 from trainer.records.diary import require_run
 from trainer.steps.phases import phase_at
@@ -41,17 +40,7 @@ def load_generator(run_dir: Path, device: torch.device) -> Trained:
         TrainerError: there is no run or no valid checkpoint.
     """
     require_run(run_dir, ("checkpoints",))
-    found, passed_over = checkpoint.load_newest_valid(run_dir / "checkpoints")
-    for sentence in passed_over:
-        print(f"passed over a checkpoint: {sentence}", flush=True)
-    if found is None:
-        raise TrainerError(
-            place="--run-dir",
-            problem="holds no checkpoint yet",
-            value=str(run_dir),
-            allowed="a run with at least one checkpoint",
-            fix="train on until its first checkpoint, or name another --run-dir",
-        )
+    found = checkpoint.newest_of_run(run_dir)
     config, images = found.manifest.config, found.manifest.images
     network, _ = build(config)
     network.load_state_dict(found.state["ema"])

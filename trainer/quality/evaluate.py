@@ -13,7 +13,6 @@ from pathlib import Path
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data import open_on_all
-from trainer.errors import TrainerError
 from trainer.quality.judge import Judge
 from trainer.quality.names import parse
 from trainer.quality.record import QualityRecord
@@ -68,17 +67,7 @@ def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[che
     """The newest valid checkpoint, with its configuration but for the number of samples."""
     require_run(run_dir, ("checkpoints",))
     summarise(run_dir)  # what cannot be summed up is told now, not after minutes of judging
-    found, passed_over = checkpoint.load_newest_valid(run_dir / "checkpoints")
-    for sentence in passed_over if world.rank == 0 else ():
-        print(f"passed over a checkpoint: {sentence}", flush=True)
-    if found is None:
-        raise TrainerError(
-            place="--run-dir",
-            problem="holds no checkpoint to judge yet",
-            value=str(run_dir),
-            allowed="a run with at least one checkpoint",
-            fix="train on until its first checkpoint, or name another --run-dir",
-        )
+    found = checkpoint.newest_of_run(run_dir, " to judge", aloud=world.rank == 0)
     return found, found.manifest.config.replace({} if samples is None else {"metrics_samples": samples})
 
 
