@@ -138,9 +138,22 @@ def installer(kimg: int = 1) -> str:
 
 
 @pytest.fixture
-def words(declare: Callable[..., Any], reached: Reached, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
-    """Hands a script over, and gives the command's inputs; nothing of it stays in the user's home."""
-    pool = f"test-{secrets.token_hex(6)}"
+def pool() -> Iterator[str]:
+    """A name nobody else has: the user's home, where copies go, is shared with every other run of these tests."""
+    name = f"test-{secrets.token_hex(6)}"
+    yield name
+    for copy in copies(name):
+        copy.unlink()
+
+
+def copies(pool: str) -> list[Path]:
+    """What was handed over for the pool and still lies in the user's home."""
+    return list(Path.home().glob(f".gangway-{pool}-*"))
+
+
+@pytest.fixture
+def words(declare: Callable[..., Any], reached: Reached, pool: str, tmp_path: Path) -> Callable[[str], Any]:
+    """Hands a script over, and gives the command's inputs."""
     machine = {"name": "dgx-1", "address": "127.0.0.1", "port": 22, "user": "me", "host_key": reached.host_key}
 
     def hand_over(script: str) -> Any:
@@ -151,11 +164,10 @@ def words(declare: Callable[..., Any], reached: Reached, tmp_path: Path) -> Iter
         reached.copy(tmp_path / "script", copy["remotePath"])
         return made.one("Command").inputs
 
-    yield hand_over
-    Path.home().joinpath(f".gangway-{pool}-dgx-1.sh").unlink(missing_ok=True)
+    return hand_over
 
 
-def test_a_machine_is_installed_changed_and_freed(reached: Reached, words: Callable[[str], Any]) -> None:
+def test_a_machine_is_installed_changed_and_freed(reached: Reached, words: Callable[[str], Any], pool: str) -> None:
     empty = reached.files()
     first = words(installer())
     done = reached.run(first["create"])
@@ -166,6 +178,7 @@ def test_a_machine_is_installed_changed_and_freed(reached: Reached, words: Calla
 
     assert "nothing to do" in reached.run(first["update"]).stderr
     second = words(installer(kimg=2))
+    assert copies(pool), "else the last line would hold of anything"
     # The old word no longer fits the new copy.
     assert reached.run(first["update"]).returncode == 1
     assert reached.run(second["update"]).returncode == 0
@@ -176,7 +189,7 @@ def test_a_machine_is_installed_changed_and_freed(reached: Reached, words: Calla
     done = reached.run(inside)
     assert done.returncode == 0, done.stderr
     assert reached.files() == empty
-    assert not list(Path.home().glob(".gangway-test-*"))
+    assert not copies(pool)
 
 
 def test_a_machine_that_is_not_ready_says_why_and_the_command_fails(
