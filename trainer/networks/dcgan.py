@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from trainer.networks import base
 from trainer.networks.classes import WithClass, WithProjection
+from trainer.networks.image_layers import FromImages, ToImages
 from trainer.networks.pixel_norm import PixelNorm
 
 __all__ = ["Discriminator", "Generator"]
@@ -72,7 +73,7 @@ class Generator(base.Generator):
         ]
         for wide, narrow in itertools.pairwise(widths):
             layers += [nn.ConvTranspose2d(wide, narrow, 4, stride=2, padding=1), PixelNorm(), nn.ReLU()]
-        layers += [nn.ConvTranspose2d(widths[-1], channels, 4, stride=2, padding=1), nn.Tanh()]
+        layers += [ToImages(widths[-1], channels), nn.Tanh()]
         self.layers = nn.Sequential(*layers)
         self.apply(_initialise)
 
@@ -95,8 +96,8 @@ class Discriminator(base.Discriminator):
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
         halvings = int(math.log2(resolution // _SMALLEST))
-        widths = [channels, *(width << step for step in range(halvings))]
-        layers: list[nn.Module] = []
+        widths = [width << step for step in range(halvings)]
+        layers: list[nn.Module] = [FromImages(channels, width), nn.LeakyReLU(_SLOPE)]
         for narrow, wide in itertools.pairwise(widths):
             layers += [nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.LeakyReLU(_SLOPE)]
         layers += [_ToNumber(widths[-1], 1, _SMALLEST), nn.Flatten(0)]
