@@ -17,7 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.bench.cases import CASES, Bench, absent
+from trainer.bench.cases import CASES
+from trainer.bench.measuring import Bench, absent
 from trainer.bench.results import Result, as_json, as_markdown, this_machine
 from trainer.commands.arguments import Parser
 from trainer.errors import TrainerError, nearest

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from trainer.bench import bounds
-from trainer.bench.bounds import matrix_gflops, silent_pair
+from trainer.bench.bounds import convolution_gflops, silent_pair
 from trainer.config import TrainConfig
 from trainer.presets import preset
 
 
-def test_matrix_products_have_a_speed() -> None:
-    found = matrix_gflops(1)
+def test_convolutions_have_a_speed() -> None:
+    found = convolution_gflops(1)
     assert math.isfinite(found)
     assert found > 0.1, "GFLOP/s: even an interpreter reaches that"
 

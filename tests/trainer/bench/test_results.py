@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from trainer.bench.__main__ import main
-from trainer.bench.cases import CASES, TITLES
+from trainer.bench.cases import CASES
+from trainer.bench.measuring import TITLES
 from trainer.bench.results import Machine, Result, as_json, as_markdown, this_machine
 from trainer.records.provenance import code_sha256
 

@@ -1,0 +1,109 @@
+"""What a benchmark measures with: its runs, and the titles of all figures, so that what is not measured is named too.
+
+Not here: the cases (trainer.bench.cases, trainer.bench.speed) and how a run is begun and timed (trainer.bench.runs).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from trainer.bench.results import Result
+from trainer.bench.runs import rate, train_for
+from trainer.config import TrainConfig
+from trainer.presets import preset
+
+__all__ = ["SAME_LOSSES_STEPS", "TITLES", "Bench", "absent"]
+
+SAME_LOSSES_STEPS = 30
+"""Over which losses are compared."""
+
+TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "textbook": (
+            "Training step in fp32 against the textbook loop",
+            "Training step in bf16 against the textbook loop in fp32",
+            "Training step in fp32 against the textbook loop that reuses its fakes",
+            "The most an fp32 step of the same work could be ahead, were it all one large convolution",
+            f"Largest difference of a loss in the first {SAME_LOSSES_STEPS} steps against the textbook loop",
+        ),
+        "narrow": (
+            "The same in fp32 at half the width and half the batch",
+            "The same in bf16 at half the width and half the batch, against fp32",
+        ),
+        "processes": (
+            "Two gloo processes of a thread each against one, global batch 128",
+            "Two such processes of half the batch each that send each other nothing, against one",
+        ),
+        "overheads": ("Checkpoints' stall, share of the time", "Telemetry, share of the time"),
+        "start": ("From the command to the end of the first step",),
+        "features": ("Inception features for FID against torch-fidelity",),
+        "quality": (
+            "dcgan-digits, the whole preset on two workers",
+            "FD-ENL0, untrained over trained",
+            "Samples that our classifier reads as a digit",
+            "Digits among them, of ten",
+        ),
+        "gpu": ("DCGAN 32x32 in bf16 on one GPU, batch 128", "DCGAN 32x32 in bf16 on one GPU, batch 1024"),
+    }
+)
+"""The figures of each case, in its order: what was not measured is named all the same."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How much is measured, and where.
+
+    Attributes:
+        work_dir: folder for runs and data; its contents are of no use afterwards.
+        data_dir: the shards, prepared already.
+        seconds: of one measurement.
+        rounds: measurements of each side, in turn.
+        threads: of a process, where a case does not say otherwise.
+        tell: is told what begins.
+    """
+
+    work_dir: Path
+    data_dir: Path
+    seconds: float
+    rounds: int
+    threads: int
+    tell: Callable[[str], None]
+
+    @property
+    def config(self) -> TrainConfig:
+        """DCGAN at 32x32 in colour and batch 128, as paper P2 has it; no augmentation, which tutorials have not."""
+        return preset("dcgan-cifar10").replace(
+            {
+                "dataset": "photos",
+                "augment": "none",
+                "kimg": 1e6,
+                "stats_kimg": 1.28,
+                "sample_kimg": 1e6,
+                "checkpoint_kimg": 1e6,
+            }
+        )
+
+    def trainer(self, name: str, config: TrainConfig) -> float:
+        """Images per second of a run."""
+        return rate(self.run(name, config))
+
+    def run(
+        self, name: str, config: TrainConfig, *, processes: int = 1, threads: int | None = None
+    ) -> list[dict[str, float]]:
+        """Statistics lines of a run."""
+        self.tell(name)
+        where = self.work_dir / name
+        seconds = self.seconds
+        return train_for(config, where, self.data_dir, seconds, processes=processes, threads=threads or self.threads)
+
+
+def absent(case: str, why: str) -> Iterator[Result]:
+    """A case's figures without values.
+
+    Args:
+        case: its name in `CASES`.
+        why: it was not measured.
+    """
+    for title in TITLES[case]:
+        yield Result(title, None, "", "", None, note=f"not measured: {why}")

@@ -1,0 +1,101 @@
+"""The training step against the textbook's: how far ahead, which part gave what, what the machine leaves to gain.
+
+Two sizes: DCGAN as paper P2 has it, and one of half its width and batch, where a step is short and what surrounds the
+convolutions counts for more. Not here: the other cases (trainer.bench.cases).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from trainer.bench.bounds import convolution_gflops
+from trainer.bench.measuring import SAME_LOSSES_STEPS, TITLES, Bench
+from trainer.bench.results import Result
+from trainer.bench.runs import textbook_rate, train_whole
+from trainer.config import TrainConfig
+
+__all__ = ["against_textbook", "narrow"]
+
+_LOSSES = ("loss_g", "loss_d")
+_SAME_LOSSES = 1e-2
+"""Rounding in another order grows with the steps, as all differences do in a game of two networks."""
+_TEXTBOOK, _REUSING = "textbook", "textbook, fakes reused"
+_OURS, _CONTIGUOUS, _LOW = "ours", "ours, contiguous", "ours, bf16"
+
+
+def against_textbook(bench: Bench) -> Iterator[Result]:
+    """Ours against the tutorial's loop at P2's size, and which part gave what."""
+    found = _rates(bench, bench.config, (_TEXTBOOK, _REUSING, _CONTIGUOUS, _OURS, _LOW))
+    fast, low, reused, most, same = TITLES["textbook"]
+    yield from _ahead(found, fast, low)
+    note = "another computation: a pass of the generator less, other fakes, so no losses to compare"
+    yield Result(reused, found[_OURS] / found[_REUSING], "x", "", None, {}, note)
+    yield _most(bench, most, found)
+    off = _largest_difference(bench)
+    yield Result(same, off * 100, "%", f"<= {_SAME_LOSSES:.1%}", off <= _SAME_LOSSES)
+
+
+def narrow(bench: Bench) -> Iterator[Result]:
+    """The same at half the width and half the batch."""
+    whole = bench.config
+    half = {name: getattr(whole, name) // 2 for name in ("ngf", "ndf", "batch_size")}
+    config = whole.replace({**half, "stats_kimg": whole.stats_kimg / 2})
+    yield from _ahead(_rates(bench, config, (_TEXTBOOK, _CONTIGUOUS, _OURS, _LOW)), *TITLES["narrow"])
+
+
+def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str, float]:
+    """Images per second of each side, the median over rounds in which each has its turn."""
+    changes: Mapping[str, dict[str, object]] = {
+        _CONTIGUOUS: {"channels_last": False},
+        _OURS: {},
+        _LOW: {"precision": "bf16"},
+    }
+    rates: dict[str, list[float]] = {side: [] for side in sides}
+    for round_ in range(bench.rounds):
+        for side in sides:
+            name = f"{side.replace(', ', '-')}-{config.ngf}-{round_}"
+            if side in changes:
+                found = bench.trainer(name, config.replace(changes[side]))
+            else:
+                bench.tell(name)
+                arguments = (config, bench.work_dir, bench.data_dir, bench.seconds)
+                found = textbook_rate(*arguments, threads=bench.threads, reuse=side == _REUSING)
+            rates[side].append(found)
+    return {side: median(values) for side, values in rates.items()}
+
+
+def _ahead(found: Mapping[str, float], fast: str, low: str) -> Iterator[Result]:
+    """The two ratios that have a target."""
+    parts = {f"{side} images/s": rate for side, rate in found.items()}
+    fp32, bf16 = (found[side] / found[_TEXTBOOK] for side in (_OURS, _LOW))
+    yield Result(fast, fp32, "x", ">= 1.4 x", fp32 >= 1.4, parts)
+    yield Result(low, bf16, "x", ">= 2 x", bf16 >= 2)
+
+
+def _most(bench: Bench, name: str, found: Mapping[str, float]) -> Result:
+    """What the processor's speed in large convolutions, its best, leaves for any loop to gain."""
+    from trainer.metering.flops import count_step
+
+    bench.tell("a large convolution")
+    peak, counted = convolution_gflops(bench.threads), count_step(bench.config).value
+    assert counted is not None, "DCGAN's layers are all counted"
+    work = counted / 1e9
+    parts = {"large convolution GFLOP/s": peak, "a step's GFLOP/image": work, "ours GFLOP/s": found[_OURS] * work}
+    note = "a bound of this machine, not ours to reach"
+    return Result(name, peak / work / found[_TEXTBOOK], "x", "", None, parts, note)
+
+
+def _largest_difference(bench: Bench) -> float:
+    """Relative difference of any loss of any step: ours from a run that writes a line for each step."""
+    import torch
+
+    from trainer.bench import textbook
+    from trainer.data import ShardedImages
+
+    bench.tell("losses")
+    config = bench.config
+    size = config.batch_size / 1000
+    changes = {"kimg": SAME_LOSSES_STEPS * size, "stats_kimg": size}
+    ours = train_whole(config.replace(changes), bench.work_dir / "losses", bench.data_dir, threads=bench.threads)
+    theirs = textbook.steps(config, ShardedImages.open(bench.data_dir), torch.device("cpu"))
+    pairs = [(line[name], getattr(step, name)) for line, step in zip(ours, theirs, strict=False) for name in _LOSSES]
+    return float(max(abs(found - wanted) / max(abs(wanted), 0.1) for found, wanted in pairs))
