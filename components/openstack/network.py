@@ -6,7 +6,7 @@ private endpoints. Which ports pass is `components.openstack.firewall`. Not here
 administrator makes; peering and VPNs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import NotRequired, TypedDict
@@ -22,7 +22,15 @@ from components.openstack.firewall import ROLES, Rule, plan_rules
 from components.openstack.names import tag_words
 from components.order import after
 
-__all__ = ["Egress", "HeadPortsArgs", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
+__all__ = [
+    "Egress",
+    "HeadPortsArgs",
+    "NetworkPlan",
+    "TrainingNetwork",
+    "TrainingNetworkArgs",
+    "ipv4_of",
+    "plan_network",
+]
 
 # Below the workers: the gateway, and room for what a person adds by hand.
 HEAD_OFFSET, WORKER_OFFSET = 10, 16
@@ -117,6 +125,28 @@ def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVIC
             ) from None
 
 
+def ipv4_of(addresses: Sequence[str | None]) -> str:
+    """The first IPv4 address of a router's: on an external network with both kinds the first of all may be IPv6.
+
+    >>> ipv4_of(["2001:db8::5", "203.0.113.5"])
+    '203.0.113.5'
+
+    Raises:
+        InputError: there is none, so that machines with IPv4 addresses have no way out.
+    """
+    for address in addresses:
+        # IPv6 alone has colons; in a plan a reference stands in place of an address.
+        if address and ":" not in address:
+            return address
+    raise InputError(
+        "gangway:openstack.external_network_id",
+        "the router has no IPv4 address on that network, and this stack's machines have no other kind",
+        value=", ".join(address for address in addresses if address) or "no address",
+        allowed="an external network with an IPv4 subnet",
+        fix="name one that `openstack subnet list --network ID --ip-version 4` shows a subnet of",
+    )
+
+
 class TrainingNetwork(pulumi.ComponentResource):
     """A network with one subnet, a router and a security group for each role.
 
@@ -154,7 +184,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.private_subnet_ids = after(pulumi.Output.all(subnet.id), joined, *made)
         self.fabric_security_group_id = groups["fabric"].id
         self.head_security_group_id = groups["head"].id if head is not None else pulumi.Output.from_input("")
-        self.egress_ip = router.external_fixed_ips.apply(lambda ips: str(ips[0].ip_address))
+        self.egress_ip = router.external_fixed_ips.apply(lambda ips: ipv4_of([ip.ip_address for ip in ips]))
         self.register_outputs(
             {
                 "vpc_id": self.vpc_id,

@@ -12,7 +12,7 @@ from components.choices import Egress
 from components.findings import InputError
 from components.firewall import HeadPortsArgs
 from components.openstack.firewall import Rule, plan_rules
-from components.openstack.network import TrainingNetwork, check_services, plan_network
+from components.openstack.network import TrainingNetwork, check_services, ipv4_of, plan_network
 
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}
 ROUTER = "11111111-0000-4000-8000-111111111111"
@@ -34,6 +34,31 @@ def test_no_two_have_one_address(prefix: int, second: int, num_nodes: int) -> No
 def test_a_range_that_is_none_is_refused(cidr: str) -> None:
     with pytest.raises(InputError, match=r"gangway:network\.cidr"):
         plan_network(cidr)
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["203.0.113.5"],
+        ["2001:db8::5", "203.0.113.5"],
+        ["203.0.113.5", "2001:db8::5"],
+        [None, "", "::ffff:198.51.100.1", "203.0.113.5", "203.0.113.6"],
+    ],
+)
+def test_a_router_is_known_by_its_first_ipv4_address(addresses: list[str | None]) -> None:
+    assert ipv4_of(addresses) == "203.0.113.5"
+
+
+def test_in_a_plan_a_reference_stands_for_the_address() -> None:
+    reference = "${Router.demo-nat.externalFixedIps[0].ipAddress}"
+    assert ipv4_of([reference]) == reference
+
+
+@pytest.mark.parametrize(("addresses", "said"), [([], "no address"), (["2001:db8::5"], "2001:db8::5")])
+def test_a_router_without_an_ipv4_address_is_told(addresses: list[str], said: str) -> None:
+    with pytest.raises(InputError, match="no IPv4 address on that network") as told:
+        ipv4_of(addresses)
+    assert (told.value.place, told.value.value) == ("gangway:openstack.external_network_id", said)
 
 
 def reached(rules: tuple[Rule, ...], role: str) -> set[tuple[str, str | None, tuple[int, int] | None]]:
