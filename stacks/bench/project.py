@@ -58,8 +58,13 @@ def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, sta
 
 def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: str, stamp: str) -> None:
     hours = item.stack.deadline_hours or suite.deadline_hours
-    every = suite.checkpoint_kimg
+    every, provider = suite.checkpoint_kimg, settings.get("gangway:provider", "aws")
+    own = settings.get("gangway:job")
     job = {
+        # Should nobody be left to destroy the stack, its nodes go by themselves when the job has ended; the record is
+        # put before. Machines of one's own would refuse it; where file or suite says something else, that counts.
+        **({"terminate_when_done": True} if provider != "hosts" else {}),
+        **(own if isinstance(own, dict) else {}),
         "preset": preset,
         "kimg": suite.kimg,
         "seed": item.seed,
@@ -68,10 +73,9 @@ def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: s
         "max_hours": hours,
         **({"checkpoint_kimg": every} if every else {}),
         # Records are copied before the stack goes; a bucket that is not empty would keep it from going.
-        **({"keep_runs": False} if settings.get("gangway:provider", "aws") in ("aws", "gcp") else {}),
+        **({"keep_runs": False} if provider in ("aws", "gcp") else {}),
     }
-    own = settings.get("gangway:job")
-    settings["gangway:job"] = {**(own if isinstance(own, dict) else {}), **job}
+    settings["gangway:job"] = job
 
 
 def _set(settings: dict[str, Any], path: str, value: Any) -> None:
