@@ -43,6 +43,7 @@ class JobSpec(_Frozen):
         processes_per_node: one per accelerator; on a CPU-only node the number of gloo processes.
         module: the Python module each process runs.
         argv: its arguments.
+        run_id: the run record's id; empty where the trainer makes one up.
         max_restarts: restarts after a failure; a change of membership does not count.
         shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure
             give about 30 s of notice, AWS 120 s).
@@ -59,6 +60,7 @@ class JobSpec(_Frozen):
     env: dict[str, str] = Field(default_factory=dict)
     module: str = "trainer"
     argv: tuple[str, ...] = ()
+    run_id: str = ""
     max_restarts: int = Field(default=3, ge=0)
     shutdown_timeout_sec: int = Field(default=25, ge=1)
 

@@ -6,7 +6,7 @@ Quoting and what nodes of all clouds share is `images.shell`; the scripts are un
 import math
 
 from images.azure_specs import AzureMachineSpec, AzureNodeSpec, FabricSetup
-from images.shell import CONTAINER_NAME, RESULTS_SEC, bash_array, bash_assignments, container_argv
+from images.shell import CONTAINER_NAME, RESULTS_SEC, bash_array, bash_assignments, container_argv, end_settings
 from images.specs import TRAINER_UID, job_key
 
 __all__ = ["azure_docker_argv", "azure_env_text", "azure_job_env_text", "fabric_env_text"]
@@ -42,6 +42,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
     node = spec if isinstance(spec, AzureNodeSpec) else None
     files = spec.file_system
     settings = {
+        **(end_settings(spec.job) if node else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CLIENT_ID": spec.client_id,
         "CONTAINER_NAME": CONTAINER_NAME,

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 
 from components.job import JobSpec
 from images.gcp_specs import GcpHeadSpec, GcpMachineSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
-from images.shell import CONTAINER_NAME, RESULTS_SEC, bash_array, bash_assignments, bash_quote, container_argv
+from images.shell import (
+    CONTAINER_NAME,
+    RESULTS_SEC,
+    bash_array,
+    bash_assignments,
+    bash_quote,
+    container_argv,
+    end_settings,
+)
 from images.specs import TRAINER_UID, job_key
 
 __all__ = ["gcp_docker_argv", "gcp_env_text", "gcp_job_env_text", "nccl_env_text", "tpu_docker_argv"]
@@ -99,6 +107,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
     worker = None if isinstance(spec, GcpHeadSpec) else spec
     files, data = spec.file_system, spec.data
     settings = {
+        **(end_settings(spec.job) if worker else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_BY": data.by if data else "",

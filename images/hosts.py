@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from images.hosts_specs import HostSpec
 from images.observability import render_prometheus_static
 from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scripts, unit
-from images.shell import CONTAINER_NAME, bash_array, bash_assignments, container_argv, job_json_text
+from images.shell import CONTAINER_NAME, bash_array, bash_assignments, container_argv, end_settings, job_json_text
 from images.specs import TRAINER_UID, job_key
 
 __all__ = ["digest_of", "host_docker_argv", "host_env_text", "host_files", "render_host_installer"]
@@ -103,6 +103,7 @@ def host_env_text(spec: HostSpec) -> str:
     fabric = spec.fabric.settings if spec.fabric else {}
     settings = {
         **fabric,
+        **end_settings(spec.job),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_ENGINE": spec.container_engine,
         "CONTAINER_NAME": CONTAINER_NAME,

@@ -7,7 +7,7 @@ import json
 import math
 
 from images.openstack_specs import OpenstackMachineSpec, OpenstackNodeSpec
-from images.shell import CONTAINER_NAME, RESULTS_SEC, bash_array, bash_assignments, container_argv
+from images.shell import CONTAINER_NAME, RESULTS_SEC, bash_array, bash_assignments, container_argv, end_settings
 from images.specs import TRAINER_UID, job_key
 
 __all__ = [
@@ -53,6 +53,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
     files = spec.file_system
     settings = {
         **(node.fabric.settings if node and node.fabric else {}),
+        **(end_settings(spec.job) if node else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_DIR": (node.data_dir if node else None) or "",

@@ -20,6 +20,7 @@ __all__ = [
     "bash_quote",
     "container_argv",
     "docker_argv",
+    "end_settings",
     "head_env_text",
     "job_env_text",
     "job_json_text",
@@ -124,10 +125,16 @@ def job_json_text(job: JobSpec) -> str:
     return json.dumps(job.model_dump(mode="json"), indent=1) + "\n"
 
 
+def end_settings(job: JobSpec) -> dict[str, str]:
+    """What a worker's scripts want to know to tell of a job's end: whose it is, and how many nodes end it for all."""
+    return {"NODES_TO_END": str(job.num_nodes_max - job.num_nodes_min + 1), "RUN_ID": job.run_id}
+
+
 def node_env_text(spec: NodeInitSpec) -> str:
     """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
     settings = {
         **_common_settings(spec),
+        **end_settings(spec.job),
         "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_DIR": spec.data_dir or "",
         "EFA_INTERFACES_PLANNED": str(spec.efa_interfaces_planned),

@@ -22,6 +22,7 @@ from pulumi.automation import (
 from pydantic import ValidationError
 
 from components.findings import InputError
+from stacks.bench.ended import check_goes_on
 from stacks.bench.names import run_id_of, stack_name
 from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.project import project_dir, read_project
@@ -102,18 +103,13 @@ class Cloud:
         """See Environment."""
         store = self._store(facts)
         self._doing[item.name] = f"waiting for {store.url}/run.json"
-        content = store.read("run.json")
-        if content is None:
-            return None
-        try:
-            record = RunRecord.model_validate_json(content)
-        except ValidationError as error:
-            said = error.errors()[0]["msg"]
-            raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {said}") from None
-        if record.id != run_id_of(item, self._stamp):
-            return None  # of an earlier run in the same place
-        self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
-        return record if record.status == "done" else None
+        run_id, record = run_id_of(item, self._stamp), _record_in(store)
+        if record is not None and record.id == run_id:  # none of an earlier run in the same place
+            self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
+            if record.status == "done":
+                return record
+        check_goes_on(store, run_id)
+        return None
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
         """See Environment."""
@@ -209,6 +205,18 @@ class _Log:
 
 def _noting(note: Callable[..., None]) -> Callable[[int], None]:
     return lambda pid: note(**process_facts(pid, "pulumi"))
+
+
+def _record_in(store: RunStore) -> RunRecord | None:
+    """The record that is there, done or not; None for none. Raises StoreFailedError."""
+    content = store.read("run.json")
+    if content is None:
+        return None
+    try:
+        return RunRecord.model_validate_json(content)
+    except ValidationError as error:
+        said = error.errors()[0]["msg"]
+        raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {said}") from None
 
 
 def _left_of(deployment: Mapping[str, Any]) -> list[str]:

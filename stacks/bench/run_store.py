@@ -25,6 +25,12 @@ Result = TypeVar("Result")
 
 _LEFT_OUT = ("checkpoints/", "data/")
 """What a table does not need, and what may be as large as a disk."""
+_NO_BUCKET, _NO_PERMISSION, _NO_ANSWER = "there is no such bucket", "no permission to read it", "cannot be read"
+_FIXES = {
+    _NO_BUCKET: "make it, or name another in the stack file; one that the stack made itself somebody has deleted",
+    _NO_PERMISSION: "log in as an account that may list and read it, such as the one that runs `up`",
+    _NO_ANSWER: "look at it with the cloud's own command line, as the account that runs `up`",
+}
 _CLIENT = {"timeout": "30s", "connect_timeout": "10s"}
 _REFUSED = re.compile(r"\b40[13]:? (Forbidden|Unauthorized)")
 _MISSING = re.compile(r"\b404:? Not Found")
@@ -56,8 +62,8 @@ def runs_url(provider: str, outputs: Mapping[str, Any], stack: str) -> str:
 class _Files(Protocol):
     """Files below one place. Both raise FileNotFoundError, and others for what else goes wrong."""
 
-    def read(self, name: str) -> bytes:
-        """A file's content."""
+    def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
+        """A file's content; None where it is larger."""
         ...
 
     def names(self) -> list[str]:
@@ -71,8 +77,10 @@ class _Objects:
     def __init__(self, store: "ObjectStore") -> None:
         self._store = store
 
-    def read(self, name: str) -> bytes:
-        return bytes(self._store.get(name).bytes())
+    def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
+        found = self._store.get(name)
+        is_larger = max_bytes is not None and found.meta["size"] > max_bytes
+        return None if is_larger else bytes(found.bytes())
 
     def names(self) -> list[str]:
         return sorted(found["path"] for page in self._store.list() for found in page)
@@ -92,18 +100,21 @@ class RunStore:
         self.url, self._region, self._cloud = url.rstrip("/"), region, cloud
         self._files: _Files | None = None
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
         """A file's content; None where there is no such file, in a bucket that answers.
 
         Raises:
-            StoreFailedError: the bucket is missing, refuses, or does not answer.
+            StoreFailedError: the bucket is missing, refuses, or does not answer; or the file is larger than that.
         """
         try:
-            return self._answered(lambda files: files.read(name))
+            content = self._answered(lambda files: files.read(name, max_bytes))
         except FileNotFoundError:
             # A missing bucket says the same of a file; asked for a list it says so itself.
             self.names()
             return None
+        if content is None:
+            raise StoreFailedError(f"{self.url}/{name}: more than {max_bytes:,} bytes; look who else writes there")
+        return content
 
     def names(self) -> list[str]:
         """Every file. Raises as `read` does."""
@@ -156,11 +167,8 @@ class RunStore:
             raise
         except (BaseError, BotoCoreError, OSError, ValueError) as error:
             first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise StoreFailedError(
-                f"{self.url}: {_problem(error, first)} ({first}); look at it with the cloud's own command line, as the "
-                "account that runs `up`",
-                _kind(error, first),
-            ) from None
+            problem = _problem(error, first)
+            raise StoreFailedError(f"{self.url}: {problem} ({first}); {_FIXES[problem]}", _kind(error, first)) from None
 
 
 def _leads_out(name: str) -> bool:
@@ -173,7 +181,7 @@ def _kind(error: Exception, first: str) -> Failure:
     words = f"{type(error).__name__}: {error}".replace("retry_timeout", "")
     if _ENDED.search(words):
         return Failure.LOGIN
-    if _problem(error, first) != "cannot be read":
+    if _problem(error, first) != _NO_ANSWER:
         return Failure.LOGIN if re.search(r"\b401\b|Unauthenticated", words) else Failure.LASTING
     if isinstance(error, ValueError):
         return Failure.LASTING
@@ -185,8 +193,8 @@ def _problem(error: Exception, words: str) -> str:
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(words):
-        return "no permission to read it"
-    return "there is no such bucket" if _MISSING.search(words) else "cannot be read"
+        return _NO_PERMISSION
+    return _NO_BUCKET if _MISSING.search(words) else _NO_ANSWER
 
 
 def _open(url: str, region: str, cloud: str) -> _Files:

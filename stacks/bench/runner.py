@@ -70,7 +70,10 @@ class Environment(Protocol):
         ...
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
-        """The record of a run that is done; None before. Raises StoreFailedError where it cannot look."""
+        """The record of a run that is done; None before. Raises StoreFailedError where it cannot look.
+
+        RunFailedError where the run has ended, and will not be done.
+        """
         ...
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:

@@ -39,9 +39,11 @@ class SwiftFolder:
         self._container, self._folder = parts.netloc, f"{parts.path.strip('/')}/"
         self._token, self._url = _logged_in(_login(cloud), region)
 
-    def read(self, name: str) -> bytes:
-        """A file's content. Raises FileNotFoundError, or another OSError."""
-        return self._asked(quote(f"{self._container}/{self._folder}{name}", safe="/"))
+    def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
+        """A file's content; None where it is larger. Raises FileNotFoundError, or another OSError."""
+        path = quote(f"{self._container}/{self._folder}{name}", safe="/")
+        content = self._asked(path, -1 if max_bytes is None else max_bytes + 1)
+        return None if max_bytes is not None and len(content) > max_bytes else content
 
     def names(self) -> list[str]:
         """Every file below. Raises OSError, also where there is no such container."""
@@ -57,11 +59,11 @@ class SwiftFolder:
             if len(page) < _PAGE:
                 return sorted(names)
 
-    def _asked(self, path: str) -> bytes:
+    def _asked(self, path: str, num_bytes: int = -1) -> bytes:
         request = urllib.request.Request(f"{self._url}/{path}", headers={"X-Auth-Token": self._token})
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SEC) as answer:
-                content: bytes = answer.read()
+                content: bytes = answer.read(num_bytes)
                 return content
         except urllib.error.HTTPError as refused:
             with refused:

@@ -150,6 +150,7 @@ class Machine:
             # One look each; the tests that wait set their own.
             "GANGWAY_LET_GO_SEC": "0",
             "GANGWAY_COMPLETE_SEC": "0",
+            "GANGWAY_END_SEC": "0",
             **self.env,
             **{f"GANGWAY_{name}": value for name, value in settings.items()},
         }

@@ -14,6 +14,8 @@
 # shellcheck source=/dev/null
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
+# How long it is tried to tell of a job's end. Less than a machine has that is taken back.
+END_SEC=${GANGWAY_END_SEC:-15}
 # On tmpfs, so a reboot is a fresh start; of this very job, so another one is as well.
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 # When this job began, seconds since 1970.
@@ -54,8 +56,39 @@ give_up() {
     exit 1
 }
 
-# finish: what is left to do for a job that has ended: no node is bought for it any more, and this one leaves, if wanted.
+# over_for_all REASON: no other node goes on. Bad input, a slow fabric and the end of its hours are every node's; failures may
+# be this one's own, and the others go on while they are enough. A head node cannot tell.
+over_for_all() {
+    local ended_on=$RUN_DIR/ended-on-$JOB_KEY
+    [ "$ROLE" = worker ] || return 1
+    [ "$1" = too-many-failures ] || return 0
+    # A file system that hangs must not hang this as well.
+    timeout 20 mkdir -p "$ended_on" || return
+    timeout 20 touch "$ended_on/$HOSTNAME" || return
+    [ "$(timeout 20 ls "$ended_on" | wc -l)" -ge "$NODES_TO_END" ]
+}
+
+# put_end: ended.json beside where run.json is, for whoever waits for a record that will not come. Where it cannot be put,
+# this node leaves all the same: who waits has a deadline.
+put_end() {
+    local code reason file=$STATE_DIR/ended.json
+    read -r code reason <"$STATE_DIR/ended"
+    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ] || ! over_for_all "$reason"; then
+        return 0
+    fi
+    printf '{"version": 1, "run_id": "%s", "stack": "%s", "node": "%s", "code": %s, "reason": "%s", "time": "%s"}\n' \
+        "$RUN_ID" "$STACK" "$HOSTNAME" "$code" "$reason" "$(date -u +%FT%TZ)" >"$file"
+    if retry "$END_SEC" put_object "$file" "$JOB_NAME/ended.json"; then
+        touch "$STATE_DIR/end-put"
+    else
+        log "could not put $JOB_NAME/ended.json: who waits for the record waits until the deadline"
+    fi
+}
+
+# finish: what is left to do for a job that has ended: who waits for its record is told, no node is bought for it any more,
+# and this one leaves, if wanted.
 finish() {
+    put_end
     [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
     [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
 }

@@ -53,5 +53,7 @@ capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
 fi
+# What a start before this one may have said of its end, should somebody have this node start again.
+rm -f "$STATE_DIR/end-put" "$RUN_DIR/ended-on-$JOB_KEY/$HOSTNAME"
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"

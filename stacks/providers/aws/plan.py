@@ -167,6 +167,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         rendezvous=shared.rendezvous(config, at_head=planned.head),
         volumes=(Volume(source=state, target=state),),
         env={"GANGWAY_CONTEXT": context.model_dump_json()},
+        run_id=context.run_id,
         argv=shared.train_argv(
             config,
             run_dir=run_dir(config),

@@ -44,6 +44,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         rendezvous=shared.rendezvous(config, at_head=nodes.max > 1),
         volumes=(Volume(source=state, target=state), *planned.fabric.volumes),
         env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
+        run_id=context.run_id,
         argv=shared.train_argv(
             config,
             run_dir=run_dir(config),

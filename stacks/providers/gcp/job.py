@@ -47,6 +47,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     )
     state, own_image = shared.state_root(config, MOUNT), config.cluster.image_id is not None
     plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
+    fabric = {} if tpu else nccl_env(planned.gpu_machine, own_image=own_image)
     return JobSpec(
         name=config.stack,
         image=image,
@@ -56,10 +57,8 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         processes_per_node=machine.num_accelerators.value,
         rendezvous=shared.rendezvous(config, at_head=tpu is None and nodes.max > 1),
         volumes=(Volume(source=state, target=state), *(plugin.volumes if plugin else ())),
-        env={
-            "GANGWAY_CONTEXT": context.model_dump_json(),
-            **({} if tpu else nccl_env(planned.gpu_machine, own_image=own_image)),
-        },
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **fabric},
+        run_id=context.run_id,
         argv=shared.train_argv(
             config,
             run_dir=run_dir(config),

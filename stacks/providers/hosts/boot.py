@@ -44,6 +44,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
         rendezvous=meeting if nodes.max > 1 else Rendezvous(standalone=True),
         volumes=(Volume(source=planned.state_dir, target=planned.state_dir), *data),
         env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
+        run_id=context.run_id,
         argv=shared.train_argv(
             config,
             run_dir=run_dir(config, planned),

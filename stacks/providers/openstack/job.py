@@ -36,6 +36,7 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
         rendezvous=Rendezvous(host=head, port=RENDEZVOUS_PORT) if planned.head else Rendezvous(standalone=True),
         volumes=(Volume(source=state, target=state),),
         env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
+        run_id=context.run_id,
         argv=(
             *shared.train_argv(
                 config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=fabric_min_gbps(config, planned)

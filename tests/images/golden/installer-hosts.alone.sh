@@ -181,6 +181,7 @@ put /etc/gangway/job.json 0600 <<'GANGWAY_FILE'
   "--run-dir",
   "/fsx/runs/dcgan-celeba64"
  ],
+ "run_id": "",
  "max_restarts": 3,
  "shutdown_timeout_sec": 25
 }
@@ -228,9 +229,11 @@ JOB_KEY=9ced312a39f5
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=journal
 MAX_SEC=''
+NODES_TO_END=3
 RESULTS_SEC=''
 ROLE=worker
 RUN_DIR=/var/lib/gangway/runs/lab
+RUN_ID=''
 SHARED_DIR=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
@@ -239,6 +242,7 @@ GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
+END_SEC=${GANGWAY_END_SEC:-15}
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
@@ -271,7 +275,32 @@ give_up() {
     exit 1
 }
 
+over_for_all() {
+    local ended_on=$RUN_DIR/ended-on-$JOB_KEY
+    [ "$ROLE" = worker ] || return 1
+    [ "$1" = too-many-failures ] || return 0
+    timeout 20 mkdir -p "$ended_on" || return
+    timeout 20 touch "$ended_on/$HOSTNAME" || return
+    [ "$(timeout 20 ls "$ended_on" | wc -l)" -ge "$NODES_TO_END" ]
+}
+
+put_end() {
+    local code reason file=$STATE_DIR/ended.json
+    read -r code reason <"$STATE_DIR/ended"
+    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ] || ! over_for_all "$reason"; then
+        return 0
+    fi
+    printf '{"version": 1, "run_id": "%s", "stack": "%s", "node": "%s", "code": %s, "reason": "%s", "time": "%s"}\n' \
+        "$RUN_ID" "$STACK" "$HOSTNAME" "$code" "$reason" "$(date -u +%FT%TZ)" >"$file"
+    if retry "$END_SEC" put_object "$file" "$JOB_NAME/ended.json"; then
+        touch "$STATE_DIR/end-put"
+    else
+        log "could not put $JOB_NAME/ended.json: who waits for the record waits until the deadline"
+    fi
+}
+
 finish() {
+    put_end
     [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
     [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
 }
@@ -394,6 +423,7 @@ capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
 fi
+rm -f "$STATE_DIR/end-put" "$RUN_DIR/ended-on-$JOB_KEY/$HOSTNAME"
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"
 GANGWAY_FILE

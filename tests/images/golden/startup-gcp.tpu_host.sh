@@ -36,6 +36,7 @@ install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
   "--run-dir",
   "/var/lib/gangway/runs/demo"
  ],
+ "run_id": "",
  "max_restarts": 3,
  "shutdown_timeout_sec": 25
 }
@@ -110,6 +111,7 @@ LOG_GROUP=gangway-demo
 MAX_SEC=28800
 MOUNT_POINT=/var/lib/gangway/runs
 MOUNT_SOURCE=gangway-records/demo/shared
+NODES_TO_END=3
 NUM_SLICES=2
 PROJECT=acme-ml
 RDMA_NICS_PLANNED=0
@@ -117,6 +119,7 @@ REGION=us-central1
 RESULTS_SEC=''
 ROLE=worker
 RUN_DIR=/var/lib/gangway/runs/demo
+RUN_ID=''
 SCRATCH_MOUNT_POINT=''
 STACK=demo
 TERMINATE_WHEN_DONE=''
@@ -635,6 +638,7 @@ GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
+END_SEC=${GANGWAY_END_SEC:-15}
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
@@ -667,7 +671,32 @@ give_up() {
     exit 1
 }
 
+over_for_all() {
+    local ended_on=$RUN_DIR/ended-on-$JOB_KEY
+    [ "$ROLE" = worker ] || return 1
+    [ "$1" = too-many-failures ] || return 0
+    timeout 20 mkdir -p "$ended_on" || return
+    timeout 20 touch "$ended_on/$HOSTNAME" || return
+    [ "$(timeout 20 ls "$ended_on" | wc -l)" -ge "$NODES_TO_END" ]
+}
+
+put_end() {
+    local code reason file=$STATE_DIR/ended.json
+    read -r code reason <"$STATE_DIR/ended"
+    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ] || ! over_for_all "$reason"; then
+        return 0
+    fi
+    printf '{"version": 1, "run_id": "%s", "stack": "%s", "node": "%s", "code": %s, "reason": "%s", "time": "%s"}\n' \
+        "$RUN_ID" "$STACK" "$HOSTNAME" "$code" "$reason" "$(date -u +%FT%TZ)" >"$file"
+    if retry "$END_SEC" put_object "$file" "$JOB_NAME/ended.json"; then
+        touch "$STATE_DIR/end-put"
+    else
+        log "could not put $JOB_NAME/ended.json: who waits for the record waits until the deadline"
+    fi
+}
+
 finish() {
+    put_end
     [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
     [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
 }
@@ -881,6 +910,7 @@ capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
 fi
+rm -f "$STATE_DIR/end-put" "$RUN_DIR/ended-on-$JOB_KEY/$HOSTNAME"
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"
 GANGWAY_END_OF_FILE

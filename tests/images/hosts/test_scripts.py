@@ -1,5 +1,6 @@
 """What a machine that is there already does before, during and after a job: real bash, other commands in small."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -213,3 +214,19 @@ def test_a_machine_that_goes_down_starts_no_trainer(host: Any) -> None:
     host.fake("systemctl", "echo stopping")
     host.fake("docker")
     assert (host.run("run-trainer.sh").returncode, host.calls("docker")) == (0, [])
+
+
+@pytest.mark.parametrize(("status", "told"), [("2", True), ("0", False), ("75", False)])
+def test_a_job_that_has_failed_for_good_is_told_beside_its_record(
+    host: Any, tmp_path: Path, status: str, told: bool
+) -> None:
+    job = host.spec.job.model_copy(update={"run_id": "private-s0"})
+    host.plan(run_dir=f"{tmp_path}/run", bucket_uri=f"{tmp_path}/results/lab", job=job)
+    host.state("ran").touch()
+    host.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": status}
+    assert host.run("leave-node.sh").returncode == 0
+    put = tmp_path / "results/lab" / host.spec.job.name / "ended.json"
+    assert put.exists() == told
+    if told:
+        said = json.loads(put.read_text())
+        assert (said["run_id"], said["stack"], said["reason"]) == ("private-s0", "lab", "bad-input")

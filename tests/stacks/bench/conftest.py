@@ -49,7 +49,7 @@ class FakeCloud:
         clock: passes while stacks come up.
         up_sec: how long that takes.
         train_sec: from then to the record.
-        fail: by item's name, what goes wrong: up, store, never, destroy, bug.
+        fail: by item's name, what goes wrong: up, store, ended, never, destroy, bug.
         standing: items whose resources exist.
         touched: items that were ever begun.
         destroys_left: failures of destroy until it works.
@@ -92,9 +92,9 @@ class FakeCloud:
     def record(self, item: Item, facts: Facts) -> RunRecord | None:
         self.on_call()
         assert facts["url"] == f"s3://{item.name}"
-        if self.fail.get(item.name) == "store":
-            raise StoreFailedError("s3://runs: no permission to read it")
-        if self.fail.get(item.name) == "never":
+        if (how := self.fail.get(item.name)) in ("store", "ended"):
+            raise StoreFailedError("s3://runs: no permission to read it") if how == "store" else RunFailedError("ended")
+        if how == "never":
             return None
         ready = self.standing[item.name] + timedelta(seconds=self.up_sec + self.train_sec)
         return a_record(item.name, item.seed) if self.clock.now() >= ready else None
@@ -286,3 +286,15 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePulumi:
     monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_PULUMI", str(home))
     return FakePulumi(home)
+
+
+@pytest.fixture
+def s3(load_module: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    with load_module(Path(__file__).with_name("stores_standin.py")).s3(monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def lab(load_module: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    with load_module(Path(__file__).with_name("stores_standin.py")).lab(tmp_path, monkeypatch) as made:
+        yield made

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A Pulumi CLI in small, for tests without the real one: it keeps stacks as JSON files, delays, and fails as told.
 
-What it is told is $FAKE_PULUMI/orders.json, by command: {"up": {"sleep": 3, "fail": "no capacity"}}. It answers the
-commands of the Automation API that a suite uses, and refuses all others.
+What it is told is $FAKE_PULUMI/orders.json, by command: {"up": {"sleep": 3, "fail": "no capacity"}}; what a run does in
+the stack, by the run's seed as well: {"up": {"record": FILE, "by_seed": {"1": {"ended": {...}, "place": "s3://b/x"}}}}.
+It answers the commands of the Automation API that a suite uses, and refuses all others.
 """
 
 import json
@@ -42,13 +43,21 @@ def save(stack: dict[str, Any]) -> None:
     file.write_text(json.dumps(stack))
 
 
-def report(template: str, config: str) -> None:
-    """Puts the record where the stack's run would, with the id and the seed that the stack file says."""
+def report(config: str) -> str:
+    """Puts the record, or the end, where the stack's run would, with id and seed as the stack file says; the place."""
+    said = dict(line.strip().split(": ", 1) for line in config.splitlines() if ": " in line)
+    own = {**orders, **orders.get("by_seed", {}).get(said["seed"], {})}
+    if "record" not in own:
+        return ""
     folder = HOME / "runs" / name
     folder.mkdir(parents=True)
-    said = dict(line.strip().split(": ", 1) for line in config.splitlines() if ": " in line)
-    record = {**json.loads(Path(template).read_text()), "id": said["run_id"], "seed": int(said["seed"])}
-    (folder / "run.json").write_text(json.dumps(record))
+    if "ended" in own:
+        ended = {"version": 1, "run_id": said["run_id"], "stack": name, "node": "node-1", **own["ended"]}
+        (folder / "ended.json").write_text(json.dumps(ended))
+    elif template := own["record"]:
+        record = {**json.loads(Path(template).read_text()), "id": said["run_id"], "seed": int(said["seed"])}
+        (folder / "run.json").write_text(json.dumps(record))
+    return str(own.get("place", folder.as_uri()))
 
 
 words = [word for word in sys.argv[1:] if word not in ("--non-interactive", "--show-secrets")]
@@ -90,13 +99,10 @@ match command:
         config = Path(f"Pulumi.{name}.yaml").read_text()
         stack["resources"] = RESOURCES
         stack["pending_operations"] = orders.get("pending", [])
-        save(stack)
-        if template := orders.get("record"):
-            report(template, config)
+        save({**stack, "runs_url": report(config)})
         print("resources: 2 created")
     case "stack output":
-        where = {"runs_url": (HOME / "runs" / name).as_uri()} if "record" in given.get("up", {}) else {}
-        print(json.dumps({"run_bucket": "runs-1", **where}))
+        print(json.dumps({"run_bucket": "runs-1", "runs_url": stack.get("runs_url", "")}))
     case "stack history":
         print(json.dumps(PAGE))
     case "stack export":

@@ -46,6 +46,7 @@ def test_the_next_begins_when_the_last_is_gone(stage: Any) -> None:
     [
         ("up", "InsufficientInstanceCapacity"),
         ("store", "s3://runs: no permission to read it"),
+        ("ended", "ended"),
         ("never", "no record within its 4 h"),
         ("bug", "KeyError: 'run_bucket'"),
     ],
@@ -58,6 +59,13 @@ def test_one_that_fails_is_destroyed_and_the_others_go_on(stage: Any, what: str,
     assert stage.cloud.standing == {}
     assert [journal[item.name].recorded for item in stage.items] == [True, False, True, True]
     assert (stage.folder / "errors.log").exists() == (what == "bug"), "our own bug leaves its traceback in a file"
+
+
+def test_a_run_that_has_ended_for_good_is_paid_for_minutes(stage: Any) -> None:
+    stage.cloud.fail = {SECOND: "ended"}
+    journal = stage.run()
+    assert journal[SECOND].attempts[0].hours(stage.clock.now()) < 0.3
+    assert stage.cloud.collected.count(SECOND) == 1, "what is there is saved"
 
 
 def test_a_hiccup_of_the_store_is_no_failure(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +314,7 @@ def test_after_any_crash_resume_leaves_nothing_standing(
 ) -> None:
     """At any step of the cloud's or line of the journal's, several times in a row; and any item may fail besides."""
     stage = new_stage(tmp_path_factory.mktemp("run"))
-    kinds = st.sampled_from(["", "up", "store", "never", "bug"])
+    kinds = st.sampled_from(["", "up", "store", "ended", "never", "bug"])
     stage.cloud.fail = {item.name: data.draw(kinds) for item in stage.items}
     stage.cloud.destroys_left = data.draw(st.integers(0, 2))
     left = 0

@@ -1,0 +1,88 @@
+"""EndedRecord: what a node puts beside a run's record where the job has ended for good, and will not be done.
+
+Read only; the nodes' scripts write it (`images/templates/node/common.sh`, put_end). A node that is interrupted writes
+none: its job goes on. Not a run record: it has no figures.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from stacks.bench.run_store import RunStore
+from stacks.bench.runner import RunFailedError, StoreFailedError
+
+__all__ = ["ENDED_FILE", "EndedRecord", "check_goes_on"]
+
+ENDED_FILE = "ended.json"
+_MAX_BYTES = 4096
+"""Many times what a node writes; more is somebody else's file."""
+_NAME = r"^[A-Za-z0-9._-]*$"
+_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "bad-input": "what it was given cannot be trained on",
+        "fabric-too-slow": "the all-reduce before the job was below gangway:cluster.fabric_check",
+        "max-hours": "the job's hours were over before it was done",
+        "too-many-failures": "it failed again and again, on too many nodes to go on",
+    }
+)
+
+
+class EndedRecord(BaseModel):
+    """The end of a job that is not done.
+
+    Attributes:
+        run_id: of the record that does not come; empty where nobody had said one.
+        stack: whose job it was.
+        node: that said so.
+        code: the trainer's exit status.
+        reason: as the event `job-ended` has it.
+        time: when.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: Literal[1]
+    run_id: str = Field(pattern=_NAME, max_length=100)
+    stack: str = Field(pattern=_NAME, max_length=100)
+    node: str = Field(pattern=_NAME, max_length=255)
+    code: int = Field(ge=1, le=255)
+    reason: str = Field(pattern=r"^[a-z][a-z-]{0,39}$")
+    time: AwareDatetime
+
+    def __str__(self) -> str:
+        """The end in words."""
+        meaning = _MEANINGS.get(self.reason, "no reason that this version knows")
+        return (
+            f"the trainer has ended for good on {self.node}, {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC: "
+            f"{self.reason}, exit code {self.code}: {meaning}; see docs/troubleshooting.md, 'It ended'"
+        )
+
+
+def check_goes_on(store: RunStore, run_id: str) -> None:
+    """Looks for the end of a run whose record is not done.
+
+    Args:
+        store: the run's folder.
+        run_id: of the run; another's end, in the same place, is none of its.
+
+    Raises:
+        RunFailedError: it has ended for good, and why.
+        StoreFailedError: the folder cannot be read, or what a node would have put there is something else.
+    """
+    content = store.read(ENDED_FILE, _MAX_BYTES)
+    if content is None:
+        return
+    try:
+        ended = EndedRecord.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        said = f"{field}: {first['msg']}" if field else first["msg"]
+        raise StoreFailedError(
+            f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {said}; look who else writes there"
+        ) from None
+    if ended.run_id == run_id:
+        raise RunFailedError(str(ended))
