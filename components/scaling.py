@@ -11,6 +11,8 @@ its share with those of the other nodes; the m nodes' network cards carry it all
     inside  = 2 (g - 1) / g x bytes / link + 2 (g - 1) x latency
     between = 2 (m - 1) / m x bytes / network + steps(m) x latency       steps: ring 2 (m - 1), tree 2 ceil(log2 m)
 
+A TPU slice has another network, with a formula of its own: `components.scaling_torus`.
+
 Pure. It knows nothing of stragglers, of shared networks, of a file system that is too slow, and so is an upper end. A
 constant part, a part that falls with n and a ring's 2 (n - 1) / n cannot be told apart by times alone (the third is
 twice the first minus twice the second): what the all-reduce takes is measured by itself and taken off first.
@@ -20,20 +22,22 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from components.catalog.links import latency, link_gbps
+from components.catalog.rows import FABRIC_FIELDS
 from components.catalog.schema import MachineType
 from components.findings import InputError
 
 __all__ = [
     "BUS_SHARE",
     "BUS_SHARE_SOURCE",
+    "Algorithm",
     "AmdahlFit",
     "Links",
+    "Network",
     "Spread",
     "StepModel",
-    "all_reduce_sec",
     "efficiency",
     "fit_amdahl",
     "links_of",
@@ -46,6 +50,14 @@ Algorithm = Literal["ring", "tree"]
 
 BUS_SHARE = 0.7
 BUS_SHARE_SOURCE = "assumed: all-reduces reach 0.7 of nominal bandwidth (seen on p4d over EFA: 0.59 to 1.14)"
+
+
+class Network(Protocol):
+    """What an all-reduce travels over, and so how long it takes."""
+
+    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+        """Seconds of one all-reduce of each worker's `num_bytes`; 0 for one worker."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,20 @@ class Links:
     inside_latency_sec: float
     between_latency_sec: float
     sources: tuple[str, ...] = ()
+
+    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+        """Seconds of one all-reduce; 0 for one worker.
+
+        Args:
+            workers: above 0; nodes are filled one after the other.
+            num_bytes: of each worker's buffer.
+            algorithm: between machines; inside it is a ring.
+        """
+        in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
+        gbit = num_bytes * 8e-9
+        inside = 2 * (in_node - 1) * (gbit / in_node / self.inside_gbps + self.inside_latency_sec)
+        steps = 2 * (nodes - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(nodes))
+        return inside + 2 * (nodes - 1) / nodes * gbit / self.between_gbps + steps * self.between_latency_sec
 
 
 @dataclass(frozen=True)
@@ -112,8 +138,11 @@ class AmdahlFit:
     serial_share: float
     worst_residual: float
 
-    def step_sec(self, workers: int, all_reduce: float) -> float:
-        """The fitted step, with an all-reduce of so many seconds; exactly the measured one for one worker."""
+    def step_sec(self, workers: float, all_reduce: float) -> float:
+        """The fitted step, with an all-reduce of so many seconds; exactly the measured one for one worker.
+
+        A curve may ask between whole numbers of workers.
+        """
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
 
@@ -137,8 +166,8 @@ def links_of(machine: MachineType, bus_share: float = BUS_SHARE) -> Links:
             fix="choose another machine type",
         )
     delays = latency()
-    kind = machine.fabric.kind if machine.fabric is not None else "ethernet"
-    between, sources = delays.between(kind), [f"between machines: {network.value:g} Gbit/s, {network.source}"]
+    between = delays.between(_fabric_kind(machine))
+    sources = [f"between machines: {network.value:g} Gbit/s, {network.source}"]
     if number > 1:
         sources.append(f"inside: {inside.value:g} Gbit/s, {inside.source}")
     sources.append(f"latency: {between.value:g} us between, {delays.inside_usec.value:g} inside, {between.source}")
@@ -153,34 +182,24 @@ def links_of(machine: MachineType, bus_share: float = BUS_SHARE) -> Links:
     )
 
 
-def all_reduce_sec(workers: int, num_bytes: float, links: Links, algorithm: Algorithm = "ring") -> float:
-    """Seconds of one all-reduce; 0 for one worker.
-
-    Args:
-        workers: above 0; nodes are filled one after the other.
-        num_bytes: of each worker's buffer.
-        links: what it travels over.
-        algorithm: between machines; inside it is a ring.
-    """
-    in_node, nodes = min(workers, links.gpus_per_node), math.ceil(workers / links.gpus_per_node)
-    gbit = num_bytes * 8e-9
-    inside = 2 * (in_node - 1) * (gbit / in_node / links.inside_gbps + links.inside_latency_sec)
-    steps = 2 * (nodes - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(nodes))
-    return inside + 2 * (nodes - 1) / nodes * gbit / links.between_gbps + steps * links.between_latency_sec
+def _fabric_kind(machine: MachineType) -> str:
+    """Every provider has a field of its own for it; `ethernet` where there is none."""
+    fabrics = (getattr(machine, field, None) for field in FABRIC_FIELDS)
+    return next((str(fabric.kind) for fabric in fabrics if fabric is not None), "ethernet")
 
 
-def step_sec(model: StepModel, links: Links, workers: int, mode: Mode) -> float:
+def step_sec(model: StepModel, network: Network, workers: int, mode: Mode) -> float:
     """Seconds of one step of so many workers."""
     share = 1.0 if mode == "weak" else model.serial_share + (1 - model.serial_share) / workers
     compute = model.compute_sec * share
-    travel = all_reduce_sec(workers, model.gradient_bytes, links, model.algorithm)
+    travel = network.all_reduce_sec(workers, model.gradient_bytes, model.algorithm)
     return compute + max(0.0, travel - model.overlap * compute)
 
 
-def efficiency(model: StepModel, links: Links, workers: int, mode: Mode) -> float:
+def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> float:
     """Images a second of each worker, over those of one that is alone: above 0, at most 1; 1 for one worker."""
     one = model.compute_sec
-    many = step_sec(model, links, workers, mode)
+    many = step_sec(model, network, workers, mode)
     return min(1.0, one / many if mode == "weak" else one / (workers * many))  # rounding may be above 1 by a bit
 
 

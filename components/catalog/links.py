@@ -16,7 +16,7 @@ from pathlib import Path
 from components.catalog.rows import by_model, read_file, with_facts
 from components.catalog.schema import Fact, Frozen
 
-__all__ = ["Latency", "LinkTable", "latency", "link_gbps", "load_links"]
+__all__ = ["Ici", "Latency", "LinkTable", "ici", "latency", "link_gbps", "load_links"]
 
 
 class Link(Frozen):
@@ -25,10 +25,23 @@ class Link(Frozen):
     gbps: Fact[float | None]
 
 
+class Ici(Frozen):
+    """How the links of a TPU chip are laid out.
+
+    Attributes:
+        ports: links of one chip, to its neighbours, which its bandwidth is shared out to.
+        wraps_every: a slice whose sides are all multiples of this has links between its ends: it is a torus.
+    """
+
+    ports: Fact[int]
+    wraps_every: Fact[int]
+
+
 class Latency(Frozen):
-    """Of one message, in microseconds: inside a machine, and between machines by the kind of fabric."""
+    """Of one message, in microseconds: inside a machine, between TPU chips, and between machines by kind of fabric."""
 
     inside_usec: Fact[float]
+    ici_usec: Fact[float]
     efa_usec: Fact[float]
     infiniband_usec: Fact[float]
     roce_usec: Fact[float]
@@ -42,9 +55,10 @@ class Latency(Frozen):
 
 
 class LinkTable(Frozen):
-    """Links by the accelerator's model; `unknown` stands for every other."""
+    """Links by the accelerator's model; `unknown` stands for every other. `ici` is of TPU generations."""
 
     links: Mapping[str, Link]
+    ici: Mapping[str, Ici]
     unknown: Link
     latency: Latency
 
@@ -56,6 +70,7 @@ def load_links() -> LinkTable:
     return LinkTable.model_validate(
         {
             "links": by_model(Link, tables["links"], sources),
+            "ici": by_model(Ici, tables["ici"], sources),
             "unknown": with_facts(Link, tables["unknown"], sources),
             "latency": with_facts(Latency, tables["latency"], sources),
         }
@@ -66,6 +81,11 @@ def link_gbps(accelerator: str) -> Fact[float | None]:
     """Of one accelerator of `accelerator`, such as `H100x8`, in Gbit/s; None where nobody says."""
     table = load_links()
     return table.links.get(accelerator.rpartition("x")[0], table.unknown).gbps
+
+
+def ici(generation: str) -> Ici:
+    """The links of a TPU generation, which is in the catalogue."""
+    return load_links().ici[generation]
 
 
 def latency() -> Latency:

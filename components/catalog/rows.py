@@ -17,7 +17,7 @@ from components.catalog.azure_schema import InfinibandFabric
 from components.catalog.gcp_schema import GpuDirectFabric, RoceFabric
 from components.catalog.schema import EfaFabric, Fact
 
-__all__ = ["Source", "by_model", "read_file", "with_facts"]
+__all__ = ["FABRIC_FIELDS", "Source", "by_model", "read_file", "with_facts"]
 
 Source = dict[str, Any]
 FABRICS: Mapping[str, type[BaseModel]] = {

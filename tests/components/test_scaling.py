@@ -1,17 +1,19 @@
 """The model of a data-parallel step: examples by hand, the catalogue's links, and what must hold for any numbers."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog import load
+from components.catalog import PROVIDERS, load, load_provider
 from components.catalog.links import latency, link_gbps, load_links
+from components.catalog.rows import FABRIC_FIELDS
 from components.findings import InputError
 from components.scaling import (
     BUS_SHARE,
     Links,
     StepModel,
-    all_reduce_sec,
     efficiency,
     fit_amdahl,
     links_of,
@@ -45,13 +47,13 @@ MODELS = st.builds(
 
 def test_an_all_reduce_by_hand() -> None:
     """100 MB are 0.8 Gbit."""
-    assert all_reduce_sec(1, 1e8, EIGHT) == 0
+    assert EIGHT.all_reduce_sec(1, 1e8) == 0
     # 4 of a node: 2 x 3/4 x 0.8 / 800 = 1.5 ms, and 6 messages of 1 us.
-    assert all_reduce_sec(4, 1e8, EIGHT) == pytest.approx(1.506e-3)
+    assert EIGHT.all_reduce_sec(4, 1e8) == pytest.approx(1.506e-3)
     # 4 nodes of 8: inside 2 x 7/8 x 0.8 / 800 = 1.75 ms and 14 us; between 2 x 3/4 x 0.8 / 400 = 3 ms and 6 x 10 us.
-    assert all_reduce_sec(32, 1e8, EIGHT) == pytest.approx(1.764e-3 + 3.06e-3)
-    assert all_reduce_sec(32, 1e8, EIGHT, "tree") == pytest.approx(1.764e-3 + 3.04e-3), "2 x log2 4 messages"
-    assert all_reduce_sec(64, 0, EIGHT, "ring") == pytest.approx(14e-6 + 14 * 10e-6)
+    assert EIGHT.all_reduce_sec(32, 1e8) == pytest.approx(1.764e-3 + 3.06e-3)
+    assert EIGHT.all_reduce_sec(32, 1e8, "tree") == pytest.approx(1.764e-3 + 3.04e-3), "2 x log2 4 messages"
+    assert EIGHT.all_reduce_sec(64, 0, "ring") == pytest.approx(14e-6 + 14 * 10e-6)
 
 
 def test_a_step_by_hand() -> None:
@@ -99,8 +101,8 @@ def test_more_bandwidth_never_harms(
 
 @given(st.floats(0, 1e11), LINKS, WORKERS)
 def test_a_tree_takes_no_more_messages_than_a_ring(num_bytes: float, links: Links, workers: int) -> None:
-    ring = all_reduce_sec(workers, num_bytes, links, "ring")
-    assert all_reduce_sec(workers, num_bytes, links, "tree") <= ring * (1 + 1e-12)
+    ring = links.all_reduce_sec(workers, num_bytes, "ring")
+    assert links.all_reduce_sec(workers, num_bytes, "tree") <= ring * (1 + 1e-12)
 
 
 @given(st.floats(1e-3, 10), SHARES, st.lists(st.floats(0, 1), min_size=3, max_size=3))
@@ -144,7 +146,7 @@ def test_one_accelerator_needs_no_link_inside() -> None:
     links = links_of(load().machines["p3.2xlarge"], bus_share=1)
     assert len(links.sources) == 3, "nothing of a link inside"
     assert links.between_latency_sec == pytest.approx(30e-6), "no EFA: plain Ethernet"
-    assert all_reduce_sec(2, 1e8, links) == pytest.approx(0.8 / 10 + 2 * 30e-6)
+    assert links.all_reduce_sec(2, 1e8) == pytest.approx(0.8 / 10 + 2 * 30e-6)
 
 
 def test_unknown_links_project_nothing() -> None:
@@ -158,11 +160,23 @@ def test_unknown_links_project_nothing() -> None:
         links_of(unsaid)
 
 
+@pytest.mark.parametrize(
+    ("provider", "name", "usec"),
+    [("gcp", "a3-megagpu-8g", 25), ("gcp", "a3-ultragpu-8g", 8), ("azure", "Standard_ND96isr_H100_v5", 5)],
+)
+def test_every_providers_own_fabric_counts(provider: Any, name: str, usec: float) -> None:
+    """GPUDirect, RoCE and InfiniBand stand in fields of their own, and none of them is plain Ethernet."""
+    assert links_of(load_provider(provider).machines[name]).between_latency_sec == pytest.approx(usec * 1e-6)
+
+
 def test_every_fabric_and_link_has_its_figures() -> None:
-    kinds = {machine.fabric.kind for machine in load().machines.values() if machine.fabric is not None}
+    everywhere = [machine for provider in PROVIDERS for machine in load_provider(provider).machines.values()]
+    fabrics = [getattr(machine, field, None) for machine in everywhere for field in FABRIC_FIELDS]
+    kinds = {fabric.kind for fabric in fabrics if fabric is not None}
+    assert kinds == {"efa", "gpudirect", "roce", "infiniband"}
     assert all(latency().between(kind).value > 0 for kind in kinds)
     known = {machine.accelerator.rpartition("x")[0] for machine in load().machines.values()}
-    gpus = [model for model, link in load_links().links.items() if "ICI" not in link.gbps.source]
+    gpus = [model for model, link in load_links().links.items() if model not in load_links().ici]
     assert len(gpus) > 10
     assert set(gpus) <= known, "each is of a machine there is"
     assert link_gbps("H100x8").value == 3600
