@@ -1,7 +1,7 @@
 """`gangway bench scaling`: its arguments, the rounds, the tables and the files.
 
     $ gangway bench scaling --preset dcgan-digits --processes 1,2 --rounds 3
-    $ gangway bench scaling --images-per-sec 4000 --machines p5.48xlarge --json
+    $ gangway bench scaling --images-per-sec 4000 --machines p5.48xlarge,v5e-256 --json
 
 Heavy imports stand inside the command: `gangway --help` imports this module.
 """
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stacks.bench.scaling import Mode, Study
+    from stacks.bench.scaling_devices import Placement
+    from stacks.bench.scaling_machines import Target
     from stacks.bench.scaling_runs import Sample
 
 __all__ = ["scaling"]
@@ -33,13 +35,16 @@ _DEFAULT_MACHINES = "p5.48xlarge,p4d.24xlarge,g5.48xlarge"
 
 def scaling(
     preset: Annotated[str, typer.Option(help="What is trained.")] = "dcgan-digits",
-    processes: Annotated[str, typer.Option(help="Numbers of processes, with a thread each.")] = "1,2",
+    processes: Annotated[str, typer.Option(help="Numbers of processes, a GPU or a thread each.")] = "1,2",
     mode: Annotated[str, typer.Option(help="weak: a batch each; strong: one batch shared out; both.")] = "both",
     rounds: Annotated[int, typer.Option(min=1, help="How often each is measured, in turn.")] = 3,
     steps: Annotated[int, typer.Option(min=14, help="Steps of each measurement.")] = 42,
-    machines: Annotated[str, typer.Option(help="Machine types to project to.")] = _DEFAULT_MACHINES,
+    device: Annotated[str, typer.Option(help="auto: GPUs where there is one for each process; cpu; cuda.")] = "auto",
+    machines: Annotated[
+        str | None, typer.Option(help=f"Machine types, TPU generations or slices to project to [{_DEFAULT_MACHINES}].")
+    ] = None,
     images_per_sec: Annotated[
-        float | None, typer.Option(min=1e-6, help="Of one accelerator, for the projection [this machine's].")
+        float | None, typer.Option(min=1e-6, help="Of one accelerator, to project from [a measured GPU's].")
     ] = None,
     overlap: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a step in which gradients travel beside it; assumed.")
@@ -60,7 +65,9 @@ def scaling(
 
     from rich.console import Console
 
-    from stacks.bench.scaling import machine_named, study
+    from stacks.bench.hardware import hardware
+    from stacks.bench.scaling import study
+    from stacks.bench.scaling_devices import placement
     from stacks.bench.scaling_plot import draw_scaling
     from trainer.presets import PRESETS
 
@@ -68,12 +75,14 @@ def scaling(
         raise InputError("--preset", "no such preset", value=preset, fix=nearest_hint(preset, PRESETS))
     config = PRESETS[preset]
     counts, modes = _counts(processes, config.batch_size), _modes(mode)
-    chosen = [machine_named(name.strip()) for name in machines.split(",") if name.strip()]
+    place = placement(device, counts[-1], hardware(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    targets = _targets(machines, place.device == "cuda" or images_per_sec is not None)
+    typer.echo(f"on {place.device}: {place.reason}", err=True)
     load = os.getloadavg()[0]
     folder = out / f"scaling-{preset}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     _make(folder)
-    measured = _measure(preset, counts, modes, rounds, steps, folder, data or folder / "data")
-    result = study(measured, config.batch_size, images_per_sec, (overlap, serial_share), chosen)
+    measured = _measure(preset, counts, modes, rounds, steps, folder, data or folder / "data", place)
+    result = study(measured, config.batch_size, images_per_sec, (overlap, serial_share), targets, place)
     facts = {"preset": preset, "rounds": rounds, "steps": steps, "load_average_before": load, **result.to_json()}
     (folder / "scaling.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     for kind in ("png", "svg"):
@@ -102,6 +111,19 @@ def _counts(text: str, batch_size: int) -> list[int]:
     return sorted({1, *map(int, words)})
 
 
+def _targets(machines: str | None, has_rate: bool) -> "list[Target]":
+    """What is projected to; nothing by default where there is no rate of an accelerator."""
+    from stacks.bench.scaling import NO_RATE
+    from stacks.bench.scaling_machines import target_named
+
+    chosen = _DEFAULT_MACHINES if machines is None and has_rate else machines or ""
+    targets = [target_named(name.strip()) for name in chosen.split(",") if name.strip()]
+    if targets and not has_rate:
+        fix = "add --images-per-sec, of one accelerator, or leave --machines out"
+        raise InputError("--machines", f"nothing to project from: {NO_RATE}", value=machines, fix=fix)
+    return targets
+
+
 def _modes(word: str) -> "list[Mode]":
     if word not in _MODES:
         raise InputError(
@@ -111,7 +133,14 @@ def _modes(word: str) -> "list[Mode]":
 
 
 def _measure(
-    preset: str, counts: Sequence[int], modes: "Sequence[Mode]", rounds: int, steps: int, folder: Path, data_dir: Path
+    preset: str,
+    counts: Sequence[int],
+    modes: "Sequence[Mode]",
+    rounds: int,
+    steps: int,
+    folder: Path,
+    data_dir: Path,
+    place: "Placement",
 ) -> list[dict[tuple["Mode", int], "Sample"]]:
     """Every number of processes in every round; one process is the same in both modes and measured once a round."""
     from rich.console import Console
@@ -131,9 +160,9 @@ def _measure(
                         continue
                     name = f"round{number + 1}-{mode}-{workers}"
                     words = f"round {number + 1} of {rounds}, {mode}, {workers} process(es)"
-                    config = short(PRESETS[preset], workers, mode, steps)
+                    config = short(PRESETS[preset], workers, mode, steps, place.backend)
                     doing = partial(screen.show, "scaling", words)
-                    samples[mode, workers] = measure(config, workers, folder / name, data_dir, doing)
+                    samples[mode, workers] = measure(config, workers, folder / name, data_dir, doing, place)
             taken.append(samples)
     return taken
 
@@ -148,8 +177,12 @@ def _show(result: "Study", load: float, console: "Console") -> None:
         times = (one.step_sec.median, one.model_sec, one.all_reduce_sec)
         found = one.efficiency
         cells = [f"{found.median:.1%}", f"{found.low:.1%} to {found.high:.1%}"]
-        table.add_row(one.mode, str(one.workers), *(f"{value * 1e3:.2f}" for value in times), *cells)
+        shown = ("-" if value is None else f"{value * 1e3:.2f}" for value in times)
+        table.add_row(one.mode, str(one.workers), *shown, *cells)
     console.print(table)
+    if result.untimed:
+        words = f"all-reduces were not timed ({result.untimed}): what they take is in the fitted serial share"
+        console.print(words, soft_wrap=True)
     if result.fit is not None:
         words = f"serial share {result.fit.serial_share:.1%}, worst residual {result.fit.worst_residual:.1%}"
         console.print(f"strong scaling, fitted: {words}")
@@ -157,6 +190,16 @@ def _show(result: "Study", load: float, console: "Console") -> None:
             console.print("the fit does not describe this machine: processes wait for more than it knows of")
     if load > _BUSY:
         console.print(f"this machine was busy (load {load:.1f} before the first round): a lower end of what it can do")
+    _show_projections(result, console)
+
+
+def _show_projections(result: "Study", console: "Console") -> None:
+    from rich.table import Table
+
+    step = result.step
+    if step is None:
+        console.print(f"nothing projected: {result.step_source}; --images-per-sec names a rate", soft_wrap=True)
+        return
     projected = Table(title="Projected by the model, not measured: efficiency", title_justify="left")
     for column in ("machine type", "mode", "8", "16", "64", "512 accelerators"):
         projected.add_column(column, justify="left" if column in ("machine type", "mode") else "right")
@@ -164,12 +207,13 @@ def _show(result: "Study", load: float, console: "Console") -> None:
         by_count = {workers: value for workers, _, value in line.points}
         projected.add_row(line.machine_type, line.mode, *(_percent(by_count.get(n)) for n in (8, 16, 64, 512)))
     console.print(projected)
-    step = result.step
+    for name, note in {line.machine_type: line.note for line in result.projections if line.note}.items():
+        console.print(f"{name}: {note}", soft_wrap=True)
     assumed = f"overlap {step.overlap:g} and serial share {step.serial_share:g}, assumed"
     words = f"{result.step_source}; {step.gradient_bytes / 1e6:.2f} MB of gradients a step; {assumed}"
     console.print(f"projected from: {words}", soft_wrap=True)
 
 
 def _percent(value: float | None) -> str:
-    """No more workers than images: beyond that there is nothing to share out."""
+    """No more workers than images, nor than a slice has chips: beyond that there is nothing to tell."""
     return "-" if value is None else f"{value:.1%}"

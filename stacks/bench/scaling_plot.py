@@ -1,10 +1,13 @@
-"""The plot of `gangway bench scaling`: measured efficiencies with their spread, and projections apart from them.
+"""The plot of `gangway bench scaling`: measured efficiencies with their spread and fit, projections apart from them.
 
-Two panels for two things that must not be taken for one another: left what was measured, points and bars; right what
-is projected, dashed and labelled so. PNG and SVG; equal input gives an equal file.
+Two panels for two things that must not be taken for one another: left what was measured, points and bars, and the fit,
+a line that ends where the measurements do; right what is projected, dashed and labelled so. Where nothing is projected
+there is no right panel. PNG and SVG; equal input gives an equal file.
 """
 
 import io
+from collections.abc import Mapping
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -13,20 +16,25 @@ from matplotlib.figure import Figure as Sheet
 from matplotlib.ticker import PercentFormatter, ScalarFormatter
 
 from stacks.bench.scaling import Study
+from stacks.bench.scaling_curves import fitted
 
 __all__ = ["draw_scaling"]
 
 # Okabe and Ito's, which colour-blind readers can tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _QUIET = "#555555"
+_MARKS = {"weak": "o", "strong": "s"}
+_BELOW: Mapping[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "fontsize": 8, "frameon": False}
+"""Legends stand below the axes: inside, they would lie on points."""
 
 
 def draw_scaling(study: Study, kind: str) -> bytes:
     """The plot as bytes of a file of that kind, png or svg."""
-    sheet = Sheet(figsize=(11, 4.6), facecolor="white", layout="constrained")
+    panels = 2 if study.projections else 1
+    sheet = Sheet(figsize=(5.5 * panels, 5.4), facecolor="white", layout="constrained")
     FigureCanvasAgg(sheet)
-    left, right = sheet.subplots(1, 2, sharey=True)
-    for axes in (left, right):
+    left, *right = sheet.subplots(1, panels, sharey=True, squeeze=False)[0]
+    for axes in (left, *right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#dddddd", linewidth=0.8)
         axes.set_axisbelow(True)
@@ -35,7 +43,8 @@ def draw_scaling(study: Study, kind: str) -> bytes:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
         axes.axhline(1, color=_QUIET, linewidth=0.8)
     _measured(left, study)
-    _projected(right, study)
+    for axes in right:
+        _projected(axes, study)
     left.set_ylim(0, 1.15)
     out = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "gangway"}):
@@ -47,15 +56,23 @@ def _measured(axes: Axes, study: Study) -> None:
     axes.set_title(f"measured here ({study.device})", fontsize=10)
     axes.set_xlabel("processes")
     axes.set_ylabel("efficiency: images/s of each worker, against one alone")
+    labels = {"weak": "weak, fit: one alone + all-reduce"}
+    if study.fit is not None:
+        beside = "" if study.untimed else " + all-reduce"
+        labels["strong"] = f"strong, fit: serial share {study.fit.serial_share:.1%}{beside}"
     for index, mode in enumerate(dict.fromkeys(one.mode for one in study.measured)):
         points = [one for one in study.measured if one.mode == mode]
         counts, medians = [one.workers for one in points], [one.efficiency.median for one in points]
         below = [one.efficiency.median - one.efficiency.low for one in points]
         above = [one.efficiency.high - one.efficiency.median for one in points]
-        label = f"{mode}, measured (median, lowest to highest round)"
-        axes.errorbar(counts, medians, [below, above], color=_COLOURS[index], fmt="o-", capsize=4, label=label)
+        label = f"{mode}, measured: median, lowest to highest round"
+        axes.errorbar(
+            counts, medians, [below, above], color=_COLOURS[index], fmt=_MARKS[mode], capsize=4, label=label, zorder=3
+        )
+        if curve := fitted(study, mode):
+            axes.plot(*zip(*curve, strict=True), color=_COLOURS[index], linewidth=1.4, alpha=0.75, label=labels[mode])
     axes.set_xticks(sorted({one.workers for one in study.measured}))
-    axes.legend(fontsize=8, loc="lower left", frameon=False)
+    axes.legend(**_BELOW)
 
 
 def _projected(axes: Axes, study: Study) -> None:
@@ -68,4 +85,4 @@ def _projected(axes: Axes, study: Study) -> None:
         colour = _COLOURS[machines.index(one.machine_type) % len(_COLOURS)]
         style = ("--", ":")[modes.index(one.mode)]
         axes.plot(counts, efficiencies, style, color=colour, label=f"{one.machine_type}, {one.mode}, projected")
-    axes.legend(fontsize=8, loc="lower left", frameon=False)
+    axes.legend(ncols=2, **_BELOW)

@@ -1,4 +1,4 @@
-"""`gangway bench scaling`: one real measurement, rounds evaluated by hand, projection apart, and what is refused."""
+"""`gangway bench scaling`: one real measurement, rounds by hand, projection apart, and what is refused."""
 
 import json
 from pathlib import Path
@@ -8,16 +8,21 @@ import pytest
 from typer.testing import CliRunner
 
 from components.findings import InputError
-from stacks.bench import scaling_runs
-from stacks.bench.scaling import Mode, Study, machine_named, study
+from stacks.bench import hardware, scaling_runs
+from stacks.bench.scaling import Mode, Study, study
+from stacks.bench.scaling_devices import Placement
+from stacks.bench.scaling_machines import target_named
 from stacks.bench.scaling_plot import draw_scaling
-from stacks.bench.scaling_runs import LINES, Sample, measure, short
+from stacks.bench.scaling_runs import LINES, Sample, job, measure, read_sample, short
 from stacks.cli import app
 from trainer.config import TrainConfig
 from trainer.presets import PRESETS
 
 PRESET = PRESETS["dcgan-digits"]
 CPU = "cpu, 1 thread(s) a worker"
+ON_CPU = Placement("cpu", 1, "no GPU here")
+ON_GPUS = Placement("cuda", 8, "2 GPU(s) here, one for each of 2 process(es)")
+RATE = ["--images-per-sec", "4000"]
 
 
 def sample(step_sec: float, workers: int) -> Sample:
@@ -37,7 +42,7 @@ def a_round(one: float, weak: float, strong: float) -> dict[tuple[Mode, int], Sa
 @pytest.fixture
 def made() -> Study:
     rounds = [a_round(0.1, 0.125, 0.062), a_round(0.2, 0.25, 0.2), a_round(0.1, 0.1, 0.062)]
-    return study(rounds, 64, 4000.0, (0.0, 0.1), [machine_named("p5.48xlarge")])
+    return study(rounds, 64, 4000.0, (0.0, 0.1), [target_named("p5.48xlarge")], ON_CPU)
 
 
 def test_an_all_reduce_of_the_gradients_lies_on_the_line() -> None:
@@ -61,6 +66,7 @@ def test_rounds_by_hand(made: Study) -> None:
 
 
 def test_the_projection_is_of_what_was_given(made: Study) -> None:
+    assert made.step is not None
     assert made.step.compute_sec == pytest.approx(64 / 4000)
     assert made.step.serial_share == 0.1, "not the fitted share of this machine"
     assert made.step_source == "assumed: --images-per-sec 4000"
@@ -73,24 +79,66 @@ def test_the_projection_is_of_what_was_given(made: Study) -> None:
     assert data["projected"]["machines"][0]["points"][0] == {"workers": 1, "step_sec": 0.016, "efficiency": 1.0}
 
 
-def test_without_a_given_speed_this_machines_own_is_said() -> None:
-    only_weak = {key: value for key, value in a_round(0.1, 0.2, 0.1).items() if key[0] == "weak"}
-    made = study([only_weak], 64, None, (0.0, 0.0), [])
+def only_weak(two_sec: float) -> dict[tuple[Mode, int], Sample]:
+    return {key: value for key, value in a_round(0.1, two_sec, 0.1).items() if key[0] == "weak"}
+
+
+def test_a_cpus_own_speed_is_not_projected() -> None:
+    """Beside an H100's links it would scale too well."""
+    made = study([only_weak(0.2)], 64, None, (0.0, 0.0), [], ON_CPU)
     assert made.fit is None
-    assert made.step_source == f"measured: 640 images/s of one process on this machine, {CPU}"
+    assert (made.step, made.projections) == (None, ())
+    assert made.step_source.startswith("absent: a CPU was measured")
+    data = made.to_json()
+    assert (data["projected"]["step"], data["projected"]["machines"]) == (None, [])
+    assert data["projected"]["step_source"] == made.step_source
+    assert data["measured"]["placement"]["reason"] == "no GPU here"
+    assert b"projected" not in draw_scaling(made, "svg"), "one panel"
+
+
+def test_a_gpus_own_speed_is_projected_and_said() -> None:
+    rounds = [{key: value._replace(device="NVIDIA T4") for key, value in only_weak(0.2).items()}]
+    made = study(rounds, 64, None, (0.0, 0.0), [target_named("p4d.24xlarge")], ON_GPUS)
+    assert made.step is not None
+    assert made.step.compute_sec == pytest.approx(0.1)
+    rate = "640 images/s of one process on this machine's NVIDIA T4"
+    assert made.step_source == f"measured: {rate}, taken for every accelerator"
+    assert [one.machine_type for one in made.projections] == ["p4d.24xlarge"]
+    assert made.to_json()["measured"]["device"] == "NVIDIA T4"
+
+
+def test_a_line_of_statistics_says_why_nothing_was_timed() -> None:
+    sizes = {"g": 1000, "d": 500}
+    fabric = {"points": [], "reason": "no RDMA device on any node"}
+    start = {"event": "start", "world_size": 2, "fabric": fabric, "gradient_bytes": sizes, "device": "NVIDIA T4"}
+    lines: list[dict[str, Any]] = [start, {"images_per_sec": 1.0}, {"images_per_sec": 640.0}]
+    found = read_sample(lines, PRESET)
+    assert (found.untimed, found.device) == ("no RDMA device on any node", "NVIDIA T4")
+    assert read_sample([{**start, "world_size": 1}, *lines[1:]], PRESET).untimed == ""
+
+
+def test_gpus_are_measured_over_nccl_with_their_share_of_the_cores() -> None:
+    asked = job(2, Path("run"), Path("data"), ON_GPUS)
+    assert (asked.backend, asked.processes_per_node, asked.env["OMP_NUM_THREADS"]) == ("nccl", 2, "8")
+    assert short(PRESET, 2, "weak", 42, ON_GPUS.backend).backend == "nccl"
+    on_cpu = job(2, Path("run"), Path("data"), ON_CPU)
+    assert (on_cpu.backend, on_cpu.env["OMP_NUM_THREADS"]) == ("gloo", "1")
 
 
 def test_the_plot_says_which_half_is_projected(made: Study) -> None:
     text = draw_scaling(made, "svg")
     assert text == draw_scaling(made, "svg")
     assert text.count(b"<!-- p5.48xlarge, weak, projected -->") == 1
+    assert text.count(b"<!-- strong, fit: serial share 20.0% + all-reduce -->") == 1
+    assert text.count(b"<!-- weak, fit: one alone + all-reduce -->") == 1
     assert b"not measured" in text
     assert draw_scaling(made, "png")[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize(("mode", "batch"), [("weak", 3 * PRESET.batch_size), ("strong", PRESET.batch_size)])
 def test_a_measurement_is_a_short_run(mode: str, batch: int) -> None:
-    config = short(PRESET, 3, mode, 42)
+    config = short(PRESET, 3, mode, 42, "gloo")
+    assert config.backend == "gloo"
     assert (config.batch_size, config.total_images, config.metrics) == (batch, 42 * batch, "none")
     assert config.stats_kimg * 1000 == pytest.approx(42 // LINES * batch)
 
@@ -98,14 +146,15 @@ def test_a_measurement_is_a_short_run(mode: str, batch: int) -> None:
 @pytest.mark.slow
 def test_the_trainer_is_measured(tmp_path: Path) -> None:
     tiny = PRESET.replace({"z_dim": 8, "ngf": 4, "ndf": 4, "batch_size": 4})
-    found = measure(short(tiny, 2, "strong", 14), 2, tmp_path / "run", tmp_path / "data", lambda: None)
+    config = short(tiny, 2, "strong", 14, "gloo")
+    found = measure(config, 2, tmp_path / "run", tmp_path / "data", lambda: None, ON_CPU)
     assert found.step_sec > 0
     assert len(found.all_reduce) == 2
     assert found.gradient_bytes % 4 == 0
     assert found.gradient_bytes > 1000
     assert found.device == CPU
     with pytest.raises(InputError, match="the trainer ended with 2"):
-        measure(tiny.replace({"dataset": "celeba"}), 1, tmp_path / "bad", tmp_path / "data", lambda: None)
+        measure(tiny.replace({"dataset": "celeba"}), 1, tmp_path / "bad", tmp_path / "data", lambda: None, ON_CPU)
 
 
 @pytest.fixture
@@ -113,18 +162,21 @@ def measured_instantly(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]
     """Stands for the trainer; tells each call's processes and batch."""
     calls: list[tuple[int, int]] = []
 
-    def measure(config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Any) -> Sample:
+    def measure(
+        config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Any, where: Placement
+    ) -> Sample:
         doing()
         folder.mkdir(parents=True)
         calls.append((workers, config.batch_size))
         return sample(0.1 / workers, workers)
 
     monkeypatch.setattr(scaling_runs, "measure", measure)
+    monkeypatch.setattr(hardware, "_gpus", list)
     return calls
 
 
 def test_the_command_goes_in_rounds(measured_instantly: list[tuple[int, int]], tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "2", "--out", str(tmp_path), "--json"])
+    done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "2", "--out", str(tmp_path), "--json", *RATE])
     assert done.exit_code == 0, done.output
     assert measured_instantly == [(1, 64), (2, 128), (2, 64)] * 2, "one process is the same in both modes"
     (folder,) = tmp_path.iterdir()
@@ -132,13 +184,50 @@ def test_the_command_goes_in_rounds(measured_instantly: list[tuple[int, int]], t
     assert json.loads(done.stdout) == data
     assert {"scaling.png", "scaling.svg"} <= {path.name for path in folder.iterdir()}
     assert len(data["projected"]["machines"]) == 6
+    assert "on cpu: no GPU here" in done.stderr
+
+
+def test_without_a_rate_of_an_accelerator_it_measures_alone(
+    measured_instantly: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "1", "--mode", "weak", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "nothing projected: absent: a CPU was measured" in done.stdout
+    assert "Projected by the model" not in done.stdout
+    (folder,) = tmp_path.iterdir()
+    assert json.loads((folder / "scaling.json").read_text())["projected"]["machines"] == []
+
+
+def test_a_slices_end_is_told(measured_instantly: list[tuple[int, int]], tmp_path: Path) -> None:
+    words = ["--rounds", "1", "--mode", "weak", "--out", str(tmp_path), "--machines", "v5e-64"]
+    done = CliRunner().invoke(app, ["bench", "scaling", *words, *RATE])
+    assert done.exit_code == 0, done.output
+    assert "v5litepod-64: one slice: the catalogue knows no bandwidth of the network between slices" in done.stdout
+    (folder,) = tmp_path.iterdir()
+    (line,) = json.loads((folder / "scaling.json").read_text())["projected"]["machines"]
+    assert [point["workers"] for point in line["points"]] == [1, 4, 8, 16, 32, 64]
+    assert line["links"]["slices"][-1] == {"sides": [8, 8], "wraps": False}
+    assert line["note"].startswith("one slice")
+
+
+def test_gpus_are_taken_where_there_are_enough(
+    measured_instantly: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "_gpus", lambda: ["NVIDIA T4"] * 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "1", "--out", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert data["measured"]["placement"]["device"] == "cuda"
+    assert data["projected"]["step_source"].startswith("measured: 640 images/s")
+    assert len(data["projected"]["machines"]) == 6, "a GPU's own rate is projected"
 
 
 def test_the_tables_keep_the_two_apart(
     measured_instantly: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (2.5, 0.0, 0.0))
-    words = ["--rounds", "1", "--mode", "strong", "--out", str(tmp_path), "--images-per-sec", "4000"]
+    words = ["--rounds", "1", "--mode", "strong", "--out", str(tmp_path), *RATE]
     done = CliRunner().invoke(app, ["bench", "scaling", *words])
     assert done.exit_code == 0, done.output
     assert "Measured on this machine" in done.stdout
@@ -176,6 +265,9 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         (["--processes", "65"], "--processes"),
         (["--mode", "week"], "did you mean 'weak'?"),
         (["--machines", "p5.48xlarg"], "did you mean 'p5.48xlarge'?"),
+        (["--machines", "p5.48xlarge", "--device", "cpu"], "--machines: nothing to project from: a CPU was measured"),
+        (["--machines", "dl1.24xlarge", *RATE], "the catalogue knows no bandwidth"),
+        (["--device", "gpu"], "--device: no such device"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(words: list[str], message: str, tmp_path: Path) -> None:
