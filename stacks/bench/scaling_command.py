@@ -41,10 +41,10 @@ def scaling(
     steps: Annotated[int, typer.Option(min=14, help="Steps of each measurement.")] = 42,
     device: Annotated[str, typer.Option(help="auto: GPUs where there is one for each process; cpu; cuda.")] = "auto",
     machines: Annotated[
-        str | None, typer.Option(help=f"Machine types, TPU generations or slices to project to [{_DEFAULT_MACHINES}].")
+        str | None, typer.Option(help=f"Machine types, TPU generations or slices to project to ({_DEFAULT_MACHINES}).")
     ] = None,
     images_per_sec: Annotated[
-        float | None, typer.Option(min=1e-6, help="Of one accelerator, to project from [a measured GPU's].")
+        float | None, typer.Option(min=1e-6, help="Of one accelerator, to project from (a measured GPU's).")
     ] = None,
     overlap: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a step in which gradients travel beside it; assumed.")
@@ -52,7 +52,7 @@ def scaling(
     serial_share: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a step that more workers do not shorten, strong; assumed.")
     ] = 0.0,
-    data: Annotated[Path | None, typer.Option(help="Shards, prepared there when missing [in the new folder].")] = None,
+    data: Annotated[Path | None, typer.Option(help="Shards, prepared there when missing (in the new folder).")] = None,
     out: Annotated[Path, typer.Option(help="Where the study's folder goes.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the study as JSON.")] = False,
 ) -> None:
@@ -199,6 +199,8 @@ def _show_projections(result: "Study", console: "Console") -> None:
     step = result.step
     if step is None:
         console.print(f"nothing projected: {result.step_source}; --images-per-sec names a rate", soft_wrap=True)
+        return
+    if not result.projections:
         return
     projected = Table(title="Projected by the model, not measured: efficiency", title_justify="left")
     for column in ("machine type", "mode", "8", "16", "64", "512 accelerators"):

@@ -198,6 +198,20 @@ def test_without_a_rate_of_an_accelerator_it_measures_alone(
     assert json.loads((folder / "scaling.json").read_text())["projected"]["machines"] == []
 
 
+def test_no_machine_is_no_table(measured_instantly: list[tuple[int, int]], tmp_path: Path) -> None:
+    words = ["--rounds", "1", "--mode", "weak", "--out", str(tmp_path), "--machines", ""]
+    done = CliRunner().invoke(app, ["bench", "scaling", *words, *RATE])
+    assert done.exit_code == 0, done.output
+    assert "rojected" not in done.stdout
+
+
+def test_options_tell_their_defaults() -> None:
+    """Square brackets would be markup, and gone."""
+    words = CliRunner().invoke(app, ["bench", "scaling", "--help"], env={"COLUMNS": "300"}).stdout
+    assert "(p5.48xlarge,p4d.24xlarge,g5.48xlarge)" in words
+    assert "(a measured GPU's)" in words
+
+
 def test_a_slices_end_is_told(measured_instantly: list[tuple[int, int]], tmp_path: Path) -> None:
     words = ["--rounds", "1", "--mode", "weak", "--out", str(tmp_path), "--machines", "v5e-64"]
     done = CliRunner().invoke(app, ["bench", "scaling", *words, *RATE])
