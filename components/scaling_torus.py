@@ -16,10 +16,10 @@ Pure, and of one slice: nothing here knows a network between slices.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from components.catalog.links import ici, latency, link_gbps
-from components.gcp.slices import slice_topologies
 from components.scaling import BUS_SHARE, BUS_SHARE_SOURCE, Algorithm
 
 __all__ = ["Slice", "Torus", "torus_of"]
@@ -48,7 +48,7 @@ class Torus:
     """Slices of one TPU generation.
 
     Attributes:
-        slices: ascending, each of another number of chips, two at least.
+        slices: ascending, each of another number of chips.
         link_gbps: of one link between neighbours, one direction.
         hop_sec: of one message over it.
         sources: where each comes from.
@@ -84,23 +84,22 @@ class Torus:
         return 2 * seconds
 
 
-def torus_of(generation: str, most_chips: int, bus_share: float = BUS_SHARE) -> Torus:
-    """The slices of a generation, each of its default topology: powers of two up to `most_chips`, and that one.
+def torus_of(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
+    """Slices of a TPU generation.
 
     Args:
         generation: of the TPU catalogue.
-        most_chips: a size that exists, above 1 or the only one.
+        topologies: such as `4x8x8`, ascending, of more than one chip each.
         bus_share: of nominal bandwidth that an all-reduce reaches, above 0.
     """
     facts, chip, hop = ici(generation), link_gbps(f"{generation}x1"), latency().ici_usec
     assert chip.value is not None, "a test holds every generation against links.yaml"
     every = facts.wraps_every.value
     slices = []
-    for chips, (topology, *_) in slice_topologies(generation).items():
-        if 1 < chips <= most_chips and (chips == most_chips or chips & (chips - 1) == 0):
-            sides = [int(side) for side in topology.split("x")]
-            wraps = all(side % every == 0 for side in sides)
-            slices.append(Slice(tuple(side for side in sides if side > 1), wraps))
+    for topology in topologies:
+        sides = [int(side) for side in topology.split("x")]
+        wraps = all(side % every == 0 for side in sides)
+        slices.append(Slice(tuple(side for side in sides if side > 1), wraps))
     share = BUS_SHARE_SOURCE if bus_share == BUS_SHARE else f"{bus_share:g} of nominal bandwidth"
     return Torus(
         slices=tuple(slices),

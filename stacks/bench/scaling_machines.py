@@ -74,7 +74,10 @@ def _slice_named(name: str, accelerator_type: str) -> Target:
 
 
 def _slices(name: str, generation: str, most_chips: int) -> Target:
-    torus = torus_of(generation, most_chips)
+    """Slices of the default topology of their size: powers of two up to `most_chips`, and that one."""
+    shapes = slice_topologies(generation)
+    sizes = [size for size in shapes if 1 < size <= most_chips and (size == most_chips or size.bit_count() == 1)]
+    torus = torus_of(generation, [shapes[size][0] for size in sizes])
     halves = load_tpus().generations[generation].devices_per_chip.value
     counted = f"; an accelerator is a chip, its {halves} devices together" if halves > 1 else ""
-    return Target(name, torus, (1, *(one.chips for one in torus.slices)), _ONE_SLICE + counted)
+    return Target(name, torus, (1, *sizes), _ONE_SLICE + counted)

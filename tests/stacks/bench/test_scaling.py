@@ -263,6 +263,14 @@ def test_a_poor_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "the fit does not describe this machine" in done.stdout
 
 
+def test_untimed_all_reduces_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    untimed = sample(0.1, 2)._replace(all_reduce={}, untimed="no RDMA device")
+    found = {1: sample(0.1, 1), 2: untimed}
+    monkeypatch.setattr(scaling_runs, "measure", lambda config, n, folder, *_: folder.mkdir(parents=True) or found[n])
+    done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "1", "--mode", "weak", "--out", str(tmp_path)])
+    assert "all-reduces were not timed (no RDMA device)" in done.stdout
+
+
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     done = CliRunner().invoke(app, ["bench", "scaling", "--out", str(tmp_path / "file")])

@@ -28,7 +28,11 @@ def test_a_slice_by_its_type_and_as_everybody_writes_it() -> None:
 
 def test_a_slice_of_no_power_of_two_is_its_own_last() -> None:
     """v5p counts TensorCores: 384 of them are 192 chips."""
-    assert target_named("v5p-384").counts == (1, 4, 8, 16, 32, 64, 128, 192)
+    found = target_named("v5p-384")
+    assert found.counts == (1, 4, 8, 16, 32, 64, 128, 192)
+    assert isinstance(found.network, Torus)
+    assert [one.chips for one in found.network.slices] == list(found.counts[1:])
+    assert found.network.slices[-1].sides == (4, 4, 12), "the default topology"
 
 
 def test_one_chip_has_nothing_to_reduce() -> None:
