@@ -14,6 +14,7 @@ from stacks.report.several.drawing import Drawing, Inks
 from stacks.report.several.groups import Group
 from stacks.report.several.measures import HOLDS, MEASURES
 from stacks.report.several.members import Member
+from stacks.report.several.meters import METERED, meters_note
 from stacks.report.several.series import Range, apart_from, dominated_by
 from stacks.report.several.spread import Spread, spread_of
 
@@ -31,6 +32,8 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         key: of the measure beside time.
     """
     measure = MEASURES[key]
+    if key in METERED and (note := meters_note(groups)):
+        return f"{measure.label} against time: {note}."
     cells = {group.label: (_cell(group, "total_h"), _cell(group, key)) for group in groups}
     points = {
         label: (time.value, price.value)

@@ -37,7 +37,7 @@ def as_markdown(report: Report) -> str:
 
 def _lists(report: Report) -> list[str]:
     """What follows the table, where there is something to say."""
-    parts = []
+    parts = ["\n".join(f"- Mind: {_plain(sentence)}" for sentence in report.table.notes)] if report.table.notes else []
     if remarks := [f"- {_plain(row.label)}: {_plain(text)}" for row in report.table.rows for text in row.remarks]:
         parts.append("\n".join(remarks))
     if report.settings:

@@ -16,6 +16,7 @@ from stacks.report.runs import not_sealed
 from stacks.report.several.drawing import Drawing
 from stacks.report.several.measures import HOLDS, MEASURES, energy_key
 from stacks.report.several.members import Member
+from stacks.report.several.meters import meters_note, noted
 from stacks.report.several.samples import Grid
 from stacks.report.several.spread import Spread, spread_of
 from stacks.report.several.tables import Column, Report, Row
@@ -64,8 +65,11 @@ def several_page(inputs: PageInputs) -> str:
         cell = row.cells.get(column.key)
         return None if cell is None else _told(cell, column, sources, relative=row.relative)
 
+    note = meters_note(report.groups)
+
     def of_run(member: Member, column: Column) -> _Told:
-        return _told(spread_of({member.name: MEASURES[column.key].of(member)}), column, sources)
+        cell = spread_of({member.name: MEASURES[column.key].of(member)})
+        return _told(noted(column.key, cell, note), column, sources)
 
     context = {
         "i": inputs,

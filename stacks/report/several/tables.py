@@ -12,6 +12,7 @@ from components.findings import InputError
 from stacks.report.several.groups import Group, check_one_table, differences, group_runs
 from stacks.report.several.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
 from stacks.report.several.members import Member, Missing, Source
+from stacks.report.several.meters import alike, meters_note, noted
 from stacks.report.several.papers import PUBLISHED, Paper, paper_of
 from stacks.report.several.spread import Spread, change, spread_of
 
@@ -79,6 +80,7 @@ class Table:
         columns: in their order.
         rows: ours first, theirs last.
         setting: of the paper's runs.
+        notes: sentences on what a reader must know before comparing rows.
     """
 
     name: Name
@@ -88,6 +90,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     setting: str
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,8 @@ def _which(members: Sequence[Member]) -> tuple[Name, str]:
 def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Group], rows_are: str) -> Table:
     paper = paper_of(name)
     measures = _measures(name, paper, members)
-    ours = [_row(group, measures) for group in groups]
+    note = meters_note(groups)
+    ours = [_row(group, measures, note) for group in groups]
     signed = {one.key for one in measures if one.signed}
     rows = [*_with_changes(ours, groups, signed), *_theirs(paper)] if name == "P3" else [*ours, *_theirs(paper)]
     return Table(
@@ -165,6 +169,7 @@ def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Gro
         columns=tuple(Column(one.key, one.label, one.unit, one.better) for one in measures),
         rows=tuple(rows),
         setting=paper.setting,
+        notes=(f"Energy and carbon: {note}.",) if note else (),
     )
 
 
@@ -184,8 +189,9 @@ def _measure(key: str, members: Sequence[Member]) -> Measure:
     return MEASURES[energy_key(members) if key == ENERGY else key]
 
 
-def _row(group: Group, measures: Sequence[Measure]) -> Row:
-    cells = {one.key: spread_of({member.name: one.of(member) for member in group.members}) for one in measures}
+def _row(group: Group, measures: Sequence[Measure], note: str) -> Row:
+    spreads = {one.key: spread_of({member.name: one.of(member) for member in group.members}) for one in measures}
+    cells = {key: noted(key, alike(key, spread, group.members), note) for key, spread in spreads.items()}
     return Row("ours", group.label, cells, tuple(one.name for one in group.members), group.seeds, group.remarks)
 
 
@@ -195,13 +201,13 @@ def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collecti
     The control is the arm that the suite names first; runs whose suite does not say are compared with their first row.
     """
     found: list[Row] = []
-    controls: dict[str, Row] = {}
+    controls: dict[str, tuple[Row, Group]] = {}
     for row, group in zip(rows, groups, strict=True):
         arm = group.members[0].control
         if not arm or group.arm == arm:
-            controls.setdefault(group.stack, row)
+            controls.setdefault(group.stack, (row, group))
     for row, group in zip(rows, groups, strict=True):
-        control = controls.get(group.stack)
+        control, its = controls.get(group.stack, (None, group))
         if control is None:
             arm = group.members[0].control
             found.append(replace(row, remarks=(*row.remarks, f"no change is told: no run of control {arm} is done")))
@@ -209,9 +215,11 @@ def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collecti
         found.append(row)
         if control is not row:
             seeds = dict(zip((*control.runs, *row.runs), (*control.seeds, *row.seeds), strict=True))
-            cells = {
+            both = (*its.members, *group.members)
+            changes = {
                 key: change(control.cells[key], cell, seeds, signed=key in signed) for key, cell in row.cells.items()
             }
+            cells = {key: alike(key, cell, both) for key, cell in changes.items()}
             found.append(Row("change", f"change against {control.label}", cells, relative=True))
     return found
 
@@ -257,6 +265,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "title": report.title,
         "table": table.name,
         "why_this_table": table.why,
+        "notes": list(table.notes),
         "columns": [vars(column) for column in table.columns],
         "rows": [
             {
