@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stacks.report.several.groups import workers
+from stacks.report.several.losses import late_loss
 from stacks.report.several.members import Member
 from trainer.record import Figure, QualityRecord
 
@@ -71,14 +72,6 @@ def _of_use(name: str, factor: float, unit: str) -> Callable[[Member], Figure]:
     return figure
 
 
-def _loss(name: str) -> Callable[[Member], Figure]:
-    def figure(member: Member) -> Figure:
-        summary = member.record.summaries.get(name)
-        return summary.last if summary else Figure.absent("1", _OLD)
-
-    return figure
-
-
 _ALL = (
     Measure("total_h", "Time", "h", lambda run: _scaled(run.record.wall_sec, 1 / 3600, "h"), "lower"),
     Measure("min_per_epoch", "Epoch", "min", lambda run: _epoch(run, 60, "min"), "lower"),
@@ -86,8 +79,8 @@ _ALL = (
     Measure("images_per_sec", "Throughput", "images/s", lambda run: run.record.images_per_sec, "higher"),
     Measure("gpus", "GPUs", "", lambda run: Figure.measured(num_gpus(run), "", "workers of the first session")),
     Measure("workers", "Workers", "", lambda run: Figure.measured(workers(run), "", "of the first session")),
-    Measure("loss_g", "G loss", "", lambda run: _scaled(_loss("loss_g")(run), 1, ""), signed=True),
-    Measure("loss_d", "D loss", "", lambda run: _scaled(_loss("loss_d")(run), 1, ""), signed=True),
+    Measure("loss_g", "G loss, last tenth", "", lambda run: late_loss(run, "loss_g"), signed=True),
+    Measure("loss_d", "D loss, last tenth", "", lambda run: late_loss(run, "loss_d"), signed=True),
     Measure("usd", "Cost", "USD", lambda run: run.record.cost.total_usd, "lower"),
     Measure("stack_usd", "Cost of whole stack", "USD", lambda run: run.stack_usd, "lower"),
     Measure(
