@@ -1,11 +1,13 @@
 """How tables print a cell: number, spread, and the sentence on where it is from. Text only, for pages and Markdown."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from stacks.report.figures import duration, number, unit_text
 from stacks.report.several.papers import PUBLISHED
+from stacks.report.several.rounding import printer
 from stacks.report.several.spread import Spread
 from stacks.report.several.tables import Column
 
@@ -53,9 +55,8 @@ def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Wo
     print_it: Callable[[float], str] = partial(number, unit=cell.unit)
     if relative:
         print_it = partial(_per_cent, decimals=1 if ours else 0) if cell.unit == "%" else _difference
-    return Worded(
-        print_it(cell.value), unit, _spread(cell, print_it), _values(cell, print_it), _hint(cell.value, cell.unit)
-    )
+    text, spread = _beside(cell, print_it, relative=relative)
+    return Worded(text, unit, spread, _values(cell, print_it), _hint(cell.value, cell.unit))
 
 
 def _per_cent(change: float, decimals: int) -> str:
@@ -69,12 +70,24 @@ def _difference(change: float) -> str:
     return f"+{number(change)}" if change > 0 else number(change)
 
 
-def _spread(cell: Spread, print_it: Callable[[float], str]) -> str:
-    if cell.low is None or cell.high is None or print_it(cell.low) == print_it(cell.high):
-        return ""
-    if cell.std is not None:
-        return f"± {number(cell.std, cell.unit)}"
-    return f"{print_it(cell.low)} to {print_it(cell.high)}"
+def _beside(cell: Spread, print_it: Callable[[float], str], *, relative: bool) -> tuple[str, str]:
+    """A mean and its spread with the same number of decimals; the spread is empty where there is none to be seen."""
+    mean, low, high, std = cell.value, cell.low, cell.high, cell.std
+    assert mean is not None, "an absent cell has its own words"
+    if low is None or high is None or print_it(low) == print_it(high) or not math.isfinite(high - low):
+        return print_it(mean), ""
+    show = printer(mean, high - low if std is None else std, cell.unit)
+    if (show(low) == show(high)) if std is None else (show(std) == show(0.0)):
+        return print_it(mean), ""
+    sign = _signed if relative else str
+    text = sign(show(mean))
+    return text, f"{sign(show(low))} to {sign(show(high))}" if std is None else f"± {show(std)}"
+
+
+def _signed(text: str) -> str:
+    """A number's text with its sign; zero has none."""
+    zero = not text.partition(" ")[0].strip("0.")
+    return text if zero or text[0] == "\N{MINUS SIGN}" else f"+{text}"
 
 
 def _hint(value: float, unit: str) -> str:
