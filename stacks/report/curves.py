@@ -14,7 +14,10 @@ from matplotlib.axes import Axes
 from stacks.report.figures import number
 from stacks.report.plots import Chart, Theme, render
 
-__all__ = ["Mark", "curve_charts", "marks"]
+__all__ = ["NEEDED", "Mark", "curve_charts", "marks"]
+
+NEEDED = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "world_size")
+"""What each line of statistics must have to be drawn, besides its place in the run; null where it was not measured."""
 
 Line = Mapping[str, Any]
 

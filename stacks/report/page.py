@@ -16,6 +16,7 @@ from components.findings import InputError
 from stacks.report.figures import Cell, Sources, duration, kimg_text, moment, number
 from stacks.report.plots import Chart
 from stacks.report.rendering import render_template
+from stacks.report.runs import not_sealed
 from trainer.record import Figure, RunRecord
 
 __all__ = ["Picture", "ReportInputs", "SandboxRowLike", "picture", "render_page"]
@@ -114,6 +115,7 @@ def render_page(inputs: ReportInputs) -> str:
         "envelope": lambda: _envelope(plan, sources),
         "run_figures": _run_figures(record),
         "improvement": _improvement(record),
+        "not_sealed": not_sealed([record]),
         "tree": _tree(plan["resources"]),
         "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
         "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),

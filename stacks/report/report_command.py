@@ -186,6 +186,7 @@ def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None,
 def _page(run: "Run", out: Path | None) -> None:
     """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
     from stacks.report import write_report
+    from stacks.report.curves import NEEDED
     from stacks.report.stats import read_stats
 
     assert run.plan is not None, "a run without a plan has the page of tables"
@@ -198,13 +199,14 @@ def _page(run: "Run", out: Path | None) -> None:
             fix="name a whole run directory, or take plan.json away for a page without the plan",
         )
     reals = run.path / "reals.png"
+    stats = read_stats(run.path / "stats.jsonl", NEEDED)
     try:
         page = write_report(
             out or run.path / "report",
             plan=run.plan,
             sandbox=(),
             record=run.record,
-            stats=read_stats(run.path / "stats.jsonl"),
+            stats=stats,
             samples_png=run.path / "samples.png",
             reals_png=reals if reals.is_file() else None,
         )

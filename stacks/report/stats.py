@@ -6,7 +6,7 @@ leaves lines out would not say so, and refuses.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +22,30 @@ _DRAWN = (
 _FIX = "fetch it anew, or take it away: tables need the record alone"
 
 
-def read_stats(path: Path) -> tuple[dict[str, Any], ...]:
+def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
     """The whole lines of a stats.jsonl; none where there is no such file. One still being written is left out.
 
+    Args:
+        path: of the file.
+        needed: what each line of statistics must have besides, be it null.
+
     Raises:
-        InputError: it cannot be read, or has a line that is none of statistics and of no event.
+        InputError: it cannot be read, or has a line that is none of statistics and of no event, or lacks something.
     """
     try:
         complete = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
     lines = ((number, text) for number, text in enumerate(complete.split(b"\n"), 1) if text.strip())
-    return tuple(_parse(path, number, text) for number, text in lines)
+    return tuple(_parse(path, number, text, needed) for number, text in lines)
 
 
-def _parse(path: Path, number: int, text: bytes) -> dict[str, Any]:
+def _parse(path: Path, number: int, text: bytes, needed: Sequence[str]) -> dict[str, Any]:
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(str(path), f"has a line that is no JSON: {error}", value=f"line {number}", fix=_FIX) from None
-    why = _odd(line)
+    why = _odd(line, needed)
     if why:
         shown = text[:80].decode("utf-8", "replace")
         raise InputError(f"{path}: line {number}", f"is no line of a run: {why}", value=shown, fix=_FIX)
@@ -49,7 +53,7 @@ def _parse(path: Path, number: int, text: bytes) -> dict[str, Any]:
     return line
 
 
-def _odd(line: object) -> str:
+def _odd(line: object, extra: Sequence[str]) -> str:
     """What is wrong with a line; empty for nothing."""
     if not isinstance(line, dict):
         return "it is no JSON object"
@@ -59,6 +63,8 @@ def _odd(line: object) -> str:
         return f"{lacking[0]} is no number"
     if "event" in line:
         return "" if isinstance(line["event"], str) else "event is no word"
+    if absent := [key for key in extra if key not in line]:
+        return f"it lacks {', '.join(absent)}"
     wrong = [key for key in _DRAWN if not isinstance(line.get(key), int | float | None)]
     return f"{wrong[0]} is no number" if wrong else _odd_energy(line.get("energy"))
 

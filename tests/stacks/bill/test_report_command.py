@@ -124,6 +124,28 @@ def test_a_page_with_its_plan(gangway: Gangway, run_dir: Path, report_samples: M
         gangway(run_dir, "--format", "html")
 
 
+def test_a_page_with_its_plan_names_the_line_that_cannot_be_drawn_and_the_record_without_digest(
+    gangway: Gangway, run_dir: Path, report_samples: ModuleType, tmp_path: Path
+) -> None:
+    report, page = report_samples, tmp_path / "page" / "report.html"
+    lines = report.build_stats()
+    place = next(number for number, line in enumerate(lines) if "event" not in line)
+    (run_dir / "plan.json").write_text(json.dumps(report.build_plan()))
+    (run_dir / "samples.png").write_bytes(report.build_inputs(tmp_path)["samples_png"].read_bytes())
+    (run_dir / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    gangway(run_dir, "--format", "html", "--out", page.parent)
+    assert "not sealed" not in page.read_text()
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps({**record, "digest": ""}))
+    gangway(run_dir, "--format", "html", "--out", page.parent)
+    assert "<strong>Mind:</strong> run-1: not sealed: an older version wrote its run.json" in page.read_text()
+    del lines[place]["grad_norm_d"]
+    (run_dir / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(InputError, match=rf"stats.jsonl: line {place + 1}: is no line of a run: it lacks grad_norm_d"):
+        gangway(run_dir, "--format", "html", "--out", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -57,6 +57,15 @@ def test_an_odd_line_is_named(tmp_path: Path, line: object, why: str) -> None:
         read_stats(path)
 
 
+def test_a_line_without_what_is_drawn_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "stats.jsonl"
+    whole = {**TICK, "loss_d": None, "world_size": 1}
+    path.write_text(f"{json.dumps(whole)}\n{json.dumps(TICK)}\n")
+    assert len(read_stats(path, ("loss_g",))) == 2
+    with pytest.raises(InputError, match=r"stats.jsonl: line 2: is no line of a run: it lacks loss_d, world_size"):
+        read_stats(path, ("loss_g", "loss_d", "world_size"))
+
+
 @given(JSON)
 def test_whatever_stands_there_is_a_line_or_a_mistake(tmp_path_factory: pytest.TempPathFactory, line: object) -> None:
     path = tmp_path_factory.mktemp("run") / "stats.jsonl"
