@@ -7,7 +7,7 @@ no declaration fixes (requests, data processed, egress) is not in it.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.catalog import Catalog
+from components.catalog import Catalog, MachinePrice
 from components.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
 
 __all__ = ["price_resources"]
@@ -73,13 +73,23 @@ def _node_price(
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
     price = catalog.price(machine_type, region)
     if market == "capacity-block":
-        why = "a capacity block's hours are paid when it is bought"
-        return CostComponent(label, "hours", num_nodes, 0.0, 0.0, why, "", "documented", standby)
+        # No rate of an hour: whoever multiplies prices would count again what the purchase has paid.
+        why = f"a capacity block's hours are paid when it is bought{_paid(price, region)}"
+        return CostComponent(f"{label}, paid before", "hours", num_nodes, 0.0, 0.0, why, "", "documented", standby)
     fact = None if price is None else price.spot_high if market == "spot" else price.on_demand
     if price is None or fact is None or fact.value is None:
         return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
     seen = ", upper end seen" if market == "spot" else ""
     return from_fact(label, fact, num_nodes, standby=standby, note=f"{seen}{elsewhere(price.region, region)}")
+
+
+def _paid(price: MachinePrice | None, region: str) -> str:
+    """What was paid for a node's hour, where the catalogue knows it; no bill of a block that somebody owns is known."""
+    fact = None if price is None else price.block
+    if price is None or fact is None or fact.value is None:
+        return "; the catalogue has no price of one"
+    seen = f"{fact.source}, {fact.as_of.isoformat()}, {fact.confidence}{elsewhere(price.region, region)}"
+    return f": about {fact.value:g} USD for a node's hour ({seen})"
 
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:

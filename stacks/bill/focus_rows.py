@@ -23,6 +23,9 @@ _NAMES = MappingProxyType({"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cl
 _SERVICES = MappingProxyType(
     {"aws": "Amazon Elastic Compute Cloud", "azure": "Virtual Machines", "gcp": "Compute Engine"}
 )
+_DYNAMIC = ("spot", "capacity-block")
+"""Whose price the provider sets anew at any time. A block is bought at the price of that day, and is no commitment
+discount, which has an id and takes something off other charges."""
 
 TIMES = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
 NUMBERS = (
@@ -124,7 +127,7 @@ def _common(record: RunRecord, use: CapacityUse, billing_account: str) -> dict[s
         "ConsumedUnit": "Hours",
         "HostProviderName": provider,
         "InvoiceIssuerName": provider,
-        "PricingCategory": "Dynamic" if use.capacity == "spot" else "Standard",
+        "PricingCategory": "Dynamic" if use.capacity in _DYNAMIC else "Standard",
         "PricingUnit": "Hours",
         "RegionId": record.region or None,
         "RegionName": record.region or None,

@@ -13,6 +13,7 @@ from components.findings import InputError, nearest
 from stacks.bill import aws, focus, gcp
 from stacks.bill.charge import Charge
 from stacks.bill.tables import SUFFIXES, Table, open_table
+from stacks.report.runs import is_there
 
 __all__ = ["Bills", "find_bills"]
 
@@ -43,7 +44,7 @@ def find_bills(places: Sequence[Path]) -> tuple[Path, ...]:
     """
     found: list[Path] = []
     for place in places:
-        if not place.exists():
+        if not is_there(place):
             raise InputError("--bill", "no such file or folder", value=str(place), fix="name an export's file")
         below = (
             sorted(path for path in place.rglob("*") if path.name.lower().endswith(SUFFIXES)) if place.is_dir() else []
@@ -103,6 +104,7 @@ class Bills:
             for charge in kind.charges(row):
                 key = (charge.service_provider_name, charge.billing_account_id, charge.billing_period)
                 self.sources.setdefault(key, set()).add(kind.name)
+                _check_period(charge)
                 yield charge
         except InputError as mistake:
             raise mistake.within(place) from None
@@ -114,6 +116,19 @@ class Bills:
         twice = Counter(provider for (provider, _, _), names in self.sources.items() if len(names) > 1)
         for provider in sorted(twice):
             yield f"{provider}: the same billing period in two formats: its cost is counted twice; give one of them"
+
+
+def _check_period(charge: Charge) -> None:
+    """A charge that ends before it begins would be of no run, and nobody would see that it is damaged."""
+    start, end = charge.charge_period_start, charge.charge_period_end
+    if end < start:
+        raise InputError(
+            "charge period",
+            "ends before it begins",
+            value=f"from {start.isoformat()} to {end.isoformat()}",
+            allowed="an end that is not before its start",
+            fix="download or export it again",
+        )
 
 
 def _mark(key: tuple[Any, ...]) -> int:

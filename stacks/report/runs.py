@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from components.findings import InputError
 from trainer.record import BROKEN_SEAL, RunRecord
 
-__all__ = ["Run", "find_runs", "not_sealed", "read_json"]
+__all__ = ["Run", "find_runs", "is_there", "not_sealed", "read_json"]
 
 RECORD = "run.json"
 
@@ -43,15 +43,24 @@ def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
     """
     records: list[Path] = []
     for place in places:
-        found = [place] if place.is_file() else sorted(place.rglob(RECORD))
+        there = is_there(place)
+        found = [] if not there else [place] if place.is_file() else sorted(place.rglob(RECORD))
         if not found:
-            problem = "holds no run.json" if place.exists() else "no such folder or file"
+            problem = "holds no run.json" if there else "no such folder or file"
             fix = "name a run's directory; `python -m trainer record --run-dir DIR` writes its run.json anew"
             raise InputError(flag, problem, value=str(place), fix=fix)
         records += found
     runs = [_read(path) for path in dict.fromkeys(path.resolve() for path in records)]
     newest = _newest(sorted(runs, key=lambda run: run.record.sessions[-1].end))
     return sorted(newest, key=lambda run: (run.record.sessions[0].start, run.record.id))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file or folder of that name; of a name that no file can have there is none."""
+    try:
+        return path.exists()
+    except OSError:  # longer than the file system takes, say, or in a folder that is closed
+        return False
 
 
 def _newest(runs: Iterable[Run]) -> list[Run]:

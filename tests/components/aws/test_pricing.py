@@ -105,9 +105,16 @@ def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, wh
 
 
 def test_the_hours_of_a_block_are_paid_when_it_is_bought() -> None:
-    nodes, disks = bill(template("p5.48xlarge", "capacity-block"), group(2.0))
-    assert (nodes.hourly, nodes.source) == (0.0, "a capacity block's hours are paid when it is bought")
+    nodes, disks = bill(template("p5en.48xlarge", "capacity-block"), group(2.0))
+    assert (nodes.name, nodes.hourly) == ("pool: 2 x p5en.48xlarge, capacity-block, paid before", 0.0)
+    assert nodes.source == (
+        "a capacity block's hours are paid when it is bought: about 41.61 USD for a node's hour "
+        "(Amazon EC2 Capacity Blocks pricing, recalled, 2026-09-06, recalled)"
+    )
+    assert nodes.price == 0, "programs that multiply it would count the purchase twice"
     assert disks.hourly
+    unsold, _ = bill(template("g5.xlarge", "capacity-block"), group(2.0))
+    assert (unsold.hourly, unsold.source.partition("; ")[2]) == (0.0, "the catalogue has no price of one")
 
 
 def test_scratch_metadata_key_and_head_node_by_hand() -> None:

@@ -42,6 +42,10 @@ def test_kinds_of_capacity_have_rows_of_their_own(record_of: Records, session_of
         ("1", "on-demand", "Standard"),
     ]
     assert [row["EffectiveCost"] for row in rows] == pytest.approx([45.96, 55.04, 55.04])
+    (use, *_) = record.cost.uses
+    block = use.model_copy(update={"capacity": "capacity-block"})
+    bought = record.model_copy(update={"cost": record.cost.model_copy(update={"uses": (block, *record.cost.uses[1:])})})
+    assert focus_rows(bought, "1")[0]["PricingCategory"] == "Dynamic", "a block costs what is asked on that day"
     assert [row["x_energy_kwh"] for row in rows] == pytest.approx([1.25 * 2 / 3, 1.25 / 3, 1.25])
 
 

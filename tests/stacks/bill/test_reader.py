@@ -135,6 +135,10 @@ def test_a_table_that_is_no_bill_at_all(tmp_path: Path) -> None:
         ({"BilledCost": "12,5"}, r"bill.csv: row 2: BilledCost: cannot be read(.|\n)*'12,5'"),
         ({"ChargePeriodEnd": "05.10.2026"}, "row 2: ChargePeriodEnd: cannot be read"),
         ({"ChargePeriodEnd": "9999-12-31T23:59:59-05:00"}, "row 2: ChargePeriodEnd: cannot be read"),
+        (
+            {"ChargePeriodEnd": "2026-01-01T00:00:00Z"},
+            "row 2: charge period: ends before it begins(.|\n)*to 2026-01-01",
+        ),
         ({"Tags": "{"}, "row 2: Tags: cannot be read"),
         ({"Tags": "[" * 5000}, "row 2: Tags: cannot be read"),
         ({"ChargeCategory": "Support"}, r"row 2: ChargeCategory: no category of FOCUS(.|\n)*Usage, Purchase"),
@@ -169,6 +173,8 @@ def test_a_folder_of_an_export(tmp_path: Path, write_csv: Write, focus_row: Row)
     assert find_bills([folder, part]) == (part.resolve(),)
     with pytest.raises(InputError, match=r"--bill: no such file or folder(.|\n)*nowhere"):
         find_bills([tmp_path / "nowhere"])
+    with pytest.raises(InputError, match="--bill: no such file or folder"):
+        find_bills([tmp_path / ("x" * 300)])
     part.unlink()
     with pytest.raises(InputError, match="--bill: no table in this folder"):
         find_bills([folder])
