@@ -62,7 +62,11 @@ def docker_argv(spec: NodeInitSpec) -> list[str]:
 
 
 def container_argv(
-    job: JobSpec, accelerators: Sequence[str], scratch: str | None, labels: Mapping[str, str]
+    job: JobSpec,
+    accelerators: Sequence[str],
+    scratch: str | None,
+    labels: Mapping[str, str],
+    name: str = CONTAINER_NAME,
 ) -> list[str]:
     """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it.
 
@@ -74,8 +78,9 @@ def container_argv(
         accelerators: arguments that give it GPUs or TPUs, and what moves data between them.
         scratch: a folder of the node's own disks; None for none.
         labels: of the container.
+        name: of the container.
     """
-    argv = ["run", "--rm", "--init", "--name", CONTAINER_NAME]
+    argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
     argv += ["--network", "host", "--ipc", "host", "--ulimit", "memlock=-1"]
     argv += accelerators

@@ -46,10 +46,16 @@ class LocalRun:
 
     @classmethod
     @contextmanager
-    def start(cls, job: JobSpec, log: Path) -> Iterator["LocalRun"]:
-        """Starts `job` under the trainer's launcher; its output goes to `log`."""
+    def start(cls, job: JobSpec, log: Path, instead: Sequence[str] = ()) -> Iterator["LocalRun"]:
+        """Starts `job` under the trainer's launcher; its output goes to `log`.
+
+        Args:
+            job: to run.
+            log: of its output.
+            instead: a command that runs it elsewhere, such as in a container, and hands the job's variables on itself.
+        """
         argv = [sys.executable, "-m", f"{job.module}.launch", *job.torchrun_argv()]
-        process = _begin(argv, log, job.env)
+        process = _begin(instead, log, {}) if instead else _begin(argv, log, job.env)
         try:
             yield cls(process, log)
         finally:

@@ -1,13 +1,15 @@
-"""A record run again on this machine: its configuration, seed, data and number of workers, by the trainer's launcher.
+"""A record run again on this machine: its configuration, seed, data and number of workers, by the trainer's launcher,
+in this Python environment or in the record's image.
 
 What of the record cannot be had here (GPUs, so many workers) is replaced and told, never silently. Compares nothing.
 """
 
 import re
 import shutil
+import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from stacks.bench.hardware import Hardware, describe
 from stacks.local_run import LocalRun, StatsTail
 from stacks.planning.run_context import local_context
 from stacks.report.runs import Run, read_json
+from stacks.reproduce.container import Container, container_job, start_argv
 from trainer.config import SELF_PREPARED, TrainConfig
 from trainer.record import RunRecord
 
@@ -146,7 +149,14 @@ def _check_data(place: str, found: object, wanted: str) -> None:
         )
 
 
-def run_again(again: Again, out: Path, run_id: str, machine: Hardware, told: Callable[[int], None]) -> Path:
+def run_again(
+    again: Again,
+    out: Path,
+    run_id: str,
+    machine: Hardware,
+    told: Callable[[int], None],
+    container: Container | None = None,
+) -> Path:
     """Runs it in a new folder and waits for its end.
 
     Args:
@@ -155,21 +165,20 @@ def run_again(again: Again, out: Path, run_id: str, machine: Hardware, told: Cal
         run_id: of the new record.
         machine: this one.
         told: called with the images shown so far.
+        container: starts the record's image; None for this Python environment.
 
     Returns:
         The new run's directory.
 
     Raises:
-        InputError: the data that the trainer prepared is not the record's (the folder is then removed), or the trainer
-            did not come to the end.
+        InputError: the folder cannot be made, the data that the trainer prepared is not the record's (the folder is
+            then removed), or the trainer did not come to the end.
     """
-    out.mkdir(parents=True)
-    (out / "again.json").write_text(again.config.to_json(), "utf-8")
-    context = local_context("reproduce", run_id).model_copy(update={"machine_type": describe(machine)})
-    (out / "context.json").write_text(context.model_dump_json(indent=2), "utf-8")
+    job, command = _started(again, out, run_id, container)
+    _prepare(again, out, run_id, machine, container)
     tail, checked = StatsTail(out / "stats.jsonl"), False
     try:
-        with LocalRun.start(_job(again, out), out / "train.log") as run:
+        with _removed(container, run_id), LocalRun.start(job, out / "train.log", command) as run:
             while True:
                 code = run.exit_code
                 for line in tail.new_lines():
@@ -186,10 +195,47 @@ def run_again(again: Again, out: Path, run_id: str, machine: Hardware, told: Cal
         raise
     if code != 0 or not checked:
         last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-        raise InputError(
-            str(run.log), f"the trainer ended with {code}: {' | '.join(last)}", fix="mend that, then again"
-        )
+        who = "the trainer" if container is None else f"{container.program.name} run"
+        raise InputError(str(run.log), f"{who} ended with {code}: {' | '.join(last)}", fix="mend that, then again")
     return out
+
+
+def _prepare(again: Again, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
+    """The new run's folder, with its configuration and what is known of this machine."""
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        fix = "name a folder, which may not be there yet, with --out"
+        raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
+    (out / "again.json").write_text(again.config.to_json(), "utf-8")
+    known = {"machine_type": describe(machine), "image_digest": "" if container is None else container.digest}
+    context = local_context("reproduce", run_id).model_copy(update=known)
+    (out / "context.json").write_text(context.model_dump_json(indent=2), "utf-8")
+
+
+def _started(again: Again, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
+    """The job, and the command that runs it in a container; empty for this Python environment."""
+    if container is None:
+        return _job(again, out), []
+    data = None if again.data_dir is None else again.data_dir.resolve()
+    folder = out.resolve()  # inside, the working directory is another
+    job = container_job(_job(again._replace(data_dir=data), folder), container, folder, data)
+    return job, start_argv(container, job, _container_name(run_id), on_gpus=again.on_gpus)
+
+
+def _container_name(run_id: str) -> str:
+    return f"gangway-{re.sub('[^A-Za-z0-9_.-]', '-', run_id)}"
+
+
+@contextmanager
+def _removed(container: Container | None, run_id: str) -> Iterator[None]:
+    """Whoever is killed with the client lets its container go on: it is removed, whatever came of it."""
+    try:
+        yield
+    finally:
+        if container is not None:
+            command = [str(container.program), "rm", "--force", _container_name(run_id)]
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def _job(again: Again, out: Path) -> JobSpec:

@@ -2,6 +2,7 @@
 
     $ gangway reproduce runs/dcgan-digits
     $ gangway reproduce dcgan-digits-20260101T120000Z --runs runs --kimg 2 --json
+    $ gangway reproduce runs/aws-a --container 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer
 
 Reads arguments and tells the outcome. Heavy imports stand inside the command: `gangway --help` imports this module.
 """
@@ -32,6 +33,14 @@ def reproduce(
     ] = None,
     data: Annotated[Path | None, typer.Option(help="The run's shards [those in its directory, or beside it].")] = None,
     out: Annotated[Path, typer.Option(help="Where the new run's directory goes.")] = Path("runs/reproduced"),
+    container: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Start the record's image with docker or podman: its name, to which the record has the digest "
+            "[this Python environment].",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
@@ -48,24 +57,34 @@ def reproduce(
     from stacks.bench.screen import Screen
     from stacks.report.runs import find_runs, not_sealed
     from stacks.reproduce.again import plan_again, run_again
-    from stacks.reproduce.compare import compare
+    from stacks.reproduce.compare import check_comparable, compare
+    from stacks.reproduce.container import find_container
 
     then = _find(run, runs)
     for sentence in not_sealed([then.record]):
         typer.echo(sentence, err=True)
+    check_comparable(then)
+    image = None if container is None else find_container(container, then.record)
     machine = hardware()
     again = plan_again(then, machine, kimg, data)
     run_id = f"{then.record.id}-again-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     total = again.config.total_images
     with Screen(Console(stderr=True)) as screen:
         made = run_again(
-            again, out / run_id, run_id, machine, lambda images: screen.show(run_id, f"{images:,} of {total:,} images")
+            again,
+            out / run_id,
+            run_id,
+            machine,
+            lambda images: screen.show(run_id, f"{images:,} of {total:,} images"),
+            image,
         )
     (now,) = find_runs([made / "run.json"])
     comparison = compare(then, now, again.changes)
     if as_json:
         facts = {"run": then.record.id, "again": run_id, "path": str(made), "sealed": bool(then.record.digest)}
-        typer.echo(json.dumps({**facts, "compared_to_images": now.record.images, **comparison.to_json()}, indent=2))
+        images = {"recorded": then.record.image_digest, "here": now.record.image_digest, "started": image is not None}
+        more = {"image": images, "compared_to_images": now.record.images}
+        typer.echo(json.dumps({**facts, **more, **comparison.to_json()}, indent=2))
     else:
         _show(then, now, comparison, Console())
     raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
@@ -73,15 +92,15 @@ def reproduce(
 
 def _find(word: str, runs: Path) -> "Run":
     """The run of a path, or else of an id."""
-    from stacks.report.runs import find_runs
+    from stacks.report.runs import find_runs, is_there
 
-    if Path(word).exists():
+    if is_there(Path(word)):
         found = find_runs([Path(word)], "RUN")
         if len(found) == 1:
             return found[0]
         ids = ", ".join(one.record.id for one in found)
         raise InputError("RUN", "holds several runs", value=word, allowed=ids, fix="name one run's directory")
-    if not runs.exists():
+    if not is_there(runs):
         raise InputError("RUN", f"no such folder, and no {runs} to look for it as an id", value=word, fix="name --runs")
     known = {one.record.id: one for one in find_runs([runs])}
     if word not in known:
@@ -89,6 +108,18 @@ def _find(word: str, runs: Path) -> "Run":
             "RUN", f"no such folder, and no run of that id in {runs}", value=word, fix=nearest_hint(word, known)
         )
     return known[word]
+
+
+def _image(then: "Run", now: "Run") -> str:
+    """Whether the record's image was started, and what ran in its place."""
+    recorded, here = then.record.image_digest, now.record.image_digest
+    if here:
+        return f"{here}, started"
+    code = now.record.code_sha256[:12]
+    return (
+        f"{recorded} was not started: here ran this Python environment, of no image, with trainer's code {code}; "
+        "--container NAME starts it"
+    )
 
 
 def _show(then: "Run", now: "Run", comparison: "Comparison", console: "Console") -> None:
@@ -108,6 +139,8 @@ def _show(then: "Run", now: "Run", comparison: "Comparison", console: "Console")
         console.print(f"  states   {comparison.states_equal} of {comparison.states} checkpoints and ends the same")
     else:
         console.print("  states   no checkpoint or end that both runs have")
+    if then.record.image_digest:
+        console.print(f"  image    {escape(_image(then, now))}", soft_wrap=True)
     for name, most in comparison.max_relative_difference.items():
         words = "not compared" if most is None else f"greatest relative difference {most:.3g}"
         console.print(f"  {name:12} {words} over {comparison.windows} lines")

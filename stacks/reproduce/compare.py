@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from components.findings import InputError
 from stacks.report.runs import Run
 from trainer.record import RunRecord
 
-__all__ = ["Comparison", "QualityDifference", "compare", "differences"]
+__all__ = ["Comparison", "QualityDifference", "check_comparable", "compare", "differences"]
 
 SERIES = ("loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d")
 Window = tuple[int, int]
@@ -110,16 +111,42 @@ def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
     )
 
 
+def check_comparable(then: Run) -> None:
+    """Looks, before anything is run, whether what lies beside a record can be compared.
+
+    Raises:
+        InputError: a checkpoint's manifest that is damaged.
+    """
+    _states(then)
+
+
 def _states(run: Run) -> dict[int, dict[str, str]]:
     """Hashes of the state's parts, by images shown: of the checkpoints beside the record, and of its end."""
     found: dict[int, dict[str, str]] = {}
     for path in sorted((run.path / "checkpoints").glob("[0-9]*.json")):
-        manifest = json.loads(path.read_text("utf-8"))
-        if manifest["identity"]["run_id"] == run.record.id:
-            found[manifest["images"]] = manifest["state_sha256"]
+        images, digests = _manifest(path, run.record.id)
+        if digests:
+            found[images] = digests
     if run.record.state_sha256:
         found[run.record.images] = run.record.state_sha256
     return found
+
+
+def _manifest(path: Path, run_id: str) -> tuple[int, dict[str, str]]:
+    """Images and hashes that a checkpoint's manifest tells; no hash where it is another run's."""
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        manifest = None
+    match manifest:
+        case {"identity": {"run_id": str(whose)}, "images": int(images), "state_sha256": dict(digests)}:
+            return images, digests if whose == run_id else {}
+    raise InputError(
+        str(path),
+        "is no manifest of a checkpoint: it was cut short, or cannot be read",
+        allowed="identity.run_id, images and state_sha256, as the trainer writes them",
+        fix="fetch it anew, or take this checkpoint's files away: states of the others are compared",
+    )
 
 
 def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
@@ -143,7 +170,9 @@ def _parsed(text: str) -> dict[str, Any] | None:
         line = json.loads(text)
     except ValueError:
         return None
-    return line if isinstance(line, dict) and {"session", "images"} <= line.keys() else None
+    if not isinstance(line, dict) or not all(type(line.get(key)) is int for key in ("session", "images")):
+        return None
+    return line if all(isinstance(line.get(name), int | float | None) for name in SERIES) else None
 
 
 def _losses(

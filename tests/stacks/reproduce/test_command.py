@@ -15,6 +15,7 @@ from stacks.cli import app
 from trainer.record import Figure, RunRecord
 
 Gangway = Callable[..., "subprocess.CompletedProcess[str]"]
+DIGEST = f"sha256:{'d' * 64}"
 
 
 @pytest.mark.slow
@@ -72,6 +73,23 @@ def test_a_run_that_is_not_there(run_dir: Path, tmp_path: Path) -> None:
     assert "no such folder" in refused("nothing", "--runs", tmp_path / "none")
 
 
+def test_a_damaged_checkpoint_is_named_before_anything_is_run(run_dir: Path, tmp_path: Path) -> None:
+    manifest = min((run_dir / "checkpoints").glob("[0-9]*.json"))
+    for content in (manifest.read_text()[:40], "[]", '{"images": 160, "identity": {}}'):
+        manifest.write_text(content)
+        said = refused(run_dir, "--out", tmp_path / "out")
+        assert f"{manifest}: is no manifest of a checkpoint" in said
+        assert "take this checkpoint's files away" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_where_the_folder_goes_is_named(run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("in the way")
+    said = refused(run_dir, "--out", tmp_path / "out")
+    assert str(tmp_path / "out") in said
+    assert "cannot be made: Not a directory" in said
+
+
 def test_a_folder_of_several_runs(run_dir: Path, rewrite: Callable[..., RunRecord]) -> None:
     other = run_dir.parent / "b"
     shutil.copytree(run_dir, other)
@@ -89,17 +107,20 @@ def test_an_older_records_outcome_is_told_whole(
         points = [{"name": "fd", "kimg": 0.48, "value": value}]
         return {"quality_in_training": {"points": points, "cost_sec": absent, "share_of_wall": absent}}
 
-    def again(plan: object, out: Path, run_id: str, machine: object, told: Callable[[int], None]) -> Path:
+    def again(*given: Any) -> Path:
+        out: Path = given[1]
+        run_id, told, container = given[2], given[4], given[5]
+        assert container is None
         told(480)
         shutil.copytree(run_dir, out)
         shutil.rmtree(out / "checkpoints")
-        rewrite(out, id=run_id, state_sha256={}, code_sha256="b" * 64, **quality(4.5))
+        rewrite(out, id=run_id, image_digest="", state_sha256={}, code_sha256="b" * 64, **quality(4.5))
         lines = [json.loads(text) for text in (out / "stats.jsonl").read_text().splitlines()]
         changed = [{**line, "loss_g": 9.0} if line["images"] == 320 and "loss_g" in line else line for line in lines]
         (out / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed if line["images"] != 160))
         return out
 
-    rewrite(run_dir, **quality(5.0))
+    rewrite(run_dir, image_digest=DIGEST, **quality(5.0))
     values = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps({**values, "digest": ""}))
     monkeypatch.setattr("stacks.reproduce.again.run_again", again)
@@ -112,5 +133,7 @@ def test_an_older_records_outcome_is_told_whole(
         "2 lines of the record have no counterpart",
         "fd at 0.48 kimg: 4.5 here, 5 then",
         "trainer's code: bbbbbbbbbbbb here",
+        f"image    {DIGEST} was not started: here ran this Python environment, of no image, with trainer's code bbbbb",
+        f"image: this Python environment, no image here, {DIGEST} then",
     ):
         assert words in done.stdout
