@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.findings import InputError
+from stacks.report.files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from stacks.report.page import Picture, SandboxRowLike
@@ -71,11 +72,12 @@ def write_report(
             reals=reals,
         )
     )
-    charts = [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]
+    folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]
+    make_folder(folder if charts else out_dir)
     for chart in charts:
-        _write(out_dir / "plots" / f"{chart.name}.png", chart.light)
-        _write(out_dir / "plots" / f"{chart.name}.svg", chart.svg)
-    return _write(out_dir / "report.html", html.encode())
+        write_whole(folder / f"{chart.name}.png", chart.light)
+        write_whole(folder / f"{chart.name}.svg", chart.svg)
+    return write_whole(out_dir / "report.html", html.encode())
 
 
 def _read(png: Path) -> Picture:
@@ -84,16 +86,3 @@ def _read(png: Path) -> Picture:
     if not png.is_file():
         raise InputError(str(png), "no such image", fix="name the PNG grid that the trainer wrote")
     return picture(png.read_bytes(), str(png))
-
-
-def _write(path: Path, content: bytes) -> Path:
-    """One file, whole or not at all: a reader sees the old one or the new one."""
-    temporary = path.with_name(f".partial-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        return temporary.replace(path)
-    except OSError as error:
-        raise InputError(
-            str(path), f"cannot be written: {error.strerror or error}", fix="name a folder that can be written"
-        ) from error

@@ -104,7 +104,7 @@ def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
 
 
 def _deliver(text: str, out: Path | None) -> None:
-    from stacks.report.report_files import write_whole
+    from stacks.report.files import write_whole
 
     if out is None:
         typer.echo(text, nl=False)
@@ -157,7 +157,8 @@ def _json(runs: "Sequence[Run]", out: Path | None, group_by: str | None) -> None
 
 def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None, usd_per_hour: float | None) -> None:
     from stacks.bill.focus_rows import focus_rows, priced, without_rows
-    from stacks.report.report_files import focus_csv, focus_parquet, write_whole
+    from stacks.report.files import write_whole
+    from stacks.report.report_files import focus_csv, focus_parquet
 
     if usd_per_hour is not None and not 0 <= usd_per_hour < float("inf"):
         raise InputError("--usd-per-hour", "no price", value=usd_per_hour, allowed="0 or more", fix="write 12.5")

@@ -12,7 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from components.findings import InputError
 from stacks.bill.focus_rows import COLUMNS, NUMBERS, TIMES
 from stacks.bill.tables import pyarrow_missing
 from stacks.report.several.groups import workers
@@ -20,7 +19,7 @@ from stacks.report.several.measures import MEASURES, num_gpus
 from stacks.report.several.members import Member
 from trainer.record import Figure, RunRecord
 
-__all__ = ["figures_csv", "focus_csv", "focus_parquet", "report_json", "write_whole"]
+__all__ = ["figures_csv", "focus_csv", "focus_parquet", "report_json"]
 
 _JOULES_PER_KWH = 3.6e6
 _MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
@@ -123,21 +122,3 @@ def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file in one step: a reader sees the old one or the new one.
-
-    Raises:
-        InputError: it cannot be written.
-    """
-    partial = path.with_name(f".partial-{path.name}")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(
-            str(path),
-            f"cannot be written: {error.strerror or error}",
-            fix="name a file in a folder that can be written",
-        ) from None

@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from components.findings import InputError
-from stacks.report.report_files import write_whole
+from stacks.report.files import make_folder, write_whole
 from stacks.report.runs import Run
 from stacks.report.several.charts import curve_drawings
 from stacks.report.several.drawing import Drawing
@@ -60,9 +59,8 @@ class SeveralReport:
         """
         drawings, lacking = self._drawn
         html = several_page(PageInputs(self.report, drawings, lacking, grids_of(self.report.groups)))
-        _make(folder)
-        write_whole(folder / "report.html", html.encode())
-        return folder / "report.html"
+        make_folder(folder)
+        return write_whole(folder / "report.html", html.encode())
 
     def write_figures(self, folder: Path) -> list[Path]:
         """Writes each drawing as PDF and as SVG, for papers.
@@ -71,7 +69,7 @@ class SeveralReport:
             InputError: the folder cannot be written.
         """
         files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in self._drawn[0] for kind in _KINDS}
-        _make(folder)
+        make_folder(folder)
         for path, content in files.items():
             write_whole(path, content)
         return list(files)
@@ -89,12 +87,3 @@ def several_report(runs: Sequence[Run], group_by: str | None) -> SeveralReport:
     """
     keys = parse_keys(group_by)
     return SeveralReport(report_of(members_of(runs), keys))
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            str(folder), f"cannot be made: {error.strerror or error}", fix="name a folder that can be written"
-        ) from None
