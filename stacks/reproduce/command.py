@@ -48,7 +48,6 @@ def reproduce(
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare. 2: the record was changed, its data is not
     here, or the trainer refuses it here.
     """
-    import json
     from datetime import UTC, datetime
 
     from rich.console import Console
@@ -81,10 +80,7 @@ def reproduce(
     (now,) = find_runs([made / "run.json"])
     comparison = compare(then, now, again.changes)
     if as_json:
-        facts = {"run": then.record.id, "again": run_id, "path": str(made), "sealed": bool(then.record.digest)}
-        images = {"recorded": then.record.image_digest, "here": now.record.image_digest, "started": image is not None}
-        more = {"image": images, "compared_to_images": now.record.images}
-        typer.echo(json.dumps({**facts, **more, **comparison.to_json()}, indent=2))
+        typer.echo(_json(then, now, made, comparison))
     else:
         _show(then, now, comparison, Console())
     raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
@@ -108,6 +104,21 @@ def _find(word: str, runs: Path) -> "Run":
             "RUN", f"no such folder, and no run of that id in {runs}", value=word, fix=nearest_hint(word, known)
         )
     return known[word]
+
+
+def _json(then: "Run", now: "Run", made: Path, comparison: "Comparison") -> str:
+    import json
+
+    recorded, here = then.record.image_digest, now.record.image_digest
+    facts = {
+        "run": then.record.id,
+        "again": now.record.id,
+        "path": str(made),
+        "sealed": bool(then.record.digest),
+        "image": {"recorded": recorded, "here": here, "started": bool(here)},
+        "compared_to_images": now.record.images,
+    }
+    return json.dumps({**facts, **comparison.to_json()}, indent=2)
 
 
 def _image(then: "Run", now: "Run") -> str:
