@@ -60,7 +60,7 @@ def _reference_r1(discriminator: nn.Module, images: Tensor) -> Tensor:
         out: Tensor = discriminator(image[None])
         return out.squeeze()
 
-    gradients = torch.func.vmap(torch.func.grad(logit))(images)
+    gradients = torch.stack([torch.func.grad(logit)(image) for image in images])
     penalty: Tensor = gradients.square().sum(dim=(1, 2, 3)).mean()
     return penalty
 
