@@ -30,7 +30,7 @@ from trainer.commands.export import add_export
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config import TrainConfig
-from trainer.errors import LoneError, TrainerError, WorkerFailedError, from_validation
+from trainer.errors import EXIT_FAILED, LoneError, TrainerError, WorkerFailedError, from_validation
 from trainer.power.arguments import add_power, power_asked
 from trainer.presets import PRESETS, preset
 from trainer.workers.ranks import Ranks
@@ -38,7 +38,7 @@ from trainer.workers.ranks import Ranks
 if TYPE_CHECKING:
     from trainer.record import RunContext
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
 
@@ -202,12 +202,17 @@ def _schema(_: argparse.Namespace) -> int:
     return 0
 
 
-def _leave(code: int) -> NoReturn:
-    """Ends the process at once: all is written, and every thread of ours has ended.
+def run(argv: Sequence[str]) -> NoReturn:
+    """`main`, and the end of the process at once: all is written, and every thread of ours has ended.
 
     While Python takes itself down, a thread of torch's that is still ending aborts the process: of some forty complete
     runs of two workers on a busy machine two ended with 134, "terminate called without an active exception".
     """
+    try:
+        code = main(argv)
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
+        code = EXIT_FAILED
     with contextlib.suppress(OSError):  # whoever read them may be gone
         sys.stdout.flush()
         sys.stderr.flush()
@@ -215,4 +220,4 @@ def _leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _leave(main(sys.argv[1:]))
+    run(sys.argv[1:])

@@ -26,7 +26,7 @@ HELD_WORKER = f"""
 import sys, time
 from trainer import loop
 from trainer.interruptions import interruption
-from trainer.__main__ import main
+from trainer.__main__ import run
 
 batch_of, installed = loop.Batch, []
 install = interruption.Interruption.install
@@ -44,7 +44,7 @@ def held(config, world, data):  # at these two moments the run waits to be told 
     return batch
 
 loop.Batch = held
-sys.exit(main(sys.argv[1:]))
+run(sys.argv[1:])
 """
 
 

@@ -34,7 +34,7 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> int:
 KILLED_WORKER = """
 import os, signal, sys
 from trainer import loop
-from trainer.__main__ import main
+from trainer.__main__ import run
 
 batch_of = loop.Batch
 def mortal(config, world, data):
@@ -48,7 +48,7 @@ def mortal(config, world, data):
     return batch
 
 loop.Batch = mortal
-sys.exit(main(sys.argv[1:]))
+run(sys.argv[1:])
 """
 
 
@@ -77,7 +77,7 @@ def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(
 SIGNALLED_WORKER = """
 import os, signal, sys
 from trainer import loop
-from trainer.__main__ import main
+from trainer.__main__ import run
 
 batch_of = loop.Batch
 def signalled(config, world, data):
@@ -91,7 +91,7 @@ def signalled(config, world, data):
     return batch
 
 loop.Batch = signalled
-sys.exit(main(sys.argv[1:]))
+run(sys.argv[1:])
 """
 
 
@@ -111,7 +111,7 @@ def test_a_signal_to_one_worker_stops_both_after_that_very_step(
 
 DRIFTING_WORKER = """
 import os, sys, torch
-from trainer.__main__ import main
+from trainer.__main__ import run
 from trainer.state import TrainState
 
 advance = TrainState.advance
@@ -127,7 +127,7 @@ def drifting(state):  # the last bit of one number of the second worker, after t
         kept[first] = torch.nextafter(kept[first], torch.tensor(9.0))
 
 TrainState.advance = drifting
-sys.exit(main(sys.argv[2:]))
+run(sys.argv[2:])
 """
 
 

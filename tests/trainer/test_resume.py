@@ -101,7 +101,7 @@ import json, os, sys
 from pathlib import Path
 from trainer import checkpoint, loop, set_up
 from trainer.steps import batch
-from trainer.__main__ import main
+from trainer.__main__ import run
 
 seen = Path(os.environ["SEEN"], os.environ["RANK"] + ".jsonl").open("w", buffering=1)
 restore, batch_of = set_up.restore, loop.Batch
@@ -122,7 +122,7 @@ class Watched:  # the shards, with the numbers of the images that training takes
 
 set_up.restore = restoring
 loop.Batch = lambda config, world, data: batch_of(config, world, Watched(data))
-sys.exit(main(sys.argv[1:]))
+run(sys.argv[1:])
 """
 
 
@@ -184,7 +184,7 @@ def test_a_mistake_is_reported_once_by_two_workers(
 FAILING_WORKER = """
 import os, sys
 from trainer import set_up
-from trainer.__main__ import main
+from trainer.__main__ import run
 
 restore = set_up.restore
 def failing(*arguments, **options):
@@ -193,7 +193,7 @@ def failing(*arguments, **options):
     return restore(*arguments, **options)
 
 set_up.restore = failing
-sys.exit(main(sys.argv[1:]))
+run(sys.argv[1:])
 """
 
 

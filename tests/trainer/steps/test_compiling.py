@@ -157,11 +157,11 @@ GROWING = """
 import sys
 from torch import nn
 from torch._dynamo.backends.registry import lookup_backend
-from trainer.__main__ import main
+from trainer.__main__ import run
 
 honest = nn.Module.compile
 nn.Module.compile = lambda module, **options: honest(module, **options, backend="aot_eager")
-sys.exit(main(sys.argv[1:]))
+run(sys.argv[1:])
 """
 
 
