@@ -67,6 +67,8 @@ def container_argv(
     scratch: str | None,
     labels: Mapping[str, str],
     name: str = CONTAINER_NAME,
+    *,
+    locks_memory: bool = True,
 ) -> list[str]:
     """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it.
 
@@ -79,10 +81,12 @@ def container_argv(
         scratch: a folder of the node's own disks; None for none.
         labels: of the container.
         name: of the container.
+        locks_memory: let it lock as much memory as a fabric wants; not everybody may say so.
     """
     argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
-    argv += ["--network", "host", "--ipc", "host", "--ulimit", "memlock=-1"]
+    argv += ["--network", "host", "--ipc", "host"]
+    argv += ["--ulimit", "memlock=-1"] if locks_memory else []
     argv += accelerators
     if scratch is not None:
         # Fast and of this node alone: for temporary files, torch.compile's cache among them. The job may say otherwise.

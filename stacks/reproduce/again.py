@@ -4,6 +4,7 @@ in this Python environment or in the record's image.
 What of the record cannot be had here (GPUs, so many workers) is replaced and told, never silently. Compares nothing.
 """
 
+import math
 import re
 import shutil
 import subprocess
@@ -102,7 +103,7 @@ def _images(record: RunRecord, kimg: float | None) -> int:
     if kimg is None:
         return record.images
     step = record.config.step_images
-    images = -(-round(kimg * 1000) // step) * step
+    images = -(-round(kimg * 1000) // step) * step if math.isfinite(kimg) else 0
     if not 0 < images <= record.images:
         raise InputError(
             "--kimg",
@@ -207,10 +208,11 @@ def _prepare(again: Again, out: Path, run_id: str, machine: Hardware, container:
     except OSError as error:
         fix = "name a folder, which may not be there yet, with --out"
         raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
-    (out / "again.json").write_text(again.config.to_json(), "utf-8")
+    # What the record says and no more: a trainer of an earlier day refuses fields that it does not know.
+    (out / "again.json").write_text(again.config.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
     known = {"machine_type": describe(machine), "image_digest": "" if container is None else container.digest}
     context = local_context("reproduce", run_id).model_copy(update=known)
-    (out / "context.json").write_text(context.model_dump_json(indent=2), "utf-8")
+    (out / "context.json").write_text(context.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
 
 
 def _started(again: Again, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:

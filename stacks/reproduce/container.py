@@ -1,12 +1,13 @@
 """The recorded image, by its digest, in a container on this machine: program, image, and the whole argument list.
 
-Planning only: nothing here starts a container or asks a registry. The list is the nodes' own (images.shell), with the
+Nothing here starts a container or asks a registry. The list is the nodes' own (images.shell), with the
 run's folder at its own path, so that files and arguments mean the same inside and outside.
 """
 
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from trainer.record import RunRecord
 
 __all__ = ["Container", "container_job", "find_container", "start_argv"]
 
-_PROGRAMS = ("docker", "podman")
+_UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Whoever calls has no account inside: caches of compilers ask for a name and a home.
@@ -54,22 +55,32 @@ def find_container(name: str, record: RunRecord) -> Container:
             f"run {record.id}", "its record names no image by a digest", value=digest, allowed="sha256: and 64 digits",
             fix="leave --container out: this Python environment then runs it",
         )  # fmt: skip
-    bare, _, given = name.partition("@")
+    bare, at, given = name.partition("@")
     if not _NAME.fullmatch(bare):
         allowed = "an image's name without a tag, such as registry.example.com/gangway-trainer"
         raise InputError("--container", "no name of an image", value=name, allowed=allowed, fix="leave the tag out")
-    if given and given != digest:
+    if at and given != digest:
         raise InputError(
             "--container", "another image than the record's", value=name, allowed=f"{bare}@{digest}",
             fix="leave the digest out: the record has it",
         )  # fmt: skip
-    program = next((found for one in _PROGRAMS if (found := shutil.which(one))), None)
+    program = _program()
     if program is None:
         raise InputError(
-            "--container", "nothing here runs containers", value=name, allowed=f"{' or '.join(_PROGRAMS)} on PATH",
+            "--container", "nothing here runs containers", value=name, allowed="docker or podman on PATH",
             fix="install one, or leave --container out: this Python environment then runs it",
         )  # fmt: skip
-    return Container(Path(program), f"{bare}@{digest}", digest)
+    return Container(program, f"{bare}@{digest}", digest)
+
+
+def _program() -> Path | None:
+    """Docker before podman; but podman where the command called docker is podman by another name."""
+    docker, podman = shutil.which("docker"), shutil.which("podman")
+    if docker and podman:
+        said = subprocess.run([docker, "--version"], capture_output=True, text=True, check=False)
+        docker = None if "podman" in said.stdout.lower() else docker
+    found = docker or podman
+    return Path(found) if found else None
 
 
 def container_job(job: JobSpec, container: Container, folder: Path, data: Path | None) -> JobSpec:
@@ -86,8 +97,9 @@ def container_job(job: JobSpec, container: Container, folder: Path, data: Path |
     """
     folders = [(folder, False), *([] if data is None or data.is_relative_to(folder) else [(data, True)])]
     for each, _ in folders:
-        if "," in str(each):
-            raise InputError(str(each), "has a comma, which no container's mount can say", fix="name another folder")
+        for sign, called in _UNSAYABLE.items():
+            if sign in str(each):
+                raise InputError(f"{each}", f"has {called}, which no mount can say", fix="name another folder")
     volumes = tuple(Volume(source=str(each), target=str(each), read_only=only) for each, only in folders)
     return job.model_copy(update={"image": container.image, "volumes": volumes, "env": {**_ACCOUNT, **job.env}})
 
@@ -106,5 +118,6 @@ def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) 
     # Without root, podman's users are others inside; and where SELinux rules, a mount would be closed to them.
     as_outside = ["--userns", "keep-id", "--security-opt", "label=disable"] if podman else []
     extra = [*as_outside, "--user", f"{os.getuid()}:{os.getgid()}", *(gpus if on_gpus else [])]
-    argv = container_argv(job, extra, None, {}, name=name)
+    # Nor may a user without root raise a limit, and podman's containers are processes of that user.
+    argv = container_argv(job, extra, None, {}, name=name, locks_memory=not podman or os.getuid() == 0)
     return [str(container.program), *argv, container.image, *job.torchrun_argv()]

@@ -1,6 +1,7 @@
 """What a record asks of this machine: its length, workers, threads, device and data; and what is refused."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from components.findings import InputError
 from stacks.bench.hardware import Hardware
 from stacks.report.runs import Run, find_runs
-from stacks.reproduce.again import _job, plan_again, run_again
+from stacks.reproduce.again import _job, _prepare, plan_again, run_again
+from trainer.record import RunContext
 
 MACHINE = Hardware(cpu="Model 1", cores=2, memory_gib=8.0, gpus=[], system="Linux x86_64")
 WITH_GPUS = Hardware({**MACHINE, "gpus": ["H200", "H200"]})
@@ -41,11 +43,23 @@ def test_a_part_ends_with_a_whole_step(run: Run, kimg: float, images: int) -> No
     assert plan_again(run, MACHINE, kimg, None).config.total_images == images
 
 
-@pytest.mark.parametrize("kimg", [0, -1, 0.5])
+@pytest.mark.parametrize("kimg", [0, -1, 0.5, math.nan, math.inf])
 def test_a_part_that_the_record_lacks_is_refused(run: Run, kimg: float) -> None:
     with pytest.raises(InputError, match=r"--kimg: run .* has nothing to compare with there") as caught:
         plan_again(run, MACHINE, kimg, None)
     assert "at most 0.48" in str(caught.value)
+
+
+def test_a_trainer_of_an_earlier_day_is_given_no_field_that_it_did_not_record(run_dir: Path, tmp_path: Path) -> None:
+    path = run_dir / "run.json"
+    record = json.loads(path.read_text())
+    del record["config"]["mirror"], record["digest"]
+    path.write_text(json.dumps(record))
+    _prepare(plan_again(find_runs([path])[0], MACHINE, 0.16, None), tmp_path / "out", "id-again", MACHINE, None)
+    given = json.loads((tmp_path / "out" / "again.json").read_text())
+    assert given == {**record["config"], "kimg": 0.16}
+    context = json.loads((tmp_path / "out" / "context.json").read_text())
+    assert {"run_id", "machine_type"} <= context.keys() < RunContext.model_fields.keys(), "what is said, and no default"
 
 
 def test_a_run_without_images_is_refused(run: Run) -> None:

@@ -84,9 +84,32 @@ def test_gpus_and_podman_have_their_own_words() -> None:
     assert "--device" not in start_argv(of("podman"), made, "x", on_gpus=False)
 
 
-def test_a_folder_that_no_mount_can_say_is_refused() -> None:
-    with pytest.raises(InputError, match="/a,b: has a comma"):
-        container_job(job(), of("docker"), Path("/a,b"), None)
+def test_podman_raises_no_limit_where_its_user_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = container_job(job(), of("podman"), Path("/runs/new"), None)
+    for user, asked in ((1000, False), (0, True)):
+        monkeypatch.setattr(os, "getuid", lambda user=user: user)
+        assert ("memlock=-1" in start_argv(of("podman"), made, "x", on_gpus=False)) is asked
+        assert "memlock=-1" in start_argv(of("docker"), made, "x", on_gpus=False), "its service is root's"
+
+
+@pytest.mark.parametrize(("said", "chosen"), [("podman version 5.4.0", "podman"), ("Docker version 29.1.0", "docker")])
+def test_podman_called_docker_is_podman(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, chosen: str
+) -> None:
+    for program in ("docker", "podman"):
+        (tmp_path / program).write_text(f"#!/bin/sh\necho {said}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    record = RunRecord.read(run_dir / "run.json").model_copy(update={"image_digest": DIGEST})
+    assert find_container(NAME, record).program == tmp_path / chosen
+
+
+@pytest.mark.parametrize(
+    ("folder", "called"), [("/a,b", "a comma"), ('/a"b', "a quotation mark"), ("/a\nb", "a line break")]
+)
+def test_a_folder_that_no_mount_can_say_is_refused(folder: str, called: str) -> None:
+    with pytest.raises(InputError, match=f"{folder}: has {called}"):
+        container_job(job(), of("docker"), Path(folder), None)
 
 
 @pytest.fixture
@@ -121,6 +144,7 @@ def of_image(run_dir: Path, rewrite: Rewrite) -> Path:
         ("--privileged", DIGEST, "--container: no name of an image"),
         ("", DIGEST, "--container: no name of an image"),
         (f"{NAME}@sha256:{'e' * 64}", DIGEST, "another image than the record's"),
+        (f"{NAME}@", DIGEST, "another image than the record's"),
     ],
 )
 def test_names_and_records_that_will_not_do(
