@@ -6,6 +6,7 @@ there is no OpenSSH server (`apt-get install openssh-server`; nobody has to star
 
 import getpass
 import os
+import pwd
 import secrets
 import shutil
 import socket
@@ -147,8 +148,8 @@ def pool() -> Iterator[str]:
 
 
 def copies(pool: str) -> list[Path]:
-    """What was handed over for the pool and still lies in the user's home."""
-    return list(Path.home().glob(f".gangway-{pool}-*"))
+    """What was handed over for the pool and still lies in the user's home: the account's, whatever $HOME says."""
+    return list(Path(pwd.getpwuid(os.getuid()).pw_dir).glob(f".gangway-{pool}-*"))
 
 
 @pytest.fixture
