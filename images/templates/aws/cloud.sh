@@ -17,6 +17,8 @@ imds() {
 
 own_capacity() { imds instance-life-cycle; }
 
+made_for_job() { [ "$ROLE" = worker ]; }
+
 group_waits() { [ "$(imds autoscaling/target-lifecycle-state)" = Terminated ]; }
 
 # For its group or for a spot interruption.

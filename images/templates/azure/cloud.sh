@@ -22,6 +22,8 @@ leaving() { azure leaving || [ "$(systemctl is-system-running)" = stopping ]; }
 
 own_capacity() { azure capacity; }
 
+made_for_job() { [ "$ROLE" = worker ]; }
+
 # A machine of a scale set that is deleted goes when it says so, or when its notice is over.
 group_waits() { [ -n "$IN_GROUP" ] && azure waiting; }
 let_go() { azure let-go && log "this machine's end need not wait"; }

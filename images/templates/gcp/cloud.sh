@@ -24,6 +24,7 @@ own_capacity() {
     esac
 }
 
+made_for_job() { [ "$ROLE" = worker ]; }
 group_waits() { false; }
 let_go() { :; }
 

@@ -3,6 +3,7 @@
 # clouds is in the cloud.sh beside it, whose functions are:
 #   leaving            succeeds where the node is about to go
 #   own_capacity       prints spot, or on-demand for what is not taken back; nothing where the cloud does not say
+#   made_for_job       succeeds where the machine was made for this job, so that its boot bounds how old the job's start is
 #   group_waits        succeeds where its group wants it to go and waits for its word; let_go gives that word
 #   send_event         EVENT [NAME VALUE]...: sends one JSON line to the stack's log, with the instance's name
 #   replace_node       has its group replace this node; may wait until that has begun
@@ -103,13 +104,13 @@ end_job() {
 }
 
 # hours_over SECONDS: the job's hours passed at least SECONDS ago. They count from the job's first start on any node. Where
-# none is known, a worker counts from its own boot; a head node may be older than the job, and says no.
+# none is known, a worker that was made for the job counts from its own boot; who may be older than the job says no.
 hours_over() {
     local began
     [ -n "$MAX_SEC" ] || return 1
     # A file system that hangs must not hang this as well.
     if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
-        [ "$ROLE" = worker ] || return 1
+        made_for_job || return 1
         began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
     fi
     [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]

@@ -14,6 +14,7 @@ leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 # Nothing is taken back, so the record prices every node alike.
 own_capacity() { :; }
 
+made_for_job() { [ "$ROLE" = worker ]; }
 group_waits() { false; }
 let_go() { :; }
 

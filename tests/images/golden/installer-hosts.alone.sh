@@ -317,7 +317,7 @@ hours_over() {
     local began
     [ -n "$MAX_SEC" ] || return 1
     if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
-        [ "$ROLE" = worker ] || return 1
+        made_for_job || return 1
         began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
     fi
     [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]
@@ -327,6 +327,7 @@ put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
+made_for_job() { false; }
 group_waits() { false; }
 let_go() { :; }
 

@@ -713,7 +713,7 @@ hours_over() {
     local began
     [ -n "$MAX_SEC" ] || return 1
     if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
-        [ "$ROLE" = worker ] || return 1
+        made_for_job || return 1
         began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
     fi
     [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]
@@ -739,6 +739,7 @@ own_capacity() {
     esac
 }
 
+made_for_job() { [ "$ROLE" = worker ]; }
 group_waits() { false; }
 let_go() { :; }
 

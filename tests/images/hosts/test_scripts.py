@@ -216,6 +216,21 @@ def test_a_machine_that_goes_down_starts_no_trainer(host: Any) -> None:
     assert (host.run("run-trainer.sh").returncode, host.calls("docker")) == (0, [])
 
 
+def test_a_machine_that_has_been_up_for_days_has_all_of_the_jobs_hours(host: Any, tmp_path: Path) -> None:
+    """The watch looks before the trainer has started: it pulls its image."""
+    host.plan(run_dir=f"{tmp_path}/run", bucket_uri=f"{tmp_path}/results/lab")
+    (tmp_path / "uptime").write_text("864000.00 0\n")
+    host.env["GANGWAY_UPTIME"] = f"{tmp_path}/uptime"
+    host.fake("systemctl", "[ $1 = is-system-running ] && echo running || { echo inactive; exit 3; }")
+    done = host.run("watch-node.sh")
+    assert done.returncode == 0, done.stderr
+    assert not host.state("ended").exists()
+    assert not (tmp_path / "results").exists()
+    host.start_job(9 * 3600)
+    assert host.run("watch-node.sh").returncode == 0
+    assert host.state("ended").read_text() == "75 max-hours\n"
+
+
 @pytest.mark.parametrize(("status", "told"), [("2", True), ("0", False), ("75", False)])
 def test_a_job_that_has_failed_for_good_is_told_beside_its_record(
     host: Any, tmp_path: Path, status: str, told: bool
