@@ -17,6 +17,8 @@
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
 # How long it is tried to tell of a job's end. Less than a machine has that is taken back.
 END_SEC=${GANGWAY_END_SEC:-15}
+# How long after a job's end a node stays at most for a record that cannot be put. It costs all the while.
+KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
 # On tmpfs, so a reboot is a fresh start; of this very job, so another one is as well.
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 # When this job began, seconds since 1970.
@@ -86,12 +88,28 @@ put_end() {
     fi
 }
 
+# record_kept: what the run has is where it outlives this node, or was tried for long enough. A run without a record has
+# nothing to keep.
+record_kept() {
+    local ended_at
+    # A file system that hangs must not hang this as well.
+    if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
+        return 0
+    fi
+    ended_at=$(stat -c %Y "$STATE_DIR/ended")
+    if [ "$(date +%s)" -lt $((ended_at + KEEP_SEC)) ]; then
+        log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
+        return 1
+    fi
+    log "the record could not be put for $KEEP_SEC s: this node leaves without"
+}
+
 # finish: what is left to do for a job that has ended: who waits for its record is told, no node is bought for it any more,
 # and this one leaves, if wanted.
 finish() {
     put_end
     [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
-    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
+    [ -z "$TERMINATE_WHEN_DONE" ] || { record_kept && leave_group; }
 }
 
 # end_job STATUS REASON: a final result. The trainer is not started again, and the node leaves when that is wanted.

@@ -243,6 +243,7 @@ put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
 END_SEC=${GANGWAY_END_SEC:-15}
+KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
@@ -299,10 +300,23 @@ put_end() {
     fi
 }
 
+record_kept() {
+    local ended_at
+    if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
+        return 0
+    fi
+    ended_at=$(stat -c %Y "$STATE_DIR/ended")
+    if [ "$(date +%s)" -lt $((ended_at + KEEP_SEC)) ]; then
+        log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
+        return 1
+    fi
+    log "the record could not be put for $KEEP_SEC s: this node leaves without"
+}
+
 finish() {
     put_end
     [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
-    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
+    [ -z "$TERMINATE_WHEN_DONE" ] || { record_kept && leave_group; }
 }
 
 end_job() {
