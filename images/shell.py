@@ -135,8 +135,8 @@ def job_json_text(job: JobSpec) -> str:
 
 
 def end_settings(job: JobSpec) -> dict[str, str]:
-    """What a worker's scripts want to know to tell of a job's end: whose it is, and how many nodes end it for all."""
-    return {"NODES_TO_END": str(job.num_nodes_max - job.num_nodes_min + 1), "RUN_ID": job.run_id}
+    """What a worker's scripts want to know to tell of a job's end: whose it is, and the fewest and the most nodes."""
+    return {"NODES_MAX": str(job.num_nodes_max), "NODES_MIN": str(job.num_nodes_min), "RUN_ID": job.run_id}
 
 
 def node_env_text(spec: NodeInitSpec) -> str:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,22 +113,70 @@ def fails_for_good(worker: Worker) -> None:
     worker.ends("1")
 
 
+def marks(worker: Worker, kind: str, *nodes: str) -> Path:
+    """Of nodes, beside the run: started-on or ended-on."""
+    folder: Path = worker.machine.root / "run" / f"{kind}-{worker.machine.key()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for node in nodes:
+        (folder / node).touch()
+    return folder
+
+
 def test_failures_of_one_node_end_nothing_while_others_are_enough(aws: Worker) -> None:
-    """Two to four nodes: with one that fails three are left, with three one is."""
+    """Two to four nodes, of which three have come: with one that fails two are left, with two one is."""
     aws.machine.plan(terminate_when_done=False)
-    ended_on = aws.machine.root / "run" / f"ended-on-{aws.machine.key()}"
+    assert aws.machine.run("run-trainer.sh").returncode == 0
+    assert len(list(marks(aws, "started-on", "node-2", "node-3").iterdir())) == 3
     fails_for_good(aws)
     assert aws.ended is None
-    assert len(list(ended_on.iterdir())) == 1
+    assert len(list(marks(aws, "ended-on").iterdir())) == 1
     aws.machine.fake("systemctl", "echo inactive; exit 3")
     aws.ends("1", "watch-node.sh")
     assert aws.ended is None
-    for other in ("node-2", "node-3"):
-        (ended_on / other).touch()
+    marks(aws, "ended-on", "node-2")
     aws.ends("1", "watch-node.sh")
     told = aws.ended
     assert told is not None
     assert (told["code"], told["reason"]) == (1, "too-many-failures")
+
+
+def test_who_fails_last_tells_where_fewer_came_than_were_wanted(aws: Worker) -> None:
+    """One to four nodes, of which the usual two of spot came."""
+    aws.machine.plan(job=aws.job.model_copy(update={"num_nodes_min": 1}))
+    assert aws.machine.run("run-trainer.sh").returncode == 0
+    marks(aws, "started-on", "node-2")
+    marks(aws, "ended-on", "node-2")
+    fails_for_good(aws)
+    assert aws.ended is not None
+
+
+def test_who_could_not_start_takes_nobody_from_those_who_did(aws: Worker) -> None:
+    marks(aws, "started-on", "node-2", "node-3")
+    fails_for_good(aws)
+    assert aws.ended is None
+
+
+@pytest.mark.parametrize("script", ["leave-node.sh", "watch-node.sh"])
+def test_a_node_that_is_taken_away_counts_no_more(aws: Worker, imds: Any, script: str) -> None:
+    assert aws.machine.run("run-trainer.sh").returncode == 0
+    assert len(list(marks(aws, "started-on").iterdir())) == 1
+    imds.answers["autoscaling/target-lifecycle-state"] = ["Terminated"]
+    aws.machine.fake("systemctl", "echo inactive; exit 3")
+    aws.machine.plan(lifecycle_hook=None)
+    aws.ends("75", script)
+    assert list(marks(aws, "started-on").iterdir()) == []
+
+
+def test_nor_does_one_that_gives_up(aws: Worker) -> None:
+    assert aws.machine.run("run-trainer.sh").returncode == 0
+    assert aws.machine.give_up("no GPU").returncode == 1
+    assert list(marks(aws, "started-on").iterdir()) == []
+
+
+def test_a_file_system_that_hangs_ends_nobody(aws: Worker) -> None:
+    aws.machine.fake("timeout", '[ "$2" != ls ] || exit 124; exec /usr/bin/timeout "$@"')
+    fails_for_good(aws)
+    assert aws.ended is None
 
 
 def test_the_failures_of_a_single_node_are_the_jobs(aws: Worker) -> None:

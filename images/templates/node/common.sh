@@ -23,6 +23,8 @@ KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 # When this job began, seconds since 1970.
 STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
+# A mark of each node whose trainer has started, and of each on which the job has ended for good.
+STARTED_ON=$RUN_DIR/started-on-$JOB_KEY ENDED_ON=$RUN_DIR/ended-on-$JOB_KEY
 # shellcheck source=cloud.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
 
@@ -54,21 +56,33 @@ give_up() {
         exit 1
     fi
     log "giving this node up: $1"
+    no_member
     event node-given-up reason "$1"
     replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
     exit 1
 }
 
+# no_member: this node leaves the job to the others, who need not count on it.
+no_member() { timeout 20 rm -f "$STARTED_ON/$HOSTNAME" || true; }
+
+# too_few_left: of the nodes that have started, fewer than the job needs have not ended for good, this one being the latest.
+# One that died without a word counts as going on: nobody can tell it from one that computes.
+too_few_left() {
+    local started ended
+    # A file system that hangs must not hang this as well.
+    timeout 20 mkdir -p "$STARTED_ON" "$ENDED_ON" || return
+    timeout 20 touch "$ENDED_ON/$HOSTNAME" || return
+    started=$(timeout 20 ls "$STARTED_ON") && ended=$(timeout 20 ls "$ENDED_ON") || return
+    [ "$(comm -23 <(echo "$started") <(echo "$ended") | grep -c .)" -lt "$NODES_MIN" ]
+}
+
 # over_for_all REASON: no other node goes on. Bad input, a slow fabric and the end of its hours are every node's; failures may
 # be this one's own, and the others go on while they are enough. A head node cannot tell.
 over_for_all() {
-    local ended_on=$RUN_DIR/ended-on-$JOB_KEY
     [ "$ROLE" = worker ] || return 1
-    [ "$1" = too-many-failures ] || return 0
-    # A file system that hangs must not hang this as well.
-    timeout 20 mkdir -p "$ended_on" || return
-    timeout 20 touch "$ended_on/$HOSTNAME" || return
-    [ "$(timeout 20 ls "$ended_on" | wc -l)" -ge "$NODES_TO_END" ]
+    if [ "$1" = too-many-failures ] && [ "$NODES_MAX" -gt 1 ]; then
+        too_few_left
+    fi
 }
 
 # put_end: ended.json beside where run.json is, for whoever waits for a record that will not come. Where it cannot be put,

@@ -27,6 +27,7 @@ too_many_failures() {
 }
 
 if leaving; then
+    no_member
     if group_waits; then
         let_go
     fi

@@ -54,6 +54,11 @@ if [ -n "$capacity" ]; then
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
 fi
 # What a start before this one may have said of its end, should somebody have this node start again.
-rm -f "$STATE_DIR/end-put" "$RUN_DIR/ended-on-$JOB_KEY/$HOSTNAME"
+rm -f "$STATE_DIR/end-put" "$ENDED_ON/$HOSTNAME"
+# Whoever fails for good wants to know who is left.
+if [ "$NODES_MAX" -gt 1 ]; then
+    mkdir -p "$STARTED_ON"
+    touch "$STARTED_ON/$HOSTNAME"
+fi
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"

@@ -22,6 +22,7 @@ if ! trainer_rests; then
     systemctl stop "$TRAINER"
 fi
 if group_waits; then
+    no_member
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
     finish

@@ -111,7 +111,8 @@ LOG_GROUP=gangway-demo
 MAX_SEC=28800
 MOUNT_POINT=/var/lib/gangway/runs
 MOUNT_SOURCE=gangway-records/demo/shared
-NODES_TO_END=3
+NODES_MAX=4
+NODES_MIN=2
 NUM_SLICES=2
 PROJECT=acme-ml
 RDMA_NICS_PLANNED=0
@@ -642,6 +643,7 @@ END_SEC=${GANGWAY_END_SEC:-15}
 KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
+STARTED_ON=$RUN_DIR/started-on-$JOB_KEY ENDED_ON=$RUN_DIR/ended-on-$JOB_KEY
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
 
 log() { printf 'gangway: %s\n' "$*" >&2; }
@@ -667,18 +669,27 @@ give_up() {
         exit 1
     fi
     log "giving this node up: $1"
+    no_member
     event node-given-up reason "$1"
     replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
     exit 1
 }
 
+no_member() { timeout 20 rm -f "$STARTED_ON/$HOSTNAME" || true; }
+
+too_few_left() {
+    local started ended
+    timeout 20 mkdir -p "$STARTED_ON" "$ENDED_ON" || return
+    timeout 20 touch "$ENDED_ON/$HOSTNAME" || return
+    started=$(timeout 20 ls "$STARTED_ON") && ended=$(timeout 20 ls "$ENDED_ON") || return
+    [ "$(comm -23 <(echo "$started") <(echo "$ended") | grep -c .)" -lt "$NODES_MIN" ]
+}
+
 over_for_all() {
-    local ended_on=$RUN_DIR/ended-on-$JOB_KEY
     [ "$ROLE" = worker ] || return 1
-    [ "$1" = too-many-failures ] || return 0
-    timeout 20 mkdir -p "$ended_on" || return
-    timeout 20 touch "$ended_on/$HOSTNAME" || return
-    [ "$(timeout 20 ls "$ended_on" | wc -l)" -ge "$NODES_TO_END" ]
+    if [ "$1" = too-many-failures ] && [ "$NODES_MAX" -gt 1 ]; then
+        too_few_left
+    fi
 }
 
 put_end() {
@@ -925,7 +936,11 @@ capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
 fi
-rm -f "$STATE_DIR/end-put" "$RUN_DIR/ended-on-$JOB_KEY/$HOSTNAME"
+rm -f "$STATE_DIR/end-put" "$ENDED_ON/$HOSTNAME"
+if [ "$NODES_MAX" -gt 1 ]; then
+    mkdir -p "$STARTED_ON"
+    touch "$STARTED_ON/$HOSTNAME"
+fi
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"
 GANGWAY_END_OF_FILE
@@ -1007,6 +1022,7 @@ too_many_failures() {
 }
 
 if leaving; then
+    no_member
     if group_waits; then
         let_go
     fi
@@ -1051,6 +1067,7 @@ if ! trainer_rests; then
     systemctl stop "$TRAINER"
 fi
 if group_waits; then
+    no_member
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
     finish
