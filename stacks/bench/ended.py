@@ -22,7 +22,7 @@ _MAX_BYTES = 4096
 _NAME = r"^[A-Za-z0-9._-]*$"
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "bad-input": "what it was given cannot be trained on",
+        "bad-input": "what it was given cannot be trained on, or not on such GPUs",
         "fabric-too-slow": "the all-reduce before the job was below gangway:cluster.fabric_check",
         "max-hours": "the job's hours were over before it was done",
         "too-many-failures": "it failed again and again, on too many nodes to go on",

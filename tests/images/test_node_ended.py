@@ -150,6 +150,28 @@ def test_who_fails_last_tells_where_fewer_came_than_were_wanted(aws: Worker) -> 
     assert aws.ended is not None
 
 
+def test_bad_input_of_one_node_ends_nothing_while_others_are_enough(aws: Worker) -> None:
+    """A GPU whose memory does not hold a step exits like a mistake in the stack file, which all nodes have."""
+    aws.machine.plan(terminate_when_done=False)
+    aws.machine.fake("systemctl", "echo inactive; exit 3")
+    assert aws.machine.run("run-trainer.sh").returncode == 0
+    marks(aws, "started-on", "node-2", "node-3")
+    aws.ends("2")
+    assert aws.ended is None
+    marks(aws, "ended-on", "node-2")
+    aws.ends("2", "watch-node.sh")
+    told = aws.ended
+    assert told is not None
+    assert (told["code"], told["reason"]) == (2, "bad-input")
+
+
+def test_the_end_of_the_hours_is_everyones(aws: Worker) -> None:
+    aws.machine.start_job(9 * 3600)
+    marks(aws, "started-on", "node-2", "node-3")
+    assert aws.machine.run("run-trainer.sh").returncode == 0
+    assert aws.ended is not None
+
+
 def test_who_could_not_start_takes_nobody_from_those_who_did(aws: Worker) -> None:
     marks(aws, "started-on", "node-2", "node-3")
     fails_for_good(aws)

@@ -76,13 +76,15 @@ too_few_left() {
     [ "$(comm -23 <(echo "$started") <(echo "$ended") | grep -c .)" -lt "$NODES_MIN" ]
 }
 
-# over_for_all REASON: no other node goes on. Bad input, a slow fabric and the end of its hours are every node's; failures may
-# be this one's own, and the others go on while they are enough. A head node cannot tell.
+# over_for_all REASON: no other node goes on. A slow fabric and the end of its hours are every node's. Failures may be this
+# one's own, and so may what counts as bad input, as a GPU whose memory holds no step: the others go on while they are
+# enough. What really is bad input comes to all of them. A head node cannot tell.
 over_for_all() {
     [ "$ROLE" = worker ] || return 1
-    if [ "$1" = too-many-failures ] && [ "$NODES_MAX" -gt 1 ]; then
-        too_few_left
-    fi
+    [ "$NODES_MAX" -gt 1 ] || return 0
+    case $1 in
+    bad-input | too-many-failures) too_few_left ;;
+    esac
 }
 
 # put_end: ended.json beside where run.json is, for whoever waits for a record that will not come. Where it cannot be put,

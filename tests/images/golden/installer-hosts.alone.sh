@@ -291,9 +291,10 @@ too_few_left() {
 
 over_for_all() {
     [ "$ROLE" = worker ] || return 1
-    if [ "$1" = too-many-failures ] && [ "$NODES_MAX" -gt 1 ]; then
-        too_few_left
-    fi
+    [ "$NODES_MAX" -gt 1 ] || return 0
+    case $1 in
+    bad-input | too-many-failures) too_few_left ;;
+    esac
 }
 
 put_end() {
