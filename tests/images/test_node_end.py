@@ -90,7 +90,8 @@ def test_a_job_whose_hours_are_over_is_not_started_again(job_node: Any) -> None:
     job_node.start_job(8 * 3600)
     done = job_node.run("run-trainer.sh")
     assert (done.returncode, job_node.calls("docker")) == (0, [])
-    assert "the job's 28800 s are over" in done.stderr
+    assert "the job's 28800 s are over, counted from its first start" in done.stderr
+    assert f"or remove {job_node.spec.run_dir}/started-at-{job_node.key()}" in done.stderr
     assert job_node.events() == [
         {"event": "job-ended", "instance_id": INSTANCE, "exit_status": 75, "reason": "max-hours"}
     ]

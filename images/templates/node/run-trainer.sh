@@ -42,7 +42,7 @@ done
 if [ -n "$MAX_SEC" ]; then
     stop=$(($(job_began) + MAX_SEC))
     if hours_over 0; then
-        log "the job's $MAX_SEC s are over (since $STARTED_AT): raise max_hours to go on"
+        log "the job's $MAX_SEC s are over, counted from its first start: raise max_hours to go on, or remove $STARTED_AT"
         end_job 75 max-hours
         exit 0
     fi
