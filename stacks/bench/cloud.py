@@ -7,6 +7,7 @@ CLI's. Not a deployment tool: what it brings up, it takes away.
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ class Cloud:
 
     def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
         """See Environment."""
+        began = datetime.now(UTC)
         self._command.why_stop = guard
         self._command.began = _noting(note)
         name = stack_name(item, self._stamp)
@@ -93,7 +95,8 @@ class Cloud:
         cloud = config.openstack.cloud if config.openstack else None
         # Elsewhere a region is no place of the bucket's: machines of one's own have any name for theirs.
         region = config.region if config.provider in ("aws", "openstack") else ""
-        return {"runs_url": runs_url(config.provider, outputs, name), "region": region, "cloud": cloud or ""}
+        place = {"runs_url": runs_url(config.provider, outputs, name), "region": region, "cloud": cloud or ""}
+        return {**place, "began": began.isoformat()}
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
         """See Environment. The run does not need us, and the journal knows where it reports."""
@@ -108,7 +111,8 @@ class Cloud:
             self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
             if record.status == "done":
                 return record
-        check_goes_on(store, run_id)
+        # A journal of an older version does not say when.
+        check_goes_on(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
         return None
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:

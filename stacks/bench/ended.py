@@ -5,7 +5,7 @@ none: its job goes on. Not a run record: it has no figures.
 """
 
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Literal
 
@@ -19,6 +19,9 @@ __all__ = ["ENDED_FILE", "EndedRecord", "check_goes_on"]
 ENDED_FILE = "ended.json"
 _MAX_BYTES = 4096
 """Many times what a node writes; more is somebody else's file."""
+_CLOCKS_APART = timedelta(minutes=2)
+"""How much a node's clock may be behind this machine's. An attempt takes about as long at least, from `up` to its end;
+with more, the end of one that is stopped and begun anew at once would count for both."""
 _NAME = r"^[A-Za-z0-9._-]*$"
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -61,12 +64,14 @@ class EndedRecord(BaseModel):
         )
 
 
-def check_goes_on(store: RunStore, run_id: str) -> None:
+def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -> None:
     """Looks for the end of a run whose record is not done.
 
     Args:
         store: the run's folder.
         run_id: of the run; another's end, in the same place, is none of its.
+        began: when this attempt at it did; the end of one before, which left its file there, is none of its. None for
+            any time.
 
     Raises:
         RunFailedError: it has ended for good, and why.
@@ -84,5 +89,6 @@ def check_goes_on(store: RunStore, run_id: str) -> None:
         raise StoreFailedError(
             f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {said}; look who else writes there"
         ) from None
-    if ended.run_id == run_id:
+    is_of_before = began is not None and ended.time < began - _CLOCKS_APART
+    if ended.run_id == run_id and not is_of_before:
         raise RunFailedError(str(ended))

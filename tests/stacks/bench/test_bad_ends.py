@@ -5,6 +5,8 @@ The engine is the stand-in for Pulumi's CLI, the buckets are stand-ins by HTTP; 
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,9 @@ def ran(
 
 
 def test_a_trainer_that_has_failed_for_good_is_not_paid_until_the_deadline(ran: Ran, tmp_path: Path) -> None:
-    (row, _) = ran(ended=END)
+    (row, _) = ran(ended={**END, "time": "2099-01-01T00:00:00Z"})
     assert row["reason"] == (
-        "the trainer has ended for good on node-1, 2026-01-01 00:00 UTC: bad-input, exit code 2: what it was given "
+        "the trainer has ended for good on node-1, 2099-01-01 00:00 UTC: bad-input, exit code 2: what it was given "
         "cannot be trained on, or not on such GPUs; see docs/troubleshooting.md, 'It ended'"
     )
     assert row["hours_up"] < 0.1
@@ -128,6 +130,22 @@ def test_only_this_runs_end_ends_it(bucket: tuple[Path, RunStore]) -> None:
     file.write_text(json.dumps({**GOOD, "code": 1, "reason": "something-new"}), "utf-8")
     with pytest.raises(RunFailedError, match="something-new, exit code 1: no reason that this version knows"):
         check_goes_on(store, "r-1")
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "heeded"),
+    [("11:57:59", False), ("11:58:01", True), ("12:30:00", True), ("12:57:59+01:00", False)],
+)
+def test_the_end_of_an_attempt_before_is_none_of_this_ones(
+    bucket: tuple[Path, RunStore], ended_at: str, heeded: bool
+) -> None:
+    """On machines of one's own the file is still there when a stopped run is begun anew. Clocks may differ a little."""
+    file, store = bucket
+    zone = "" if "+" in ended_at else "Z"
+    file.write_text(json.dumps({**GOOD, "time": f"2026-01-02T{ended_at}{zone}"}), "utf-8")
+    began = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    with pytest.raises(RunFailedError) if heeded else nullcontext():
+        check_goes_on(store, "r-1", began)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """The Environment over Pulumi's Automation API, with a stand-in for the CLI that keeps state, delays and fails."""
 
+import json
 import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,31 @@ def test_up_makes_a_stack_of_its_own_and_destroy_takes_it(cloud: Cloud, fake: An
     assert fake.stacks == []
     assert "resources: 2 created" in (project_dir(run_dir, item) / "pulumi.log").read_text("utf-8")
     assert list(project_dir(run_dir, item).glob(f"Pulumi.{name}.yaml")), "its settings are this run's"
+
+
+def test_the_end_of_an_attempt_before_this_up_is_not_heeded(cloud: Cloud, item: Item, tmp_path: Path) -> None:
+    facts = {**up(cloud, item), "runs_url": (tmp_path / "bucket").as_uri(), "region": ""}
+    (tmp_path / "bucket").mkdir()
+    ended = {
+        "version": 1,
+        "run_id": run_id_of(item, STAMP),
+        "stack": "s",
+        "node": "n",
+        "code": 2,
+        "reason": "bad-input",
+    }
+
+    def ends(when: datetime) -> None:
+        (tmp_path / "bucket/ended.json").write_text(json.dumps({**ended, "time": when.isoformat()}), "utf-8")
+
+    ends(datetime.now(UTC) - timedelta(hours=1))
+    assert cloud.record(item, facts) is None
+    ends(datetime.now(UTC))
+    with pytest.raises(RunFailedError, match="bad-input"):
+        cloud.record(item, facts)
+    ends(datetime.now(UTC) - timedelta(hours=1))
+    with pytest.raises(RunFailedError, match="bad-input"):
+        cloud.record(item, {key: value for key, value in facts.items() if key != "began"})
 
 
 def test_a_stack_that_the_backend_has_lost_is_not_gone(cloud: Cloud, fake: Any, item: Item) -> None:
