@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from stacks.bench.run_store import RunStore
-from stacks.bench.runner import RunFailedError, StoreFailedError
+from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 
 __all__ = ["ENDED_FILE", "EndedRecord", "check_goes_on"]
 
@@ -64,6 +64,14 @@ class EndedRecord(BaseModel):
         )
 
 
+class _Owner(BaseModel):
+    """Whose end it is."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    run_id: str
+
+
 def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -> None:
     """Looks for the end of a run whose record is not done.
 
@@ -75,10 +83,10 @@ def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -
 
     Raises:
         RunFailedError: it has ended for good, and why.
-        StoreFailedError: the folder cannot be read, or what a node would have put there is something else.
+        StoreFailedError: the folder cannot be read; or, of the kind ODD, what is there is no node's end.
     """
     content = store.read(ENDED_FILE, _MAX_BYTES)
-    if content is None:
+    if content is None or _is_anothers(content, run_id):
         return
     try:
         ended = EndedRecord.model_validate_json(content)
@@ -87,8 +95,17 @@ def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -
         field = ".".join(str(part) for part in first["loc"])
         said = f"{field}: {first['msg']}" if field else first["msg"]
         raise StoreFailedError(
-            f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {said}; look who else writes there"
+            f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {said}; look who else writes there",
+            Failure.ODD,
         ) from None
     is_of_before = began is not None and ended.time < began - _CLOCKS_APART
-    if ended.run_id == run_id and not is_of_before:
+    if not is_of_before:
         raise RunFailedError(str(ended))
+
+
+def _is_anothers(content: bytes, run_id: str) -> bool:
+    """Whether it names another run, whatever else it says: another version's nodes may say more."""
+    try:
+        return _Owner.model_validate_json(content).run_id != run_id
+    except ValidationError:
+        return False

@@ -113,7 +113,8 @@ class RunStore:
             self.names()
             return None
         if content is None:
-            raise StoreFailedError(f"{self.url}/{name}: more than {max_bytes:,} bytes; look who else writes there")
+            said = f"{self.url}/{name}: more than {max_bytes:,} bytes; look who else writes there"
+            raise StoreFailedError(said, Failure.ODD)
         return content
 
     def names(self) -> list[str]:

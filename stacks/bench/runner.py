@@ -40,11 +40,13 @@ class Failure(Enum):
     LASTING: a refusal, or no such bucket; when it stays, it ends the run.
     LOGIN: this shell's login, or what nobody can tell from it; a run that it once saw is not ended for that.
     OUTAGE: the network, or the service; it passes.
+    ODD: none; it answered, with what no node of this version writes. The run itself may be well.
     """
 
     LASTING = "lasting"
     LOGIN = "login"
     OUTAGE = "outage"
+    ODD = "odd"
 
 
 class StoreFailedError(Exception):
@@ -232,6 +234,8 @@ class Runner:
                 failures, said = 0, ""
             except StoreFailedError as failure:
                 failures, said = failures + 1, str(failure)
+                if failure.kind is Failure.ODD:
+                    failures, answered = 0, self._warned(item, said)
                 passes = failure.kind is Failure.OUTAGE or (failure.kind is Failure.LOGIN and answered)
                 if failures >= STORE_TRIES and not passes:
                     raise RunFailedError(said) from None
@@ -239,9 +243,16 @@ class Runner:
                     self.say(item.name, "waiting", f"{said}; the run is left going until its deadline")
             if why_not := self._why_not(item):
                 raise RunFailedError(f"{why_not}; {said}" if said else why_not)
-            self.show(item.name, f"no answer: {said}" if said else environment.doing(item))
+            self.show(item.name, f"no answer: {said}" if failures else environment.doing(item))
             self.pause(wait_sec)
             wait_sec = min(wait_sec * BACKOFF, longest_sec)
+
+    def _warned(self, item: Item, said: str) -> bool:
+        """Tells once, on screen and in the journal, of what is odd in a bucket, which has answered."""
+        if self._progress(item).facts.get("warned") != said:
+            self.journal.note(item.name, answered=True, warned=said)
+            self.say(item.name, "warning", f"{said}; the run is left going until its deadline")
+        return True
 
     def _destroy(self, item: Item) -> None:
         """Ends what stands, in several tries; what the run has left behind until then is saved first."""

@@ -15,7 +15,7 @@ import yaml
 
 from stacks.bench.ended import ENDED_FILE, check_goes_on
 from stacks.bench.run_store import RunStore
-from stacks.bench.runner import RunFailedError, StoreFailedError
+from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 from stacks.bench.session import Options, run_suite
 from stacks.bench.stopping import Stop
 from trainer.record import RunRecord
@@ -173,6 +173,7 @@ def test_what_is_no_end_is_told(bucket: tuple[Path, RunStore], content: bytes) -
     file.write_bytes(content)
     with pytest.raises(StoreFailedError, match=r"/ended\.json: .*look who else writes there") as told:
         check_goes_on(store, "r-1")
+    assert told.value.kind is Failure.ODD, "the run may be well"
     assert "\n" not in str(told.value)
 
 
@@ -192,7 +193,19 @@ def test_an_end_in_a_bucket(s3: Any) -> None:
         check_goes_on(RunStore("s3://runs/s", "us-east-1"), "r-1")
 
 
-@pytest.mark.slow
-def test_something_else_in_its_place_ends_the_item_alone(ran: Ran) -> None:
-    (row, _) = ran(ended={"surprise": "x" * 9000})
-    assert "ended.json: more than 4,096 bytes; look who else writes there" in row["reason"]
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"version": 2, "run_id": "r-0"}).encode(),
+        json.dumps({**GOOD, "run_id": "r-0", "node": "node one"}).encode(),
+        json.dumps({**GOOD, "run_id": "../r", "time": "yesterday"}).encode(),
+    ],
+)
+def test_an_end_of_another_run_is_not_even_looked_at(bucket: tuple[Path, RunStore], content: bytes) -> None:
+    file, store = bucket
+    file.write_bytes(content)
+    check_goes_on(store, "r-1")
+    file.write_bytes(content + b" " * 5000)
+    with pytest.raises(StoreFailedError, match="more than 4,096 bytes") as told:
+        check_goes_on(store, "r-1")
+    assert told.value.kind is Failure.ODD

@@ -125,6 +125,40 @@ def test_an_outage_ends_at_the_deadline(new_stage: Callable[..., Any], tmp_path:
     assert stage.cloud.standing == {}
 
 
+def test_what_is_odd_in_a_bucket_is_told_once_and_ends_nothing(stage: Any) -> None:
+    outage(stage, Failure.ODD, first=0)
+    journal = stage.run()
+    assert all(journal[item.name].recorded for item in stage.items)
+    told = [words for words in stage.said if words[1] in ("warning", "waiting")]
+    assert told == [(FIRST, "warning", "s3://runs: cannot be read; the run is left going until its deadline")]
+    assert journal[FIRST].facts["warned"] == "s3://runs: cannot be read"
+
+
+def test_what_is_odd_is_no_failure_of_the_bucket(stage: Any) -> None:
+    """One refusal after many odd looks is a hiccup."""
+    outage(stage, Failure.ODD, first=0)
+    odd, asked = stage.cloud.record, 0
+
+    def record(item: Any, facts: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked in (9, 11):
+            raise StoreFailedError("s3://runs: refused", Failure.LASTING)
+        return odd(item, facts)
+
+    stage.cloud.record = record
+    journal = stage.run()
+    assert asked > 11
+    assert all(journal[item.name].recorded for item in stage.items)
+
+
+def test_what_is_odd_is_named_at_the_deadline(new_stage: Callable[..., Any], tmp_path: Path) -> None:
+    stage = new_stage(tmp_path, deadline_hours=1)
+    outage(stage, Failure.ODD, first=2)
+    journal = stage.run()
+    assert journal[FIRST].reason == "no record within its 1 h; s3://runs: cannot be read"
+
+
 def test_on_this_machine_the_deadline_counts_from_going_on(
     new_stage: Callable[..., Any], tmp_path: Path, crash_error: type[BaseException]
 ) -> None:
