@@ -159,11 +159,8 @@ def test_what_is_odd_is_named_at_the_deadline(new_stage: Callable[..., Any], tmp
     assert journal[FIRST].reason == "no record within its 1 h; s3://runs: cannot be read"
 
 
-def test_on_this_machine_the_deadline_counts_from_going_on(
-    new_stage: Callable[..., Any], tmp_path: Path, crash_error: type[BaseException]
-) -> None:
-    """Nothing ran while nobody was there, and nothing was paid; a stack's deadline is another matter."""
-    stage = new_stage(tmp_path, stacks=["local"], budget=None)
+def crash_while_it_waits(stage: Any, crash_error: type[BaseException]) -> None:
+    """A run of the suite that dies as it first looks for a record; the next one finds everything well again."""
 
     def crash(item: Any, facts: Any) -> Any:
         raise crash_error
@@ -172,6 +169,14 @@ def test_on_this_machine_the_deadline_counts_from_going_on(
     with pytest.raises(crash_error):
         stage.run()
     stage.cloud.record = real
+
+
+def test_on_this_machine_the_deadline_counts_from_going_on(
+    new_stage: Callable[..., Any], tmp_path: Path, crash_error: type[BaseException]
+) -> None:
+    """Nothing ran while nobody was there, and nothing was paid; a stack's deadline is another matter."""
+    stage = new_stage(tmp_path, stacks=["local"], budget=None)
+    crash_while_it_waits(stage, crash_error)
     stage.clock.sleep(24 * 3600)
     stage.cloud.standing["local-s0"] = stage.clock.now()  # the launcher is begun anew
     journal = stage.run()
@@ -297,14 +302,7 @@ def test_what_is_still_up_is_gone_on_with(stage: Any, crash_error: type[BaseExce
 
 def test_a_record_that_came_while_nobody_looked_counts(stage: Any, crash_error: type[BaseException]) -> None:
     """Resumed a day later, past every deadline."""
-
-    def crash(item: Any, facts: Any) -> Any:
-        raise crash_error
-
-    real, stage.cloud.record = stage.cloud.record, crash
-    with pytest.raises(crash_error):
-        stage.run()
-    stage.cloud.record = real
+    crash_while_it_waits(stage, crash_error)
     stage.clock.sleep(24 * 3600)
     journal = stage.run()
     assert journal[FIRST].recorded
@@ -312,13 +310,8 @@ def test_a_record_that_came_while_nobody_looked_counts(stage: Any, crash_error: 
 
 
 def test_what_resume_cannot_destroy_is_not_begun_again(stage: Any, crash_error: type[BaseException]) -> None:
-    def crash(*words: Any) -> Any:
-        raise crash_error
-
-    real, stage.cloud.record = stage.cloud.record, crash
-    with pytest.raises(crash_error):
-        stage.run()
-    stage.cloud.record, stage.cloud.fail = real, {FIRST: "destroy"}
+    crash_while_it_waits(stage, crash_error)
+    stage.cloud.fail = {FIRST: "destroy"}
     stage.stop.asked = "SIGTERM"  # so that it is not waited for
     stage.run()
     stage.stop.asked = ""
