@@ -12,6 +12,7 @@ from torch import nn
 
 from trainer.config import TrainConfig
 from trainer.networks import Discriminator, Generator, build
+from trainer.networks.scaling_layers import SMALL_MAPS, use_matrix_products
 from trainer.steps.ada import first_p
 from trainer.steps.float8 import use_float8
 from trainer.steps.loss_scale import LossScale
@@ -69,9 +70,11 @@ class TrainState:
             network.precision = None if precision.dtype is None else precision
         kind, scaled = precision.device_type, precision.name == "fp16"
         self.scale_g, self.scale_d = (LossScale(kind, enabled=scaled) for _ in networks)
-        if precision.name != "fp8":
-            return precision.reason
-        return f"{precision.reason}; {sum(use_float8(network) for network in networks)} linear layer(s) take part"
+        if precision.name == "fp8":
+            return f"{precision.reason}; {sum(map(use_float8, networks))} linear layer(s) take part"
+        if precision.matrix_units and max(use_matrix_products(network) for network in networks):
+            return f"{precision.reason}; {SMALL_MAPS}"
+        return precision.reason
 
     @property
     def step(self) -> int:

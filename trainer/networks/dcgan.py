@@ -12,12 +12,13 @@ Not here: losses, augmentation, and anything that knows of workers.
 import itertools
 import math
 
+import torch
 from torch import Tensor, nn
 
 from trainer.networks import base
 from trainer.networks.classes import WithClass, WithProjection
-from trainer.networks.image_layers import FromImages, ToImages
 from trainer.networks.pixel_norm import PixelNorm
+from trainer.networks.scaling_layers import Doubling, Halving
 
 __all__ = ["Discriminator", "Generator"]
 
@@ -28,16 +29,21 @@ _TO_FEATURES = -2
 
 
 class _FromVector(nn.ConvTranspose2d):
-    """A transposed convolution of one pixel is a matrix product, and several times as fast as one on a CPU."""
+    """A transposed convolution of one pixel is a matrix product, and several times as fast as one on a CPU.
+
+    The pixels come in the order of the weight, so that what follows does not have to turn them.
+    """
 
     def forward(self, vectors: Tensor, output_size: list[int] | None = None) -> Tensor:
         """[N, in_channels] to [N, out_channels, *kernel_size]."""
         assert self.bias is not None, "made with one"
         assert output_size is None, "the kernel's"
-        pixels = vectors @ self.weight.flatten(1)
+        last = self.weight.is_contiguous(memory_format=torch.channels_last)
+        weight = self.weight.movedim(1, -1) if last else self.weight
+        pixels = (vectors @ weight.flatten(1)).reshape(len(vectors), *weight.shape[1:])
         # Autocast lowers a convolution's bias too; a float32 one would make the features float32 again.
-        bias = self.bias.to(pixels.dtype)[:, None, None]
-        return pixels.reshape(-1, self.out_channels, *self.kernel_size) + bias
+        bias = self.bias.to(pixels.dtype)
+        return (pixels + bias).movedim(-1, 1) if last else pixels + bias[:, None, None]
 
 
 class _ToNumber(nn.Conv2d):
@@ -72,8 +78,8 @@ class Generator(base.Generator):
             nn.ReLU(),
         ]
         for wide, narrow in itertools.pairwise(widths):
-            layers += [nn.ConvTranspose2d(wide, narrow, 4, stride=2, padding=1), PixelNorm(), nn.ReLU()]
-        layers += [ToImages(widths[-1], channels), nn.Tanh()]
+            layers += [Doubling(wide, narrow), PixelNorm(), nn.ReLU()]
+        layers += [Doubling(widths[-1], channels), nn.Tanh()]
         self.layers = nn.Sequential(*layers)
         self.apply(_initialise)
 
@@ -98,9 +104,9 @@ class Discriminator(base.Discriminator):
         halvings = int(math.log2(resolution // _SMALLEST))
         widths = [width << step for step in range(halvings)]
         # In place: nobody else needs a convolution's output, and a pass over the memory is saved.
-        layers: list[nn.Module] = [FromImages(channels, width), nn.LeakyReLU(_SLOPE, inplace=True)]
+        layers: list[nn.Module] = [Halving(channels, width), nn.LeakyReLU(_SLOPE, inplace=True)]
         for narrow, wide in itertools.pairwise(widths):
-            layers += [nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.LeakyReLU(_SLOPE, inplace=True)]
+            layers += [Halving(narrow, wide), nn.LeakyReLU(_SLOPE, inplace=True)]
         layers += [_ToNumber(widths[-1], 1, _SMALLEST), nn.Flatten(0)]
         self.layers = nn.Sequential(*layers)
         self.with_projection = WithProjection(widths[-1], num_classes)

@@ -26,6 +26,7 @@ __all__ = ["FP8_CAPABILITY", "Precision", "choose", "choose_kernels", "cpu_flags
 FP8_CAPABILITY = (8, 9)
 """Least CUDA compute capability with FP8 matrix units: Ada (8.9), Hopper (9.0) and later."""
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
+_MATRIX_UNITS = "amx_bf16"
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -39,6 +40,7 @@ class Precision:
         dtype: of the forward passes; None for float32, in which case autocast stays out of the way altogether.
         exact_penalty: whether passes that are differentiated twice are float32 all the same.
         reason: why this, for the record.
+        matrix_units: whether this is a CPU that has some for this dtype.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Precision:
     dtype: torch.dtype | None
     exact_penalty: bool
     reason: str
+    matrix_units: bool = False
 
     def autocast(self, *, twice: bool) -> torch.autocast:
         """For one forward pass.
@@ -71,7 +74,9 @@ def choose(name: str, device: torch.device) -> Precision:
     if name == "fp32":
         return Precision(name, kind, None, False, "fp32: asked for, or nothing else was")
     if name == "bf16":
-        return Precision(name, kind, torch.bfloat16, False, f"bf16: asked for; {_bf16_here(device)}")
+        matrix_units = kind == "cpu" and _MATRIX_UNITS in cpu_flags()
+        reason = f"bf16: asked for; {_bf16_here(device)}"
+        return Precision(name, kind, torch.bfloat16, False, reason, matrix_units)
     if name == "fp16":
         if kind == "xla":
             raise _refused(name, "PyTorch/XLA", "fp32 or bf16", "has no fp16 with scaled losses here")

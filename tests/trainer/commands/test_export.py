@@ -107,7 +107,7 @@ def test_the_file_computes_what_the_generator_does(
     sidecar = export(run_dir, name, path)
     network = load_generator(run_dir, torch.device("cpu")).network.to(memory_format=torch.contiguous_format)
     compute = reader(path)
-    # A program has PyTorch's own layers, where the network that runs at once has faster ones (image_layers).
+    # A program has PyTorch's own layers, where the network that runs at once has faster ones (scaling_layers).
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: name == "torch-export")
     for arguments in _cases(num_classes):
         expected = network(*arguments).numpy()

@@ -1,5 +1,6 @@
 """What a precision means on a device, what it refuses, and that networks compute in it and answer in float32."""
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from trainer.errors import TrainerError
 from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.networks import build
+from trainer.networks.scaling_layers import SMALL_MAPS, Doubling, Halving
 from trainer.record import RunContext, RunRecord
 from trainer.state import TrainState
 from trainer.steps import precision
@@ -30,9 +32,16 @@ def test_fp32_leaves_the_networks_as_they_are(tiny_config: TrainConfig) -> None:
     assert set(state.live()) == {"images", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
 
 
-@pytest.mark.parametrize(("flags", "reason"), [("fpu avx512_bf16", "has it"), ("fpu avx2", "slower than fp32")])
+@pytest.mark.parametrize(
+    ("flags", "reason", "matrix_units"),
+    [
+        ("fpu avx512_bf16", "has it", False),
+        ("fpu avx512_bf16 amx_bf16 amx_tile", "has it", True),
+        ("fpu avx2", "slower than fp32", False),
+    ],
+)
 def test_bf16_on_a_cpu_says_whether_it_is_slower(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, reason: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, reason: str, matrix_units: bool
 ) -> None:
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
@@ -41,7 +50,21 @@ def test_bf16_on_a_cpu_says_whether_it_is_slower(
     chosen = choose("bf16", CPU)
     assert (chosen.dtype, chosen.exact_penalty) == (torch.bfloat16, False)
     assert reason in chosen.reason
+    assert chosen.matrix_units == matrix_units
+    assert not choose("fp32", CPU).matrix_units
     assert cpu_flags(tmp_path / "nothing") == frozenset()
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_a_cpus_matrix_units_are_given_products_and_the_record_says_so(tiny_config: TrainConfig, units: bool) -> None:
+    state = TrainState.create(tiny_config, CPU)
+    chosen = dataclasses.replace(choose("bf16", CPU), matrix_units=units)
+    assert (SMALL_MAPS in state.use(chosen)) == units
+    for network, layers in ((state.generator, Doubling), (state.discriminator, Halving)):
+        found = [module for module in network.modules() if isinstance(module, layers)]
+        assert found
+        assert all(layer.products == units for layer in found)
+    assert not any(getattr(layer, "products", False) for layer in state.ema.modules()), "it computes in float32"
 
 
 @pytest.mark.parametrize(

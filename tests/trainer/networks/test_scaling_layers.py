@@ -1,4 +1,4 @@
-"""The layers that touch images: PyTorch's own numbers and gradients, to the second order, in every type and layout."""
+"""The layers that halve and double images: PyTorch's own numbers and gradients, to the second order, in all layouts."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.networks import image_layers
-from trainer.networks.image_layers import FromImages, ToImages
+from trainer.networks import matrix_products, scaling_layers
+from trainer.networks.scaling_layers import Doubling, Halving, use_matrix_products
 
 SIZES = [(1, 4, 6), (3, 8, 8), (4, 6, 4)]
 
@@ -22,7 +22,7 @@ def _stock(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     weight, bias = layer.weight, layer.bias
     assert isinstance(weight, Tensor)
     assert isinstance(bias, Tensor)
-    if isinstance(layer, ToImages):
+    if isinstance(layer, Doubling):
         return lambda inputs: F.conv_transpose2d(inputs, weight, bias, 2, 1)
     return lambda inputs: F.conv2d(inputs, weight, bias, 2, 1)
 
@@ -30,8 +30,8 @@ def _stock(layer: nn.Module) -> Callable[[Tensor], Tensor]:
 def _layer_and_inputs(kind: str, size: tuple[int, int, int]) -> tuple[nn.Module, Tensor]:
     channels, high, wide = size
     if kind == "to":
-        return ToImages(5, channels), _filled((2, 5, high, wide), 1)
-    return FromImages(channels, 5), _filled((2, channels, high, wide), 1)
+        return Doubling(5, channels), _filled((2, 5, high, wide), 1)
+    return Halving(channels, 5), _filled((2, channels, high, wide), 1)
 
 
 @pytest.mark.parametrize("kind", ["to", "from"])
@@ -100,7 +100,7 @@ def test_many_channels_and_a_compiler_get_the_librarys_own(kind: str, monkeypatc
             raise AskedError
 
     for name in ("_Double", "_Halve"):
-        monkeypatch.setattr(image_layers, name, Telling)
+        monkeypatch.setattr(scaling_layers, name, Telling)
     few, images = _layer_and_inputs(kind, (3, 8, 8))
     many, wide_images = _layer_and_inputs(kind, (5, 8, 8))
     with pytest.raises(AskedError):
@@ -108,3 +108,70 @@ def test_many_channels_and_a_compiler_get_the_librarys_own(kind: str, monkeypatc
     many(wide_images)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     few(images)
+
+
+def _small_layer_and_inputs(kind: str) -> tuple[Doubling | Halving, Tensor]:
+    """With features of four by four pixels."""
+    layer, shape = (Doubling(6, 5), (3, 6, 4, 4)) if kind == "to" else (Halving(5, 6), (3, 5, 8, 8))
+    assert use_matrix_products(layer) == 1
+    return layer, _filled(shape, 1)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_as_matrix_products_values_gradients_and_a_penaltys_are_the_librarys(
+    kind: str, layout: torch.memory_format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = _counting(monkeypatch)
+    layer, inputs = _small_layer_and_inputs(kind)
+    layer.to(memory_format=layout)
+    results = []
+    for compute in (layer, _stock(layer)):
+        leaf = inputs.clone().contiguous(memory_format=layout).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            made = compute(leaf)
+        (by_inputs,) = torch.autograd.grad(made.float().square().sum(), leaf, create_graph=True)
+        penalty = by_inputs.square().mean() + made.float().mean()
+        of_weight, of_bias = torch.autograd.grad(penalty, list(layer.parameters()))
+        results.append((made.detach(), by_inputs.detach(), of_weight, of_bias))
+    for ours, theirs in zip(*results, strict=True):
+        assert ours.dtype == theirs.dtype
+        largest = float(theirs.abs().max())
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-2 * largest)
+    assert {"halved", "doubled", "weight_gradient"} <= set(used)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+@pytest.mark.parametrize("case", ["not asked", "float32", "wide", "compiler"])
+def test_matrix_products_are_for_small_maps_in_bf16_where_they_were_asked_for(
+    kind: str, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = _counting(monkeypatch)
+    layer, inputs = _small_layer_and_inputs(kind)
+    if case == "not asked":
+        layer.products = False
+    elif case == "wide":
+        inputs = torch.cat([inputs, inputs], dim=-1)
+    elif case == "compiler":
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with torch.autocast("cpu", torch.bfloat16, enabled=case != "float32"):
+        layer(inputs.requires_grad_()).float().sum().backward()
+    assert not used
+
+
+def _counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the matrix products that are made from now on."""
+    used: list[str] = []
+
+    def telling(name: str) -> Callable[..., Tensor]:
+        made: Callable[..., Tensor] = getattr(matrix_products, name)
+
+        def tell(*given: Tensor) -> Tensor:
+            used.append(name)
+            return made(*given)
+
+        return tell
+
+    for name in ("halved", "doubled", "weight_gradient"):
+        monkeypatch.setattr(matrix_products, name, telling(name))
+    return used
