@@ -8,12 +8,15 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
 from trainer.choices import Choices
 from trainer.config import TrainConfig
 from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.interruptions.interruption import Interruption, Request
 from trainer.metering.telemetry import serving
+from trainer.networks.base import Network
 from trainer.options import PLAIN, RunOptions
 from trainer.power.limits import Limiter, limiting
 from trainer.quality.in_training import MetricsInTraining
@@ -23,6 +26,7 @@ from trainer.set_up import Ready, set_up
 from trainer.steps import ada
 from trainer.steps.batch import Batch
 from trainer.steps.compiling import compile_losses
+from trainer.steps.loss_scale import LossScale
 from trainer.steps.losses import DLoss, GLoss
 from trainer.steps.memory import enough_memory
 from trainer.steps.parcel import sent
@@ -126,19 +130,23 @@ def _run(
                     state.scale_d.backward(micro.weight * terms.total)
                 sums.add_d(micro.weight, terms)
                 signs += terms.real_sign * len(fakes)
-            state.discriminator.drop_idle_gradients()
-            state.scale_d.step(world, state.opt_d)
+            update_d = partial(_update, world, d_loss, state.discriminator, state.scale_d, state.opt_d)
+            more = images + config.batch_size < state.images + config.step_images
+            late = update_d if world.is_late(d_loss) and not (more or compiled.on) else None
+            if late is None:
+                update_d()
 
-        # Generator step; the discriminator judges without collecting gradients of its own.
+        # Generator step; the discriminator judges without collecting gradients of its own. Its last update waits until
+        # the fakes are made, so that the workers' averages have the time to travel.
         state.discriminator.requires_grad_(False)
         state.opt_g.zero_grad()
         for micro in batch.for_generator(state):
             with world.accumulating(g_loss, last=micro.last):
-                loss_g = g_loss(micro.inputs)
+                loss_g = g_loss(micro.inputs, late)
                 state.scale_g.backward(micro.weight * loss_g)
             sums.add_g(micro.weight, loss_g)
-        state.generator.drop_idle_gradients()
-        state.scale_g.step(world, state.opt_g)
+            late = None
+        _update(world, g_loss, state.generator, state.scale_g, state.opt_g)
         state.discriminator.requires_grad_(True)
 
         # Images seen, averaged generator, phase of networks that grow.
@@ -184,6 +192,13 @@ def _run(
         if interrupted:
             return state.images < config.total_images
     return False
+
+
+def _update(world: World, loss: nn.Module, network: Network, scale: LossScale, optimizer: Optimizer) -> None:
+    """A network's step on the gradients of its loss, as soon as they are all workers' average."""
+    world.settle(loss)
+    network.drop_idle_gradients()
+    scale.step(world, optimizer)
 
 
 def _request(interruption: Interruption, reporter: Reporter) -> Request:

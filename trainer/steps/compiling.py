@@ -52,6 +52,11 @@ class Compilation:
             self._guard(losses[0], "the discriminator's loss")
             self._guard(losses[1], "the generator's loss")
 
+    @property
+    def on(self) -> bool:
+        """Whether the losses are compiled at present."""
+        return self._losses is not None
+
     def given_up(self, world: "World", images: int) -> bool:
         """Whether a compilation has failed on any worker since the last call: then all go on uncompiled.
 

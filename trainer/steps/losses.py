@@ -15,6 +15,7 @@ augmentation.
 Not here: optimisers and random draws.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -144,10 +145,17 @@ class GLoss(nn.Module):
         self._judge = (discriminator,)  # in a tuple, so that it is not a submodule
         self._config = config
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        """Scalar loss; with real images where the loss is relativistic."""
+    def forward(self, inputs: Inputs, before_judging: Callable[[], object] | None = None) -> Tensor:
+        """Scalar loss.
+
+        Args:
+            inputs: with real images where the loss is relativistic.
+            before_judging: is called when the fakes are made, for what the discriminator still lacks.
+        """
         (discriminator,), config, labels = self._judge, self._config, inputs.labels
         fake = self.generator(inputs.latents, labels)
+        if before_judging is not None:
+            before_judging()
         logits = discriminator(diffaugment(fake, config.augment, inputs.fake_uniforms), labels)
         if config.loss == "wgan-gp":
             loss = -logits.mean()

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.errors import LoneError, TrainerError, WorkerFailedError
+from trainer.workers.averaging import LateAverages
 from trainer.workers.ranks import Ranks
 from trainer.workers.sharding import accumulate, is_sharded
 
@@ -84,15 +85,27 @@ class World:
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module with its gradients averaged plainly over all workers after every backward (see `weight`).
 
+        They are the averages from `settle` on; on a GPU at once.
+
         `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
         module stays as it is, and `step` averages.
         """
         if self.control is None or self.on_xla or is_sharded(module):
             return module
-        on_gpu = self.device.type == "cuda"
-        return DistributedDataParallel(
-            module, device_ids=[self.device] if on_gpu else None, gradient_as_bucket_view=True
-        )
+        if self.device.type != "cuda":
+            return LateAverages(module)
+        return DistributedDataParallel(module, device_ids=[self.device], gradient_as_bucket_view=True)
+
+    @staticmethod
+    def is_late(module: nn.Module) -> bool:
+        """Whether a backward through `wrap` returns before its averages are there."""
+        return isinstance(module, LateAverages)
+
+    @staticmethod
+    def settle(module: nn.Module) -> None:
+        """Waits until the gradients of the last backward through `wrap` are the averages."""
+        if isinstance(module, LateAverages):
+            module.wait()
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module, *, last: bool) -> Iterator[None]:

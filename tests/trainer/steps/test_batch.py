@@ -59,6 +59,8 @@ def gradients(config, data, world, step):
     for micro in batch.for_generator(state):
         with world.accumulating(g_loss, last=micro.last):
             (micro.weight * g_loss(doubled(micro.inputs))).backward()
+    for loss in (d_loss, g_loss):
+        world.settle(loss)
     named = [*generator.named_parameters(), *discriminator.named_parameters()]
     return {(name, value.shape): value.grad for name, value in named}
 

@@ -187,6 +187,29 @@ def test_the_relativistic_losses_compare_pairs(
     assert GLoss(generator, discriminator, config)(inputs).item() == pytest.approx(of_g)
 
 
+def test_the_discriminator_may_change_until_the_generators_fakes_are_made(
+    config: TrainConfig, networks: tuple[Generator, Discriminator], inputs: Inputs
+) -> None:
+    generator, discriminator = networks
+    order: list[str] = []
+
+    def telling(module: torch.nn.Module, *_: object) -> None:
+        order.append(type(module).__qualname__)
+
+    def change() -> None:
+        order.append("change")
+        with torch.no_grad():
+            for parameter in discriminator.parameters():
+                parameter.add_(0.1)
+
+    hooks = [network.register_forward_pre_hook(telling) for network in networks]
+    late = GLoss(generator, discriminator, config)(inputs, change)
+    assert order == ["Generator", "change", "Discriminator"]
+    for hook in hooks:
+        hook.remove()
+    assert late == GLoss(generator, discriminator, config)(inputs), "as if it had been changed before"
+
+
 def test_the_generators_loss_holds_and_moves_the_generator_alone(
     config: TrainConfig, networks: tuple[Generator, Discriminator], inputs: Inputs
 ) -> None:

@@ -54,6 +54,7 @@ with distributed.start("auto") as world:
     network = torch.nn.Linear(3, 2)
     wrapped = world.wrap(network)
     wrapped(torch.full((4, 3), float(world.rank))).sum().backward()
+    world.settle(wrapped)
     torch.testing.assert_close(network.weight.grad, torch.full((2, 3), 2.0))  # the mean of 0 and 4
     print("worker is content")
     raise TrainerError(place="the end", problem="every worker leaves the group")

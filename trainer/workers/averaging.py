@@ -1,0 +1,49 @@
+"""Data parallelism whose averages may still travel when a backward has returned, so that what comes next can begin.
+
+DistributedDataParallel waits for them at the end of each backward. On CPUs, where workers keep each other waiting most,
+the next thing is often a pass of the other network, which needs none of them. Not for GPUs: NCCL has streams of its own to
+wait for, and what it would bring there has not been measured.
+"""
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import GradBucket
+from torch.nn.parallel import DistributedDataParallel
+
+__all__ = ["LateAverages"]
+
+_Works = list[dist.Work]
+
+
+class LateAverages(DistributedDataParallel):
+    """Averages gradients plainly over the default group. They are the averages once `wait` has returned.
+
+    Args:
+        module: on the CPU.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module, gradient_as_bucket_view=True)
+        self._under_way: _Works = []
+        self.register_comm_hook(self._under_way, _begin)
+
+    def wait(self) -> None:
+        """Returns when all averages have come.
+
+        Raises:
+            RuntimeError: gloo's, where another worker has gone.
+        """
+        while self._under_way:
+            self._under_way.pop().wait()
+
+
+def _begin(under_way: _Works, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Sends a bucket off. Gradients are views of it, so the average comes to where they are."""
+    gradients = bucket.buffer().mul_(1 / dist.get_world_size())
+    work = dist.all_reduce(gradients, async_op=True)
+    assert work is not None, "asynchronous"
+    under_way.append(work)
+    at_once: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    at_once.set_result(gradients)
+    return at_once
