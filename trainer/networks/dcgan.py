@@ -40,7 +40,7 @@ class _FromVector(nn.ConvTranspose2d):
         assert output_size is None, "the kernel's"
         last = self.weight.is_contiguous(memory_format=torch.channels_last)
         weight = self.weight.movedim(1, -1) if last else self.weight
-        pixels = (vectors @ weight.flatten(1)).reshape(len(vectors), *weight.shape[1:])
+        pixels = (vectors @ weight.flatten(1)).reshape(-1, *weight.shape[1:])
         # Autocast lowers a convolution's bias too; a float32 one would make the features float32 again.
         bias = self.bias.to(pixels.dtype)
         return (pixels + bias).movedim(-1, 1) if last else pixels + bias[:, None, None]
