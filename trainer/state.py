@@ -72,7 +72,7 @@ class TrainState:
         self.scale_g, self.scale_d = (LossScale(kind, enabled=scaled) for _ in networks)
         if precision.name == "fp8":
             return f"{precision.reason}; {sum(map(use_float8, networks))} linear layer(s) take part"
-        if precision.matrix_units and max(use_matrix_products(network) for network in networks):
+        if precision.matrix_units and sum(map(use_matrix_products, networks)) > 0:
             return f"{precision.reason}; {SMALL_MAPS}"
         return precision.reason
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["as_kernel_two", "doubled", "halved", "weight_gradient"]
+__all__ = ["as_kernel_two", "doubled", "halved", "interleave", "weight_gradient"]
 
 _KERNEL, _HALF = 4, 2
 _AT_ONCE = 1 << 22
@@ -32,8 +32,8 @@ def halved(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         [N, O, H, W], channels last.
     """
     num, _, high, wide = images.shape
-    features, by_pixel = _empty(images, (num, len(weight), high // 2, wide // 2))
-    made = by_pixel.view(-1, len(weight))
+    features = _empty(images, (num, len(weight), high // 2, wide // 2))
+    made = features.movedim(1, -1).view(-1, len(weight))
     columns = weight.movedim(1, -1).reshape(len(weight), -1).t()
     for rows, windows in _windows(images, _KERNEL, 2):
         made[rows] = _product(windows, columns, bias)
@@ -74,14 +74,26 @@ def doubled(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     columns = as_kernel_two(weight).movedim(1, -1).reshape(4 * channels, -1).t()
     biases = None if bias is None else bias.repeat(4)
     framed = (high + 1) * (wide + 1)
-    images, by_pixel = _empty(features, (num, channels, 2 * high, 2 * wide))
+    images = _empty(features, (num, channels, 2 * high, 2 * wide))
     for rows, windows in _windows(features, _HALF, 1):
         part = slice(rows.start // framed, rows.stop // framed)
         pixels = _product(windows, columns, biases).reshape(-1, high + 1, wide + 1, 2, 2, channels)
-        for row in (0, 1):
-            for column in (0, 1):
-                by_pixel[part, row::2, column::2] = pixels[:, row : row + high, column : column + wide, row, column]
+        interleave(pixels.permute(0, 3, 4, 5, 1, 2), images[part])
     return images
+
+
+def interleave(pixels: Tensor, images: Tensor) -> None:
+    """Puts the four pixels of each window of `as_kernel_two` where they belong.
+
+    Args:
+        pixels: [N, 2, 2, C, H + 1, W + 1], the pixel's row and column before the channel.
+        images: [N, C, 2 H, 2 W], to be filled.
+    """
+    high, wide = (side - 1 for side in pixels.shape[-2:])
+    for row in (0, 1):
+        for column in (0, 1):
+            part = pixels[:, row, column, :, row : row + high, column : column + wide]
+            images[:, :, row::2, column::2] = part
 
 
 def as_kernel_two(weight: Tensor) -> Tensor:
@@ -104,10 +116,8 @@ def _product(rows: Tensor, columns: Tensor, bias: Tensor | None) -> Tensor:
     return rows @ columns if bias is None else torch.addmm(bias, rows, columns)
 
 
-def _empty(like: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """A new tensor of that shape, channels last, and a view of it with the channels as its last dimension."""
-    made = torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
-    return made, made.movedim(1, -1)
+def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
 
 
 def _windows(tensor: Tensor, kernel: int, stride: int) -> Iterator[tuple[slice, Tensor]]:
