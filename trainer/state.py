@@ -12,12 +12,12 @@ from torch import nn
 
 from trainer.config import TrainConfig
 from trainer.networks import Discriminator, Generator, build
-from trainer.networks.scaling_layers import SMALL_MAPS, use_matrix_products
+from trainer.networks.scaling_layers import small_maps, use_matrix_products
 from trainer.steps.ada import first_p
 from trainer.steps.float8 import use_float8
 from trainer.steps.loss_scale import LossScale
 from trainer.steps.phases import phase_at
-from trainer.steps.precision import Precision
+from trainer.steps.precision import Precision, Products
 from trainer.workers.sharding import is_sharded, saved, whole
 
 __all__ = ["TrainState"]
@@ -72,8 +72,9 @@ class TrainState:
         self.scale_g, self.scale_d = (LossScale(kind, enabled=scaled) for _ in networks)
         if precision.name == "fp8":
             return f"{precision.reason}; {sum(map(use_float8, networks))} linear layer(s) take part"
-        if precision.matrix_units and sum(map(use_matrix_products, networks)) > 0:
-            return f"{precision.reason}; {SMALL_MAPS}"
+        layers = sum(use_matrix_products(network, precision.products) for network in networks)
+        if layers > 0 and precision.products is not Products.NONE:
+            return f"{precision.reason}; {small_maps(precision.products)}"
         return precision.reason
 
     @property

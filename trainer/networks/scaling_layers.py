@@ -5,8 +5,9 @@ All have kernel 4, stride 2 and padding 1. A GPU and a compiler get PyTorch's ow
 - a transposed convolution of one to four channels: the generator's last layer, and the gradient by images of the
   discriminator's first. It is, for each of the four pixels that a feature becomes, a convolution of kernel 2; one
   convolution makes all four, of as many operations, but five times as fast as the library's own way to three channels.
-- bfloat16 on small feature maps, where a CPU has matrix units: the library fills them to a quarter, matrix products
-  whole (trainer.networks.matrix_products). With maps of 4x4 gradients are about twice as fast, with larger ones not.
+- bfloat16 on small feature maps, as matrix products (trainer.networks.matrix_products), as far as that is faster. Where
+  a CPU has matrix units, all is: the library fills them to a quarter, and with maps of 4x4 gradients come about twice
+  as fast. Where it has vectors of bfloat16 alone, the weight's gradient is, by a third. With larger maps nothing is.
 
 Not here: other kernels.
 """
@@ -18,18 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainer.networks import matrix_products
+from trainer.steps.precision import Products
 
-__all__ = ["SMALL_MAPS", "Doubling", "Halving", "use_matrix_products"]
+__all__ = ["Doubling", "Halving", "small_maps", "use_matrix_products"]
 
 _KERNEL, _STRIDE, _PADDING = 4, 2, 1
 _FEW_CHANNELS = 4
 _SMALL_WIDTH = 4
 """Of feature maps. The library gives a row of them to a matrix unit at a time, which has room for 16 pixels."""
-
-SMALL_MAPS = (
-    f"layers with maps {_SMALL_WIDTH} pixels wide are matrix products, for this CPU's matrix units, unless compiled"
-)
-"""What `use_matrix_products` does, and why, for the record."""
 
 
 class Halving(nn.Conv2d):
@@ -40,17 +37,17 @@ class Halving(nn.Conv2d):
         width: of the features.
 
     Attributes:
-        products: whether bfloat16 is computed as matrix products.
+        products: what of bfloat16 on small maps is computed as matrix products.
     """
 
-    products = False
+    products = Products.NONE
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__(channels, width, _KERNEL, _STRIDE, _PADDING)
 
     def forward(self, images: Tensor) -> Tensor:
         """[N, channels, H, W] to [N, width, H / 2, W / 2]."""
-        products = self.products and _is_small_bf16(images, images.shape[-1] // 2)
+        products = self.products if _is_small_bf16(images, images.shape[-1] // 2) else Products.NONE
         if not _is_ours(images, self.in_channels, products):
             return super().forward(images)
         features: Tensor = _Halve.apply(*_lowered(images, self.weight, self.bias), products)
@@ -65,33 +62,40 @@ class Doubling(nn.ConvTranspose2d):
         channels: of the images.
 
     Attributes:
-        products: whether bfloat16 is computed as matrix products.
+        products: what of bfloat16 on small maps is computed as matrix products.
     """
 
-    products = False
+    products = Products.NONE
 
     def __init__(self, width: int, channels: int) -> None:
         super().__init__(width, channels, _KERNEL, _STRIDE, _PADDING)
 
     def forward(self, features: Tensor, output_size: list[int] | None = None) -> Tensor:
         """[N, width, H, W] to [N, channels, 2 H, 2 W]."""
-        products = self.products and _is_small_bf16(features, features.shape[-1])
+        products = self.products if _is_small_bf16(features, features.shape[-1]) else Products.NONE
         if not _is_ours(features, self.out_channels, products):
             return super().forward(features, output_size)
         images: Tensor = _Double.apply(*_lowered(features, self.weight, self.bias), products)
         return images
 
 
-def use_matrix_products(network: nn.Module) -> int:
-    """Has every layer of these compute bfloat16 as matrix products on a CPU; returns how many there are."""
+def use_matrix_products(network: nn.Module, products: Products) -> int:
+    """Has every layer of these compute bfloat16 on small maps like that on a CPU; returns how many there are."""
     layers = [module for module in network.modules() if isinstance(module, Halving | Doubling)]
     for layer in layers:
-        layer.products = True
+        layer.products = products
     return len(layers)
 
 
-def _is_ours(tensor: Tensor, channels: int, products: bool) -> bool:
-    return tensor.device.type == "cpu" and (products or channels <= _FEW_CHANNELS) and not torch.compiler.is_compiling()
+def small_maps(products: Products) -> str:
+    """What `use_matrix_products` does, and why, for the record."""
+    layers = f"layers with maps {_SMALL_WIDTH} pixels wide"
+    return f"{layers} compute {products.value} as matrix products, the faster way on this CPU, unless compiled"
+
+
+def _is_ours(tensor: Tensor, channels: int, products: Products) -> bool:
+    gains = products is not Products.NONE or channels <= _FEW_CHANNELS
+    return tensor.device.type == "cpu" and gains and not torch.compiler.is_compiling()
 
 
 def _kind(tensor: Tensor) -> torch.dtype:
@@ -115,11 +119,15 @@ class _Double(torch.autograd.Function):
     """The transposed convolution. As a gradient it has no bias."""
 
     @staticmethod
-    def forward(features: Tensor, weight: Tensor, bias: Tensor | None, products: bool) -> Tensor:
-        return (matrix_products.doubled if products else _doubled)(features, weight, bias)
+    def forward(features: Tensor, weight: Tensor, bias: Tensor | None, products: Products) -> Tensor:
+        if products is Products.ALL:
+            return matrix_products.doubled(features, weight, bias)
+        if weight.shape[1] <= _FEW_CHANNELS:
+            return _doubled(features, weight, bias)
+        return F.conv_transpose2d(features, weight, bias, _STRIDE, _PADDING)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, bool], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Products], output: Tensor) -> None:
         ctx.save_for_backward(*inputs[:2])
         ctx.products = inputs[3]
 
@@ -129,7 +137,10 @@ class _Double(torch.autograd.Function):
         by_features, by_weight, by_bias, _ = ctx.needs_input_grad
         if not _by_products(ctx):
             return *_gradients(gradient, features, weight, True, (by_features, by_weight, by_bias)), None
-        of_features = matrix_products.halved(gradient, weight) if by_features else None
+        if ctx.products is Products.ALL:
+            of_features = matrix_products.halved(gradient, weight) if by_features else None
+        else:
+            of_features = _gradients(gradient, features, weight, True, (by_features, False, False))[0]
         of_weight = matrix_products.weight_gradient(gradient, features) if by_weight else None
         return of_features, of_weight, _of_bias(gradient) if by_bias else None, None
 
@@ -138,13 +149,13 @@ class _Halve(torch.autograd.Function):
     """The convolution. Its gradients can be differentiated once more, as a penalty wants."""
 
     @staticmethod
-    def forward(images: Tensor, weight: Tensor, bias: Tensor, products: bool) -> Tensor:
-        if products:
+    def forward(images: Tensor, weight: Tensor, bias: Tensor, products: Products) -> Tensor:
+        if products is Products.ALL:
             return matrix_products.halved(images, weight, bias)
         return F.conv2d(images, weight, bias, _STRIDE, _PADDING)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, bool], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Products], output: Tensor) -> None:
         ctx.save_for_backward(*inputs[:2])
         ctx.products = inputs[3]
 
@@ -160,8 +171,8 @@ class _Halve(torch.autograd.Function):
 
 
 def _by_products(ctx: Any) -> bool:
-    """Whether a backward may use what has no gradient itself: nobody asked for this backward's own."""
-    return ctx.products and not torch.is_grad_enabled()
+    """Whether a backward uses what has no gradient itself: where nobody asked for this backward's own."""
+    return ctx.products is not Products.NONE and not torch.is_grad_enabled()
 
 
 def _of_bias(gradient: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ same bits each time.
 """
 
 import contextlib
+import enum
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,13 +22,29 @@ import torch
 
 from trainer.errors import TrainerError
 
-__all__ = ["FP8_CAPABILITY", "Precision", "choose", "choose_kernels", "cpu_flags", "set_tf32", "without_tf32"]
+__all__ = [
+    "FP8_CAPABILITY",
+    "Precision",
+    "Products",
+    "choose",
+    "choose_kernels",
+    "cpu_flags",
+    "set_tf32",
+    "without_tf32",
+]
 
 FP8_CAPABILITY = (8, 9)
 """Least CUDA compute capability with FP8 matrix units: Ada (8.9), Hopper (9.0) and later."""
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
-_MATRIX_UNITS = "amx_bf16"
 _CPUINFO = Path("/proc/cpuinfo")
+
+
+class Products(enum.Enum):
+    """What of a layer with small maps is computed as matrix products (trainer.networks.scaling_layers), in words."""
+
+    NONE = "nothing"
+    OF_WEIGHT = "the weight's gradient"
+    ALL = "values and gradients"
 
 
 @dataclass(frozen=True)
@@ -40,7 +57,7 @@ class Precision:
         dtype: of the forward passes; None for float32, in which case autocast stays out of the way altogether.
         exact_penalty: whether passes that are differentiated twice are float32 all the same.
         reason: why this, for the record.
-        matrix_units: whether this is a CPU that has some for this dtype.
+        products: what this CPU computes faster that way in this dtype, as far as that was measured.
     """
 
     name: str
@@ -48,7 +65,7 @@ class Precision:
     dtype: torch.dtype | None
     exact_penalty: bool
     reason: str
-    matrix_units: bool = False
+    products: Products = Products.NONE
 
     def autocast(self, *, twice: bool) -> torch.autocast:
         """For one forward pass.
@@ -74,9 +91,8 @@ def choose(name: str, device: torch.device) -> Precision:
     if name == "fp32":
         return Precision(name, kind, None, False, "fp32: asked for, or nothing else was")
     if name == "bf16":
-        matrix_units = kind == "cpu" and _MATRIX_UNITS in cpu_flags()
-        reason = f"bf16: asked for; {_bf16_here(device)}"
-        return Precision(name, kind, torch.bfloat16, False, reason, matrix_units)
+        products = _products(cpu_flags()) if kind == "cpu" else Products.NONE
+        return Precision(name, kind, torch.bfloat16, False, f"bf16: asked for; {_bf16_here(device)}", products)
     if name == "fp16":
         if kind == "xla":
             raise _refused(name, "PyTorch/XLA", "fp32 or bf16", "has no fp16 with scaled losses here")
@@ -146,6 +162,13 @@ def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
         return frozenset()
     rows = (line.partition(":") for line in cpuinfo.read_text().splitlines())
     return frozenset(flag for name, _, flags in rows if name.strip() in ("flags", "Features") for flag in flags.split())
+
+
+def _products(flags: frozenset[str]) -> Products:
+    """Measured where a CPU has matrix units for bfloat16, and where it has vectors of it alone."""
+    if "amx_bf16" in flags:
+        return Products.ALL
+    return Products.OF_WEIGHT if "avx512_bf16" in flags else Products.NONE
 
 
 def _bf16_here(device: torch.device) -> str:

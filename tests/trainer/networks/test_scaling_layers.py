@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from trainer.networks import matrix_products, scaling_layers
 from trainer.networks.scaling_layers import Doubling, Halving, use_matrix_products
+from trainer.steps.precision import Products
 
 SIZES = [(1, 4, 6), (3, 8, 8), (4, 6, 4)]
 
@@ -110,20 +111,21 @@ def test_many_channels_and_a_compiler_get_the_librarys_own(kind: str, monkeypatc
     few(images)
 
 
-def _small_layer_and_inputs(kind: str) -> tuple[Doubling | Halving, Tensor]:
+def _small_layer_and_inputs(kind: str, products: Products = Products.ALL) -> tuple[Doubling | Halving, Tensor]:
     """With features of four by four pixels."""
     layer, shape = (Doubling(6, 5), (3, 6, 4, 4)) if kind == "to" else (Halving(5, 6), (3, 5, 8, 8))
-    assert use_matrix_products(layer) == 1
+    assert use_matrix_products(layer, products) == 1
     return layer, _filled(shape, 1)
 
 
 @pytest.mark.parametrize("kind", ["to", "from"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("products", [Products.ALL, Products.OF_WEIGHT])
 def test_as_matrix_products_values_gradients_and_a_penaltys_are_the_librarys(
-    kind: str, layout: torch.memory_format, monkeypatch: pytest.MonkeyPatch
+    kind: str, layout: torch.memory_format, products: Products, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = _counting(monkeypatch)
-    layer, inputs = _small_layer_and_inputs(kind)
+    layer, inputs = _small_layer_and_inputs(kind, products)
     layer.to(memory_format=layout)
     results = []
     for compute in (layer, _stock(layer)):
@@ -138,7 +140,8 @@ def test_as_matrix_products_values_gradients_and_a_penaltys_are_the_librarys(
         assert ours.dtype == theirs.dtype
         largest = float(theirs.abs().max())
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-2 * largest)
-    assert {"halved", "doubled", "weight_gradient"} <= set(used)
+    every = {"halved", "doubled", "weight_gradient"}
+    assert set(used) == (every if products is Products.ALL else {"weight_gradient"})
 
 
 @pytest.mark.parametrize("kind", ["to", "from"])
@@ -149,7 +152,7 @@ def test_matrix_products_are_for_small_maps_in_bf16_where_they_were_asked_for(
     used = _counting(monkeypatch)
     layer, inputs = _small_layer_and_inputs(kind)
     if case == "not asked":
-        layer.products = False
+        layer.products = Products.NONE
     elif case == "wide":
         inputs = torch.cat([inputs, inputs], dim=-1)
     elif case == "compiler":

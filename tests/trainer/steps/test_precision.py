@@ -15,11 +15,11 @@ from trainer.errors import TrainerError
 from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.networks import build
-from trainer.networks.scaling_layers import SMALL_MAPS, Doubling, Halving
+from trainer.networks.scaling_layers import Doubling, Halving, small_maps
 from trainer.record import RunContext, RunRecord
 from trainer.state import TrainState
 from trainer.steps import precision
-from trainer.steps.precision import Precision, choose, choose_kernels, cpu_flags, set_tf32, without_tf32
+from trainer.steps.precision import Precision, Products, choose, choose_kernels, cpu_flags, set_tf32, without_tf32
 
 CPU, CUDA, XLA = torch.device("cpu"), torch.device("cuda", 0), torch.device("xla", 0)
 
@@ -33,15 +33,15 @@ def test_fp32_leaves_the_networks_as_they_are(tiny_config: TrainConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "reason", "matrix_units"),
+    ("flags", "reason", "products"),
     [
-        ("fpu avx512_bf16", "has it", False),
-        ("fpu avx512_bf16 amx_bf16 amx_tile", "has it", True),
-        ("fpu avx2", "slower than fp32", False),
+        ("fpu avx512_bf16", "has it", Products.OF_WEIGHT),
+        ("fpu avx512_bf16 amx_bf16 amx_tile", "has it", Products.ALL),
+        ("fpu avx2", "slower than fp32", Products.NONE),
     ],
 )
 def test_bf16_on_a_cpu_says_whether_it_is_slower(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, reason: str, matrix_units: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, reason: str, products: Products
 ) -> None:
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
@@ -50,21 +50,24 @@ def test_bf16_on_a_cpu_says_whether_it_is_slower(
     chosen = choose("bf16", CPU)
     assert (chosen.dtype, chosen.exact_penalty) == (torch.bfloat16, False)
     assert reason in chosen.reason
-    assert chosen.matrix_units == matrix_units
-    assert not choose("fp32", CPU).matrix_units
+    assert chosen.products is products
+    assert choose("fp32", CPU).products is Products.NONE
     assert cpu_flags(tmp_path / "nothing") == frozenset()
 
 
-@pytest.mark.parametrize("units", [True, False])
-def test_a_cpus_matrix_units_are_given_products_and_the_record_says_so(tiny_config: TrainConfig, units: bool) -> None:
+@pytest.mark.parametrize("products", list(Products))
+def test_a_cpu_is_given_the_products_it_gains_by_and_the_record_says_so(
+    tiny_config: TrainConfig, products: Products
+) -> None:
     state = TrainState.create(tiny_config, CPU)
-    chosen = dataclasses.replace(choose("bf16", CPU), matrix_units=units)
-    assert (SMALL_MAPS in state.use(chosen)) == units
+    chosen = dataclasses.replace(choose("bf16", CPU), products=products)
+    assert (small_maps(products) in state.use(chosen)) == (products is not Products.NONE)
     for network, layers in ((state.generator, Doubling), (state.discriminator, Halving)):
         found = [module for module in network.modules() if isinstance(module, layers)]
         assert found
-        assert all(layer.products == units for layer in found)
-    assert not any(getattr(layer, "products", False) for layer in state.ema.modules()), "it computes in float32"
+        assert all(layer.products is products for layer in found)
+    averaged = {getattr(layer, "products", Products.NONE) for layer in state.ema.modules()}
+    assert averaged == {Products.NONE}, "it computes in float32"
 
 
 @pytest.mark.parametrize(
