@@ -3,8 +3,8 @@
     python -m trainer.bench
     python -m trainer.bench --only textbook,start --seconds 5 --rounds 1
 
-Takes about a quarter of an hour with its defaults and wants an otherwise idle machine. Writes nothing but its results;
-what is left out or cannot be measured here stands among them without a value, and says why.
+Takes about twenty minutes with its defaults and wants an otherwise idle machine. Writes nothing but its results, beside
+those of other machines; what is left out or cannot be measured here stands among them without a value, and says why.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from trainer.bench.cases import CASES
 from trainer.bench.measuring import Bench, absent
-from trainer.bench.results import Result, as_json, as_markdown, this_machine
+from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
 from trainer.commands.arguments import Parser
 from trainer.errors import TrainerError, nearest
 from trainer.files import write_atomically
@@ -34,17 +34,18 @@ def main(argv: Sequence[str]) -> int:
     try:
         arguments = _parser().parse_args(argv)
         names = _names(arguments.only)
+        others = [] if arguments.json is None else read_runs(arguments.json)
         machine, date = this_machine(), datetime.date.today().isoformat()
-        results = _run(names, arguments)
+        run = Run(date, machine, _run(names, arguments))
+        runs = kept_with(others, run)
         if arguments.json is not None:
-            write_atomically(arguments.json, as_json(machine, results, date).encode())
-        table = as_markdown(machine, results, date)
+            write_atomically(arguments.json, as_json(runs).encode())
         if arguments.markdown is not None:
-            _write_table(arguments.markdown, table)
+            _write_tables(arguments.markdown, as_markdown(runs))
     except TrainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print(table)
+    print(as_markdown([run]))
     return 0
 
 
@@ -53,8 +54,8 @@ def _parser() -> Parser:
     parser.add_argument("--only", help=f"comma-separated parts of {', '.join(CASES)}")
     parser.add_argument("--seconds", type=float, default=15.0, help="of one measurement [15]")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each side, in turn [3]")
-    parser.add_argument("--json", type=Path, help="file for the results")
-    parser.add_argument("--markdown", type=Path, help="page whose results are replaced by these")
+    parser.add_argument("--json", type=Path, help="file for the results, of each machine the last")
+    parser.add_argument("--markdown", type=Path, help="page whose results are replaced by those of --json")
     return parser
 
 
@@ -92,12 +93,12 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
         return [result for results in found for result in results]
 
 
-def _write_table(page: Path, table: str) -> None:
+def _write_tables(page: Path, tables: str) -> None:
     """Replaces what stands between the two marks."""
     text = page.read_text(encoding="utf-8") if page.exists() else f"# Benchmarks\n\n{_BEGIN}{_END}"
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    write_atomically(page, f"{before}{_BEGIN}\n{table}\n{_END}{after}".encode())
+    write_atomically(page, f"{before}{_BEGIN}\n{tables}\n{_END}{after}".encode())
 
 
 if __name__ == "__main__":

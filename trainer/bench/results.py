@@ -1,16 +1,21 @@
-"""What a benchmark found: a ratio or a share, what it is made of, and whether it is where the project wants it."""
+"""What a benchmark found: a ratio or a share, what it is made of, and whether it is where the project wants it.
 
-import json
+Targets are met on one kind of processor and missed on another, so a file of results holds a run of each machine, the
+last one made there. Not here: how anything is measured.
+"""
+
 import os
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from trainer.errors import from_validation
 from trainer.records.provenance import code_sha256
 
-__all__ = ["Machine", "Result", "as_json", "as_markdown", "this_machine"]
+__all__ = ["Machine", "Result", "Run", "as_json", "as_markdown", "kept_with", "read_runs", "this_machine"]
 
 
 _CODE = "sha256 over the trainer's own source files, as in run.json"
@@ -51,6 +56,33 @@ class Machine:
     load_before: float
 
 
+@dataclass(frozen=True)
+class Run:
+    """All figures of one machine.
+
+    Attributes:
+        date: of the run, ISO 8601.
+        machine: where.
+        results: in the order of the cases.
+        code_sha256: over the trainer's own source files, as in run.json: which code was measured.
+    """
+
+    date: str
+    machine: Machine
+    results: Sequence[Result]
+    code_sha256: str = field(default_factory=code_sha256)
+
+    @property
+    def place(self) -> str:
+        """The kind of machine in words: what a later run takes the place of an earlier one by."""
+        machine = self.machine
+        gpu = f", {machine.gpu}" if machine.gpu else ", no GPU"
+        return f"{machine.cpu}, {machine.cores} cores{gpu}"
+
+
+_RUNS = TypeAdapter(list[Run])
+
+
 def this_machine() -> Machine:
     """This machine, with the load it had before the benchmark (1 is one busy core)."""
     import torch
@@ -71,31 +103,48 @@ def _cpuinfo() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def as_json(machine: Machine, results: Iterable[Result], date: str) -> str:
-    """Everything, with the hash of the code that was measured, indented."""
-    content: dict[str, Any] = {
-        "date": date,
-        "code": {"sha256": code_sha256(), "note": _CODE},
-        "machine": asdict(machine),
-        "results": [asdict(result) for result in results],
-    }
-    return json.dumps(content, indent=2) + "\n"
+def read_runs(path: Path) -> list[Run]:
+    """What `as_json` wrote; nothing where there is no such file.
+
+    Raises:
+        TrainerError: the file holds something else.
+    """
+    try:
+        return _RUNS.validate_json(path.read_bytes()) if path.exists() else []
+    except ValidationError as error:
+        fix = "name another file, or remove this one: every machine's run can be made again"
+        raise from_validation(error, str(path), fix=fix) from None
 
 
-def as_markdown(machine: Machine, results: Sequence[Result], date: str) -> str:
-    """A table, with the machine named above it and what each figure is made of below."""
-    code = f" Code {code_sha256()[:12]} ({_CODE})."
-    gpu = f", {machine.gpu}" if machine.gpu else ", no GPU"
+def kept_with(runs: Iterable[Run], run: Run) -> list[Run]:
+    """A run together with those of other machines."""
+    return [*(other for other in runs if other.place != run.place), run]
+
+
+def as_json(runs: Sequence[Run]) -> str:
+    """Everything, indented."""
+    return _RUNS.dump_json(list(runs), indent=2).decode() + "\n"
+
+
+def as_markdown(runs: Iterable[Run]) -> str:
+    """For each machine a table, and below it what each figure is made of."""
+    return "\n".join(map(_section, runs))
+
+
+def _section(run: Run) -> str:
+    machine = run.machine
     busy = f" The machine was not idle (load {machine.load_before:.1f})." if machine.load_before > 0.5 else ""
-    where = f"{date}, {machine.cpu}, {machine.cores} cores{gpu}, torch {machine.torch}, Python {machine.python}."
+    made = f"{run.date}, torch {machine.torch}, Python {machine.python}. Code {run.code_sha256[:12]} ({_CODE}).{busy}"
     lines = [
-        f"{where}{code}{busy}",
+        f"## {run.place}",
+        "",
+        made,
         "",
         "| what | found | wanted | |",
         "|---|---|---|---|",
-        *(f"| {result.name} | {_found(result)} | {result.target} | {_verdict(result)} |" for result in results),
+        *(f"| {result.name} | {_found(result)} | {result.target} | {_verdict(result)} |" for result in run.results),
         "",
-        *(f"- {result.name}: {_made_of(result)}" for result in results if result.parts or result.note),
+        *(f"- {result.name}: {_made_of(result)}" for result in run.results if result.parts or result.note),
     ]
     return "\n".join(lines) + "\n"
 

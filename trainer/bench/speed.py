@@ -80,7 +80,7 @@ def _most(bench: Bench, name: str, found: Mapping[str, float]) -> Result:
     assert counted is not None, "DCGAN's layers are all counted"
     work = counted / 1e9
     parts = {"large convolution GFLOP/s": peak, "a step's GFLOP/image": work, "ours GFLOP/s": found[_OURS] * work}
-    note = "a bound of this machine, not ours to reach"
+    note = "of this machine, not ours to reach; counts products with padding's zeros, which kernels may leave out"
     return Result(name, peak / work / found[_TEXTBOOK], "x", "", None, parts, note)
 
 

@@ -1,5 +1,6 @@
 """What a benchmark prints and keeps: every figure with its target, its parts and the machine."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,38 +9,68 @@ import pytest
 from trainer.bench.__main__ import main
 from trainer.bench.cases import CASES
 from trainer.bench.measuring import TITLES
-from trainer.bench.results import Machine, Result, as_json, as_markdown, this_machine
+from trainer.bench.results import Machine, Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
+from trainer.errors import TrainerError
 from trainer.records.provenance import code_sha256
 
 MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9", load_before=0.1)
 MET = Result("A step", 1.51, "x", ">= 1.4 x", True, {"ours images/s": 1510.0, "theirs images/s": 1000.0})
 MISSED = Result("A start", 9.0, "s", "<= 8 s", False)
 ABSENT = Result("A GPU", None, "images/s", "", None, note="no CUDA device here")
+COMMITTED = Path(__file__).parents[3] / "docs" / "benchmarks.json"
+
+
+def _run(*results: Result, **machine: object) -> Run:
+    return Run("2026-01-02", dataclasses.replace(MACHINE, **machine), results)  # type: ignore[arg-type]
 
 
 def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
-    table = as_markdown(MACHINE, [MET, MISSED, ABSENT], "2026-01-02")
+    table = as_markdown([_run(MET, MISSED, ABSENT)])
     assert "| A step | 1.51 x | >= 1.4 x | met |" in table
     assert "| A start | 9 s | <= 8 s | missed |" in table
     assert "| A GPU | not measured here |  |  |" in table
     assert "- A step: ours images/s 1510, theirs images/s 1000" in table
     assert "- A GPU: no CUDA device here" in table
-    assert table.startswith("2026-01-02, a CPU, 2 cores, no GPU, torch 2.15.0")
+    assert table.startswith("## a CPU, 2 cores, no GPU\n\n2026-01-02, torch 2.15.0, ")
     assert f"Code {code_sha256()[:12]} " in table
 
 
 def test_a_busy_machine_is_told() -> None:
-    busy = Machine(**{**MACHINE.__dict__, "load_before": 3.2})
-    assert "not idle (load 3.2)" in as_markdown(busy, [MET], "2026-01-02")
-    assert "not idle" not in as_markdown(MACHINE, [MET], "2026-01-02")
+    assert "not idle (load 3.2)" in as_markdown([_run(MET, load_before=3.2)])
+    assert "not idle" not in as_markdown([_run(MET)])
 
 
-def test_json_holds_everything() -> None:
-    content = json.loads(as_json(MACHINE, [MET, ABSENT], "2026-01-02"))
+def test_json_holds_everything(tmp_path: Path) -> None:
+    run, path = _run(MET, ABSENT), tmp_path / "results.json"
+    path.write_text(as_json([run]))
+    (content,) = json.loads(path.read_text())
     assert content["machine"]["cpu"] == "a CPU"
-    assert content["code"]["sha256"] == code_sha256()
+    assert content["code_sha256"] == code_sha256()
     assert content["results"][0]["parts"] == MET.parts
     assert content["results"][1]["value"] is None
+    (again,) = read_runs(path)
+    assert (again.date, again.machine, tuple(again.results)) == (run.date, run.machine, run.results)
+
+
+def test_a_run_takes_the_place_of_that_machines_last_and_leaves_other_machines() -> None:
+    first, other, again = _run(MET), _run(MISSED, gpu="a GPU"), _run(ABSENT, load_before=2.0)
+    runs = kept_with(kept_with([first], other), again)
+    assert runs == [other, again]
+    page = as_markdown(runs)
+    assert page.index("## a CPU, 2 cores, a GPU") < page.index("| A start |") < page.index("## a CPU, 2 cores, no GPU")
+
+
+@pytest.mark.parametrize("content", ["no JSON", '{"results": []}', '[{"date": "2026-01-02"}]'])
+def test_a_file_of_something_else_is_refused_before_anything_is_measured(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    assert main(["--json", str(path)]) == 2
+    assert str(path) in capsys.readouterr().err
+    assert path.read_text() == content
+    with pytest.raises(TrainerError):
+        read_runs(path)
 
 
 def test_this_machine_is_named() -> None:
@@ -55,7 +86,7 @@ def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     data = tmp_path / "benchmarks.json"
     assert main(["--only", "gpu", "--json", str(data)]) == 0
-    found = {result["name"]: result for result in json.loads(data.read_text())["results"]}
+    found = {result["name"]: result for result in json.loads(data.read_text())[0]["results"]}
     assert list(found) == [title for case in CASES for title in TITLES[case]]
     assert {result["value"] for result in found.values()} == {None}
     for case in CASES:
@@ -64,11 +95,17 @@ def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(
 
 
 def test_the_committed_results_name_every_figure_and_say_why_one_is_missing() -> None:
-    content = json.loads((Path(__file__).parents[3] / "docs" / "benchmarks.json").read_text())
-    found = {result["name"]: result for result in content["results"]}
-    assert set(found) >= {title for case in CASES for title in TITLES[case]}
-    assert all(result["note"] for result in found.values() if result["value"] is None)
-    assert content["code"]["sha256"] or content["code"]["note"]
+    runs = read_runs(COMMITTED)
+    assert runs
+    for run in runs:
+        found = {result.name: result for result in run.results}
+        assert set(found) >= {title for case in CASES for title in TITLES[case]}
+        assert all(result.note for result in found.values() if result.value is None)
+        assert run.code_sha256
+
+
+def test_the_committed_page_holds_the_committed_results() -> None:
+    assert as_markdown(read_runs(COMMITTED)) in COMMITTED.with_suffix(".md").read_text()
 
 
 def test_an_unknown_benchmark_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,4 +130,4 @@ def test_a_page_keeps_what_stands_around_the_results(
     assert "old" not in text
     assert "| A start |" in text
     assert "| A start |" in capsys.readouterr().out
-    assert len(json.loads(data.read_text())["results"]) == 2
+    assert len(json.loads(data.read_text())[0]["results"]) == 2
