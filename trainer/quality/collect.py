@@ -1,17 +1,19 @@
-"""Features of many images over all workers: each computes its parts, sums are added, rows are brought together.
+"""Work of the metrics over all workers: features of many images, and any other jobs that can be dealt out.
 
-A part is a few images with the same borders on any number of workers, so the features are the same bits and only the
-order of the float64 sums differs. Not here: which images (trainer.quality.judge) and which network.
+Of features each worker computes its parts, sums are added, rows are brought together. A part is a few images with the
+same borders on any number of workers, so the features are the same bits and only the order of the float64 sums differs.
+Not here: which images (trainer.quality.judge) and which network.
 """
 
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,8 +23,9 @@ from torch import distributed as dist
 from trainer.quality.frechet import FeatureStats, Moments
 from trainer.workers.distributed import World
 
-__all__ = ["AbandonedError", "Ask", "FeatureSet", "collect", "go_on"]
+__all__ = ["AbandonedError", "Ask", "FeatureSet", "collect", "go_on", "shared"]
 
+T = TypeVar("T")
 _CPU_PART = 16
 """Small: on a CPU the features of 16 images stay in cache, which is more than twice as fast as 64 at once."""
 _GPU_PART = 128
@@ -112,6 +115,30 @@ def collect(
     stats.add(np.concatenate([np.empty((0, dim)), *waiting]))
     added = FeatureStats.from_sums(_sum(stats.sums(), world))
     return FeatureSet(added, _bring_together(kept, len(parts), dim, world) if keep else None)
+
+
+def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on) -> list[T]:
+    """What all jobs give, in their order, each done by one worker; known to all.
+
+    Args:
+        jobs: the same on every worker; what they give travels.
+        world: the workers; every one must call.
+        ask: before each worker's next job; what one worker answers counts for all.
+
+    Raises:
+        AbandonedError: as soon as a worker's answer was yes.
+    """
+    done: list[T] = []
+    for first in range(0, len(jobs), world.world_size):
+        if world.agree(ask()):
+            raise AbandonedError
+        part = world.together(partial(_results, jobs[first + world.rank : first + world.rank + 1]))
+        done += itertools.chain.from_iterable(world.gather(part))
+    return done
+
+
+def _results(jobs: Sequence[Callable[[], T]]) -> list[T]:
+    return [job() for job in jobs]
 
 
 def _agreed(

@@ -23,7 +23,7 @@ from trainer.networks import Generator, build
 from trainer.quality.collect import AbandonedError, Ask, FeatureSet, collect, go_on
 from trainer.quality.features import FeatureExtractor
 from trainer.quality.record import PROXY_BELOW, QualityProtocol, QualityRecord
-from trainer.quality.spaces import SPACES, Metric, Value, WeightsPaths, check_applies, metric
+from trainer.quality.spaces import SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
 from trainer.samples import to_uint8
 from trainer.steps.draws import Purpose, labels, latents
 from trainer.steps.phases import phase_at
@@ -170,11 +170,10 @@ class Judge:
     def _score(
         self, one: Metric, extractor: FeatureExtractor, reals: _Reals, fakes: FeatureSet, untrained: FeatureSet | None
     ) -> _Scored:
-        self._go_on()
-        given = one.parameters(min(self._fakes, self._half))
+        given, team = one.parameters(min(self._fakes, self._half)), Team(self._world, self._ask)
 
         def of(reference: FeatureSet, found: FeatureSet) -> list[Value]:
-            return one.score(extractor, reference, found, given, self._world)
+            return one.score(extractor, reference, found, given, team)
 
         trained = of(reals.all, fakes)
         if untrained is None:

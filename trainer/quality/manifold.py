@@ -7,6 +7,7 @@ float32, on every worker for its own rows. The papers use VGG-16 features; here 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainer.quality.collect import Ask, go_on, shared
 from trainer.workers.distributed import World
 
 __all__ = ["COVERAGE_NEIGHBOURS", "NEIGHBOURS", "Manifolds", "compare"]
@@ -33,19 +35,23 @@ class Manifolds(NamedTuple):
     coverage: float
 
 
-def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World) -> Manifolds:
+def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
     """All four, with the rows shared over the workers; equal on each of them.
 
     Args:
         reals: features [N, dim], the same on every worker, more than COVERAGE_NEIGHBOURS.
         fakes: features [M, dim], as the reals.
         world: the workers; one with XLA computes on its CPU.
+        ask: whether to abandon, before each block.
+
+    Raises:
+        AbandonedError: on every worker, when one has asked for it.
     """
     # Distances do not change when both sets are moved; near the origin float32 keeps more of their digits.
     centre = reals.mean(axis=0, dtype=np.float64).astype(np.float32)
     real, fake = (torch.from_numpy(features - centre).to(world.own_device) for features in (reals, fakes))
-    real_near = _by_rows(real, world, lambda rows: _nearest(rows, real))
-    fake_near = _by_rows(fake, world, lambda rows: _nearest(rows, fake))
+    real_near = _by_rows(real, lambda rows: _nearest(rows, real), world, ask)
+    fake_near = _by_rows(fake, lambda rows: _nearest(rows, fake), world, ask)
     real_radius, wide_radius = real_near[:, NEIGHBOURS], real_near[:, COVERAGE_NEIGHBOURS]
 
     def of_fakes(rows: Tensor) -> Tensor:
@@ -57,8 +63,8 @@ def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World
         distances = _distances(rows, fake)
         return torch.stack([(distances <= fake_near[:, NEIGHBOURS]).any(1).float(), distances.amin(1)], dim=1)
 
-    by_fake = _by_rows(fake, world, of_fakes).double()
-    by_real = _by_rows(real, world, of_reals).double()
+    by_fake = _by_rows(fake, of_fakes, world, ask).double()
+    by_real = _by_rows(real, of_reals, world, ask).double()
     return Manifolds(
         precision=float(by_fake[:, 0].mean()),
         recall=float(by_real[:, 0].mean()),
@@ -78,11 +84,12 @@ def _distances(rows: Tensor, among: Tensor) -> Tensor:
     return torch.addmm(squares, rows, among.T, alpha=-2).clamp_min(0)
 
 
-def _by_rows(features: Tensor, world: World, of: Callable[[Tensor], Tensor]) -> Tensor:
+def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask: Ask) -> Tensor:
     """`of` for all rows in blocks, each computed by one worker; the whole on every worker."""
-    starts = range(0, len(features), _BLOCK)
-    mine = {
-        start: of(features[start : start + _BLOCK]).cpu().numpy() for start in starts[world.rank :: world.world_size]
-    }
-    everyone = {start: part for parts in world.gather(mine) for start, part in parts.items()}
-    return torch.from_numpy(np.concatenate([everyone[start] for start in starts])).to(features.device)
+
+    def block(start: int) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = of(features[start : start + _BLOCK]).cpu().numpy()
+        return found
+
+    blocks = [partial(block, start) for start in range(0, len(features), _BLOCK)]
+    return torch.from_numpy(np.concatenate(shared(blocks, world, ask))).to(features.device)

@@ -5,10 +5,14 @@ features give its numbers. The Fréchet distance is in trainer.quality.frechet, 
 trainer.quality.manifold.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainer.quality.collect import Ask, go_on, shared
+from trainer.workers.distributed import World
 
 __all__ = ["KID_SUBSETS", "SEED", "SPLITS", "Spread", "inception_score", "kernel_distance"]
 
@@ -49,25 +53,42 @@ def inception_score(logits: NDArray[np.float64], *, splits: int = SPLITS, shuffl
 
 
 def kernel_distance(
-    first: NDArray[np.float32], second: NDArray[np.float32], subset_size: int, subsets: int = KID_SUBSETS
+    first: NDArray[np.float32],
+    second: NDArray[np.float32],
+    subset_size: int,
+    world: World,
+    *,
+    subsets: int = KID_SUBSETS,
+    ask: Ask = go_on,
 ) -> Spread:
     """Squared maximum mean discrepancy of two sets, unbiased, kernel (x.y / dim + 1)^3 (Binkowski et al. 2018).
 
     Args:
-        first: features [N, dim].
-        second: features [M, dim].
+        first: features [N, dim], the same on every worker.
+        second: features [M, dim], as the first.
         subset_size: drawn from each, for each estimate; from 2 to the smaller of N and M.
+        world: the workers, which share the estimates; equal on each of them.
         subsets: estimates.
+        ask: whether to abandon, before each estimate.
+
+    Raises:
+        AbandonedError: on every worker, when one has asked for it.
     """
     random = np.random.RandomState(SEED)
-    estimates = []
-    for _ in range(subsets):
-        x = first[random.choice(len(first), subset_size, replace=False)]
-        y = second[random.choice(len(second), subset_size, replace=False)]
-        pairs = subset_size * (subset_size - 1)
-        within = sum(kernel.sum() - kernel.trace() for kernel in (_cubic(x, x), _cubic(y, y)))
-        estimates.append(within / pairs - 2 * _cubic(x, y).mean())
+    # Drawn here, all of them: which worker makes an estimate must not matter to the next draw.
+    draws = [[random.choice(len(x), subset_size, replace=False) for x in (first, second)] for _ in range(subsets)]
+    estimates = shared([partial(_discrepancy, first, second, *rows) for rows in draws], world, ask)
     return Spread(float(np.mean(estimates)), float(np.std(estimates)))
+
+
+def _discrepancy(
+    first: NDArray[np.float32], second: NDArray[np.float32], firsts: NDArray[np.int64], seconds: NDArray[np.int64]
+) -> float:
+    """One estimate of the squared maximum mean discrepancy, from equally many rows of each."""
+    x, y = first[firsts], second[seconds]
+    pairs = len(x) * (len(x) - 1)
+    within = sum(kernel.sum() - kernel.trace() for kernel in (_cubic(x, x), _cubic(y, y)))
+    return float(within / pairs - 2 * _cubic(x, y).mean())
 
 
 def _cubic(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.quality import manifold, scores
 from trainer.quality.c3d import C3DFeatures
-from trainer.quality.collect import FeatureSet
+from trainer.quality.collect import Ask, FeatureSet, shared
 from trainer.quality.features import EfficientNetLite0Features, FeatureExtractor
 from trainer.quality.frames import FrameFeatures
 from trainer.quality.frechet import frechet_distance
@@ -24,7 +24,7 @@ from trainer.quality.inception import InceptionFeatures
 from trainer.quality.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 from trainer.workers.distributed import World
 
-__all__ = ["SPACES", "Metric", "Parameters", "Value", "WeightsPaths", "check_applies", "metric"]
+__all__ = ["SPACES", "Metric", "Parameters", "Team", "Value", "WeightsPaths", "check_applies", "metric"]
 
 _FACES = ("celeba",)
 Parameters = dict[str, int | float | str]
@@ -35,6 +35,13 @@ class WeightsPaths(NamedTuple):
 
     inception: Path | None = None
     video: Path | None = None
+
+
+class Team(NamedTuple):
+    """The workers, and whether this one has to stop: then what takes seconds is abandoned (AbandonedError)."""
+
+    world: World
+    ask: Ask
 
 
 class Value(NamedTuple):
@@ -52,41 +59,39 @@ class Metric:
 
     Attributes:
         space: name of the features.
-        score: values of (extractor, reals, fakes, parameters, world); every worker calls it.
+        score: values of (extractor, reals, fakes, parameters, team); every worker calls it.
         fewest: images of each side without which it has no value.
         keeps: whether it needs the features themselves, not only their sums.
         parameters: of its own, by the smaller number of images on either side.
     """
 
     space: str
-    score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, World], list[Value]]
+    score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, Team], list[Value]]
     fewest: int
     keeps: bool
     parameters: Callable[[int], Parameters] = lambda _: {}
 
 
-def _first(world: World, compute: Callable[[], list[Value]]) -> list[Value]:
+def _first(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:
     """Computed by rank 0 alone, known to all: eight workers of a machine would only wait for each other."""
-    values: list[Value] | None = world.together(lambda: compute() if world.rank == 0 else None)
-    known = world.gather(values)[0]
-    assert known is not None, "rank 0 has computed them"
-    return known
+    return shared([compute], *team)[0]
 
 
-def _frechet(extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, w: World) -> list[Value]:
-    return _first(w, lambda: [Value(extractor.name, frechet_distance(reals.moments, fakes.moments), "lower")])
+def _frechet(
+    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, team: Team
+) -> list[Value]:
+    return _first(team, lambda: [Value(extractor.name, frechet_distance(reals.moments, fakes.moments), "lower")])
 
 
-def _kid(extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, given: Parameters, w: World) -> list[Value]:
-    def compute() -> list[Value]:
-        found = scores.kernel_distance(fakes.kept, reals.kept, int(given["subset_size"]))
-        return [Value("KID", found.mean, "lower", found.std)]
-
-    return _first(w, compute)
+def _kid(
+    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, given: Parameters, team: Team
+) -> list[Value]:
+    found = scores.kernel_distance(fakes.kept, reals.kept, int(given["subset_size"]), team.world, ask=team.ask)
+    return [Value("KID", found.mean, "lower", found.std)]
 
 
 def _inception_score(
-    extractor: FeatureExtractor, _: FeatureSet, fakes: FeatureSet, __: Parameters, w: World
+    extractor: FeatureExtractor, _: FeatureSet, fakes: FeatureSet, __: Parameters, team: Team
 ) -> list[Value]:
     assert isinstance(extractor, InceptionFeatures)
 
@@ -94,31 +99,31 @@ def _inception_score(
         found = scores.inception_score(extractor.logits(fakes.kept))
         return [Value("IS", found.mean, "higher", found.std)]
 
-    return _first(w, compute)
+    return _first(team, compute)
 
 
-def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, w: World) -> list[Value]:
+def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, team: Team) -> list[Value]:
     def compute() -> list[Value]:
         found = scores.inception_score(fakes.kept.astype("float64"), shuffle=False)
         return [Value("video IS", found.mean, "higher", found.std)]
 
-    return _first(w, compute)
+    return _first(team, compute)
 
 
 def _manifolds(
-    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, world: World
+    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, team: Team
 ) -> list[Value]:
     network = "ENL0" if extractor.name.endswith("ENL0") else "Inception"
-    found = manifold.compare(reals.kept, fakes.kept, world)
+    found = manifold.compare(reals.kept, fakes.kept, team.world, ask=team.ask)
     return [Value(f"{name.capitalize()}-{network}", share, "higher") for name, share in found._asdict().items()]
 
 
-def _digits(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, w: World) -> list[Value]:
+def _digits(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, team: Team) -> list[Value]:
     def compute() -> list[Value]:
         found = recognise(fakes)
         return [Value("digits recognised", found.share, "higher"), Value("digit classes", found.classes, "higher")]
 
-    return _first(w, compute)
+    return _first(team, compute)
 
 
 _SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}

@@ -106,9 +106,9 @@ def test_inception_score(both: tuple[InceptionFeatures, FeatureSet, FeatureSet],
 
 @pytest.mark.slow
 def test_kernel_inception_distance(
-    both: tuple[InceptionFeatures, FeatureSet, FeatureSet], theirs: dict[str, float]
+    both: tuple[InceptionFeatures, FeatureSet, FeatureSet], theirs: dict[str, float], alone: World
 ) -> None:
     _, first, second = both
-    ours = scores.kernel_distance(first.kept, second.kept, NUM - 2)
+    ours = scores.kernel_distance(first.kept, second.kept, NUM - 2, alone)
     assert ours.mean == pytest.approx(theirs["kernel_inception_distance_mean"], rel=1e-4)
     assert ours.std == pytest.approx(theirs["kernel_inception_distance_std"], rel=1e-3)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from trainer.quality import manifold
+from trainer.quality.collect import AbandonedError
 from trainer.quality.manifold import Manifolds, compare
 from trainer.workers.distributed import World
 
@@ -68,3 +69,12 @@ def test_a_memorised_part_is_precise_and_recalls_little(alone: World) -> None:
     assert found.precision == 1
     assert found.recall < 0.5
     assert found.coverage < 0.6
+
+
+def test_who_has_to_stop_has_no_manifolds(alone: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifold, "_BLOCK", 10)
+    points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    answers = iter([False, False, True])
+    with pytest.raises(AbandonedError):
+        compare(points, points, alone, ask=lambda: next(answers))
+    assert next(answers, None) is None, "asked before each block, and no more after a yes"

@@ -13,6 +13,7 @@ from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.quality.collect import collect
 from trainer.quality.manifold import compare
+from trainer.quality.scores import kernel_distance
 from trainer.record import RunContext, RunRecord
 from trainer.workers.distributed import World
 
@@ -33,6 +34,7 @@ from trainer.workers import distributed
 from trainer.errors import TrainerError
 from trainer.quality.collect import AbandonedError, collect
 from trainer.quality.manifold import compare
+from trainer.quality.scores import kernel_distance
 {FEATURES}
 def broken(part):
     # On the second worker alone, which has the parts from 16 on.
@@ -43,6 +45,7 @@ def broken(part):
 with distributed.start("gloo") as world:
     found = collect(features, NUM, DIM, world, keep=True)
     shares = compare(found.kept[:70], found.kept[70:], world)
+    kernel = kernel_distance(found.kept[:70], found.kept[70:], 40, world, subsets=5)
     few = collect(features, 3, DIM, world, keep=True)
     for of, ask, expected in (
         (features, lambda: world.rank == 1, AbandonedError),
@@ -55,8 +58,14 @@ with distributed.start("gloo") as world:
             pass
         else:
             raise AssertionError("it went on")
+    try:
+        kernel_distance(found.kept[:70], found.kept[70:], 40, world, ask=lambda: world.rank == 1)
+    except AbandonedError:
+        pass
+    else:
+        raise AssertionError("it went on")
     name = f"{{sys.argv[1]}}/{{world.rank}}.npz"
-    np.savez(name, rows=found.kept, covariance=found.moments.covariance, shares=shares, few=few.kept)
+    np.savez(name, rows=found.kept, covariance=found.moments.covariance, shares=shares, kernel=kernel, few=few.kept)
 """
 
 
@@ -76,6 +85,8 @@ def test_two_workers_bring_together_what_one_has(
         np.testing.assert_array_equal(two["rows"], one.kept)
         np.testing.assert_allclose(two["covariance"], one.moments.covariance, rtol=1e-9)
         np.testing.assert_array_equal(two["shares"], compare(one.kept[:70], one.kept[70:], alone))
+        kernel = kernel_distance(one.kept[:70], one.kept[70:], 40, alone, subsets=5)
+        np.testing.assert_allclose(two["kernel"], kernel, rtol=1e-6)
         np.testing.assert_array_equal(two["few"], features(slice(0, 3)), "one part for two workers")
 
 

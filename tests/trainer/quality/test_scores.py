@@ -6,7 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.quality.collect import AbandonedError
 from trainer.quality.scores import inception_score, kernel_distance
+from trainer.workers.distributed import World
+
+ALONE = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "one process")
 
 
 @given(seed=st.integers(0, 1000), num=st.integers(10, 60), scale=st.floats(0.1, 20))
@@ -33,7 +37,7 @@ def test_the_kernel_distance_is_torch_fidelitys(seed: int, size: int) -> None:
 
     random = np.random.default_rng(seed)
     first, second = random.normal(1, 1, (20, 16)), random.normal(0, 2, (30, 16))
-    ours = kernel_distance(first.astype(np.float32), second.astype(np.float32), size, subsets=7)
+    ours = kernel_distance(first.astype(np.float32), second.astype(np.float32), size, ALONE, subsets=7)
     theirs = kid_features_to_metric(
         torch.from_numpy(first), torch.from_numpy(second), kid_subsets=7, kid_subset_size=size, verbose=False
     )
@@ -45,4 +49,16 @@ def test_the_kernel_distance_by_hand() -> None:
     first, second = np.array([[1.0], [2.0]], np.float32), np.array([[0.0], [1.0]], np.float32)
     within = (1 * 2 + 1) ** 3 + (0 * 1 + 1) ** 3
     across = np.mean([(x * y + 1) ** 3 for x in (1, 2) for y in (0, 1)])
-    assert kernel_distance(first, second, 2, subsets=3).mean == pytest.approx(within - 2 * across)
+    assert kernel_distance(first, second, 2, ALONE, subsets=3).mean == pytest.approx(within - 2 * across)
+
+
+def test_who_has_to_stop_has_no_kernel_distance() -> None:
+    features, asked = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32), list[int]()
+
+    def ask() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    with pytest.raises(AbandonedError):
+        kernel_distance(features, features, 10, ALONE, ask=ask)
+    assert len(asked) == 3, "two estimates were made, of a hundred"
