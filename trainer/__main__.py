@@ -15,7 +15,6 @@ rank 0 alone reports a user's mistake. On a TPU host `train` starts torchrun its
 
 import argparse
 import contextlib
-import math
 import os
 import re
 import sys
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.commands.arguments import Parser
+from trainer.commands.arguments import Parser, positive
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
 from trainer.commands.export import add_export
@@ -82,7 +81,7 @@ def _add_train(train: Parser) -> None:
     train.add_argument("--metrics-port", type=int, help="serve Prometheus metrics there, on rank 0")
     train.add_argument("--track", metavar="TARGETS", help="show the run there: tensorboard, mlflow, wandb, by commas")
     train.add_argument("--log-format", choices=("text", "json"), default="text", help="json: the lines of stats.jsonl")
-    train.add_argument("--fabric-min-gbps", type=_positive, help="all-reduce bus bandwidth to start with, Gbit/s")
+    train.add_argument("--fabric-min-gbps", type=positive, help="all-reduce bus bandwidth to start with, Gbit/s")
     add_power(train)
     train.add_argument("--context", type=Path, help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]")
     fields = train.add_argument_group("configuration, in place of the preset's values")
@@ -90,13 +89,6 @@ def _add_train(train: Parser) -> None:
         # Values stay text here; pydantic parses and checks them, with one kind of message for every source.
         fields.add_argument(f"--{name.replace('_', '-')}", dest=f"field_{name}", metavar="VALUE", help=text)
     train.set_defaults(run=_train)
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
-    return value
 
 
 def _field_help() -> dict[str, str]:

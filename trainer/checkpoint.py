@@ -129,7 +129,7 @@ def load(path: Path) -> Checkpoint:
             fix="resume without naming it: the newest valid checkpoint is taken",
         )
     try:
-        return Checkpoint(manifest, torch.load(path, map_location="cpu", weights_only=True))
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise TrainerError(
             place=str(path),
@@ -138,6 +138,15 @@ def load(path: Path) -> Checkpoint:
             allowed="what this trainer has saved",
             fix="find out who wrote it; resume without it: the newest valid checkpoint is taken",
         ) from None
+    if set(state) != set(manifest.state_sha256):
+        raise TrainerError(
+            place=str(path),
+            problem="checkpoint has not the parts that its manifest names",
+            value=", ".join(sorted(state)),
+            allowed=", ".join(sorted(manifest.state_sha256)),
+            fix="resume without it: the newest valid checkpoint is taken",
+        )
+    return Checkpoint(manifest, state)
 
 
 def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:

@@ -80,7 +80,7 @@ class TrainConfig(BaseModel):
         keep_every_kimg: the first checkpoint of each so many thousand images stays for good too; 0 for none.
         stats_kimg: thousands of images from one line of stats.jsonl to the next.
         sample_kimg: thousands of images from one sample grid to the next.
-        channels_last: NHWC memory layout: 1.3 times faster here on a CPU, needed for tensor cores on a GPU.
+        channels_last: NHWC memory layout: some per cent faster on a CPU, needed for tensor cores on a GPU.
         backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
         precision: of the networks' forward passes; fp8 is for linear layers, on GPUs that have it.
         tf32: let CUDA's matrix units round float32 inputs to TF32; elsewhere without effect.

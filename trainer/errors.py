@@ -117,7 +117,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def from_validation(
     error: ValidationError, place: str, *, known: Iterable[str] = (), separator: str = ": ", fix: str = ""
 ) -> TrainerError:
-    """The first finding of pydantic as a TrainerError.
+    """Pydantic's first finding as a TrainerError, or an unknown field, if there is one.
 
     Args:
         error: what pydantic raised.
@@ -126,7 +126,9 @@ def from_validation(
         separator: between place and path.
         fix: for a value out of range; empty for a sentence that fits everywhere.
     """
-    first = error.errors()[0]
+    findings = error.errors()
+    # A misspelt field is missing too: its own name says more.
+    first = next((finding for finding in findings if finding["type"] == "extra_forbidden"), findings[0])
     # A rule about several fields has no place of its own in pydantic's eyes: its context names one.
     context = first.get("ctx", {}) if first["type"] == "rule" else {}
     path = ".".join([*(str(part) for part in first["loc"]), *filter(None, [context.get("field")])])
@@ -139,10 +141,10 @@ def from_validation(
     unknown = first["type"] == "extra_forbidden"
     return TrainerError(
         place=f"{place}{separator}{path}" if path else place,
-        problem={"extra_forbidden": "unknown field", "json_invalid": "is not JSON"}.get(
+        problem={"extra_forbidden": "unknown field", "json_invalid": "is not JSON", "missing": "is missing"}.get(
             first["type"], "not an accepted value"
         ),
-        value=context.get("value", first["input"]),
-        allowed="" if unknown else first["msg"].removeprefix("Value error, "),
+        value=None if first["type"] == "missing" else context.get("value", first["input"]),
+        allowed="" if unknown or first["type"] == "missing" else first["msg"].removeprefix("Value error, "),
         fix=context.get("fix") or fixes.get(first["type"], fix or "change it to an allowed value"),
     )

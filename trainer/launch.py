@@ -10,6 +10,7 @@ gone, it restores what a killed one has left set on a GPU (trainer.power.ledger)
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ from trainer.workers.membership import BACKEND, Membership, wait_for_store
 __all__ = ["STOP_AT_VARIABLE", "main"]
 
 STOP_AT_VARIABLE = "GANGWAY_STOP_AT"
+_POLL_VARIABLE = "GANGWAY_POLL_SEC"
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _OWN = (_WATCH, _START_WHEN, "--hours", "--forecast")
@@ -41,6 +43,7 @@ def main(argv: Sequence[str]) -> int:
         own, torchrun_argv = _own_arguments(argv)
         cloud = _cloud(own.get(_WATCH))
         stop_at = _stop_at(os.environ.get(STOP_AT_VARIABLE))
+        poll_sec = _poll_sec(os.environ.get(_POLL_VARIABLE), cloud)
         if not _waited(own, torchrun_argv, stop_at):
             return EXIT_INTERRUPTED
     except TrainerError as error:
@@ -49,7 +52,6 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gangway-") as folder:
         notices = Path(folder, "notices.jsonl")
         os.environ[NOTICES_VARIABLE] = str(notices)
-        poll_sec = float(os.environ.get("GANGWAY_POLL_SEC", poll_sec_of(cloud)))
         poll = CLOUDS[cloud]() if cloud else None
         watcher = Watcher(notices, poll, stop_at, poll_sec) if cloud or stop_at else None
         try:
@@ -195,6 +197,23 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float
     if told is not None:
         os.environ[carbon_start.START_VARIABLE] = json.dumps(told)
     return told is not None
+
+
+def _poll_sec(text: str | None, cloud: str) -> float:
+    """Seconds between two polls: the cloud's own unless the environment has others."""
+    try:
+        seconds = poll_sec_of(cloud) if text is None else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise TrainerError(
+            place=f"${_POLL_VARIABLE}",
+            problem="no time to wait between two polls",
+            value=text,
+            allowed="seconds, above 0",
+            fix=f"leave it out: the cloud is polled every {poll_sec_of(cloud):g} s",
+        )
+    return seconds
 
 
 def _stop_at(text: str | None) -> float | None:

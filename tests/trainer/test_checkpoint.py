@@ -1,5 +1,6 @@
 """Checkpoints: hashed, kept, refused when corrupt, and never lost to a full disk."""
 
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
+from trainer.files import sha256_of
 from trainer.records.identity import RunIdentity
 
 State = dict[str, object]
@@ -46,6 +48,24 @@ def test_only_the_newest_are_kept(tmp_path: Path, tiny_config: TrainConfig) -> N
     assert names == ["000000000200.json", "000000000200.pt", "000000000300.json", "000000000300.pt"]
     assert checkpoint.newest(tmp_path) == tmp_path / "000000000300.pt"
     assert checkpoint.newest(tmp_path / "none") is None
+
+
+def test_one_that_lacks_a_part_is_passed_over_however_well_its_hash_fits(
+    tmp_path: Path, tiny_config: TrainConfig
+) -> None:
+    newest = _save_three(tmp_path, tiny_config)[-1]
+    state = checkpoint.load(newest).state
+    torch.save({name: part for name, part in state.items() if name != "opt"}, newest)
+    manifest = newest.with_suffix(".json")
+    promised = json.loads(manifest.read_text()) | {"sha256": sha256_of(newest)}
+    manifest.write_text(json.dumps(promised | {"bytes": newest.stat().st_size}))
+    with pytest.raises(TrainerError, match="has not the parts") as caught:
+        checkpoint.load(newest)
+    assert (caught.value.value, caught.value.allowed) == ("g, images", "g, images, opt")
+    found, passed_over = checkpoint.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert str(newest) in passed_over[0]
 
 
 def test_a_corrupt_newest_one_is_passed_over_and_said_so(tmp_path: Path, tiny_config: TrainConfig) -> None:

@@ -51,6 +51,21 @@ def test_a_validation_error_names_file_field_and_value(values: dict[str, object]
     assert str(from_validation(caught.value, "f.json", known=_Model.model_fields)).startswith(expected)
 
 
+class _Needing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    size: int
+
+
+def test_a_misspelt_field_is_told_of_before_the_one_that_it_leaves_missing() -> None:
+    for values, expected in (
+        ({"sise": 1}, "f.json: sise: unknown field\n  got:     1\n  fix:     did you mean 'size'? otherwise remove it"),
+        ({}, "f.json: size: is missing\n  fix:     add it"),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            _Needing.model_validate(values)
+        assert str(from_validation(caught.value, "f.json", known=_Needing.model_fields)) == expected
+
+
 def test_every_validation_error_has_a_fix() -> None:
     for text in ("{", '{"size": "big"}', '{"colour": 1}'):
         with pytest.raises(ValidationError) as caught:

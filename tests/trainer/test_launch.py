@@ -26,6 +26,17 @@ def test_a_deadline_that_is_no_time_is_refused(
     assert "$GANGWAY_STOP_AT: no point in time" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["often", "0", "-1", "inf", "nan"])
+def test_a_time_between_polls_that_is_none_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GANGWAY_POLL_SEC", text)
+    assert main(["--watch", "gcp"]) == 2
+    told = capsys.readouterr().err
+    assert "$GANGWAY_POLL_SEC: no time to wait between two polls" in told
+    assert f"'{text}'" in told
+
+
 def test_past_its_deadline_a_job_does_not_start(start: Callable[..., Any], tmp_path: Path) -> None:
     argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=1", "-m", "trainer", "presets")
     code, text = start("-m", "trainer.launch", *argv, GANGWAY_STOP_AT="1").finish()

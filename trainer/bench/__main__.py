@@ -10,6 +10,7 @@ those of other machines; what is left out or cannot be measured here stands amon
 import argparse
 import datetime
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,9 +21,10 @@ from pathlib import Path
 from trainer.bench.cases import CASES
 from trainer.bench.measuring import Bench, absent
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
-from trainer.commands.arguments import Parser
+from trainer.commands.arguments import Parser, count, positive
 from trainer.errors import TrainerError, nearest
-from trainer.files import write_atomically
+from trainer.files import check_folder, read_text_input, write_atomically
+from trainer.records.provenance import code_sha256
 
 __all__ = ["main"]
 
@@ -34,9 +36,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         arguments = _parser().parse_args(argv)
         names = _names(arguments.only)
-        others = [] if arguments.json is None else read_runs(arguments.json)
+        others = _kept(arguments)
         machine, date = this_machine(), datetime.date.today().isoformat()
-        run = Run(date, machine, _run(names, arguments))
+        run = Run(date, machine, _run(names, arguments), code_sha256())
         runs = kept_with(others, run)
         if arguments.json is not None:
             write_atomically(arguments.json, as_json(runs).encode())
@@ -45,18 +47,44 @@ def main(argv: Sequence[str]) -> int:
     except TrainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("stopped: nothing was written", file=sys.stderr)
+        return 128 + signal.SIGINT
     print(as_markdown([run]))
     return 0
 
 
 def _parser() -> Parser:
     parser = Parser(prog="python -m trainer.bench", description="The trainer's speed, as ratios in one run.")
-    parser.add_argument("--only", help=f"comma-separated parts of {', '.join(CASES)}")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of one measurement [15]")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each side, in turn [3]")
+    parser.add_argument("--only", help=f"comma-separated parts of {', '.join(CASES)}; to look at, not to keep")
+    parser.add_argument("--seconds", type=positive, default=15.0, help="of one measurement [15]")
+    parser.add_argument("--rounds", type=count, default=3, help="measurements of each side, in turn [3]")
     parser.add_argument("--json", type=Path, help="file for the results, of each machine the last")
     parser.add_argument("--markdown", type=Path, help="page whose results are replaced by those of --json")
     return parser
+
+
+def _kept(arguments: argparse.Namespace) -> list[Run]:
+    """The runs that the results go beside. All that could keep these from being written is found before a measurement.
+
+    Raises:
+        TrainerError: naming the flag or the file.
+    """
+    page, data = arguments.markdown, arguments.json
+    if data is None:
+        if page is not None:
+            problem = "shows what --json keeps of all machines"
+            raise TrainerError(place="--markdown", problem=problem, value=str(page), fix="give --json too")
+        return []
+    if arguments.only is not None:
+        problem = "leaves figures out, and would take the place of a whole run"
+        fix = "leave out --only to keep the results, or --json and --markdown to look at them"
+        raise TrainerError(place="--only", problem=problem, value=arguments.only, fix=fix)
+    check_folder(data.parent, "--json")
+    if page is not None:
+        check_folder(page.parent, "--markdown")
+        _around(page)
+    return read_runs(data)
 
 
 def _names(only: str | None) -> list[str]:
@@ -95,10 +123,26 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
 
 def _write_tables(page: Path, tables: str) -> None:
     """Replaces what stands between the two marks."""
-    text = page.read_text(encoding="utf-8") if page.exists() else f"# Benchmarks\n\n{_BEGIN}{_END}"
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
+    before, after = _around(page)
     write_atomically(page, f"{before}{_BEGIN}\n{tables}\n{_END}{after}".encode())
+
+
+def _around(page: Path) -> tuple[str, str]:
+    """What stands before and after the two marks; a page that is not there yet gets a title.
+
+    Raises:
+        TrainerError: the page lacks a mark, so that nobody knows what to replace.
+    """
+    if not page.exists():
+        return "# Benchmarks\n\n", ""
+    text = read_text_input(page, "name another page")
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        mark = (_END if begin else _BEGIN).strip()
+        problem = "lacks one of the two lines that the results stand between"
+        raise TrainerError(place=str(page), problem=problem, allowed=mark, fix="put that line where it belongs")
+    return before, after
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "Training step in fp32 against the textbook loop",
             "Training step in bf16 against the textbook loop in fp32",
             "Training step in fp32 against the textbook loop that reuses its fakes",
-            "The most an fp32 step of the same work could be ahead, were it all one large convolution",
+            "An fp32 step of the same work at the speed of one large convolution, against the textbook loop",
             f"Largest difference of a loss in the first {SAME_LOSSES_STEPS} steps against the textbook loop",
         ),
         "narrow": (

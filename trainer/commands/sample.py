@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer.commands.arguments import Parser, count, positive, whole
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer.commands.arguments import Parser
     from trainer.config import TrainConfig
     from trainer.generators import Trained
 
@@ -33,38 +33,17 @@ _MOST_BYTES = 2 << 30
 """Of pixels: they are all in memory before the file is written."""
 
 
-def add_sample(parser: "Parser") -> None:
+def add_sample(parser: Parser) -> None:
     """Adds the command's options."""
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help=f"file to write: .png, or a film: {', '.join(_FILMS)}")
-    parser.add_argument("--num", type=_whole, default=64, metavar="N", help="images or clips [64]")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="S", help="of the latents [0]")
+    parser.add_argument("--num", type=count, default=64, metavar="N", help="images or clips [64]")
+    parser.add_argument("--seed", type=whole, default=0, metavar="S", help="of the latents [0]")
     parser.add_argument("--labels", metavar="0,1,...", help="classes to make, in turn [all]")
-    parser.add_argument("--truncation", type=_positive, metavar="T", help="latents within -T..T: fewer odd images")
-    parser.add_argument("--interpolate", type=_whole, metavar="N", help="a film: N frames from one latent to the next")
-    parser.add_argument("--fps", type=_whole, default=16, help="frames per second of a film [16]")
+    parser.add_argument("--truncation", type=positive, metavar="T", help="latents within -T..T: fewer odd images")
+    parser.add_argument("--interpolate", type=count, metavar="N", help="a film: N frames from one latent to the next")
+    parser.add_argument("--fps", type=count, default=16, help="frames per second of a film [16]")
     parser.set_defaults(run=_run)
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"not a whole number above 0: {text}")
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"not a whole number from 0 on: {text}")
-    return value
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
-    return value
 
 
 def _run(arguments: argparse.Namespace) -> int:

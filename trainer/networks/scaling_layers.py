@@ -171,7 +171,7 @@ class _Halve(torch.autograd.Function):
 
 
 def _by_products(ctx: Any) -> bool:
-    """Whether a backward uses what has no gradient itself: where nobody asked for this backward's own."""
+    """Not where the backward is differentiated itself: the library's gradients have gradients of their own kind."""
     return ctx.products is not Products.NONE and not torch.is_grad_enabled()
 
 

@@ -10,18 +10,18 @@ from trainer.bench.__main__ import main
 from trainer.bench.cases import CASES
 from trainer.bench.measuring import TITLES
 from trainer.bench.results import Machine, Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
-from trainer.errors import TrainerError
 from trainer.records.provenance import code_sha256
 
 MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9", load_before=0.1)
 MET = Result("A step", 1.51, "x", ">= 1.4 x", True, {"ours images/s": 1510.0, "theirs images/s": 1000.0})
 MISSED = Result("A start", 9.0, "s", "<= 8 s", False)
 ABSENT = Result("A GPU", None, "images/s", "", None, note="no CUDA device here")
+CODE = "5ea36d93de00" + 52 * "0"
 COMMITTED = Path(__file__).parents[3] / "docs" / "benchmarks.json"
 
 
 def _run(*results: Result, **machine: object) -> Run:
-    return Run("2026-01-02", dataclasses.replace(MACHINE, **machine), results)  # type: ignore[arg-type]
+    return Run("2026-01-02", dataclasses.replace(MACHINE, **machine), results, CODE)  # type: ignore[arg-type]
 
 
 def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
@@ -32,7 +32,7 @@ def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
     assert "- A step: ours images/s 1510, theirs images/s 1000" in table
     assert "- A GPU: no CUDA device here" in table
     assert table.startswith("## a CPU, 2 cores, no GPU\n\n2026-01-02, torch 2.15.0, ")
-    assert f"Code {code_sha256()[:12]} " in table
+    assert "Code 5ea36d93de00 " in table
 
 
 def test_a_busy_machine_is_told() -> None:
@@ -45,7 +45,7 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     path.write_text(as_json([run]))
     (content,) = json.loads(path.read_text())
     assert content["machine"]["cpu"] == "a CPU"
-    assert content["code_sha256"] == code_sha256()
+    assert content["code_sha256"] == CODE
     assert content["results"][0]["parts"] == MET.parts
     assert content["results"][1]["value"] is None
     (again,) = read_runs(path)
@@ -60,17 +60,51 @@ def test_a_run_takes_the_place_of_that_machines_last_and_leaves_other_machines()
     assert page.index("## a CPU, 2 cores, a GPU") < page.index("| A start |") < page.index("## a CPU, 2 cores, no GPU")
 
 
-@pytest.mark.parametrize("content", ["no JSON", '{"results": []}', '[{"date": "2026-01-02"}]'])
+@pytest.mark.parametrize("content", ["", "no JSON", '{"results": []}', '[{"date": "2026-01-02"}]', "changed"])
 def test_a_file_of_something_else_is_refused_before_anything_is_measured(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "other.json"
-    path.write_text(content)
+    path.write_text(as_json([_run(MET)]).replace("code_sha256", "code") if content == "changed" else content)
+    before = path.read_text()
     assert main(["--json", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
-    assert path.read_text() == content
-    with pytest.raises(TrainerError):
-        read_runs(path)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--markdown", "page.md"], "--markdown: shows what --json keeps"),
+        (["--only", "gpu", "--json", "data.json"], "--only: leaves figures out"),
+        (["--json", "."], "is a folder, not a file"),
+        (["--json", "file/data.json"], "--json: "),
+        (["--json", "data.json", "--markdown", "."], "is a folder, not a file"),
+        (["--json", "data.json", "--markdown", "file"], "lacks one of the two lines"),
+        (["--json", "data.json", "--markdown", "half"], "allowed: <!-- end of results -->"),
+        (["--rounds", "0"], "allowed: a whole number above 0"),
+        (["--seconds", "nan"], "allowed: a number above 0"),
+    ],
+)
+def test_what_would_keep_results_from_being_kept_is_found_before_anything_is_measured(
+    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("# A page\n")
+    Path("half").write_text("<!-- results: written by make bench -->\n## Kept by hand\n")
+    assert main(flags) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "half"]
+    assert "by hand" in Path("half").read_text()
+
+
+def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def stopped(*_: object) -> list[Result]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trainer.bench.__main__._run", stopped)
+    assert main([]) == 130
+    assert capsys.readouterr().err == "stopped: nothing was written\n"
 
 
 def test_this_machine_is_named() -> None:
@@ -79,19 +113,18 @@ def test_this_machine_is_named() -> None:
     assert found.cores >= 1
 
 
-def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.bench.__main__.subprocess.run", lambda *_, **__: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    data = tmp_path / "benchmarks.json"
-    assert main(["--only", "gpu", "--json", str(data)]) == 0
-    found = {result["name"]: result for result in json.loads(data.read_text())[0]["results"]}
+    kept: list[Run] = []
+    monkeypatch.setattr("trainer.bench.__main__.as_markdown", lambda runs: kept.extend(runs) or "")
+    assert main(["--only", "gpu"]) == 0
+    found = {result.name: result for result in kept[0].results}
     assert list(found) == [title for case in CASES for title in TITLES[case]]
-    assert {result["value"] for result in found.values()} == {None}
+    assert {result.value for result in found.values()} == {None}
     for case in CASES:
         reason = "no CUDA device" if case == "gpu" else "left out by --only"
-        assert all(reason in found[title]["note"] for title in TITLES[case])
+        assert all(reason in found[title].note for title in TITLES[case])
 
 
 def test_the_committed_results_name_every_figure_and_say_why_one_is_missing() -> None:
@@ -122,6 +155,7 @@ def test_a_page_keeps_what_stands_around_the_results(
     page, data = tmp_path / "benchmarks.md", tmp_path / "benchmarks.json"
     page.write_text("# Benchmarks\n\nHow to read it.\n\n<!-- results: written by make bench -->\nold\n"
                     "<!-- end of results -->\nAfter.\n")  # fmt: skip
+    data.write_text(as_json([_run(ABSENT, cpu="another CPU")]))
     monkeypatch.setattr("trainer.bench.__main__._run", lambda *_: [MET, MISSED])
     assert main(["--markdown", str(page), "--json", str(data)]) == 0
     text = page.read_text()
@@ -129,5 +163,10 @@ def test_a_page_keeps_what_stands_around_the_results(
     assert text.endswith("<!-- end of results -->\nAfter.\n")
     assert "old" not in text
     assert "| A start |" in text
-    assert "| A start |" in capsys.readouterr().out
-    assert len(json.loads(data.read_text())[0]["results"]) == 2
+    assert "| A GPU |" in text, "another machine's"
+    shown = capsys.readouterr().out
+    assert "| A start |" in shown
+    assert "| A GPU |" not in shown
+    other, here = read_runs(data)
+    assert (other.machine.cpu, other.code_sha256) == ("another CPU", CODE)
+    assert (list(here.results), here.code_sha256) == ([MET, MISSED], code_sha256())

@@ -1,8 +1,10 @@
 """What argparse does not accept is said in the one layout, with the nearest flag or command."""
 
+from collections.abc import Callable
+
 import pytest
 
-from trainer.commands.arguments import Parser
+from trainer.commands.arguments import Parser, count, positive, whole
 from trainer.errors import TrainerError
 
 
@@ -65,6 +67,29 @@ def test_what_is_allowed_is_said(parser: Parser) -> None:
         with pytest.raises(TrainerError) as caught:
             parser.parse_args(argv)
         assert (caught.value.value, caught.value.allowed) == ("x", allowed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "allowed"),
+    [
+        (positive, "0", "a number above 0"),
+        (positive, "nan", "a number above 0"),
+        (positive, "inf", "a number above 0"),
+        (positive, "x", "a number above 0"),
+        (count, "0", "a whole number above 0"),
+        (count, "1.5", "a whole number above 0"),
+        (whole, "-1", "a whole number from 0 on"),
+    ],
+)
+def test_a_number_out_of_range_and_what_is_none(kind: Callable[[str], float], text: str, allowed: str) -> None:
+    parser = Parser(prog="prog")
+    parser.add_argument("--much", type=kind)
+    with pytest.raises(TrainerError) as caught:
+        parser.parse_args(["--much", text])
+    found = caught.value
+    assert (found.place, found.problem, found.value) == ("--much", "not an accepted value", text)
+    assert found.allowed == allowed
+    assert parser.parse_args(["--much", "2"]).much == 2
 
 
 def test_good_arguments_are_parsed(parser: Parser) -> None:

@@ -78,7 +78,10 @@ def test_every_data_set_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> 
         (["ucf101", "--source", ".", "--out", "x"], "--source: holds no .avi file"),
         (["ucf101", "--source", ".", "--out", "x", "--fold", "4"], "--fold: not an accepted value"),
         (["digits", "--out", "x", "--frames", "4"], "unknown flag --frames"),
-        (["digits", "--out", "x", "--resolution", "0"], "--resolution: not a whole number above 0: 0"),
+        (
+            ["digits", "--out", "x", "--resolution", "0"],
+            "--resolution: not an accepted value\n  got:     '0'\n  allowed: a whole number",
+        ),
         (["digits", "--out", "x", "--resolution", "big"], "--resolution: not an accepted value\n  got:     'big'"),
         (["clips", "--out", "x", "--frames", "1"], "--frames: a clip has at least two frames"),
         (["photos", "--out", "x", "--channels", "2"], "--channels: not an accepted value"),

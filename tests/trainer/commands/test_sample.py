@@ -166,9 +166,18 @@ def test_classes_are_taken_in_turn(
         (["--out", "film.mp4"], "--out: the run makes images, and only --interpolate"),
         (["--out", "grid.png", "--interpolate", "4"], "--interpolate: is shown in a film"),
         (["--out", "grid.png", "--labels", "3"], "--labels: the run was trained without classes"),
-        (["--out", "grid.png", "--num", "0"], "--num: not a whole number above 0"),
-        (["--out", "grid.png", "--seed", "-1"], "--seed: not a whole number from 0 on"),
-        (["--out", "grid.png", "--truncation", "0"], "--truncation: not a number above 0"),
+        (
+            ["--out", "grid.png", "--num", "0"],
+            "--num: not an accepted value\n  got:     '0'\n  allowed: a whole number above 0",
+        ),
+        (
+            ["--out", "grid.png", "--seed", "-1"],
+            "--seed: not an accepted value\n  got:     '-1'\n  allowed: a whole number from 0 on",
+        ),
+        (
+            ["--out", "grid.png", "--truncation", "0"],
+            "--truncation: not an accepted value\n  got:     '0'\n  allowed: a number above 0",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(
