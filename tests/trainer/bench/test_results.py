@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -116,10 +117,15 @@ def test_this_machine_is_named() -> None:
 def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.bench.__main__.subprocess.run", lambda *_, **__: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    kept: list[Run] = []
-    monkeypatch.setattr("trainer.bench.__main__.as_markdown", lambda runs: kept.extend(runs) or "")
+    shown: list[Run] = []
+
+    def show(runs: Iterable[Run]) -> str:
+        shown.extend(runs)
+        return ""
+
+    monkeypatch.setattr("trainer.bench.__main__.as_markdown", show)
     assert main(["--only", "gpu"]) == 0
-    found = {result.name: result for result in kept[0].results}
+    found = {result.name: result for result in shown[-1].results}
     assert list(found) == [title for case in CASES for title in TITLES[case]]
     assert {result.value for result in found.values()} == {None}
     for case in CASES:
