@@ -9,8 +9,8 @@ the job's deadline. All other arguments are torchrun's, unchanged; this is no la
 gone, it restores what a killed one has left set on a GPU (trainer.power.ledger).
 """
 
+import argparse
 import json
-import math
 import os
 import signal
 import sys
@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from trainer.commands.arguments import positive
 from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, TrainerError, nearest
 from trainer.interruptions.notices import NOTICES_VARIABLE
 from trainer.power import carbon_start
@@ -201,19 +202,18 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float
 
 def _poll_sec(text: str | None, cloud: str) -> float:
     """Seconds between two polls: the cloud's own unless the environment has others."""
+    if text is None:
+        return poll_sec_of(cloud)
     try:
-        seconds = poll_sec_of(cloud) if text is None else float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < math.inf:
+        return positive(text)
+    except argparse.ArgumentTypeError:
         raise TrainerError(
             place=f"${_POLL_VARIABLE}",
             problem="no time to wait between two polls",
             value=text,
             allowed="seconds, above 0",
             fix=f"leave it out: the cloud is polled every {poll_sec_of(cloud):g} s",
-        )
-    return seconds
+        ) from None
 
 
 def _stop_at(text: str | None) -> float | None:

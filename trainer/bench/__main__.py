@@ -37,8 +37,9 @@ def main(argv: Sequence[str]) -> int:
         arguments = _parser().parse_args(argv)
         names = _names(arguments.only)
         others = _kept(arguments)
-        machine, date = this_machine(), datetime.date.today().isoformat()
-        run = Run(date, machine, _run(names, arguments), code_sha256())
+        # Before anything is measured: what is there afterwards may have been changed meanwhile.
+        machine, date, code = this_machine(), datetime.date.today().isoformat(), code_sha256()
+        run = Run(date, machine, _run(names, arguments), code)
         runs = kept_with(others, run)
         if arguments.json is not None:
             write_atomically(arguments.json, as_json(runs).encode())

@@ -171,7 +171,7 @@ class _Halve(torch.autograd.Function):
 
 
 def _by_products(ctx: Any) -> bool:
-    """Not where the backward is differentiated itself: the library's gradients have gradients of their own kind."""
+    """Whether a backward uses products; one that is differentiated itself, as for a penalty, is left to the library."""
     return ctx.products is not Products.NONE and not torch.is_grad_enabled()
 
 

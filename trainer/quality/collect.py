@@ -23,7 +23,7 @@ from torch import distributed as dist
 from trainer.quality.frechet import FeatureStats, Moments
 from trainer.workers.distributed import World
 
-__all__ = ["AbandonedError", "Ask", "FeatureSet", "collect", "go_on", "shared"]
+__all__ = ["AbandonedError", "Ask", "FeatureSet", "agree_to_go_on", "collect", "go_on", "shared"]
 
 T = TypeVar("T")
 _CPU_PART = 16
@@ -82,6 +82,12 @@ class FeatureSet:
         return cls(stats, np.concatenate(kept) if len(kept) == len(members) else None)
 
 
+def agree_to_go_on(world: World, ask: Ask) -> None:
+    """Raises AbandonedError on every worker, when one has asked for it."""
+    if world.agree(ask()):
+        raise AbandonedError
+
+
 def collect(
     of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool, ask: Ask = go_on
 ) -> FeatureSet:
@@ -130,8 +136,7 @@ def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on) -> l
     """
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
-        if world.agree(ask()):
-            raise AbandonedError
+        agree_to_go_on(world, ask)
         part = world.together(partial(_results, jobs[first + world.rank : first + world.rank + 1]))
         done += itertools.chain.from_iterable(world.gather(part))
     return done

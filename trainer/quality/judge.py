@@ -20,7 +20,7 @@ from trainer.data import ShardedImages
 from trainer.errors import TrainerError
 from trainer.figure import Figure
 from trainer.networks import Generator, build
-from trainer.quality.collect import AbandonedError, Ask, FeatureSet, collect, go_on
+from trainer.quality.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
 from trainer.quality.features import FeatureExtractor
 from trainer.quality.record import PROXY_BELOW, QualityProtocol, QualityRecord
 from trainer.quality.spaces import SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
@@ -107,7 +107,7 @@ class Judge:
         """
         records = []
         for space, extractor in self._extractors.items():
-            self._go_on()
+            agree_to_go_on(self._world, self._ask)
             began = time.monotonic()
             metrics = {name: metric(name) for name in self._names if metric(name).space == space}
             keep = any(one.keeps for one in metrics.values())
@@ -119,11 +119,6 @@ class Judge:
             for one, values in scored:
                 records += self._records(one, extractor, values, images, cost)
         return records
-
-    def _go_on(self) -> None:
-        """Raises AbandonedError on every worker, when one has asked for it."""
-        if self._world.agree(self._ask()):
-            raise AbandonedError
 
     def _known_reals(self, space: str, extractor: FeatureExtractor, *, keep: bool) -> _Reals:
         if space not in self._known:
