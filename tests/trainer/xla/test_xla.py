@@ -6,7 +6,6 @@
 import importlib.util
 import json
 import os
-import re
 import signal
 import socket
 from collections.abc import Callable
@@ -39,6 +38,9 @@ CLOSE, NEAR = 2e-6, 1e-2
 Measured: 5e-7 up to step 140, 3e-5 at 150, below 3e-3 up to 300. A GAN's training is chaotic: further on nothing is
 to be compared.
 """
+CLOSE_HALVES = 1e-5
+"""The same of two workers' halves, which are summed apart. Measured in 100 steps: 1.7e-6, with
+AVX-512, AVX2, AVX and SSE4.2 alike."""
 CLOSE_TICKS = 12
 """Lines, of ten steps, that are close."""
 PROGRAMS = 12
@@ -251,7 +253,7 @@ def test_a_signal_leaves_a_checkpoint(
 
 
 TWO_WORKERS = """
-import os, sys
+import json, os, sys
 from pathlib import Path
 
 import torch
@@ -278,7 +280,9 @@ xla.runtime.world_size = lambda: 2
 xla.runtime.global_ordinal = lambda: int(os.environ["RANK"])
 xla.xla_model.reduce_gradients = average
 assert train(config, run_dir, data, RunContext(run_id="r"), Interruption()) == 0
-print("programs:", metrics.counter_value("UncachedCompile"), metrics.counter_value("CachedCompile"), flush=True)
+counted = [metrics.counter_value(f"{kind}Compile") for kind in ("Uncached", "Cached")]
+# In a file of its own: what two processes print at once comes in pieces.
+Path(sys.argv[4], os.environ["RANK"]).write_text(json.dumps(counted))
 """
 
 
@@ -291,16 +295,18 @@ def test_two_workers_run_the_same_programs_and_train_as_two_on_the_cpu(
     for backend in ("xla", "gloo"):
         file = tmp_path / f"{backend}.json"
         file.write_text(config.replace({"kimg": 1.6, "sample_kimg": 0.8, "backend": backend}).to_json())
-    argv = (str(tmp_path / "xla.json"), str(tmp_path / "xla"), str(digits_dir))
+    counted = tmp_path / "programs"
+    counted.mkdir()
+    argv = (str(tmp_path / "xla.json"), str(tmp_path / "xla"), str(digits_dir), str(counted))
     code, output = torchrun(str(script), *argv, **IN_PROCESSES).finish()
     assert code == 0, output
-    programs = re.findall(r"programs: .*", output)
-    assert len(programs) == 2, output
-    assert len(set(programs)) == 1, "workers that run different programs hang on a TPU"
+    first, second = (json.loads((counted / rank).read_text()) for rank in ("0", "1"))
+    assert min(first) > 0, "XLA compiled and ran programs"
+    assert first == second, "workers that run different programs hang on a TPU"
     flags = ("--config", str(tmp_path / "gloo.json"), "--run-dir", str(tmp_path / "gloo"), "--data", str(digits_dir))
     code, output = torchrun("-m", "trainer", "train", *flags).finish()
     assert code == 0, output
-    _agree(_ticks(tmp_path / "xla", lines_of), _ticks(tmp_path / "gloo", lines_of), CLOSE)
+    _agree(_ticks(tmp_path / "xla", lines_of), _ticks(tmp_path / "gloo", lines_of), CLOSE_HALVES)
     assert len(list((tmp_path / "xla" / "samples").iterdir())) == 2
 
 
