@@ -29,7 +29,7 @@ test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its 
 	@echo "==> pytest, quick tests of the trainer with this torch"
 	@PYTHONPATH=. $(XLA)/pytest $(QUICK_TRAINER_TESTS)
 
-bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (twenty minutes, idle machine)
+bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
 	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
 
 lint: $(READY)  ## ruff and mypy --strict

@@ -3,7 +3,7 @@
     python -m trainer.bench
     python -m trainer.bench --only textbook,start --seconds 5 --rounds 1
 
-Takes about twenty minutes with its defaults and wants an otherwise idle machine. Writes nothing but its results, beside
+Takes about half an hour with its defaults and wants an otherwise idle machine. Writes nothing but its results, beside
 those of other machines; what is left out or cannot be measured here stands among them without a value, and says why.
 """
 
@@ -58,8 +58,8 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="python -m trainer.bench", description="The trainer's speed, as ratios in one run.")
     parser.add_argument("--only", help=f"comma-separated parts of {', '.join(CASES)}; to look at, not to keep")
-    parser.add_argument("--seconds", type=positive, default=15.0, help="of one measurement [15]")
-    parser.add_argument("--rounds", type=count, default=3, help="measurements of each side, in turn [3]")
+    parser.add_argument("--seconds", type=positive, default=10.0, help="of one measurement [10]")
+    parser.add_argument("--rounds", type=count, default=5, help="measurements of each side, in turn [5]")
     parser.add_argument("--json", type=Path, help="file for the results, of each machine the last")
     parser.add_argument("--markdown", type=Path, help="page whose results are replaced by those of --json")
     return parser

@@ -10,7 +10,7 @@ from statistics import median
 from types import MappingProxyType
 
 from trainer.bench.bounds import silent_pair
-from trainer.bench.measuring import TITLES, Bench, absent
+from trainer.bench.measuring import TITLES, Bench, absent, ahead, medians
 from trainer.bench.results import Result
 from trainer.bench.runs import rate, train_preset, train_whole
 from trainer.bench.speed import against_textbook, narrow
@@ -22,21 +22,18 @@ __all__ = ["CASES"]
 
 def two_processes(bench: Bench) -> Iterator[Result]:
     """Two processes with a thread each against one such process, at the same global batch."""
-    one, two = [], []
+    one, two, silent = "one process", "two processes", "two silent processes"
+    rates: dict[str, list[float]] = {one: [], two: [], silent: []}
     for round_ in range(bench.rounds):
-        one.append(rate(bench.run(f"one-{round_}", bench.config, threads=1)))
-        two.append(rate(bench.run(f"two-{round_}", bench.config, processes=2, threads=1)))
-    pair = []
-    for round_ in range(bench.rounds):
+        rates[one].append(rate(bench.run(f"one-{round_}", bench.config, threads=1)))
+        rates[two].append(rate(bench.run(f"two-{round_}", bench.config, processes=2, threads=1)))
         bench.tell(f"silent-{round_}")
         folder = bench.work_dir / f"silent-{round_}"
-        pair.append(silent_pair(bench.config, folder, bench.data_dir, bench.seconds))
-    base = median(one)
-    found = {"one process images/s": base, "two processes images/s": median(two)}
-    together, silent = TITLES["processes"]
-    yield Result(together, median(two) / base, "x", ">= 1.8 x", median(two) / base >= 1.8, found)
+        rates[silent].append(silent_pair(bench.config, folder, bench.data_dir, bench.seconds))
+    together, apart = TITLES["processes"]
+    yield ahead(together, rates, two, one, 1.8, medians(rates))
     note = "a bound of this machine: its cores share memory and clock; nothing is averaged here"
-    yield Result(silent, median(pair) / base, "x", "", None, {"two silent processes images/s": median(pair)}, note)
+    yield ahead(apart, rates, silent, one, note=note)
 
 
 def overheads(bench: Bench) -> Iterator[Result]:

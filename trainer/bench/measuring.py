@@ -3,9 +3,10 @@
 Not here: the cases (trainer.bench.cases, trainer.bench.speed) and how a run is begun and timed (trainer.bench.runs).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from types import MappingProxyType
 
 from trainer.bench.results import Result
@@ -13,7 +14,7 @@ from trainer.bench.runs import rate, train_for
 from trainer.config import TrainConfig
 from trainer.presets import preset
 
-__all__ = ["SAME_LOSSES_STEPS", "TITLES", "Bench", "absent"]
+__all__ = ["SAME_LOSSES_STEPS", "TITLES", "Bench", "absent", "ahead", "medians"]
 
 SAME_LOSSES_STEPS = 30
 """Over which losses are compared."""
@@ -96,6 +97,40 @@ class Bench:
         where = self.work_dir / name
         seconds = self.seconds
         return train_for(config, where, self.data_dir, seconds, processes=processes, threads=threads or self.threads)
+
+
+def ahead(
+    name: str,
+    rates: Mapping[str, Sequence[float]],
+    side: str,
+    base: str,
+    wanted: float | None = None,
+    parts: Mapping[str, float] = MappingProxyType({}),
+    note: str = "",
+) -> Result:
+    """How many times as fast one side is as another: the median of the rounds' ratios, with the lowest and the highest.
+
+    A round's two rates are taken within a minute, so that a neighbour who comes and goes meets both or shows in the
+    spread.
+
+    Args:
+        name: of the figure.
+        rates: images per second of each side in each round.
+        side: which is compared.
+        base: with which.
+        wanted: the least ratio; None where the project wants none.
+        parts: what the figure is made of.
+        note: what to keep in mind.
+    """
+    ratios = [found / other for found, other in zip(rates[side], rates[base], strict=True)]
+    value = median(ratios)
+    target, met = ("", None) if wanted is None else (f">= {wanted:g} x", value >= wanted)
+    return Result(name, value, "x", target, met, dict(parts), note, (min(ratios), max(ratios)))
+
+
+def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Each side's median rate over the rounds, as parts of a figure."""
+    return {f"{side} images/s": median(values) for side, values in rates.items()}
 
 
 def absent(case: str, why: str) -> Iterator[Result]:

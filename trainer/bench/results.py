@@ -33,6 +33,7 @@ class Result:
         met: whether it is there; None without a value.
         parts: the rates it comes from, by name, with their units in the name.
         note: why there is no value, or what to keep in mind.
+        spread: the lowest and the highest of the rounds whose median the value is; None where there are no rounds.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Result:
     met: bool | None
     parts: dict[str, float] = field(default_factory=dict)
     note: str = ""
+    spread: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,10 @@ def _section(run: Run) -> str:
 
 
 def _found(result: Result) -> str:
-    return "not measured here" if result.value is None else f"{result.value:.3g} {result.unit}"
+    if result.value is None:
+        return "not measured here"
+    spread = "" if result.spread is None else f" ({result.spread[0]:.3g} to {result.spread[1]:.3g})"
+    return f"{result.value:.3g} {result.unit}{spread}"
 
 
 def _verdict(result: Result) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from trainer.bench.__main__ import main
 from trainer.bench.cases import CASES
-from trainer.bench.measuring import TITLES
+from trainer.bench.measuring import TITLES, ahead, medians
 from trainer.bench.results import Machine, Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
 from trainer.records.provenance import code_sha256
 
@@ -34,6 +34,20 @@ def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
     assert "- A GPU: no CUDA device here" in table
     assert table.startswith("## a CPU, 2 cores, no GPU\n\n2026-01-02, torch 2.15.0, ")
     assert "Code 5ea36d93de00 " in table
+
+
+def test_a_ratio_is_the_median_of_the_rounds_and_shows_their_spread() -> None:
+    rates = {"ours": [150.0, 90.0, 260.0], "theirs": [100.0, 100.0, 200.0]}
+    missed = ahead("A step", rates, "ours", "theirs", 1.4, medians(rates), "in turn")
+    assert (missed.value, missed.spread, missed.met) == (1.3, (0.9, 1.5), False)
+    assert missed.parts == {"ours images/s": 150.0, "theirs images/s": 100.0}
+    met = ahead("A step", rates, "ours", "theirs", 1.3)
+    assert met.met
+    bound = ahead("A bound", rates, "theirs", "ours")
+    assert (bound.met, bound.target) == (None, "")
+    table = as_markdown([_run(missed, met)])
+    assert "| A step | 1.3 x (0.9 to 1.5) | >= 1.4 x | missed |" in table
+    assert "- A step: ours images/s 150, theirs images/s 100; in turn" in table
 
 
 def test_a_busy_machine_is_told() -> None:
