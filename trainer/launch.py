@@ -45,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
         cloud = _cloud(own.get(_WATCH))
         stop_at = _stop_at(os.environ.get(STOP_AT_VARIABLE))
         poll_sec = _poll_sec(os.environ.get(_POLL_VARIABLE), cloud)
+        parsed = _parsed(torchrun_argv)
         if not _waited(own, torchrun_argv, stop_at):
             return EXIT_INTERRUPTED
     except TrainerError as error:
@@ -56,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         poll = CLOUDS[cloud]() if cloud else None
         watcher = Watcher(notices, poll, stop_at, poll_sec) if cloud or stop_at else None
         try:
-            return _torchrun(torchrun_argv, watcher)
+            return _torchrun(parsed, watcher)
         finally:
             if watcher is not None and watcher.is_alive():
                 watcher.close()
@@ -64,7 +65,30 @@ def main(argv: Sequence[str]) -> int:
                 print(f"gangway: {sentence}", file=sys.stderr, flush=True)
 
 
-def _torchrun(argv: Sequence[str], watcher: Watcher | None) -> int:
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """What torchrun makes of its arguments; with those it cannot start with, it would end in a traceback and code 1.
+
+    Raises:
+        TrainerError: quoting torchrun.
+    """
+    from torch.distributed import run
+
+    parsed: argparse.Namespace = run.parse_args(list(argv))  # type: ignore[no-untyped-call]  # torch has no types here
+    try:
+        config, _, _ = run.config_from_args(parsed)
+        if config.nproc_per_node < 1:
+            raise ValueError(f"nproc_per_node must be > 0, got {config.nproc_per_node}")
+    except (ValueError, RuntimeError, AssertionError) as error:
+        raise TrainerError(
+            place="torchrun's arguments",
+            problem=str(error),
+            value=" ".join(argv),
+            fix="`torchrun --help` shows what they take",
+        ) from None
+    return parsed
+
+
+def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -81,7 +105,6 @@ def _torchrun(argv: Sequence[str], watcher: Watcher | None) -> int:
     _note_ends(ends)
     membership = Membership()
     membership.register()
-    parsed = run.parse_args(list(argv))  # type: ignore[no-untyped-call]  # torch publishes no types for it
     # torchrun would take these two over, and only when its workers start: until then a node may wait for minutes.
     parsed.signals_to_handle = "SIGHUP,SIGQUIT"
     for number in _SIGNALS:

@@ -37,6 +37,28 @@ def test_a_time_between_polls_that_is_none_is_refused(
     assert f"'{text}'" in told
 
 
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--nproc-per-node=0", "nproc_per_node must be > 0"),
+        ("--nproc-per-node=two", "Unsupported nproc_per_node value: two"),
+        ("--nnodes=0", "min_nodes must be > 0"),
+        ("--nnodes=1:2:3", "not in \"MIN:MAX\" format"),
+        ("--nnodes=many", "'many'"),
+        ("--max-restarts=-1", "max_restarts must be >= 0"),
+    ],
+)
+def test_what_torchrun_cannot_start_with_is_refused(
+    flag: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert main(["--standalone", flag, "-m", "trainer", "presets"]) == 2
+    text = capsys.readouterr().err
+    assert "torchrun's arguments: " in text
+    assert told in text
+    assert flag in text
+
+
 def test_past_its_deadline_a_job_does_not_start(start: Callable[..., Any], tmp_path: Path) -> None:
     argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=1", "-m", "trainer", "presets")
     code, text = start("-m", "trainer.launch", *argv, GANGWAY_STOP_AT="1").finish()
