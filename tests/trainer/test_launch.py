@@ -43,7 +43,7 @@ def test_a_time_between_polls_that_is_none_is_refused(
         ("--nproc-per-node=0", "nproc_per_node must be > 0"),
         ("--nproc-per-node=two", "Unsupported nproc_per_node value: two"),
         ("--nnodes=0", "min_nodes must be > 0"),
-        ("--nnodes=1:2:3", "not in \"MIN:MAX\" format"),
+        ("--nnodes=1:2:3", 'not in "MIN:MAX" format'),
         ("--nnodes=many", "'many'"),
         ("--max-restarts=-1", "max_restarts must be >= 0"),
     ],
