@@ -110,8 +110,8 @@ def ahead(
 ) -> Result:
     """How many times as fast one side is as another: the median of the rounds' ratios, with the lowest and the highest.
 
-    A round's two rates are taken within a minute, so that a neighbour who comes and goes meets both or shows in the
-    spread.
+    A round's rates are taken in turn, a minute or two apart at most, so that a neighbour who comes and goes meets both
+    or shows in the spread.
 
     Args:
         name: of the figure.
