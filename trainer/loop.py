@@ -8,31 +8,28 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.optim import Optimizer
 
 from trainer.choices import Choices
 from trainer.config import TrainConfig
 from trainer.exit_codes import EXIT_INTERRUPTED
 from trainer.interruptions.interruption import Interruption, Request
 from trainer.metering.telemetry import serving
-from trainer.networks.base import Network
 from trainer.options import PLAIN, RunOptions
 from trainer.power.limits import Limiter, limiting
 from trainer.quality.in_training import MetricsInTraining
 from trainer.record import RunContext
 from trainer.reporter import Reporter
 from trainer.set_up import Ready, set_up
+from trainer.state import TrainState
 from trainer.steps import ada
 from trainer.steps.batch import Batch
 from trainer.steps.compiling import compile_losses
-from trainer.steps.loss_scale import LossScale
 from trainer.steps.losses import DLoss, GLoss
 from trainer.steps.memory import enough_memory
 from trainer.steps.parcel import sent
 from trainer.steps.sums import Sums
-from trainer.workers import distributed
-from trainer.workers.agreement import check_same
+from trainer.steps.updates import discriminator_update, generator_update, make_fakes, none_yet
+from trainer.workers import agreement, distributed
 from trainer.workers.devices import gpu_of
 from trainer.workers.distributed import World
 from trainer.workers.fabric import check_fabric, unhealthy
@@ -55,7 +52,7 @@ def train(
         run_dir: where everything is written.
         data_dir: the data set's shards; prepared there when missing.
         context: what the launcher knows.
-        interruption: asked after every step, installed already.
+        interruption: asked in every step, installed already.
         options: of this session.
 
     Returns:
@@ -116,56 +113,65 @@ def _run(
     choices.tell(state)
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     sums = Sums(config, world.device)
+    update_g = none_yet
     while state.images < config.total_images:
+        # Where the workers' averages come late, each update is made when the network is needed next: the generator's
+        # when the reals of the next step are judged, the discriminator's when the generator has made its fakes.
+        late = world.is_late(d_loss) and not compiled.on
+
         # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
         penalised, signs = state.step % config.r1_interval == 0, sent(torch.zeros(()), world.device)
         for images in range(state.images, state.images + config.step_images, config.batch_size):
             sums.saw(batch.order(images))
             state.opt_d.zero_grad()
             for micro in batch.for_discriminator(state, images):
-                with torch.no_grad():
-                    fakes = state.generator(micro.inputs.latents, micro.inputs.labels)
+                fakes = partial(make_fakes, state, micro.inputs, update_g)
                 with world.accumulating(d_loss, last=micro.last):
-                    terms = d_loss(micro.inputs, fakes, penalised)
+                    terms = d_loss(micro.inputs, fakes if late else fakes(), penalised)
                     state.scale_d.backward(micro.weight * terms.total)
                 sums.add_d(micro.weight, terms)
-                signs += terms.real_sign * len(fakes)
-            update_d = partial(_update, world, d_loss, state.discriminator, state.scale_d, state.opt_d)
-            more = images + config.batch_size < state.images + config.step_images
-            late = update_d if world.is_late(d_loss) and not (more or compiled.on) else None
-            if late is None:
+                signs += terms.real_sign * len(micro.inputs.latents)
+            update_d = discriminator_update(world, d_loss, state)
+            if not late or images + config.batch_size < state.images + config.step_images:
                 update_d()
 
-        # Generator step; the discriminator judges without collecting gradients of its own. Its last update waits until
-        # the fakes are made, so that the workers' averages have the time to travel.
+        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written. The
+        # votes travel during the generator's step.
+        requested = world.highest_later(_request(interruption, reporter))
+
+        # Generator step; the discriminator judges without collecting gradients of its own.
         state.discriminator.requires_grad_(False)
         state.opt_g.zero_grad()
         for micro in batch.for_generator(state):
             with world.accumulating(g_loss, last=micro.last):
-                loss_g = g_loss(micro.inputs, late)
+                loss_g = g_loss(micro.inputs, update_d if late else None)
                 state.scale_g.backward(micro.weight * loss_g)
             sums.add_g(micro.weight, loss_g)
-            late = None
-        _update(world, g_loss, state.generator, state.scale_g, state.opt_g)
+        update_g = generator_update(world, g_loss, state)
         state.discriminator.requires_grad_(True)
 
-        # Images seen, averaged generator, phase of networks that grow.
+        # Images seen, phase of networks that grow, averaged generator.
         sums.close_step(penalised=penalised)
         state.advance()
+        if not late:
+            update_g()
         world.flush()
 
         # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
         if ada.is_due(config, state.step):
             state.augment_p = ada.adapted(state.augment_p, world.total(round(signs.item())), config)
 
-        # Every worker must have the same networks, or what they average means nothing.
-        if config.check_gradients_steps and state.step % config.check_gradients_steps == 0:
-            check_same(world, state)
-
-        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
-        request = world.highest(_request(interruption, reporter))
+        # Most steps end here: whatever looks at the state comes below, where it is whole.
+        request = requested()
+        if not (request or _is_due(config, state, metrics)):
+            continue
+        update_g()
         if request == Request.FAIL:
             reporter.fail()
+
+        # Every worker must have the same networks, or what they average means nothing.
+        if agreement.is_due(config, state.step):
+            agreement.check_same(world, state)
 
         # A line of statistics, when it is time or the run stops.
         interrupted = request == Request.STOP
@@ -194,11 +200,11 @@ def _run(
     return False
 
 
-def _update(world: World, loss: nn.Module, network: Network, scale: LossScale, optimizer: Optimizer) -> None:
-    """A network's step on the gradients of its loss, as soon as they are all workers' average."""
-    world.settle(loss)
-    network.drop_idle_gradients()
-    scale.step(world, optimizer)
+def _is_due(config: TrainConfig, state: TrainState, metrics: MetricsInTraining) -> bool:
+    """Whether anything is shown, saved, measured or checked after this step."""
+    intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
+    done = state.images >= config.total_images
+    return done or agreement.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
 
 
 def _request(interruption: Interruption, reporter: Reporter) -> Request:

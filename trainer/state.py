@@ -94,9 +94,8 @@ class TrainState:
         return self.images // every > (self.images - self._config.step_images) // every
 
     def advance(self) -> None:
-        """Counts a step that has been made: images, the averaged generator, the networks' phase."""
+        """Counts a step: images, the networks' phase. The generator's update and `update_ema` may still be missing."""
         self.images += self._config.step_images
-        self.update_ema()
         self._enter_phase()
 
     def _enter_phase(self) -> None:
@@ -106,7 +105,7 @@ class TrainState:
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averaged generator towards the present one, with a half-life of ema_kimg.
+        """Moves the averaged generator towards the present one, with a half-life of ema_kimg; once after `advance`.
 
         The half-life grows with the run up to that, as StyleGAN2's does, so that a young run's average is young.
         """

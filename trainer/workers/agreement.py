@@ -12,13 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
+from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.state import TrainState
 from trainer.workers.distributed import World
 
-__all__ = ["check_same", "first_difference"]
+__all__ = ["check_same", "first_difference", "is_due"]
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def is_due(config: TrainConfig, step: int) -> bool:
+    """Whether the workers are compared after that many steps."""
+    return config.check_gradients_steps > 0 and step % config.check_gradients_steps == 0
 
 
 def check_same(world: World, state: TrainState) -> None:

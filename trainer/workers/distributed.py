@@ -151,11 +151,21 @@ class World:
 
     def highest(self, value: int) -> int:
         """The highest value of any worker, on every worker: one all_reduce of four bytes."""
+        return self.highest_later(value)()
+
+    def highest_later(self, value: int) -> Callable[[], int]:
+        """Begins `highest`, and returns what waits for it: by then no worker may have to."""
         if self.control is None:
-            return value
+            return lambda: value
         votes = torch.tensor([value], dtype=torch.int32)
-        dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self.control)
-        return int(votes.item())
+        work = dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self.control, async_op=True)
+        assert work is not None, "asynchronous"
+
+        def counted() -> int:
+            work.wait()
+            return int(votes.item())
+
+        return counted
 
     def total(self, value: int) -> int:
         """The sum of every worker's value, on every worker: one all_reduce of eight bytes."""

@@ -1,0 +1,128 @@
+"""Updates that wait for averages which still travel: made once, in time, and to the bits of those made at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.config import TrainConfig
+from trainer.record import RunRecord
+from trainer.state import TrainState
+from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.updates import discriminator_update, generator_update
+from trainer.workers.distributed import World
+
+EVERY_RUN = """
+import contextlib, sys
+from pathlib import Path
+from trainer.config import TrainConfig
+from trainer.interruptions.interruption import Interruption
+from trainer.loop import train
+from trainer.record import RunContext
+from trainer.state import TrainState
+from trainer.steps.losses import DLoss
+from trainer.workers import distributed
+
+order = []
+def noted(owner, name, what):
+    honest = getattr(owner, name)
+    def wrapped(*args, **more):
+        order.append(what)
+        return honest(*args, **more)
+    setattr(owner, name, wrapped)
+
+noted(DLoss, "_judge", "judged")
+noted(TrainState, "update_ema", "updated")
+noted(TrainState, "advance", "counted")
+
+with distributed.start("gloo") as world:
+    distributed.start = lambda backend: contextlib.nullcontext(world)  # a process joins but once
+    for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
+        order.clear()
+        code = train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
+        assert code == 0, config
+        if world.rank == 0:
+            (Path(run_dir) / "order.txt").write_text(" ".join(order))
+"""
+
+
+def test_two_workers_come_to_the_same_bits_whenever_the_update_is_made(
+    families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path, torchrun: Callable[..., Any]
+) -> None:
+    """With a check after each step nothing may wait; a second session begins with nothing that waits."""
+    seldom = {"stats_kimg": 1.0, "checkpoint_kimg": 1.0, "check_gradients_steps": 0}
+    argv = []
+    for name, (config, data) in families.items():
+        base = config.replace(seldom)
+        half: dict[str, object] = {"kimg": config.step_images * (config.total_images // config.step_images // 2) / 1000}
+        changes: dict[str, dict[str, object]] = {"late": {}, "at-once": {"check_gradients_steps": 1}, "halves": half}
+        for run, change in {**changes, "again": {}}.items():
+            path = tmp_path / f"{name}-{run}.json"
+            path.write_text(base.replace(change).to_json())
+            argv += [str(path), str(tmp_path / f"{name}-{run.replace('again', 'halves')}"), str(data)]
+    (tmp_path / "every_run.py").write_text(EVERY_RUN)
+    code, output = torchrun(str(tmp_path / "every_run.py"), *argv).finish()
+    assert code == 0, output
+    for name, (config, _) in families.items():
+        folders = {run: tmp_path / f"{name}-{run}" for run in ("late", "at-once", "halves")}
+        records = {run: RunRecord.read(folder / "run.json") for run, folder in folders.items()}
+        assert len(records["halves"].sessions) == 2, name
+        late, at_once, halves = (record.state_sha256 for record in records.values())
+        assert late == at_once == halves, name
+        steps = config.total_images // config.step_images
+        orders = {run: (folder / "order.txt").read_text() for run, folder in folders.items()}
+        assert orders["late"].count("counted judged updated judged") == steps - 1, name
+        assert orders["late"].count("counted updated") == 1, (name, "the last step's: the run is done")
+        assert orders["at-once"].count("counted updated") == steps, name
+
+
+@pytest.mark.parametrize("which", ["discriminator", "generator"])
+def test_an_update_is_made_once(which: str, tiny_config: TrainConfig) -> None:
+    world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "a test's")
+    state = TrainState.create(tiny_config, world.device)
+    network = state.discriminator if which == "discriminator" else state.generator
+    losses: dict[str, torch.nn.Module] = {
+        "discriminator": DLoss(state.discriminator, tiny_config),
+        "generator": GLoss(state.generator, state.discriminator, tiny_config),
+    }
+    for parameter in network.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before = [parameter.clone() for parameter in network.parameters()]
+    make = discriminator_update if which == "discriminator" else generator_update
+    update = make(world, losses[which], state)
+    state.advance()
+    assert all(torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)), "only when asked"
+    update()
+    after = [parameter.clone() for parameter in network.parameters()]
+    assert not any(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    update()
+    assert all(torch.equal(old, new) for old, new in zip(after, network.parameters(), strict=True))
+    averaged = zip(before, state.ema.parameters(), strict=which == "generator")
+    assert which == "discriminator" or not any(torch.equal(old, new) for old, new in averaged)
+
+
+def test_layers_that_join_after_the_step_take_no_part_in_its_update(
+    families: dict[str, tuple[TrainConfig, Path]],
+) -> None:
+    """Their gradients were zero, which Adam would count as a step of theirs."""
+    config, _ = families["progressive"]
+    world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "a test's")
+    state = TrainState.create(config, world.device)
+
+    def ages(parameters: list[torch.nn.Parameter]) -> list[float]:
+        return [float(state.opt_g.state[each].get("step", 0)) for each in parameters]
+
+    sizes = set()
+    while state.images < config.total_images:
+        idle = state.generator.idle()
+        before, others = ages(idle), len(list(state.generator.parameters())) - len(idle)
+        for parameter in state.generator.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        update = generator_update(world, GLoss(state.generator, state.discriminator, config), state)
+        state.advance()
+        update()
+        assert ages(idle) == before
+        sizes.add(others)
+    assert len(sizes) > 1, "it has grown"
