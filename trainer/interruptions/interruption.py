@@ -1,4 +1,4 @@
-"""SIGTERM, SIGINT and the node's notices become a request that the loop asks for after every step.
+"""SIGTERM, SIGINT and the node's notices become a request that the loop asks for in every step.
 
 torchrun passes the signal it receives on to every worker, but the workers get it at different moments: the loop
 therefore acts only on what all have agreed on (`World.highest`), so that one checkpoint holds one step. A rebalance

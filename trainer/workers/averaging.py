@@ -1,8 +1,8 @@
 """Data parallelism whose averages may still travel when a backward has returned, so that what comes next can begin.
 
 DistributedDataParallel waits for them at the end of each backward. On CPUs, where workers keep each other waiting most,
-the next thing is often a pass of the other network, which needs none of them. Not for GPUs: NCCL has streams of its own
-to wait for, and what it would bring there has not been measured.
+the next thing is often a pass of the other network, which needs none of them (trainer.steps.updates). Not for GPUs:
+NCCL has streams of its own to wait for, and what it would bring there has not been measured.
 """
 
 import torch
