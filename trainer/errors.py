@@ -145,6 +145,11 @@ def from_validation(
             first["type"], "not an accepted value"
         ),
         value=None if first["type"] == "missing" else context.get("value", first["input"]),
-        allowed="" if unknown or first["type"] == "missing" else first["msg"].removeprefix("Value error, "),
+        allowed="" if unknown or first["type"] == "missing" else _wanted(first["msg"]),
         fix=context.get("fix") or fixes.get(first["type"], fix or "change it to an allowed value"),
     )
+
+
+def _wanted(message: str) -> str:
+    """Of pydantic's sentence the part that stands after "allowed: "."""
+    return message.removeprefix("Value error, ").removeprefix("Input should be ")

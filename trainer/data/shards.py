@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.index import INDEX_FILE, ShardIndex, SourceNote
-from trainer.data.prepare import prepare
+from trainer.data.prepare import LABELS_FILE, prepare
 from trainer.data.recipe import Decoded, Recipe, shard_size
 from trainer.errors import TrainerError
 from trainer.files import sha256_of
@@ -173,12 +173,13 @@ def labels_missing(place: str, dataset: str) -> TrainerError:
 
 
 def _verify(path: Path, expected: str, folder: Path) -> None:
-    found = sha256_of(path) if path.is_file() else "no such file"
+    found = sha256_of(path) if path.is_file() else ""
     if found != expected:
+        kind = "file of labels" if path.name == LABELS_FILE else "shard"
         raise TrainerError(
             place=str(path),
-            problem="shard is corrupt: its hash is not the one in the index",
-            value=f"sha256 {found}",
+            problem=f"{kind} is corrupt: its hash is not the one in the index" if found else f"{kind} is missing",
+            value=f"sha256 {found}" if found else "no such file",
             allowed=f"sha256 {expected}",
             fix=f"the command that prepared {folder} makes it anew and keeps the others; or delete the folder first",
         )

@@ -110,10 +110,20 @@ def test_a_missing_shard_or_index_is_named(tmp_path: Path) -> None:
         ShardedImages.open(tmp_path)
     write_shards(tmp_path, "noise", _images(2))
     (tmp_path / "00000.npy").unlink()
-    with pytest.raises(TrainerError, match="no such file"):
+    with pytest.raises(TrainerError, match=r"00000\.npy: shard is missing[\s\S]*no such file"):
         ShardedImages.open(tmp_path)
     (tmp_path / INDEX_FILE).write_text('{"dataset": 3}')
     with pytest.raises(TrainerError, match=r"index\.json: dataset"):
+        ShardedImages.open(tmp_path)
+
+
+def test_missing_and_damaged_labels_are_no_shard(tmp_path: Path) -> None:
+    write_shards(tmp_path, "noise", _images(2), labels=np.array([0, 1]), classes=("a", "b"))
+    (tmp_path / "labels.npy").write_bytes(b"nonsense")
+    with pytest.raises(TrainerError, match=r"labels\.npy: file of labels is corrupt"):
+        ShardedImages.open(tmp_path)
+    (tmp_path / "labels.npy").unlink()
+    with pytest.raises(TrainerError, match=r"labels\.npy: file of labels is missing[\s\S]*no such file"):
         ShardedImages.open(tmp_path)
 
 
