@@ -28,7 +28,7 @@ from trainer.steps.losses import DLoss, GLoss
 from trainer.steps.memory import enough_memory
 from trainer.steps.parcel import sent
 from trainer.steps.sums import Sums
-from trainer.steps.updates import discriminator_update, generator_update, make_fakes, none_yet
+from trainer.steps.updates import make_fakes, nothing, update_of
 from trainer.workers import agreement, distributed
 from trainer.workers.devices import gpu_of
 from trainer.workers.distributed import World
@@ -113,10 +113,10 @@ def _run(
     choices.tell(state)
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     sums = Sums(config, world.device)
-    update_g = none_yet
+    update_g = nothing
     while state.images < config.total_images:
         # Where the workers' averages come late, each update is made when the network is needed next: the generator's
-        # when the reals of the next step are judged, the discriminator's when the generator has made its fakes.
+        # when the next step's first reals are judged, the discriminator's when the generator has made its fakes.
         late = world.is_late(d_loss) and not compiled.on
 
         # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
@@ -126,12 +126,13 @@ def _run(
             state.opt_d.zero_grad()
             for micro in batch.for_discriminator(state, images):
                 fakes = partial(make_fakes, state, micro.inputs, update_g)
+                begins = micro.first and images == state.images
                 with world.accumulating(d_loss, last=micro.last):
-                    terms = d_loss(micro.inputs, fakes if late else fakes(), penalised)
+                    terms = d_loss(micro.inputs, fakes if late and begins else fakes(), penalised)
                     state.scale_d.backward(micro.weight * terms.total)
                 sums.add_d(micro.weight, terms)
                 signs += terms.real_sign * len(micro.inputs.latents)
-            update_d = discriminator_update(world, d_loss, state)
+            update_d = update_of(world, d_loss, state.discriminator, state.scale_d, state.opt_d)
             if not late or images + config.batch_size < state.images + config.step_images:
                 update_d()
 
@@ -147,10 +148,10 @@ def _run(
                 loss_g = g_loss(micro.inputs, update_d if late else None)
                 state.scale_g.backward(micro.weight * loss_g)
             sums.add_g(micro.weight, loss_g)
-        update_g = generator_update(world, g_loss, state)
+        update_g = update_of(world, g_loss, state.generator, state.scale_g, state.opt_g, state.update_ema)
         state.discriminator.requires_grad_(True)
 
-        # Images seen, phase of networks that grow, averaged generator.
+        # Images seen, phase of networks that grow; then the averaged generator, which belongs to the update.
         sums.close_step(penalised=penalised)
         state.advance()
         if not late:

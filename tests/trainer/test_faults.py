@@ -114,9 +114,9 @@ import os, sys, torch
 from trainer.__main__ import run
 from trainer.state import TrainState
 
-advance = TrainState.advance
+update_ema = TrainState.update_ema
 def drifting(state):  # the last bit of one number of the second worker, after the tenth step
-    advance(state)
+    update_ema(state)
     if state.step == 10 and os.environ["RANK"] == "1":
         kept = {
             "weight": next(state.discriminator.parameters()),
@@ -126,7 +126,7 @@ def drifting(state):  # the last bit of one number of the second worker, after t
         first = (0,) * kept.dim()
         kept[first] = torch.nextafter(kept[first], torch.tensor(9.0))
 
-TrainState.advance = drifting
+TrainState.update_ema = drifting
 run(sys.argv[2:])
 """
 

@@ -21,9 +21,9 @@ from trainer.data.workers import Broken, Result, decode_in_order
 from trainer.errors import TrainerError
 from trainer.files import atomic_writer, clean_temporaries
 
-__all__ = ["LABELS_FILE", "prepare"]
+__all__ = ["prepare"]
 
-LABELS_FILE = "labels.npy"
+_LABELS_FILE = "labels.npy"
 
 
 def prepare(
@@ -116,7 +116,7 @@ def _write_labels(recipe: Recipe, entries: list[Entry], folder: Path) -> LabelsF
     if not recipe.classes:
         return None
     labels = np.array([label for entry in entries for label in entry.labels], dtype=np.int64)
-    return LabelsFile(file=LABELS_FILE, classes=recipe.classes, sha256=_write_array(folder / LABELS_FILE, labels))
+    return LabelsFile(file=_LABELS_FILE, classes=recipe.classes, sha256=_write_array(folder / _LABELS_FILE, labels))
 
 
 class _Hashing:

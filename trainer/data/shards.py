@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.index import INDEX_FILE, ShardIndex, SourceNote
-from trainer.data.prepare import LABELS_FILE, prepare
+from trainer.data.prepare import prepare
 from trainer.data.recipe import Decoded, Recipe, shard_size
 from trainer.errors import TrainerError
 from trainer.files import sha256_of
@@ -106,12 +106,12 @@ class ShardedImages:
             TrainerError: no index, a missing file, or one whose content is not what the index promises.
         """
         index = ShardIndex.read(folder)
-        files = {shard.file: shard.sha256 for shard in index.shards}
+        files = [("shard", shard.file, shard.sha256) for shard in index.shards]
         if index.labels is not None:
-            files[index.labels.file] = index.labels.sha256
+            files.append(("file of labels", index.labels.file, index.labels.sha256))
         if verify:
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-                list(pool.map(lambda file: _verify(folder / file, files[file], folder), files))
+                list(pool.map(lambda each: _verify(folder, *each), files))
         labels = None if index.labels is None else np.load(folder / index.labels.file)
         maps = [np.load(folder / shard.file, mmap_mode="r") for shard in index.shards]
         return cls(index, maps, labels, str(folder / INDEX_FILE))
@@ -172,10 +172,10 @@ def labels_missing(place: str, dataset: str) -> TrainerError:
     )
 
 
-def _verify(path: Path, expected: str, folder: Path) -> None:
+def _verify(folder: Path, kind: str, file: str, expected: str) -> None:
+    path = folder / file
     found = sha256_of(path) if path.is_file() else ""
     if found != expected:
-        kind = "file of labels" if path.name == LABELS_FILE else "shard"
         raise TrainerError(
             place=str(path),
             problem=f"{kind} is corrupt: its hash is not the one in the index" if found else f"{kind} is missing",

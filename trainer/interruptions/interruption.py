@@ -1,9 +1,10 @@
 """SIGTERM, SIGINT and the node's notices become a request that the loop asks for in every step.
 
 torchrun passes the signal it receives on to every worker, but the workers get it at different moments: the loop
-therefore acts only on what all have agreed on (`World.highest`), so that one checkpoint holds one step. A rebalance
-notice asks for one checkpoint without a stop: a restart would cost minutes on every node, and the node may well live
-for hours. Not here: the clouds' notices themselves; `trainer.watch` polls them, writes them down and sends the signal.
+therefore acts only on what all have agreed on (`World.highest_later`), so that one checkpoint holds one step. A
+rebalance notice asks for one checkpoint without a stop: a restart would cost minutes on every node, and the node may
+well live for hours. Not here: the clouds' notices themselves; `trainer.watch` polls them, writes them down and sends
+the signal.
 """
 
 import signal

@@ -29,11 +29,13 @@ class Micro(NamedTuple):
     Attributes:
         inputs: for a loss.
         weight: of its means, see `World.weight`; the weights of a worker's micro-batches add up to that.
-        last: whether it is the last of its step.
+        first: whether it is the first of its batch.
+        last: whether it is the last of its batch.
     """
 
     inputs: Inputs
     weight: float
+    first: bool
     last: bool
 
 
@@ -151,7 +153,8 @@ class Batch:
         batch_size, world_size = self._config.batch_size, self._world.world_size
         for part in self._parts:
             here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
-            yield Micro(Inputs(**here), (part.stop - part.start) * world_size / batch_size, part is self._parts[-1])
+            weight = (part.stop - part.start) * world_size / batch_size
+            yield Micro(Inputs(**here), weight, part is self._parts[0], part is self._parts[-1])
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: float) -> Tensor | None:
         """For `diffaugment`; with gates where the augmentation adapts."""

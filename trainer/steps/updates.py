@@ -10,52 +10,43 @@ from functools import cache
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
+from trainer.networks.base import Network
 from trainer.state import TrainState
+from trainer.steps.loss_scale import LossScale
 from trainer.steps.losses import Inputs
 from trainer.workers.distributed import World
 
-__all__ = ["Update", "discriminator_update", "generator_update", "make_fakes", "none_yet"]
+__all__ = ["Update", "make_fakes", "nothing", "update_of"]
 
 Update = Callable[[], None]
 """Does something at its first call alone."""
 
 
-def none_yet() -> None:
+def nothing() -> None:
     """The update before the first."""
 
 
-def discriminator_update(world: World, loss: nn.Module, state: TrainState) -> Update:
-    """Its update on the gradients that the last backward through its loss has left.
+def update_of(
+    world: World, loss: nn.Module, network: Network, scale: LossScale, optimizer: Optimizer, then: Update = nothing
+) -> Update:
+    """A network's update on the gradients that the last backward has left; layers that are idle now take no part.
 
     Args:
         world: this worker's place.
-        loss: of the discriminator, wrapped.
-        state: of the run.
+        loss: of the network, wrapped.
+        network: to be updated.
+        scale: of that loss.
+        optimizer: of the network.
+        then: what follows the update at once.
     """
-    state.discriminator.drop_idle_gradients()
+    network.drop_idle_gradients()
 
     def update() -> None:
         world.settle(loss)
-        state.scale_d.step(world, state.opt_d)
-
-    return cache(update)
-
-
-def generator_update(world: World, loss: nn.Module, state: TrainState) -> Update:
-    """Its update and its average's; the step is counted by `TrainState.advance` before it is called.
-
-    Args:
-        world: this worker's place.
-        loss: of the generator, wrapped.
-        state: of the run.
-    """
-    state.generator.drop_idle_gradients()
-
-    def update() -> None:
-        world.settle(loss)
-        state.scale_g.step(world, state.opt_g)
-        state.update_ema()
+        scale.step(world, optimizer)
+        then()
 
     return cache(update)
 

@@ -14,6 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 __all__ = ["LateAverages"]
 
 _Works = list[dist.Work]
+_LARGEST_MB = 25
+"""Of a message. That is DistributedDataParallel's default too; but where it is told, it does not begin with 1 MB."""
 
 
 class LateAverages(DistributedDataParallel):
@@ -24,7 +26,8 @@ class LateAverages(DistributedDataParallel):
     """
 
     def __init__(self, module: nn.Module) -> None:
-        super().__init__(module, gradient_as_bucket_view=True)
+        # A network's gradients in one message: there is time for it to travel, and each one more wakes both workers.
+        super().__init__(module, gradient_as_bucket_view=True, bucket_cap_mb=_LARGEST_MB)
         self._under_way: _Works = []
         self.register_comm_hook(self._under_way, _begin)
 

@@ -154,7 +154,7 @@ class World:
         return self.highest_later(value)()
 
     def highest_later(self, value: int) -> Callable[[], int]:
-        """Begins `highest`, and returns what waits for it: by then no worker may have to."""
+        """Begins `highest`; what it returns gives the outcome, and waits for the others as long as that is not here."""
         if self.control is None:
             return lambda: value
         votes = torch.tensor([value], dtype=torch.int32)

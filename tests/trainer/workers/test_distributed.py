@@ -15,6 +15,8 @@ from trainer.workers import distributed
 from trainer.workers.distributed import World
 
 TWO_WORKERS = """
+import sys, time
+from pathlib import Path
 import torch
 from trainer.workers import distributed
 from trainer.errors import TrainerError, WorkerFailedError
@@ -29,6 +31,12 @@ with distributed.start("auto") as world:
     assert world.slice(8) == slice(world.rank * 4, world.rank * 4 + 4)
     assert world.agree(world.rank == 1) and not world.agree(False)
     assert world.highest(3 + world.rank) == 4
+    begun = Path(sys.argv[1])
+    while world.rank == 1 and not begun.exists():
+        time.sleep(0.01)  # the first worker has gone on by then
+    outcome = world.highest_later(3 - world.rank)
+    begun.touch()
+    assert outcome() == 3
     assert world.total(3 + world.rank) == 7
     assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}]
     assert world.together(lambda: fails_on(None, world)) == world.rank
@@ -92,7 +100,7 @@ def test_weighted_means_average_to_the_mean_of_the_batch(world_size: int, more: 
 def test_two_workers_agree_share_errors_and_average_gradients(torchrun: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "two_workers.py"
     script.write_text(TWO_WORKERS)
-    _, output = torchrun(str(script)).finish()
+    _, output = torchrun(str(script), str(tmp_path / "begun")).finish()
     assert output.count("worker is content") == 2, output
 
 
