@@ -19,6 +19,21 @@ from trainer.data.shards import write_shards
 from trainer.presets import PRESETS
 
 TIMEOUT_SEC = 120
+TRAIN_EACH = """
+import contextlib, sys
+from pathlib import Path
+from trainer.workers import distributed
+from trainer.config import TrainConfig
+from trainer.interruptions.interruption import Interruption
+from trainer.loop import train
+from trainer.record import RunContext
+
+with distributed.start("gloo") as world:
+    distributed.start = lambda backend: contextlib.nullcontext(world)  # a process joins but once
+    for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
+        code = train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
+        assert code == 0, config
+"""
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +84,12 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TrainC
         config = PRESETS[preset].replace({**small, **short, **more})
         runs[name] = config, folders["images" if config.frames == 1 else "clips"]
     return runs
+
+
+@pytest.fixture(scope="session")
+def train_each() -> str:
+    """A worker's script that trains one run after the other: their configurations, folders and shards, in turn."""
+    return TRAIN_EACH
 
 
 @pytest.fixture(scope="session")

@@ -18,22 +18,6 @@ Families = dict[str, tuple[TrainConfig, Path]]
 Lines = Callable[[Path], list[dict[str, Any]]]
 LOSSES = ("loss_g", "loss_d", "r1", "r2", "gp")
 
-ALL_FAMILIES = """
-import contextlib, sys
-from pathlib import Path
-from trainer.workers import distributed
-from trainer.config import TrainConfig
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.record import RunContext
-
-with distributed.start("gloo") as world:
-    distributed.start = lambda backend: contextlib.nullcontext(world)  # a process joins but once
-    for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
-        code = train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
-        assert code == 0, config
-"""
-
 every_family = pytest.mark.parametrize("name", ["dcgan", "dcgan-ada", "resnet", "r3gan", "progressive", "video"])
 
 
@@ -95,14 +79,14 @@ def test_micro_batches_add_up_to_the_step(name: str, families: Families, tmp_pat
 
 
 def test_two_workers_are_as_one(
-    families: Families, tmp_path: Path, lines_of: Lines, torchrun: Callable[..., Any]
+    families: Families, tmp_path: Path, lines_of: Lines, torchrun: Callable[..., Any], train_each: str
 ) -> None:
     argv = []
     for name, (config, data) in families.items():
         _train(config, tmp_path / f"{name}-1", data)
         (tmp_path / f"{name}.json").write_text(config.to_json())
         argv += [str(tmp_path / f"{name}.json"), str(tmp_path / f"{name}-2"), str(data)]
-    (tmp_path / "all.py").write_text(ALL_FAMILIES)
+    (tmp_path / "all.py").write_text(train_each)
     code, output = torchrun(str(tmp_path / "all.py"), *argv).finish()
     assert code == 0, output
     assert "Warning" not in output

@@ -29,7 +29,12 @@ def nothing() -> None:
 
 
 def update_of(
-    world: World, loss: nn.Module, network: Network, scale: LossScale, optimizer: Optimizer, then: Update = nothing
+    world: World,
+    loss: nn.Module,
+    network: Network,
+    scale: LossScale,
+    optimizer: Optimizer,
+    then: Callable[[], None] = nothing,
 ) -> Update:
     """A network's update on the gradients that the last backward has left; layers that are idle now take no part.
 

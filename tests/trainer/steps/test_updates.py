@@ -13,16 +13,11 @@ from trainer.steps.losses import DLoss, GLoss
 from trainer.steps.updates import update_of
 from trainer.workers.distributed import World
 
-EVERY_RUN = """
-import contextlib, sys
-from pathlib import Path
-from trainer.config import TrainConfig
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.record import RunContext
+NOTED = """
+import os
+from trainer import loop
 from trainer.state import TrainState
 from trainer.steps.losses import DLoss, GLoss
-from trainer.workers import distributed
 from trainer.workers.distributed import World
 
 order = []
@@ -35,22 +30,19 @@ def noted(owner, name, what):
 
 noted(DLoss, "_judge", "judged")
 noted(TrainState, "update_ema", "updated")
-settle = World.settle
+noted(TrainState, "advance", "counted")
+settle, train_one = World.settle, loop.train
 def settled(loss):
     if isinstance(loss.module, GLoss):
         order.append("settled")
     settle(loss)
-World.settle = staticmethod(settled)
-noted(TrainState, "advance", "counted")
-
-with distributed.start("gloo") as world:
-    distributed.start = lambda backend: contextlib.nullcontext(world)  # a process joins but once
-    for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
-        order.clear()
-        code = train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
-        assert code == 0, config
-        if world.rank == 0:
-            (Path(run_dir) / "order.txt").write_text(" ".join(order))
+def and_written(config, run_dir, *more):
+    order.clear()
+    code = train_one(config, run_dir, *more)
+    if os.environ["RANK"] == "0":
+        (run_dir / "order.txt").write_text(" ".join(order))
+    return code
+World.settle, loop.train = staticmethod(settled), and_written
 """
 
 
@@ -59,6 +51,7 @@ def test_two_workers_come_to_the_same_bits_whenever_the_update_is_made(
     tmp_path: Path,
     torchrun: Callable[..., Any],
     lines_of: Callable[[Path], list[dict[str, Any]]],
+    train_each: str,
 ) -> None:
     """With a check after each step nothing may wait; a second session begins with nothing that waits."""
     argv = []
@@ -71,7 +64,7 @@ def test_two_workers_come_to_the_same_bits_whenever_the_update_is_made(
             path = tmp_path / f"{name}-{run}.json"
             path.write_text(base.replace(change).to_json())
             argv += [str(path), str(tmp_path / f"{name}-{run.replace('again', 'halves')}"), str(data)]
-    (tmp_path / "every_run.py").write_text(EVERY_RUN)
+    (tmp_path / "every_run.py").write_text(NOTED + train_each)
     code, output = torchrun(str(tmp_path / "every_run.py"), *argv).finish()
     assert code == 0, output
     for name, (config, _) in families.items():
