@@ -33,6 +33,8 @@ _BEGIN, _END = "<!-- results: written by make bench -->\n", "<!-- end of results
 
 def main(argv: Sequence[str]) -> int:
     """Runs the cases asked for and returns the exit code: 0 also where a figure misses its target."""
+    # Loops that sleep while others have their turn would sleep for ever if this ended without them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         arguments = _parser().parse_args(argv)
         names = _names(arguments.only)
@@ -58,8 +60,8 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="python -m trainer.bench", description="The trainer's speed, as ratios in one run.")
     parser.add_argument("--only", help=f"comma-separated parts of {', '.join(CASES)}; to look at, not to keep")
-    parser.add_argument("--seconds", type=positive, default=10.0, help="of one measurement [10]")
-    parser.add_argument("--rounds", type=count, default=5, help="measurements of each side, in turn [5]")
+    parser.add_argument("--seconds", type=positive, default=8.0, help="of one measurement, or of a turn [8]")
+    parser.add_argument("--rounds", type=count, default=8, help="measurements, or turns of each side [8]")
     parser.add_argument("--json", type=Path, help="file for the results, of each machine the last")
     parser.add_argument("--markdown", type=Path, help="page whose results are replaced by those of --json")
     return parser

@@ -12,13 +12,10 @@ import json
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from trainer.bench.runs import environment, rate, train_for
-from trainer.config import TrainConfig
+from trainer.bench.runs import environment
 
-__all__ = ["convolution_gflops", "silent_pair"]
+__all__ = ["convolution_gflops"]
 
 _BATCH, _CHANNELS, _SIZE, _KERNEL = 32, 256, 32, 3
 _ROUNDS = 12
@@ -30,24 +27,6 @@ def convolution_gflops(threads: int) -> float:
     done = subprocess.run(argv, env=environment(threads), capture_output=True, text=True, check=True)
     found: float = json.loads(done.stdout)["gflops"]
     return found
-
-
-def silent_pair(config: TrainConfig, work_dir: Path, data_dir: Path, seconds: float) -> float:
-    """Images per second of two runs at once, each with a thread and half the batch, that send each other nothing.
-
-    Args:
-        config: whose batch is halved.
-        work_dir: for the two runs.
-        data_dir: the shards.
-        seconds: to measure.
-    """
-    half = config.replace({"batch_size": config.batch_size // 2, "stats_kimg": config.stats_kimg / 2})
-
-    def run(name: str) -> float:
-        return rate(train_for(half, work_dir / name, data_dir, seconds, threads=1))
-
-    with ThreadPoolExecutor(2) as both:
-        return sum(both.map(run, ("silent-a", "silent-b")))
 
 
 def _measured(threads: int) -> float:

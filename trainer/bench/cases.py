@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from types import MappingProxyType
 
-from trainer.bench.bounds import silent_pair
 from trainer.bench.measuring import TITLES, Bench, absent, ahead, medians
 from trainer.bench.results import Result
 from trainer.bench.runs import rate, train_preset, train_whole
@@ -21,17 +20,19 @@ __all__ = ["CASES"]
 
 
 def two_processes(bench: Bench) -> Iterator[Result]:
-    """Two processes with a thread each against one such process, at the same global batch."""
-    one, two, silent = "one process", "two processes", "two silent processes"
-    rates: dict[str, list[float]] = {one: [], two: [], silent: []}
-    for round_ in range(bench.rounds):
-        rates[one].append(rate(bench.run(f"one-{round_}", bench.config, threads=1)))
-        rates[two].append(rate(bench.run(f"two-{round_}", bench.config, processes=2, threads=1)))
-        bench.tell(f"silent-{round_}")
-        folder = bench.work_dir / f"silent-{round_}"
-        rates[silent].append(silent_pair(bench.config, folder, bench.data_dir, bench.seconds))
-    together, apart = TITLES["processes"]
+    """Two processes with a thread each against one such process: at the same global batch, and at twice it."""
+    one, two, twice, silent = "one process", "two processes", "two processes, batch 128 each", "two silent processes"
+    whole, half = bench.config, bench.sized(bench.config.batch_size // 2)
+    sides = (
+        bench.side(one, whole, threads=1),
+        bench.side(two, whole, processes=2, threads=1),
+        bench.side(twice, bench.sized(2 * whole.batch_size), processes=2, threads=1),
+        bench.side(silent, half, half, threads=1),
+    )
+    rates = bench.in_turn(sides)
+    together, each, apart = TITLES["processes"]
     yield ahead(together, rates, two, one, 1.8, medians(rates))
+    yield ahead(each, rates, twice, one, 1.8, note="global batch 256: half the averages and waits for as many images")
     note = "a bound of this machine: its cores share memory and clock; nothing is averaged here"
     yield ahead(apart, rates, silent, one, note=note)
 

@@ -10,7 +10,8 @@ from statistics import median
 from types import MappingProxyType
 
 from trainer.bench.results import Result
-from trainer.bench.runs import rate, train_for
+from trainer.bench.runs import textbook_loop, train_for, trainer_loop
+from trainer.bench.turns import Side, rates_in_turn
 from trainer.config import TrainConfig
 from trainer.presets import preset
 
@@ -18,6 +19,10 @@ __all__ = ["SAME_LOSSES_STEPS", "TITLES", "Bench", "absent", "ahead", "medians"]
 
 SAME_LOSSES_STEPS = 30
 """Over which losses are compared."""
+_STEPS_A_LINE = 4
+"""Enough lines for a turn of seconds; few enough for the trainer to be left alone with its steps."""
+_WARM_UP_STEPS = 20
+"""In which happens what happens once: kernels are chosen, memory is fetched. Of all sides alike."""
 
 TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -34,6 +39,7 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "processes": (
             "Two gloo processes of a thread each against one, global batch 128",
+            "Two gloo processes of a thread each against one, batch 128 in each process",
             "Two such processes of half the batch each that send each other nothing, against one",
         ),
         "overheads": ("Checkpoints' stall, share of the time", "Telemetry, share of the time"),
@@ -58,8 +64,8 @@ class Bench:
     Attributes:
         work_dir: folder for runs and data; its contents are of no use afterwards.
         data_dir: the shards, prepared already.
-        seconds: of one measurement.
-        rounds: measurements of each side, in turn.
+        seconds: of one measurement, or of a turn.
+        rounds: measurements, or turns of each side.
         threads: of a process, where a case does not say otherwise.
         tell: is told what begins.
     """
@@ -79,24 +85,42 @@ class Bench:
                 "dataset": "photos",
                 "augment": "none",
                 "kimg": 1e6,
-                "stats_kimg": 1.28,
+                "stats_kimg": _STEPS_A_LINE * 0.128,
                 "sample_kimg": 1e6,
                 "checkpoint_kimg": 1e6,
             }
         )
 
-    def trainer(self, name: str, config: TrainConfig) -> float:
-        """Images per second of a run."""
-        return rate(self.run(name, config))
+    def sized(self, batch_size: int) -> TrainConfig:
+        """The same at another batch, with as many steps a line."""
+        return self.config.replace({"batch_size": batch_size, "stats_kimg": _STEPS_A_LINE * batch_size / 1000})
 
-    def run(
-        self, name: str, config: TrainConfig, *, processes: int = 1, threads: int | None = None
-    ) -> list[dict[str, float]]:
+    def side(self, name: str, *configs: TrainConfig, processes: int = 1, threads: int | None = None) -> Side:
+        """Runs of the trainer at the same time, to take turns with other sides."""
+        how = {"processes": processes, "threads": threads or self.threads}
+        folders = [self._folder(name, config, number) for number, config in enumerate(configs)]
+        loops = [
+            trainer_loop(config, folder, self.data_dir, **how) for config, folder in zip(configs, folders, strict=True)
+        ]
+        return Side(name, loops, _WARM_UP_STEPS * configs[0].batch_size)
+
+    def textbook(self, name: str, config: TrainConfig, *, reuse: bool) -> Side:
+        """The textbook's loop, to take turns with other sides."""
+        folder = self._folder(name, config)
+        loop = textbook_loop(config, folder, self.data_dir, threads=self.threads, reuse=reuse)
+        return Side(name, [loop], _WARM_UP_STEPS * config.batch_size)
+
+    def in_turn(self, sides: Sequence[Side]) -> dict[str, list[float]]:
+        """Images per second of each side in each round, see `rates_in_turn`."""
+        return rates_in_turn(sides, self.seconds, self.rounds, self.tell)
+
+    def _folder(self, name: str, config: TrainConfig, number: int = 0) -> Path:
+        return self.work_dir / f"{name.replace(',', '').replace(' ', '-')}-{config.ngf}-{number}"
+
+    def run(self, name: str, config: TrainConfig) -> list[dict[str, float]]:
         """Statistics lines of a run."""
         self.tell(name)
-        where = self.work_dir / name
-        seconds = self.seconds
-        return train_for(config, where, self.data_dir, seconds, processes=processes, threads=threads or self.threads)
+        return train_for(config, self.work_dir / name, self.data_dir, self.seconds, threads=self.threads)
 
 
 def ahead(
@@ -110,8 +134,7 @@ def ahead(
 ) -> Result:
     """How many times as fast one side is as another: the median of the rounds' ratios, with the lowest and the highest.
 
-    A round's rates are taken in turn, a minute or two apart at most, so that a neighbour who comes and goes meets both
-    or shows in the spread.
+    A round's rates are taken in turn, so that a neighbour who comes and goes meets both or shows in the spread.
 
     Args:
         name: of the figure.

@@ -1,6 +1,5 @@
-"""Runs of the trainer as a user starts them, for a while, and what their diaries say of their speed."""
+"""Runs of the trainer as a user starts them, and the textbook's loop: commands, and what their diaries say."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainer.bench.turns import Loop
 from trainer.config import TrainConfig
 from trainer.records.diary import STATS_FILE, read_diary
 
-__all__ = ["WARM_UP_LINES", "environment", "rate", "textbook_rate", "train_for", "train_preset", "train_whole"]
+__all__ = ["environment", "rate", "textbook_loop", "train_for", "train_preset", "train_whole", "trainer_loop"]
 
-WARM_UP_LINES = 2
-"""The first lines hold what happens once: kernels are chosen, memory is fetched. Whatever ours is compared with makes
-as many steps before its clock starts."""
+_WARM_UP_LINES = 2
+"""The first lines hold what happens once: kernels are chosen, memory is fetched."""
 _LIMIT_SEC = 600.0
 
 
@@ -27,7 +26,7 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def train_for(
-    config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, processes: int = 1, threads: int
+    config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, threads: int
 ) -> list[dict[str, Any]]:
     """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines.
 
@@ -36,7 +35,7 @@ def train_for(
     Raises:
         RuntimeError: the trainer ended otherwise; its output is in the message.
     """
-    argv = _prepared(config, run_dir, data_dir, processes)
+    argv = _prepared(config, run_dir, data_dir, processes=1)
     log = run_dir.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(argv, env=environment(threads), stdout=output, stderr=subprocess.STDOUT)
@@ -45,7 +44,7 @@ def train_for(
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
-    lines = statistics(run_dir)[WARM_UP_LINES - 1 :]
+    lines = statistics(run_dir)[_WARM_UP_LINES - 1 :]
     if len(lines) < 2:
         raise RuntimeError(f"the trainer wrote no statistics:\n{log.read_text()[-2000:]}")
     return lines
@@ -81,7 +80,7 @@ def _until(process: subprocess.Popen[bytes], run_dir: Path, seconds: float) -> N
     deadline = time.monotonic() + _LIMIT_SEC
     while process.poll() is None and time.monotonic() < deadline:
         lines = statistics(run_dir) if (run_dir / STATS_FILE).exists() else []
-        if len(lines) > WARM_UP_LINES and lines[-1]["wall_sec"] - lines[WARM_UP_LINES - 1]["wall_sec"] > seconds:
+        if len(lines) > _WARM_UP_LINES and lines[-1]["wall_sec"] - lines[_WARM_UP_LINES - 1]["wall_sec"] > seconds:
             return
         time.sleep(0.2)
 
@@ -97,24 +96,24 @@ def rate(lines: Sequence[Mapping[str, Any]]) -> float:
     return float((last["images"] - first["images"]) / (last["wall_sec"] - first["wall_sec"]))
 
 
-def textbook_rate(
-    config: TrainConfig, work_dir: Path, data_dir: Path, seconds: float, *, threads: int, reuse: bool = False
-) -> float:
-    """Images per second of the textbook loop, measured for so many seconds in a process of its own.
+def trainer_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, processes: int, threads: int) -> Loop:
+    """The trainer, as a loop that takes turns."""
+    argv = _prepared(config, run_dir, data_dir, processes)
+    return Loop(argv, environment(threads), run_dir / STATS_FILE)
+
+
+def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, reuse: bool = False) -> Loop:
+    """The textbook's loop.
 
     Args:
-        config: of both sides; its statistics lines say how long the warm-up is.
-        work_dir: for the configuration's file.
+        config: of both sides.
+        run_dir: for its statistics.
         data_dir: the shards.
-        seconds: to measure.
         threads: of the process.
         reuse: judge the same fakes in both steps, see `trainer.bench.textbook.steps`.
     """
-    file = work_dir / "textbook.json"
+    run_dir.mkdir(parents=True)
+    file, stats = run_dir.with_suffix(".json"), run_dir / STATS_FILE
     file.write_text(config.to_json())
-    warm_up = WARM_UP_LINES * -(-round(config.stats_kimg * 1000) // config.step_images)
-    argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(seconds), str(warm_up)]
-    argv += ["reuse"] if reuse else []
-    done = subprocess.run(argv, env=environment(threads), capture_output=True, text=True, check=True)
-    found: float = json.loads(done.stdout)["images_per_sec"]
-    return found
+    argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(stats)]
+    return Loop([*argv, "reuse"] if reuse else argv, environment(threads), stats)

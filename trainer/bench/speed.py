@@ -10,7 +10,7 @@ from statistics import median
 from trainer.bench.bounds import convolution_gflops
 from trainer.bench.measuring import SAME_LOSSES_STEPS, TITLES, Bench, ahead, medians
 from trainer.bench.results import Result
-from trainer.bench.runs import textbook_rate, train_whole
+from trainer.bench.runs import train_whole
 from trainer.config import TrainConfig
 
 __all__ = ["against_textbook", "narrow"]
@@ -43,24 +43,20 @@ def narrow(bench: Bench) -> Iterator[Result]:
 
 
 def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str, list[float]]:
-    """Images per second of each side in rounds in which each has its turn."""
+    """Images per second of each side in each round."""
     changes: Mapping[str, dict[str, object]] = {
         _CONTIGUOUS: {"channels_last": False},
         _OURS: {},
         _LOW: {"precision": "bf16"},
     }
-    rates: dict[str, list[float]] = {side: [] for side in sides}
-    for round_ in range(bench.rounds):
-        for side in sides:
-            name = f"{side.replace(', ', '-')}-{config.ngf}-{round_}"
-            if side in changes:
-                found = bench.trainer(name, config.replace(changes[side]))
-            else:
-                bench.tell(name)
-                arguments = (config, bench.work_dir, bench.data_dir, bench.seconds)
-                found = textbook_rate(*arguments, threads=bench.threads, reuse=side == _REUSING)
-            rates[side].append(found)
-    return rates
+    return bench.in_turn(
+        [
+            bench.side(side, config.replace(changes[side]))
+            if side in changes
+            else bench.textbook(side, config, reuse=side == _REUSING)
+            for side in sides
+        ]
+    )
 
 
 def _ahead(rates: Mapping[str, Sequence[float]], fast: str, low: str) -> Iterator[Result]:

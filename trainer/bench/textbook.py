@@ -1,6 +1,6 @@
 """The loop that ours is compared with: DCGAN as tutorials have it, in fp32, contiguous, with plain Adam, eagerly.
 
-    python -m trainer.bench.textbook CONFIG.json DATA_DIR SECONDS WARM_UP_STEPS [reuse]
+    python -m trainer.bench.textbook CONFIG.json DATA_DIR STATS.jsonl [reuse]
 
 The same computation as `trainer.loop` on the same initial weights, images and latents, so that its losses must be
 equal; only how it is done differs: networks of PyTorch's own layers and a PixelNorm as it is written in its paper, a
@@ -137,19 +137,14 @@ def _r1(logits: Tensor, images: Tensor) -> Tensor:
 
 
 def main(argv: list[str]) -> None:
-    """Trains for so many seconds after a warm-up of so many steps; prints images over wall time as JSON."""
+    """Trains until it is killed; appends a line with the images seen and the time after each step."""
     config, data = TrainConfig.from_file(Path(argv[0])), ShardedImages.open(Path(argv[1]))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    seconds, warm_up = float(argv[2]), int(argv[3])
-    began = math.inf
-    for number, losses in enumerate(steps(config, data, device, reuse="reuse" in argv[4:]), start=1):
-        now = time.monotonic()  # every step has read its losses, so the device has done it
-        if number == warm_up:
-            began = now
-        if now - began > seconds:
-            rate = (number - warm_up) * config.batch_size / (now - began)
-            print(json.dumps({"images_per_sec": rate, "loss_g": losses.loss_g, "steps": number}))
-            return
+    with Path(argv[2]).open("a", buffering=1) as stats:
+        for number, losses in enumerate(steps(config, data, device, reuse="reuse" in argv[3:]), start=1):
+            # Every step has read its losses, so the device has done it.
+            line = {"images": number * config.batch_size, "time": time.time(), "loss_g": losses.loss_g}
+            stats.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

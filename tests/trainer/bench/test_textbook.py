@@ -3,13 +3,14 @@
 import itertools
 import json
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from trainer.bench import textbook
-from trainer.bench.runs import WARM_UP_LINES, rate, textbook_rate, train_for, train_whole
+from trainer.bench.runs import rate, textbook_loop, train_for, train_whole, trainer_loop
+from trainer.bench.turns import Side, rates_in_turn
 from trainer.config import TrainConfig
 from trainer.data import prepare_if_missing
 from trainer.data.shards import ShardedImages
@@ -48,46 +49,30 @@ def test_reused_fakes_are_those_that_the_discriminator_saw(config: TrainConfig, 
     assert new.loss_g != reused.loss_g
 
 
-def test_both_sides_are_timed_alike_hiccups_included(
-    config: TrainConfig,
-    data_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Ten steps of 16 images: of a second each, but for one of 11, after a warm-up that does not count."""
-    seconds = [1.0] * 9 + [11.0]
-    clock = [*itertools.accumulate([100.0, *seconds])]  # of the warm-up's last step, and of each after it
-    lines = [{"images": 16 * (number + 3), "wall_sec": now} for number, now in enumerate(clock)]
-    file = tmp_path / "config.json"
-    file.write_text(config.to_json())
-    times = iter([3.0, 50.0, *clock])
-    monkeypatch.setattr(textbook, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    textbook.main([str(file), str(data_dir), "19.5", "3"])
-    theirs = json.loads(capsys.readouterr().out)
-    assert rate(lines) == pytest.approx(theirs["images_per_sec"]) == pytest.approx(160 / 20)
+def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path, tmp_path: Path) -> None:
+    endless = config.replace({"kimg": 1000})
+    loops = {
+        "ours": trainer_loop(endless, tmp_path / "ours", data_dir, processes=1, threads=1),
+        "textbook": textbook_loop(endless, tmp_path / "textbook", data_dir, threads=1),
+        "reused": textbook_loop(endless, tmp_path / "reused", data_dir, threads=1, reuse=True),
+    }
+    sides = [Side(name, [loop], 3 * config.batch_size) for name, loop in loops.items()]
+    rates = rates_in_turn(sides, 0.3, 1, lambda _: None)
+    assert all(rate > 0 for (rate,) in rates.values())
+    first = {name: _lines(loop.stats)[0] for name, loop in loops.items()}
+    assert {line["images"] for line in first.values()} == {config.batch_size}, "a line a step"
+    assert first["textbook"]["loss_g"] == pytest.approx(first["ours"]["loss_g"], rel=1e-4)
+    assert first["reused"]["loss_g"] != pytest.approx(first["ours"]["loss_g"], rel=1e-4)
 
 
-def test_the_textbook_warms_up_for_as_many_steps_as_ours(
-    config: TrainConfig, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[str]] = []
-
-    def run(argv: list[str], **_: object) -> SimpleNamespace:
-        asked.append(argv)
-        return SimpleNamespace(stdout='{"images_per_sec": 2.5}')
-
-    monkeypatch.setattr("trainer.bench.runs.subprocess.run", run)
-    every_third = config.replace({"stats_kimg": 0.048})
-    assert textbook_rate(every_third, tmp_path, data_dir, 5.0, threads=1) == 2.5
-    textbook_rate(every_third, tmp_path, data_dir, 5.0, threads=1, reuse=True)
-    assert [argv[5:] for argv in asked] == [["5.0", str(3 * WARM_UP_LINES)], ["5.0", str(3 * WARM_UP_LINES), "reuse"]]
+def _lines(stats: Path) -> list[dict[str, Any]]:
+    return [line for text in stats.read_text().splitlines() if "event" not in (line := json.loads(text))]
 
 
 def test_a_rate_is_measured_until_it_is_interrupted(config: TrainConfig, data_dir: Path, tmp_path: Path) -> None:
     endless = config.replace({"kimg": 1000})
     lines = train_for(endless, tmp_path / "run", data_dir, 0.5, threads=1)
-    assert lines[0]["step"] == WARM_UP_LINES, "a line a step: the clock starts with the warm-up's last"
+    assert lines[0]["step"] == 2, "a line a step: the clock starts with the warm-up's last"
     assert lines[-1]["wall_sec"] - lines[0]["wall_sec"] >= 0.5
     assert rate(lines) > 0
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "interrupted"
