@@ -8,6 +8,7 @@ those of other machines; what is left out or cannot be measured here stands amon
 """
 
 import argparse
+import contextlib
 import datetime
 import os
 import signal
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainer.bench.cases import CASES
@@ -33,15 +34,14 @@ _BEGIN, _END = "<!-- results: written by make bench -->\n", "<!-- end of results
 
 def main(argv: Sequence[str]) -> int:
     """Runs the cases asked for and returns the exit code: 0 also where a figure misses its target."""
-    # Loops that sleep while others have their turn would sleep for ever if this ended without them.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         arguments = _parser().parse_args(argv)
         names = _names(arguments.only)
         others = _kept(arguments)
         # Before anything is measured: what is there afterwards may have been changed meanwhile.
         machine, date, code = this_machine(), datetime.date.today().isoformat(), code_sha256()
-        run = Run(date, machine, _run(names, arguments), code)
+        with _stoppable():
+            run = Run(date, machine, _run(names, arguments), code)
         runs = kept_with(others, run)
         if arguments.json is not None:
             write_atomically(arguments.json, as_json(runs).encode())
@@ -57,11 +57,26 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and a closed terminal end what is measured as Ctrl-C does: who sleeps until its turn would sleep on.
+
+    What `nohup` ignores stays ignored.
+    """
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _parser() -> Parser:
     parser = Parser(prog="python -m trainer.bench", description="The trainer's speed, as ratios in one run.")
     parser.add_argument("--only", help=f"comma-separated parts of {', '.join(CASES)}; to look at, not to keep")
-    parser.add_argument("--seconds", type=positive, default=8.0, help="of one measurement, or of a turn [8]")
-    parser.add_argument("--rounds", type=count, default=8, help="measurements, or turns of each side [8]")
+    parser.add_argument("--seconds", type=positive, default=5.0, help="of one measurement, or of a turn [5]")
+    parser.add_argument("--rounds", type=count, default=10, help="measurements, or turns of each side [10]")
     parser.add_argument("--json", type=Path, help="file for the results, of each machine the last")
     parser.add_argument("--markdown", type=Path, help="page whose results are replaced by those of --json")
     return parser

@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from trainer.bench.measuring import TITLES, Bench, absent, ahead, medians
 from trainer.bench.results import Result
-from trainer.bench.runs import rate, train_preset, train_whole
+from trainer.bench.runs import train_preset, train_whole
 from trainer.bench.speed import against_textbook, narrow
+from trainer.bench.turns import pace
 from trainer.figure import Figure
 from trainer.presets import preset
 
@@ -24,15 +25,15 @@ def two_processes(bench: Bench) -> Iterator[Result]:
     one, two, twice, silent = "one process", "two processes", "two processes, batch 128 each", "two silent processes"
     whole, half = bench.config, bench.sized(bench.config.batch_size // 2)
     sides = (
-        bench.side(one, whole, threads=1),
-        bench.side(two, whole, processes=2, threads=1),
-        bench.side(twice, bench.sized(2 * whole.batch_size), processes=2, threads=1),
         bench.side(silent, half, half, threads=1),
+        bench.side(two, whole, processes=2, threads=1),
+        bench.side(one, whole, threads=1),
+        bench.side(twice, bench.sized(2 * whole.batch_size), processes=2, threads=1),
     )
     rates = bench.in_turn(sides)
     together, each, apart = TITLES["processes"]
     yield ahead(together, rates, two, one, 1.8, medians(rates))
-    yield ahead(each, rates, twice, one, 1.8, note="global batch 256: half the averages and waits for as many images")
+    yield ahead(each, rates, twice, one, note="global batch 256: half the averages and waits for as many images")
     note = "a bound of this machine: its cores share memory and clock; nothing is averaged here"
     yield ahead(apart, rates, silent, one, note=note)
 
@@ -75,7 +76,7 @@ def gpu(bench: Bench) -> Iterator[Result]:
     for batch_size, name in zip((128, 1024), TITLES["gpu"], strict=True):
         changes = {"precision": "bf16", "batch_size": batch_size, "stats_kimg": 51.2}
         lines = bench.run(f"gpu-{batch_size}", bench.config.replace(changes))
-        found, share = rate(lines), lines[-1].get("mfu")  # of the last line's speed
+        found, share = pace(lines), lines[-1].get("mfu")  # of the last line's speed
         parts = {} if share is None else {"mfu": share / lines[-1]["images_per_sec"] * found}
         yield Result(name, found, "images/s", "", None, parts)
 

@@ -1,6 +1,7 @@
 """What a benchmark measures with: its runs, and the titles of all figures, so that what is not measured is named too.
 
-Not here: the cases (trainer.bench.cases, trainer.bench.speed) and how a run is begun and timed (trainer.bench.runs).
+Not here: the cases (trainer.bench.cases, trainer.bench.speed), how a run is begun (trainer.bench.runs) and how sides
+take turns (trainer.bench.turns).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +20,9 @@ __all__ = ["SAME_LOSSES_STEPS", "TITLES", "Bench", "absent", "ahead", "medians"]
 
 SAME_LOSSES_STEPS = 30
 """Over which losses are compared."""
-_STEPS_A_LINE = 4
-"""Enough lines for a turn of seconds; few enough for the trainer to be left alone with its steps."""
-_WARM_UP_STEPS = 20
-"""In which happens what happens once: kernels are chosen, memory is fetched. Of all sides alike."""
+_STEPS_A_LINE = 16
+"""As many as from one lazy penalty to the next, so that each line's steps are the same work; and few enough lines that
+workers, who meet for each, are left alone with their steps."""
 
 TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -80,20 +80,23 @@ class Bench:
     @property
     def config(self) -> TrainConfig:
         """DCGAN at 32x32 in colour and batch 128, as paper P2 has it; no augmentation, which tutorials have not."""
-        return preset("dcgan-cifar10").replace(
+        return self.sized(128)
+
+    def sized(self, batch_size: int) -> TrainConfig:
+        """The same at another batch, with as many steps a line."""
+        config = preset("dcgan-cifar10")
+        assert _STEPS_A_LINE % config.r1_interval == 0, "or lines would differ in their work"
+        return config.replace(
             {
                 "dataset": "photos",
                 "augment": "none",
+                "batch_size": batch_size,
                 "kimg": 1e6,
-                "stats_kimg": _STEPS_A_LINE * 0.128,
+                "stats_kimg": _STEPS_A_LINE * batch_size / 1000,
                 "sample_kimg": 1e6,
                 "checkpoint_kimg": 1e6,
             }
         )
-
-    def sized(self, batch_size: int) -> TrainConfig:
-        """The same at another batch, with as many steps a line."""
-        return self.config.replace({"batch_size": batch_size, "stats_kimg": _STEPS_A_LINE * batch_size / 1000})
 
     def side(self, name: str, *configs: TrainConfig, processes: int = 1, threads: int | None = None) -> Side:
         """Runs of the trainer at the same time, to take turns with other sides."""
@@ -102,25 +105,25 @@ class Bench:
         loops = [
             trainer_loop(config, folder, self.data_dir, **how) for config, folder in zip(configs, folders, strict=True)
         ]
-        return Side(name, loops, _WARM_UP_STEPS * configs[0].batch_size)
+        return Side(name, loops)
 
     def textbook(self, name: str, config: TrainConfig, *, reuse: bool) -> Side:
         """The textbook's loop, to take turns with other sides."""
         folder = self._folder(name, config)
         loop = textbook_loop(config, folder, self.data_dir, threads=self.threads, reuse=reuse)
-        return Side(name, [loop], _WARM_UP_STEPS * config.batch_size)
+        return Side(name, [loop])
 
     def in_turn(self, sides: Sequence[Side]) -> dict[str, list[float]]:
         """Images per second of each side in each round, see `rates_in_turn`."""
         return rates_in_turn(sides, self.seconds, self.rounds, self.tell)
 
-    def _folder(self, name: str, config: TrainConfig, number: int = 0) -> Path:
-        return self.work_dir / f"{name.replace(',', '').replace(' ', '-')}-{config.ngf}-{number}"
-
     def run(self, name: str, config: TrainConfig) -> list[dict[str, float]]:
         """Statistics lines of a run."""
         self.tell(name)
         return train_for(config, self.work_dir / name, self.data_dir, self.seconds, threads=self.threads)
+
+    def _folder(self, name: str, config: TrainConfig, number: int = 0) -> Path:
+        return self.work_dir / f"{name.replace(',', '').replace(' ', '-')}-{config.ngf}-{number}"
 
 
 def ahead(

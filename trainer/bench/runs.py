@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from trainer.bench.turns import Loop
 from trainer.config import TrainConfig
 from trainer.records.diary import STATS_FILE, read_diary
 
-__all__ = ["environment", "rate", "textbook_loop", "train_for", "train_preset", "train_whole", "trainer_loop"]
+__all__ = ["environment", "textbook_loop", "train_for", "train_preset", "train_whole", "trainer_loop"]
 
 _WARM_UP_LINES = 2
 """The first lines hold what happens once: kernels are chosen, memory is fetched."""
@@ -30,7 +29,7 @@ def train_for(
 ) -> list[dict[str, Any]]:
     """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines.
 
-    The first of them is the warm-up's last, with which the clock starts (see `rate`).
+    The first of them is the warm-up's last, with which the clock starts.
 
     Raises:
         RuntimeError: the trainer ended otherwise; its output is in the message.
@@ -90,23 +89,17 @@ def statistics(run_dir: Path) -> list[dict[str, Any]]:
     return [line for line in read_diary(run_dir).lines if "event" not in line]
 
 
-def rate(lines: Sequence[Mapping[str, Any]]) -> float:
-    """Images over wall time from the first line to the last, disturbances included: as the textbook loop is timed."""
-    first, last = lines[0], lines[-1]
-    return float((last["images"] - first["images"]) / (last["wall_sec"] - first["wall_sec"]))
-
-
 def trainer_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, processes: int, threads: int) -> Loop:
     """The trainer, as a loop that takes turns."""
     argv = _prepared(config, run_dir, data_dir, processes)
-    return Loop(argv, environment(threads), run_dir / STATS_FILE)
+    return Loop(argv, _at_home(run_dir, threads), run_dir / STATS_FILE)
 
 
 def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, reuse: bool = False) -> Loop:
     """The textbook's loop.
 
     Args:
-        config: of both sides.
+        config: of both sides; its statistics lines say how often this loop writes one.
         run_dir: for its statistics.
         data_dir: the shards.
         threads: of the process.
@@ -116,4 +109,9 @@ def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads
     file, stats = run_dir.with_suffix(".json"), run_dir / STATS_FILE
     file.write_text(config.to_json())
     argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(stats)]
-    return Loop([*argv, "reuse"] if reuse else argv, environment(threads), stats)
+    return Loop([*argv, "reuse"] if reuse else argv, _at_home(run_dir, threads), stats)
+
+
+def _at_home(run_dir: Path, threads: int) -> dict[str, str]:
+    """Of a process that is killed: what it leaves is beside its folder."""
+    return {**environment(threads), "TMPDIR": str(run_dir.parent)}

@@ -24,7 +24,7 @@ _OURS, _CONTIGUOUS, _LOW = "ours", "ours, contiguous", "ours, bf16"
 
 def against_textbook(bench: Bench) -> Iterator[Result]:
     """Ours against the tutorial's loop at P2's size, and which part gave what."""
-    rates = _rates(bench, bench.config, (_TEXTBOOK, _REUSING, _CONTIGUOUS, _OURS, _LOW))
+    rates = _rates(bench, bench.config, (_CONTIGUOUS, _OURS, _TEXTBOOK, _LOW, _REUSING))
     fast, low, reused, large, same = TITLES["textbook"]
     yield from _ahead(rates, fast, low)
     note = "another computation: a pass of the generator less, other fakes, so no losses to compare"
@@ -37,9 +37,8 @@ def against_textbook(bench: Bench) -> Iterator[Result]:
 def narrow(bench: Bench) -> Iterator[Result]:
     """The same at half the width and half the batch."""
     whole = bench.config
-    half = {name: getattr(whole, name) // 2 for name in ("ngf", "ndf", "batch_size")}
-    config = whole.replace({**half, "stats_kimg": whole.stats_kimg / 2})
-    yield from _ahead(_rates(bench, config, (_TEXTBOOK, _CONTIGUOUS, _OURS, _LOW)), *TITLES["narrow"])
+    config = bench.sized(whole.batch_size // 2).replace({"ngf": whole.ngf // 2, "ndf": whole.ndf // 2})
+    yield from _ahead(_rates(bench, config, (_CONTIGUOUS, _OURS, _TEXTBOOK, _LOW)), *TITLES["narrow"])
 
 
 def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str, list[float]]:

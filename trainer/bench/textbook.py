@@ -137,14 +137,16 @@ def _r1(logits: Tensor, images: Tensor) -> Tensor:
 
 
 def main(argv: list[str]) -> None:
-    """Trains until it is killed; appends a line with the images seen and the time after each step."""
+    """Trains until it is killed; appends the images seen and the time as often as the trainer writes statistics."""
     config, data = TrainConfig.from_file(Path(argv[0])), ShardedImages.open(Path(argv[1]))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    images_a_line = round(config.stats_kimg * 1000)
     with Path(argv[2]).open("a", buffering=1) as stats:
         for number, losses in enumerate(steps(config, data, device, reuse="reuse" in argv[3:]), start=1):
-            # Every step has read its losses, so the device has done it.
-            line = {"images": number * config.batch_size, "time": time.time(), "loss_g": losses.loss_g}
-            stats.write(json.dumps(line) + "\n")
+            images = number * config.batch_size
+            if images % images_a_line == 0:  # the step's losses have been read, so the device has done it
+                line = {"images": images, "time": time.time(), "loss_g": losses.loss_g}
+                stats.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,27 +1,35 @@
 """Training loops that take turns on one machine, so that a neighbour who comes and goes meets them all.
 
-Each side of a comparison is started once and warmed up. Then one runs for some seconds while the others sleep
-(SIGSTOP), and so on round by round: what lies between two turns that are compared is seconds, not a start. Not here:
-which sides a benchmark has, and what its loops are (trainer.bench.runs).
+Each side of a comparison is started once; its first line of statistics ends its warm-up. Then one side runs for some
+seconds while the others sleep (SIGSTOP), round by round. A turn ends with a line, and what is measured reaches from the
+last line of the side's turn before to this one, but for the sleep: every step counts once, and a turn's are as many as
+its lines have, so that what happens every so many steps is in each of them. Not here: which sides a benchmark has, and
+what its loops are (trainer.bench.runs). Needs psutil, which `make bench` has.
 """
 
+from __future__ import annotations
+
 import contextlib
+import importlib.util
 import json
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    import psutil
 
 __all__ = ["Loop", "Side", "pace", "rates_in_turn"]
 
-_LEAST_LINES = 3
-"""Of a turn: the first ends a step that a pause may lie in, and two that are whole follow."""
 _LIMIT_SEC = 600.0
-_POLL_SEC = 0.05
-Line = Mapping[str, Any]
+_POLL_SEC = 0.1
+_Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,10 @@ class Side:
     Attributes:
         name: in the results.
         loops: that run at the same time; their images per second are added up.
-        warm_up_images: of each loop, before its first turn.
     """
 
     name: str
     loops: Sequence[Loop]
-    warm_up_images: int
 
 
 def rates_in_turn(
@@ -61,97 +67,136 @@ def rates_in_turn(
     """Images per second of each side in each round.
 
     Args:
-        sides: all of which are held in memory at once.
-        seconds: of a turn; longer where a loop has written less than three lines by then.
+        sides: all of which are held in memory at once. Those that are compared should be neighbours.
+        seconds: of a turn, at least: it ends with the first line after them.
         rounds: turns of each side. Every other round goes the other way round, so that none is always the first.
         tell: is told what begins.
 
     Raises:
+        TrainerError: psutil is missing.
         RuntimeError: a loop ended or stood still; the end of its output is in the message.
     """
+    if importlib.util.find_spec("psutil") is None:
+        problem = "lets loops take turns, for which it needs psutil"
+        raise TrainerError(place="python -m trainer.bench", problem=problem, fix="make bench, or pip install psutil")
     rates: dict[str, list[float]] = {side.name: [] for side in sides}
     with contextlib.ExitStack() as stack:
-        running = []
+        running: dict[str, list[_Running]] = {}
         for side in sides:
             tell(f"{side.name}: start")
-            running.append(stack.enter_context(_started(side)))
+            running[side.name] = [stack.enter_context(_started(loop, side.name)) for loop in side.loops]
+            _turn(running[side.name], 0)
         for round_ in range(rounds):
             tell(f"round {round_ + 1} of {rounds}: {', '.join(rates)}")
-            for each in running if round_ % 2 == 0 else reversed(running):
-                rates[each.side.name].append(each.turn(seconds))
+            for name in rates if round_ % 2 == 0 else reversed(rates):
+                rates[name].append(_turn(running[name], seconds))
     return rates
 
 
-def pace(lines: Sequence[Line]) -> float:
-    """Images over wall time from the first line to the last, disturbances included."""
+def pace(lines: Sequence[_Line], pauses: Sequence[tuple[float, float]] = ()) -> float:
+    """Images per second from the first line to the last, disturbances included, and pauses not.
+
+    Args:
+        lines: with `images` and `time`.
+        pauses: beginning and end of each.
+    """
     first, last = lines[0], lines[-1]
-    return float((last["images"] - first["images"]) / (last["time"] - first["time"]))
+    began, ended = first["time"], last["time"]
+    asleep = sum(max(0.0, min(ended, end) - max(began, begin)) for begin, end in pauses)
+    return float((last["images"] - first["images"]) / (ended - began - asleep))
 
 
-@dataclass(frozen=True)
+def _turn(running: Sequence[_Running], seconds: float) -> float:
+    """Lets loops run for a while; returns their images per second since their turn before, 0 for the first turn."""
+    for each in running:
+        each.resume()
+    time.sleep(seconds)
+    for each in running:
+        each.await_line()
+    for each in running:
+        each.pause()
+    return sum(each.measured() for each in running)
+
+
+@dataclass
 class _Running:
-    side: Side
-    processes: Sequence[subprocess.Popen[bytes]]
+    """A loop that has been started.
 
-    def turn(self, seconds: float) -> float:
-        """Lets the side run for a while; returns its images per second."""
-        resumed = time.time()
-        self.signal(signal.SIGCONT)
-        time.sleep(seconds)
-        new = [[line for line in lines if line["time"] >= resumed] for lines in self.until(_LEAST_LINES, resumed)]
-        self.signal(signal.SIGSTOP)
-        return sum(map(pace, new))
+    Attributes:
+        loop: which.
+        side: its name.
+        process: that was started.
+        known: processes that it has started in turn: torchrun's workers are in sessions of their own.
+        pauses: so far, beginning and end.
+        asleep_since: the last pause's beginning.
+        measured_lines: number of lines up to the end of its last turn.
+    """
 
-    def until(self, count: int, since: float = 0.0, images: int = 0) -> list[list[Line]]:
-        """All loops' lines, as soon as each loop has so many since then, and has seen so many images."""
-        deadline = time.monotonic() + _LIMIT_SEC
-        while True:
-            found = [_lines(loop.stats) for loop in self.side.loops]
-            enough = [sum(line["time"] >= since for line in lines) >= count for lines in found]
-            if all(enough) and all(lines[-1]["images"] >= images for lines in found):
-                return found
-            for loop, process in zip(self.side.loops, self.processes, strict=True):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    problem = "stood still" if process.poll() is None else f"ended with {process.returncode}"
-                    raise RuntimeError(f"{self.side.name} {problem}:\n{_log(loop).read_text()[-2000:]}")
+    loop: Loop
+    side: str
+    process: psutil.Popen
+    known: set[psutil.Process] = field(default_factory=set)
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+    asleep_since: float | None = None
+    measured_lines: int = 0
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
+        if self.asleep_since is not None:
+            self.pauses.append((self.asleep_since, time.time()))
+
+    def pause(self) -> None:
+        self.asleep_since = time.time()
+        self.send(signal.SIGSTOP)
+
+    def await_line(self) -> None:
+        """Returns when a line has come that is not there yet."""
+        before, deadline = len(_lines(self.loop.stats)), time.monotonic() + _LIMIT_SEC
+        while len(_lines(self.loop.stats)) == before:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                problem = "stood still" if self.process.poll() is None else f"ended with {self.process.poll()}"
+                raise RuntimeError(f"{self.side} {problem}:\n{_log(self.loop).read_text()[-2000:]}")
             time.sleep(_POLL_SEC)
 
-    def signal(self, number: signal.Signals) -> None:
-        """To every process of the side: torchrun's workers are in sessions of their own."""
+    def measured(self) -> float:
+        """Images per second since this was last asked for."""
+        lines = _lines(self.loop.stats)
+        new = lines[max(self.measured_lines - 1, 0) :]
+        self.measured_lines = len(lines)
+        return pace(new, self.pauses) if len(new) > 1 else 0.0
+
+    def send(self, number: signal.Signals) -> list[psutil.Process]:
+        """Sends a signal to all its processes; returns these."""
         import psutil
 
-        for process in self.processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.known.update(self.process.children(recursive=True))
+        everyone = [*self.known, self.process]
+        for each in everyone:
             with contextlib.suppress(psutil.NoSuchProcess):
-                begun = psutil.Process(process.pid)
-                for each in (*begun.children(recursive=True), begun):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        each.send_signal(number)
+                each.send_signal(number)
+        return everyone
 
 
 @contextlib.contextmanager
-def _started(side: Side) -> Iterator[_Running]:
-    """The side, warmed up and asleep; all its processes are gone afterwards."""
-    running = _Running(side, [_start(loop) for loop in side.loops])
+def _started(loop: Loop, side: str) -> Iterator[_Running]:
+    """The loop; none of its processes is left afterwards."""
+    import psutil
+
+    with _log(loop).open("wb") as output:
+        process = psutil.Popen(loop.argv, env=loop.environment, stdout=output, stderr=subprocess.STDOUT)
+    running = _Running(loop, side, process)
     try:
-        running.until(1, images=side.warm_up_images)
-        running.signal(signal.SIGSTOP)
         yield running
     finally:
-        running.signal(signal.SIGKILL)
-        for process in running.processes:
-            process.wait()
-
-
-def _start(loop: Loop) -> subprocess.Popen[bytes]:
-    with _log(loop).open("wb") as output:
-        return subprocess.Popen(loop.argv, env=loop.environment, stdout=output, stderr=subprocess.STDOUT)
+        psutil.wait_procs(running.send(signal.SIGKILL))
 
 
 def _log(loop: Loop) -> Path:
     return loop.stats.parent.with_suffix(".log")
 
 
-def _lines(file: Path) -> list[Line]:
+def _lines(file: Path) -> list[_Line]:
     """What is whole: events are left out, and a line that is being written."""
     text = file.read_text() if file.exists() else ""
     parsed = [json.loads(line) for line in text.split("\n")[:-1]]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from trainer.bench import textbook
-from trainer.bench.runs import rate, textbook_loop, train_for, train_whole, trainer_loop
-from trainer.bench.turns import Side, rates_in_turn
+from trainer.bench.runs import textbook_loop, train_for, train_whole, trainer_loop
+from trainer.bench.turns import Side, pace, rates_in_turn
 from trainer.config import TrainConfig
 from trainer.data import prepare_if_missing
 from trainer.data.shards import ShardedImages
@@ -55,10 +55,11 @@ def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path
         "ours": trainer_loop(endless, tmp_path / "ours", data_dir, processes=1, threads=1),
         "textbook": textbook_loop(endless, tmp_path / "textbook", data_dir, threads=1),
         "reused": textbook_loop(endless, tmp_path / "reused", data_dir, threads=1, reuse=True),
+        "two": trainer_loop(endless, tmp_path / "two", data_dir, processes=2, threads=1),
     }
-    sides = [Side(name, [loop], 3 * config.batch_size) for name, loop in loops.items()]
-    rates = rates_in_turn(sides, 0.3, 1, lambda _: None)
-    assert all(rate > 0 for (rate,) in rates.values())
+    sides = [Side(name, [loop]) for name, loop in loops.items()]
+    rates = rates_in_turn(sides, 0.3, 2, lambda _: None)
+    assert all(rate > 0 for found in rates.values() for rate in found)
     first = {name: _lines(loop.stats)[0] for name, loop in loops.items()}
     assert {line["images"] for line in first.values()} == {config.batch_size}, "a line a step"
     assert first["textbook"]["loss_g"] == pytest.approx(first["ours"]["loss_g"], rel=1e-4)
@@ -74,5 +75,5 @@ def test_a_rate_is_measured_until_it_is_interrupted(config: TrainConfig, data_di
     lines = train_for(endless, tmp_path / "run", data_dir, 0.5, threads=1)
     assert lines[0]["step"] == 2, "a line a step: the clock starts with the warm-up's last"
     assert lines[-1]["wall_sec"] - lines[0]["wall_sec"] >= 0.5
-    assert rate(lines) > 0
+    assert pace(lines) > 0
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "interrupted"

@@ -1,0 +1,90 @@
+"""What the cases let run: which sides, with which configurations."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.bench import cases, measuring, speed
+from trainer.bench.measuring import Bench
+from trainer.bench.turns import Side
+from trainer.config import TrainConfig
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Side]:
+    """The sides that were to take turns; each is as fast as its name is long."""
+    sides: list[Side] = []
+
+    def rates(given: Sequence[Side], seconds: float, rounds: int, tell: Any) -> dict[str, list[float]]:
+        sides.extend(given)
+        return {side.name: [float(len(side.name))] * rounds for side in given}
+
+    monkeypatch.setattr(measuring, "rates_in_turn", rates)
+    return sides
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "work", tmp_path / "data", 1.0, 2, 7, lambda _: None)
+
+
+def configs(side: Side) -> list[TrainConfig]:
+    return [TrainConfig.from_file(loop.stats.parent.with_suffix(".json")) for loop in side.loops]
+
+
+def test_two_processes_share_a_batch_and_silent_ones_do_too(bench: Bench, seen: list[Side]) -> None:
+    together, each, apart = cases.two_processes(bench)
+    assert (together.value, together.met) == (len("two processes") / len("one process"), False)
+    assert (each.met, apart.met) == (None, None), "neither has a target"
+    sizes = {side.name: [config.batch_size for config in configs(side)] for side in seen}
+    assert sizes == {
+        "one process": [128],
+        "two processes": [128],
+        "two processes, batch 128 each": [256],
+        "two silent processes": [64, 64],
+    }
+    loops = {side.name: loop for side in seen for loop in side.loops}
+    for name, loop in loops.items():
+        assert loop.environment["OMP_NUM_THREADS"] == "1"
+        launched = "trainer.launch" in loop.argv
+        assert launched == (name in ("two processes", "two processes, batch 128 each"))
+    assert len({loop.stats for side in seen for loop in side.loops}) == 5
+
+
+def test_the_textbook_has_the_same_work(bench: Bench, seen: list[Side]) -> None:
+    list(speed.narrow(bench))
+    found = {side.name: configs(side)[0] for side in seen}
+    ours = found["ours"]
+    assert (ours.batch_size, ours.ngf, ours.ndf) == (64, 32, 32)
+    assert found["textbook"] == ours
+    assert found["ours, contiguous"] == ours.replace({"channels_last": False})
+    assert found["ours, bf16"] == ours.replace({"precision": "bf16"})
+    assert {loop.environment["OMP_NUM_THREADS"] for side in seen for loop in side.loops} == {"7"}
+
+
+def test_a_line_is_as_many_steps_whatever_the_batch(bench: Bench) -> None:
+    for batch_size in (64, 128, 256):
+        config = bench.sized(batch_size)
+        steps = round(config.stats_kimg * 1000) / batch_size
+        assert steps % config.r1_interval == 0, "each line's steps are the same work"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_what_is_measured(number: signal.Signals) -> None:
+    script = """
+import os, sys
+from trainer.bench import __main__ as bench
+def run(names, arguments):
+    os.kill(os.getpid(), int(sys.argv[1]))
+    import time
+    time.sleep(60)
+bench._run = run
+sys.exit(bench.main(["--only", "start"]))
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(int(number))], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped: nothing was written\n")
