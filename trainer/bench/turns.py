@@ -87,7 +87,7 @@ def rates_in_turn(
             running[side.name] = [stack.enter_context(_started(loop, side.name)) for loop in side.loops]
             _turn(running[side.name], 0)
         for round_ in range(rounds):
-            tell(f"round {round_ + 1} of {rounds}: {', '.join(rates)}")
+            tell(f"round {round_ + 1} of {rounds}: {'; '.join(rates)}")
             for name in rates if round_ % 2 == 0 else reversed(rates):
                 rates[name].append(_turn(running[name], seconds))
     return rates

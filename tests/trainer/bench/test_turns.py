@@ -62,7 +62,7 @@ def test_one_side_runs_at_a_time(loop: Callable[..., Loop], script: str) -> None
     rates = rates_in_turn(sides, SECONDS, 3, told.append)
     assert {name: len(found) for name, found in rates.items()} == {"a": 3, "b": 3}
     assert all(rate > 0 for found in rates.values() for rate in found)
-    assert told == ["a: start", "b: start", *(f"round {number} of 3: a, b" for number in (1, 2, 3))]
+    assert told == ["a: start", "b: start", *(f"round {number} of 3: a; b" for number in (1, 2, 3))]
     assert not left_over(loops)
     assert order(sides) == ["a", "b", "a", "b", "a", "b"], "warm-ups; a and b, b and a, a and b"
 
