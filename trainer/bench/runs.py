@@ -63,11 +63,17 @@ def train_preset(name: str, run_dir: Path, *, processes: int, threads: int) -> N
 
 
 def _prepared(config: TrainConfig, run_dir: Path, data_dir: Path, processes: int) -> list[str]:
-    """Makes the run's folder, writes its configuration beside it, and returns the command."""
+    """Makes the run's folder and returns the command."""
+    file = _written(config, run_dir)
+    return [*_trainer(processes), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
+
+
+def _written(config: TrainConfig, run_dir: Path) -> Path:
+    """Makes the run's folder and returns the file beside it that holds the configuration."""
     run_dir.mkdir(parents=True)
     file = run_dir.with_suffix(".json")
     file.write_text(config.to_json())
-    return [*_trainer(processes), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
+    return file
 
 
 def _trainer(processes: int) -> list[str]:
@@ -105,9 +111,7 @@ def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads
         threads: of the process.
         reuse: judge the same fakes in both steps, see `trainer.bench.textbook.steps`.
     """
-    run_dir.mkdir(parents=True)
-    file, stats = run_dir.with_suffix(".json"), run_dir / STATS_FILE
-    file.write_text(config.to_json())
+    file, stats = _written(config, run_dir), run_dir / STATS_FILE
     argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(stats)]
     return Loop([*argv, "reuse"] if reuse else argv, _at_home(run_dir, threads), stats)
 

@@ -25,7 +25,7 @@ from trainer.errors import TrainerError
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["Loop", "Side", "pace", "rates_in_turn"]
+__all__ = ["Loop", "Side", "pace", "rates_in_turn", "whole_lines"]
 
 _LIMIT_SEC = 600.0
 _POLL_SEC = 0.1
@@ -106,6 +106,17 @@ def pace(lines: Sequence[_Line], pauses: Sequence[tuple[float, float]] = ()) -> 
     return float((last["images"] - first["images"]) / (ended - began - asleep))
 
 
+def whole_lines(file: Path) -> list[_Line]:
+    """A loop's lines so far; events are left out, and one that is being written.
+
+    Args:
+        file: see `Loop.stats`; it may not be there yet.
+    """
+    text = file.read_text() if file.exists() else ""
+    parsed = [json.loads(line) for line in text.split("\n")[:-1]]
+    return [line for line in parsed if "event" not in line]
+
+
 def _turn(running: Sequence[_Running], seconds: float) -> float:
     """Lets loops run for a while; returns their images per second since their turn before, 0 for the first turn."""
     for each in running:
@@ -151,8 +162,8 @@ class _Running:
 
     def await_line(self) -> None:
         """Returns when a line has come that is not there yet."""
-        before, deadline = len(_lines(self.loop.stats)), time.monotonic() + _LIMIT_SEC
-        while len(_lines(self.loop.stats)) == before:
+        before, deadline = len(whole_lines(self.loop.stats)), time.monotonic() + _LIMIT_SEC
+        while len(whole_lines(self.loop.stats)) == before:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 problem = "stood still" if self.process.poll() is None else f"ended with {self.process.poll()}"
                 raise RuntimeError(f"{self.side} {problem}:\n{_log(self.loop).read_text()[-2000:]}")
@@ -160,7 +171,7 @@ class _Running:
 
     def measured(self) -> float:
         """Images per second since this was last asked for."""
-        lines = _lines(self.loop.stats)
+        lines = whole_lines(self.loop.stats)
         new = lines[max(self.measured_lines - 1, 0) :]
         self.measured_lines = len(lines)
         return pace(new, self.pauses) if len(new) > 1 else 0.0
@@ -194,10 +205,3 @@ def _started(loop: Loop, side: str) -> Iterator[_Running]:
 
 def _log(loop: Loop) -> Path:
     return loop.stats.parent.with_suffix(".log")
-
-
-def _lines(file: Path) -> list[_Line]:
-    """What is whole: events are left out, and a line that is being written."""
-    text = file.read_text() if file.exists() else ""
-    parsed = [json.loads(line) for line in text.split("\n")[:-1]]
-    return [line for line in parsed if "event" not in line]

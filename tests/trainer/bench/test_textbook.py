@@ -3,14 +3,13 @@
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from trainer.bench import textbook
 from trainer.bench.runs import textbook_loop, train_for, train_whole, trainer_loop
-from trainer.bench.turns import Side, pace, rates_in_turn
+from trainer.bench.turns import Side, pace, rates_in_turn, whole_lines
 from trainer.config import TrainConfig
 from trainer.data import prepare_if_missing
 from trainer.data.shards import ShardedImages
@@ -60,14 +59,10 @@ def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path
     sides = [Side(name, [loop]) for name, loop in loops.items()]
     rates = rates_in_turn(sides, 0.3, 2, lambda _: None)
     assert all(rate > 0 for found in rates.values() for rate in found)
-    first = {name: _lines(loop.stats)[0] for name, loop in loops.items()}
+    first = {name: whole_lines(loop.stats)[0] for name, loop in loops.items()}
     assert {line["images"] for line in first.values()} == {config.batch_size}, "a line a step"
     assert first["textbook"]["loss_g"] == pytest.approx(first["ours"]["loss_g"], rel=1e-4)
     assert first["reused"]["loss_g"] != pytest.approx(first["ours"]["loss_g"], rel=1e-4)
-
-
-def _lines(stats: Path) -> list[dict[str, Any]]:
-    return [line for text in stats.read_text().splitlines() if "event" not in (line := json.loads(text))]
 
 
 def test_a_rate_is_measured_until_it_is_interrupted(config: TrainConfig, data_dir: Path, tmp_path: Path) -> None:

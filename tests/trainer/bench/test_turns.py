@@ -1,7 +1,6 @@
 """Loops that take turns: one side at a time, all of its processes, and none is left behind."""
 
 import itertools
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from trainer.bench.turns import Loop, Side, pace, rates_in_turn
+from trainer.bench.turns import Loop, Side, pace, rates_in_turn, whole_lines
 from trainer.errors import TrainerError
 
 LOOP = """
@@ -39,13 +38,11 @@ def loop(tmp_path: Path) -> Callable[..., Loop]:
     return make
 
 
-def lines(loop: Loop) -> list[dict[str, Any]]:
-    return [line for text in loop.stats.read_text().splitlines() if "event" not in (line := json.loads(text))]
-
-
 def order(sides: list[Side]) -> list[str]:
     """Which side wrote, one after the other."""
-    stamped = sorted((line["time"], side.name) for side in sides for loop in side.loops for line in lines(loop))
+    stamped = sorted(
+        (line["time"], side.name) for side in sides for loop in side.loops for line in whole_lines(loop.stats)
+    )
     return [name for name, _ in itertools.groupby(name for _, name in stamped)]
 
 
@@ -79,7 +76,7 @@ def test_a_pause_is_in_no_rate(loop: Callable[..., Loop]) -> None:
     ours = loop("ours")
     others = [Side(f"other-{number}", [loop(f"other-{number}")]) for number in range(5)]
     rates = rates_in_turn([Side("ours", [ours]), *others], SECONDS, 2, lambda _: None)
-    assert min(rates["ours"]) > 2 * pace(lines(ours)), "it slept most of the time"
+    assert min(rates["ours"]) > 2 * pace(whole_lines(ours.stats)), "it slept most of the time"
 
 
 def test_every_step_counts_once_from_line_to_line(loop: Callable[..., Loop], monkeypatch: pytest.MonkeyPatch) -> None:
