@@ -118,6 +118,9 @@ def _train(arguments: argparse.Namespace) -> int:
         if arguments.metrics_port is not None:
             check_port(arguments.metrics_port)
 
+        if Ranks.speaks():  # torch takes seconds to load
+            out = sys.stderr if arguments.log_format == "json" else sys.stdout
+            print(f"{run_dir}: {config.preset}, getting ready", file=out, flush=True)
         from trainer.loop import train
         from trainer.options import RunOptions
 

@@ -103,8 +103,13 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
         identity=identity,
     )
     write_atomically(_manifest_path(path), manifest.model_dump_json(indent=2).encode())
-    with atomic_writer(path) as file:
-        file.write(content)
+    try:
+        with atomic_writer(path) as file:
+            file.write(content)
+    except TrainerError:
+        if not path.exists():  # a manifest of nothing
+            _manifest_path(path).unlink(missing_ok=True)
+        raise
     clean_temporaries(folder)
     _prune(folder, config, identity.run_id)
     return path

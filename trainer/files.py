@@ -8,8 +8,10 @@ Files that people write or that may be damaged are read through `read_input`, wh
 """
 
 import contextlib
+import errno
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -18,6 +20,7 @@ from trainer.errors import TrainerError
 
 __all__ = [
     "atomic_writer",
+    "cannot_be_written",
     "check_folder",
     "clean_temporaries",
     "read_input",
@@ -98,11 +101,24 @@ def check_folder(path: Path, flag: str) -> None:
         existing = existing.parent
     if not existing.is_dir():
         problem, fix = f"{existing} is a file where a folder is needed", f"name another {flag}, or move that file away"
-    elif not os.access(existing, os.W_OK | os.X_OK):
-        problem, fix = f"{existing} cannot be written by this user", f"name another {flag}, or get the right to write"
+    elif (error := _refusal(existing)) is not None:
+        problem, fix = f"{existing} takes no new files: {error.strerror}", f"{_remedy(error)}, or name another {flag}"
     else:
         return
     raise TrainerError(place=flag, problem=problem, value=str(path), allowed="a folder that can be written", fix=fix)
+
+
+def _refusal(folder: Path) -> OSError | None:
+    """Why nothing can be written there; None where it can. Tried, as root is told that it may write on any disk."""
+    try:
+        Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder)).rmdir()
+    except OSError as error:
+        return error
+    return None
+
+
+def _remedy(error: OSError) -> str:
+    return "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "get the right to write"
 
 
 def sync_directory(path: Path) -> None:
@@ -112,6 +128,17 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def cannot_be_written(path: Path, error: OSError) -> TrainerError:
+    """What to tell of a file that the system did not take; what was written before it is intact."""
+    return TrainerError(
+        place=str(path),
+        problem=f"cannot be written: {error.strerror or error}",
+        value=str(path),
+        allowed="a file in a folder that this user can write, on a disk with room",
+        fix=f"{_remedy(error)}, or name another folder; the earlier files are intact",
+    )
 
 
 @contextlib.contextmanager
@@ -131,13 +158,7 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
         temporary.replace(path)
         sync_directory(path.parent)
     except OSError as error:
-        raise TrainerError(
-            place=str(path),
-            problem=f"cannot be written: {error.strerror or error}",
-            value=str(path),
-            allowed="a file in a folder that this user can write, on a disk with room",
-            fix="free some space or name a folder that can be written; the earlier files are intact",
-        ) from error
+        raise cannot_be_written(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

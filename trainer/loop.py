@@ -12,6 +12,7 @@ import torch
 from trainer.choices import Choices
 from trainer.config import TrainConfig
 from trainer.exit_codes import EXIT_INTERRUPTED
+from trainer.hold import held
 from trainer.interruptions.interruption import Interruption, Request
 from trainer.metering.telemetry import serving
 from trainer.options import PLAIN, RunOptions
@@ -63,6 +64,7 @@ def train(
     """
     with (
         distributed.start(config.backend) as world,
+        held(run_dir, world),
         serving(world, options.metrics_port) as endpoint,
         Reporter(run_dir, config, world, context, endpoint, options) as reporter,
         limiting(world, options.power, gpu_of(world)) as limiter,

@@ -21,7 +21,7 @@ from trainer.data import Sampler
 from trainer.interruptions.interruption import Request
 from trainer.interruptions.notices import Notice
 from trainer.metering.flops import step_flops
-from trainer.metering.meters import Meters, Stalls, check_finite, is_finite
+from trainer.metering.meters import Meters, Stalls, check_finite, is_finite, starved
 from trainer.metering.telemetry import MetricsEndpoint
 from trainer.options import RunOptions
 from trainer.power.carbon_start import start_told
@@ -70,7 +70,7 @@ class Reporter:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._endpoint, self._options = endpoint, options
         self._opened: Session | None = None
-        self._status = "failed"
+        self._status, self._starved = "failed", False
         self._saved_images = -1
         self._telemetry_sec = self._metrics_sec = 0.0
         world.together(lambda: check_targets(options.track))
@@ -139,6 +139,9 @@ class Reporter:
         )
         if (waited := start_told()) and not state.images:
             session.event("start-delayed", state.images, **waited)
+        begins = f"goes on from {state.images:,} of" if session.identity.session else "a new run of"
+        where = f"{world.world_size} worker{'s' * (world.world_size > 1)} ({device_name(world)})"
+        session.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
 
     def tick(
         self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], loader_stall_sec: float = 0.0
@@ -167,6 +170,9 @@ class Reporter:
 
     def _show(self, line: Line) -> None:
         self._session.line(line)
+        if not self._starved and (sentence := starved(line)):
+            self._starved = True
+            self._session.say(sentence)
         if self._options.log_json:
             return
         total = self._config.total_images / 1000
@@ -222,10 +228,14 @@ class Reporter:
 
     def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
         """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
-        self._world.first(lambda: self._session.event("choices", state.images, choices=dict(choices)))
-        for name, reason in choices.items():
-            if self._world.rank == 0 and not reason.startswith(_PLAIN):
-                print(f"{name} {reason}", flush=True)
+
+        def tell() -> None:
+            self._session.event("choices", state.images, choices=dict(choices))
+            for name, reason in choices.items():
+                if not reason.startswith(_PLAIN):
+                    self._session.say(f"{name} {reason}")
+
+        self._world.first(tell)
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
         """Writes an event of another part of the trainer; on rank 0 alone."""
@@ -248,13 +258,18 @@ class Reporter:
         def write() -> None:
             if cause:
                 self._session.event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
-                print(
-                    f"interrupted by {cause} at {state.images} images; the same command goes on from there", flush=True
+                self._session.say(
+                    f"interrupted by {cause} at {state.images} images; the same command goes on from there"
                 )
             else:
                 self._session.event("done", state.images, state_sha256=checkpoint.state_digests(final))
             self._write_samples(state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
+            if not cause:
+                evaluate = f"python -m trainer evaluate --run-dir {self._dir}"
+                self._session.say(
+                    f"{self._dir}: done, {state.images:,} images; look at samples.png there, or judge it: {evaluate}"
+                )
 
         self._world.first(write)
 

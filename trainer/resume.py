@@ -33,12 +33,12 @@ class Restored(NamedTuple):
 
 
 def check_run_dir(run_dir: Path, data_dir: Path) -> None:
-    """Refuses directories that cannot be written, before the run has done anything.
+    """Refuses directories that cannot be written, before the run has done anything; of run_dir itself it is known.
 
     Raises:
         TrainerError: naming the flag.
     """
-    for folder in (run_dir, run_dir / "checkpoints", run_dir / "samples"):
+    for folder in (run_dir / "checkpoints", run_dir / "samples"):
         check_folder(folder, "--run-dir")
     if not data_dir.is_dir():  # shards that are there are only read
         check_folder(data_dir, "--data")

@@ -4,6 +4,7 @@ Opening them finds out which session this is, and says what earlier ones have le
 and when (trainer.reporter), and other workers, who write nothing.
 """
 
+import sys
 from pathlib import Path
 
 from trainer.config import TrainConfig
@@ -58,14 +59,14 @@ class Session:
         identity = identify(run_dir, diary, restored.identity, context.run_id, config.preset, data.index.sha256)
         damage = list(found_damage(run_dir, diary, identity, restored))
         write_atomically(run_dir / "config.json", config.to_json().encode())
-        self.identity = identity
+        self.identity, self._aside = identity, options.log_json
         self.saver = Saver(run_dir / "checkpoints", config, identity, self._saved)
         run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
-        self._feeds = open_feeds(options.track, run, _say)
+        self._feeds = open_feeds(options.track, run, self.say)
         listeners = [self._feeds.show, *([endpoint.show] if endpoint is not None else [])]
         self._stats = StatsWriter(run_dir, echo=options.log_json, listeners=listeners)
         for sentence, event, details in damage:
-            _say(sentence)
+            self.say(sentence)
             self.event(event, images, **details)
 
     def event(self, event: str, images: int, **details: object) -> None:
@@ -85,8 +86,12 @@ class Session:
         try:
             self.saver.wait()
         except TrainerError as error:  # another error is on its way to the user already
-            _say(f"the last checkpoint failed too: {error.headline}")
+            self.say(f"the last checkpoint failed too: {error.headline}")
         self._feeds.close(status)
+
+    def say(self, sentence: str) -> None:
+        """Tells the user, on stderr where stdout is for JSON alone; trackers' threads call it too, and stop no run."""
+        print(sentence, file=sys.stderr if self._aside else None, flush=True)
 
     def _saved(self, saved: Saved) -> None:
         """Notes a checkpoint that is on disk; called by the thread that saves."""
@@ -94,8 +99,3 @@ class Session:
         self.event(
             "checkpoint", saved.images, file=saved.path.name, sec=saved.sec, stall_sec=saved.stall_sec, **noticed
         )
-
-
-def _say(sentence: str) -> None:
-    """Also called by trackers' threads: what goes wrong there does not stop a run."""
-    print(sentence, flush=True)

@@ -130,6 +130,10 @@ class Command:
         code = self.process.wait(TIMEOUT_SEC)
         return code, self._log.read_text()
 
+    def printed(self) -> str:
+        """What it has printed so far."""
+        return self._log.read_text()
+
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Waits until the condition holds; fails when the command ends before."""
         deadline = time.monotonic() + TIMEOUT_SEC

@@ -122,7 +122,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: 
     found, passed_over = checkpoint.load_newest_valid(tmp_path)
     assert found is not None
     assert (found.manifest.images, passed_over) == (100, [])
-    assert not list(tmp_path.glob(".partial-*"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000100.json", "000000000100.pt"]
 
 
 class Malicious:

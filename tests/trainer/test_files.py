@@ -1,6 +1,6 @@
 """Files appear whole or not at all, also on a full disk."""
 
-import os
+import errno
 from pathlib import Path
 
 import pytest
@@ -108,8 +108,17 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
         assert (caught.value.place, caught.value.value) == ("--out", str(path))
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: mode == os.F_OK)
-    with pytest.raises(TrainerError, match=r"--out: .* cannot be written by this user") as caught:
+def test_a_folder_that_takes_nothing_is_named_whatever_its_rights_say() -> None:
+    with pytest.raises(TrainerError, match=r"--out: /proc takes no new files: ") as caught:
+        check_folder(Path("/proc/runs/a"), "--out")
+    assert caught.value.fix == "get the right to write, or name another --out"
+
+
+def test_a_full_disk_is_not_taken_for_a_lack_of_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    with pytest.raises(TrainerError, match=r"takes no new files: No space left on device") as caught:
         check_folder(tmp_path, "--out")
-    assert "--out" in caught.value.fix
+    assert caught.value.fix == "free some space, or name another --out"

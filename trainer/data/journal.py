@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from trainer.data.index import INDEX_FILE, Shard
 from trainer.data.recipe import Recipe
 from trainer.errors import TrainerError
-from trainer.files import sha256_of
+from trainer.files import cannot_be_written, sha256_of
 
 __all__ = ["JOURNAL_FILE", "Entry", "Journal"]
 
@@ -77,7 +77,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             file = path.open("a+b")
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise cannot_be_written(path, error) from error
         with file:
             _lock(file, folder)
             file.seek(0)
@@ -122,7 +122,7 @@ def _append(file: IO[bytes], line: BaseModel) -> None:
         file.flush()
         os.fsync(file.fileno())
     except OSError as error:
-        raise _unwritable(Path(file.name), error) from error
+        raise cannot_be_written(Path(file.name), error) from error
 
 
 def _lock(file: IO[bytes], folder: Path) -> None:
@@ -161,12 +161,4 @@ def _occupied(folder: Path, by: str) -> TrainerError:
         value=str(folder),
         allowed="an empty folder, or one that the same command began",
         fix=f"name another folder, or delete {folder}",
-    )
-
-
-def _unwritable(path: Path, error: OSError) -> TrainerError:
-    return TrainerError(
-        place=str(path),
-        problem=f"cannot be written: {error.strerror}",
-        fix="free some space or name a folder that can be written; finished shards are kept",
     )

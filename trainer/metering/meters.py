@@ -7,6 +7,7 @@ from them in the record. Not here: where the lines go (trainer.reporter) and the
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +25,10 @@ from trainer.workers.devices import Load, gpu_of, load
 from trainer.workers.distributed import World
 from trainer.workers.sharding import gradients, whole
 
-__all__ = ["Meters", "Stalls", "check_finite", "is_finite"]
+__all__ = ["Meters", "Stalls", "check_finite", "is_finite", "starved"]
 
+_STARVED = 0.3
+"""Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
 _MUST_BE_FINITE = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d")
 
 
@@ -74,7 +77,7 @@ class Meters:
         begun = world.gather((time.monotonic(), load(world)))
         # One clock for all, the first worker's: what is decided by a line must be decided alike everywhere.
         self._began = self._last_time = begun[0][0]
-        self._last_cpu_sec = sum(each.cpu_sec for _, each in begun)
+        self._last_cpu_sec, self._last_cpu_wait_sec = _cpu([each for _, each in begun])
 
     def line(self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
         """One line, equal on every worker.
@@ -113,16 +116,18 @@ class Meters:
         return line
 
     def _machines(self, loads: list[Load], now: float) -> dict[str, float | None]:
-        cpu_sec = sum(each.cpu_sec for each in loads)
+        cpu_sec, cpu_wait_sec = _cpu(loads)
         cores = sum(each.cores for each in loads)
-        busy = (cpu_sec - self._last_cpu_sec) / (now - self._last_time)
-        self._last_cpu_sec = cpu_sec
+        busy_sec = cpu_sec - self._last_cpu_sec
+        waited_sec = max(0.0, cpu_wait_sec - self._last_cpu_wait_sec)  # threads that have ended are no longer counted
+        self._last_cpu_sec, self._last_cpu_wait_sec = cpu_sec, cpu_wait_sec
         gpu_gib = [each.gpu_gib for each in loads if each.gpu_gib is not None]
         gpu_busy = [each.gpu_utilisation for each in loads if each.gpu_utilisation is not None]
         return {
             "rss_gib": sum(each.rss_gib for each in loads),
             "host_memory_gib": sum(each.host_memory_gib for each in loads),
-            "cpu_utilisation": busy / cores,
+            "cpu_utilisation": busy_sec / (now - self._last_time) / cores,
+            "cpu_wait_share": waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0,
             "gpu_gib": sum(gpu_gib) if gpu_gib else None,
             "gpu_utilisation": sum(gpu_busy) / len(gpu_busy) if gpu_busy else None,
         }
@@ -144,6 +149,16 @@ def check_finite(line: dict[str, Any]) -> None:
             raise diverged(f"{key} at step {line['step']}, {line['images']} images", str(line[key]))
 
 
+def starved(line: Mapping[str, Any]) -> str:
+    """A sentence on threads that had to wait for the processor; empty where they had it."""
+    if line["cpu_wait_share"] < _STARVED:
+        return ""
+    return (
+        f"note: this run's threads waited {line['cpu_wait_share']:.0%} of their time for a core: other work is on this "
+        "machine, or the workers' threads (OMP_NUM_THREADS each) are more than its cores"
+    )
+
+
 def _waits(stalls: list[Stalls]) -> dict[str, float]:
     """The slowest worker's: all wait for it."""
     return {
@@ -152,6 +167,11 @@ def _waits(stalls: list[Stalls]) -> dict[str, float]:
         "telemetry_sec": max(each.telemetry for each in stalls),
         "metrics_sec": max(each.metrics for each in stalls),
     }
+
+
+def _cpu(loads: list[Load]) -> tuple[float, float]:
+    """Seconds on a core and, as far as kernels count them, ready without one."""
+    return sum(each.cpu_sec for each in loads), sum(each.cpu_wait_sec or 0.0 for each in loads)
 
 
 def _joules(readings: list[dict[str, EnergyReading]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Not energy, which has meters of its own (`trainer.metering.energy`).
 """
 
+import contextlib
 import os
 import resource
 import time
@@ -29,6 +30,7 @@ class Load(NamedTuple):
         cpu_sec: CPU time of this process so far, all its threads.
         cores: that its node's workers may use; 0 on all but one of them, so that they add up.
         host_memory_gib: in use on its node, by all processes; likewise.
+        cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
     """
 
     rss_gib: float
@@ -37,6 +39,7 @@ class Load(NamedTuple):
     cpu_sec: float
     cores: int
     host_memory_gib: float
+    cpu_wait_sec: float | None = None
 
 
 def load(world: World) -> Load:
@@ -45,11 +48,20 @@ def load(world: World) -> Load:
     rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
     first = world.local_rank == 0
     cores = len(os.sched_getaffinity(0)) if first else 0
-    of_the_host = (time.process_time(), cores, _host_memory_gib() if first else 0.0)
+    of_the_host = (time.process_time(), cores, _host_memory_gib() if first else 0.0, _cpu_wait_sec())
     if world.device.type != "cuda":
         return Load(rss_gib, None, None, *of_the_host)
     gpu_gib = torch.cuda.max_memory_allocated(world.device) / _GIB
     return Load(rss_gib, gpu_gib, _gpu_utilisation(world.device), *of_the_host)
+
+
+def _cpu_wait_sec() -> float | None:
+    """Of all threads that there are now. Each has its time on a core, its wait for one, both in ns, and its slices."""
+    waits: list[int] = []
+    for task in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            waits.append(int(task.read_text().split()[1]))
+    return sum(waits) / 1e9 if waits else None
 
 
 def _host_memory_gib() -> float:

@@ -11,7 +11,7 @@ from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.figure import Figure
 from trainer.metering.flops import StepFlops
-from trainer.metering.meters import Meters, Stalls, check_finite, is_finite
+from trainer.metering.meters import Meters, Stalls, check_finite, is_finite, starved
 from trainer.record import RunContext
 from trainer.state import TrainState
 from trainer.steps.sums import Sums
@@ -120,12 +120,29 @@ def test_all_workers_have_the_first_ones_clock(
 def test_machines_add_up_and_each_nodes_memory_counts_once(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loads = iter([Load(1.0, None, None, 10.0, 4, 8.0), Load(1.5, None, None, 10.8, 4, 9.0)])
+    loads = iter([Load(1.0, None, None, 10.0, 4, 8.0, 3.0), Load(1.5, None, None, 10.8, 4, 9.0, 3.2)])
     monkeypatch.setattr("trainer.metering.meters.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert line["cpu_utilisation"] == pytest.approx(2 * 0.8 / 0.5 / 4)
+    assert line["cpu_wait_share"] == pytest.approx(0.2 / (0.2 + 0.8))
     assert (line["rss_gib"], line["host_memory_gib"]) == (3.0, 9.0)
     assert (line["gpu_gib"], line["gpu_utilisation"]) == (None, None)
+
+
+@pytest.mark.parametrize(("wait_sec", "share"), [((None, None), 0.0), ((3.0, 2.0), 0.0), ((3.0, 4.2), 0.6)])
+def test_threads_that_wait_for_a_core_are_told_of(
+    tiny_config: TrainConfig,
+    state: TrainState,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_sec: tuple[float | None, float | None],
+    share: float,
+) -> None:
+    """Not where the kernel does not count, nor where the threads that waited have ended."""
+    loads = iter([Load(1.0, None, None, cpu, 4, 8.0, wait) for cpu, wait in zip((10.0, 10.8), wait_sec, strict=True)])
+    monkeypatch.setattr("trainer.metering.meters.load", lambda world: next(loads))
+    line = _line(tiny_config, state, NOTHING, monkeypatch)
+    assert line["cpu_wait_share"] == pytest.approx(share)
+    assert starved(line).startswith("note: this run's threads waited 60% of their time for a core") == bool(share)
 
 
 def test_gpus_memory_adds_up_and_their_use_is_a_mean(

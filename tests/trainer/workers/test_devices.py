@@ -1,5 +1,8 @@
 """What a worker says of its devices; a GPU is played by a fake, because no test machine need have one."""
 
+import hashlib
+import os
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +31,25 @@ def test_a_nodes_cores_and_memory_are_counted_once() -> None:
     assert first.host_memory_gib > 0.1
     assert (second.cores, second.host_memory_gib) == (0, 0)
     assert 0 < first.cpu_sec <= second.cpu_sec
+
+
+def test_the_wait_for_a_core_grows_where_threads_outnumber_the_cores() -> None:
+    """One core for all, as long as that takes: the kernel then counts a wait of each for the others."""
+    allowed = os.sched_getaffinity(0)
+    before = load(world_on("cpu")).cpu_wait_sec
+    if before is None:
+        pytest.skip("this kernel does not count")
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        digests = [threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 500_000)) for _ in range(4)]
+        for thread in digests:
+            thread.start()
+        waited = 0.0
+        while any(thread.is_alive() for thread in digests):
+            waited = max(waited, (load(world_on("cpu")).cpu_wait_sec or 0.0) - before)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert waited > 0
 
 
 def test_a_gpu_is_named_and_its_use_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
