@@ -5,6 +5,7 @@ happens (trainer.workers.distributed), where its files go (the command line) and
 trainer.record). Does not import torch.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -19,11 +20,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
-from trainer.errors import TrainerError, from_validation
+from trainer.errors import TrainerError, broken_rule, from_validation
 from trainer.files import read_text_input
-from trainer.quality.names import NONE, parse
+from trainer.listed import NONE, listed
+from trainer.quality.names import parse
 from trainer.rules import first_broken
 
 __all__ = ["AUGMENTATIONS", "RESUMABLE_CHANGES", "SELF_PREPARED", "TrainConfig"]
@@ -121,7 +122,7 @@ class TrainConfig(BaseModel):
     gp_weight: float = Field(default=0.0, ge=0)
     drift: float = Field(default=0.0, ge=0)
     ema_kimg: float = Field(default=2.0, ge=0)
-    augment: str = "none"
+    augment: str = NONE
     mirror: bool = False
     ada_target: Fraction = 0.0
     ada_kimg: Positive = 500.0
@@ -149,14 +150,10 @@ class TrainConfig(BaseModel):
     @field_validator("augment")
     @classmethod
     def _known_parts(cls, policy: str, others: ValidationInfo) -> str:
-        parts = [] if policy == "none" else policy.split(",")
-        if policy != "none" and (unknown := set(parts) - set(AUGMENTATIONS)):
-            raise ValueError(f"comma-separated parts of {', '.join(AUGMENTATIONS)}, or none; not {sorted(unknown)}")
-        if len(parts) != len(set(parts)):
-            raise ValueError("each part at most once")
+        parts = listed(policy, AUGMENTATIONS)
         if "color" in parts and others.data.get("channels") == 1:
-            raise ValueError("color needs channels 3; leave it out for grey images")
-        return policy
+            raise broken_rule("color needs channels 3", fix="leave color out for grey images")
+        return ",".join(parts) or NONE
 
     @field_validator("metrics")
     @classmethod
@@ -166,8 +163,8 @@ class TrainConfig(BaseModel):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if broken := first_broken(self):
-            context = {"field": broken.field, "value": getattr(self, broken.field), "fix": broken.fix}
-            raise PydanticCustomError("rule", "{allowed}", {"allowed": broken.allowed, **context})
+            value = getattr(self, broken.field)
+            raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.fix)
         return self
 
     @property
@@ -254,7 +251,7 @@ class TrainConfig(BaseModel):
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
             field = str(next(iter(error.errors()[0]["loc"]), ""))
-            fix = f"give an allowed value, or leave it out for {getattr(self, field, None)!r}"
+            fix = f"give an allowed value, or leave it out for {json.dumps(getattr(self, field, None))}"
             raise from_validation(error, "TrainConfig", known=type(self).model_fields, separator=".", fix=fix) from None
 
 

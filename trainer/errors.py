@@ -4,10 +4,14 @@ Not for our own bugs (those are `assert`) and not a logging layer: nothing here 
 """
 
 import difflib
-from collections.abc import Iterable
-from typing import Any, Self
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trainer.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNHEALTHY
 
@@ -20,10 +24,32 @@ __all__ = [
     "TrainerError",
     "UnhealthyError",
     "WorkerFailedError",
+    "broken_rule",
     "diverged",
+    "from_rule",
     "from_validation",
     "nearest",
 ]
+
+_RULE = "rule"
+_REFUSED = "not an accepted value"
+_NONE: Mapping[str, FieldInfo] = MappingProxyType({})
+_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "a whole number"),
+        **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+        "finite_number": "a finite number",
+        **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+        "string_type": "text in quotes",
+        **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+        **dict.fromkeys(("model_type", "dict_type"), "a JSON object"),
+    }
+)
+"""What a field of that kind takes, by the type of pydantic's finding."""
+_BOUNDS: Mapping[str, str] = MappingProxyType(
+    {"gt": "above {}", "ge": "from {} on", "lt": "below {}", "le": "up to {}"}
+)
+"""How a bound is told, by its name in pydantic's findings and fields."""
 
 
 def _short(text: str, limit: int = 200) -> str:
@@ -114,42 +140,120 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
 
 
+def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str = "") -> PydanticCustomError:
+    """What a validator raises, so that `from_validation` tells it in these words.
+
+    Args:
+        allowed: what would have been accepted.
+        value: the offending part of what was given; None for all of it.
+        field: that the message names, where the rule is about several.
+        fix: the step that mends it; empty for the sentence that fits everywhere.
+    """
+    given = {"value": value, "field": field, "fix": fix}
+    context = {"allowed": allowed, **{name: each for name, each in given.items() if each not in (None, "")}}
+    return PydanticCustomError(_RULE, "{allowed}", context)
+
+
+def from_rule(error: PydanticCustomError, place: str, *, value: object, fix: str) -> TrainerError:
+    """A `broken_rule` as a TrainerError, where no pydantic model stands between.
+
+    Args:
+        error: the broken rule.
+        place: flag that gave the value.
+        value: that was given, where the rule names no part of it.
+        fix: where the rule knows none.
+    """
+    told = {"value": value, "fix": fix, **(error.context or {})}
+    return TrainerError(place=place, problem=_REFUSED, value=told["value"], allowed=told["allowed"], fix=told["fix"])
+
+
 def from_validation(
-    error: ValidationError, place: str, *, known: Iterable[str] = (), separator: str = ": ", fix: str = ""
+    error: ValidationError, place: str, *, known: Mapping[str, FieldInfo] = _NONE, separator: str = ": ", fix: str = ""
 ) -> TrainerError:
     """Pydantic's first finding as a TrainerError, or an unknown field, if there is one.
 
     Args:
         error: what pydantic raised.
         place: the file or object that held the values; the field's path is appended.
-        known: names of the fields there are, to offer the nearest for an unknown one.
+        known: the fields there are, to offer the nearest for an unknown one, and to say what one of them may be.
         separator: between place and path.
         fix: for a value out of range; empty for a sentence that fits everywhere.
     """
     findings = error.errors()
     # A misspelt field is missing too: its own name says more.
     first = next((finding for finding in findings if finding["type"] == "extra_forbidden"), findings[0])
+    kind, value = first["type"], first["input"]
+    if kind == "json_invalid":
+        return _no_json(first, place)
     # A rule about several fields has no place of its own in pydantic's eyes: its context names one.
-    context = first.get("ctx", {}) if first["type"] == "rule" else {}
+    context = first.get("ctx", {}) if kind == _RULE else {}
     path = ".".join([*(str(part) for part in first["loc"]), *filter(None, [context.get("field")])])
-    near = nearest(path, known)
-    fixes = {
-        "extra_forbidden": f"did you mean {near!r}? otherwise remove it" if near else "remove it",
-        "missing": "add it",
-        "json_invalid": "correct it, or restore it from a copy",
-    }
-    unknown = first["type"] == "extra_forbidden"
+    where = f"{place}{separator}{path}" if path else place
+    if kind == "missing":
+        return TrainerError(place=where, problem="is missing", fix="add it")
+    if kind == "extra_forbidden":
+        near = nearest(path, known)
+        fix = f"did you mean {near!r}? otherwise remove it" if near else "remove it"
+        return TrainerError(place=where, problem="unknown field", value=value, fix=fix)
+    likely = nearest(value, _choices(first)) if isinstance(value, str) else ""
     return TrainerError(
-        place=f"{place}{separator}{path}" if path else place,
-        problem={"extra_forbidden": "unknown field", "json_invalid": "is not JSON", "missing": "is missing"}.get(
-            first["type"], "not an accepted value"
-        ),
-        value=None if first["type"] == "missing" else context.get("value", first["input"]),
-        allowed="" if unknown or first["type"] == "missing" else _wanted(first["msg"]),
-        fix=context.get("fix") or fixes.get(first["type"], fix or "change it to an allowed value"),
+        place=where,
+        problem="is null" if value is None else _REFUSED,
+        value=context.get("value", value),
+        allowed=_allowed(first, known.get(path)),
+        fix=context.get("fix") or (f"did you mean {likely!r}?" if likely else fix or "change it to an allowed value"),
     )
 
 
-def _wanted(message: str) -> str:
-    """Of pydantic's sentence the part that stands after "allowed: "."""
-    return message.removeprefix("Value error, ").removeprefix("Input should be ")
+def _no_json(finding: ErrorDetails, place: str) -> TrainerError:
+    """Says what the parser stumbled over, and shows the line."""
+    content, said = finding["input"], finding["ctx"]["error"]
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    what, _, where = said.rpartition(" at line ")
+    line, _, column = where.partition(" column ")
+    return TrainerError(
+        place=place,
+        problem="is empty" if not text.strip() else f"is not JSON: line {line}, column {column}: {what}",
+        value=text.split("\n")[int(line) - 1],
+        allowed="a JSON object",
+        fix="correct it, or restore it from a copy",
+    )
+
+
+def _choices(finding: ErrorDetails) -> list[str]:
+    """The words of which a field takes one; empty where it takes anything else."""
+    expected = finding["ctx"]["expected"] if finding["type"] == "literal_error" else ""
+    return re.findall(r"'([^']*)'", expected)
+
+
+def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
+    """What would have been accepted, in a few words; pydantic's sentences tell of its parser as well.
+
+    Args:
+        finding: pydantic's.
+        field: that it is about: all its words or bounds are told; None for one inside another, of which only the
+            finding tells.
+    """
+    context = finding.get("ctx", {})
+    if field is not None and get_origin(field.annotation) is Literal:
+        *most, last = map(str, get_args(field.annotation))
+        return f"{', '.join(most)} or {last}"
+    if finding["type"] == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    crossed = {name: context[name] for name in _BOUNDS if name in context}
+    whole = any(isinstance(bound, int) for bound in crossed.values())
+    kind = _KINDS.get(finding["type"]) or (("a whole number" if whole else "a number") if crossed else "")
+    declared = {
+        name: getattr(part, name)
+        for part in (field.metadata if field else ())
+        for name in _BOUNDS
+        if hasattr(part, name)
+    }
+    bounds = [_BOUNDS[name].format(_plain(bound)) for name, bound in {**declared, **crossed}.items()]
+    if kind:
+        return " ".join([kind, " and ".join(bounds)]).strip()
+    return finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"

@@ -1,5 +1,7 @@
 """TrainConfig: round trip, validation messages, and the arithmetic on batches."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from trainer.config import TrainConfig
 from trainer.errors import TrainerError
 from trainer.presets import PRESETS, preset
+from trainer.quality.names import METRICS
 
 DIGITS = PRESETS["dcgan-digits"]
 
@@ -62,16 +65,20 @@ def test_equal_shares_are_demanded_where_all_workers_run_one_program() -> None:
     [
         (
             {"kimg": 0},
-            "TrainConfig.kimg: not an accepted value\n  got:     0\n  allowed: greater than",
+            "TrainConfig.kimg: not an accepted value\n  got:     0\n  allowed: a number above 0\n",
         ),
         ({"beta1": 1}, "TrainConfig.beta1"),
-        ({"resolution": 48}, "allowed: 16, 32, 64, 128 or 256"),
+        ({"resolution": 48}, "allowed: 16, 32, 64, 128 or 256\n"),
+        ({"resolution": 10**20}, "allowed: 16, 32, 64, 128 or 256\n"),
+        ({"mirror": "maybe"}, "fix:     give an allowed value, or leave it out for false"),
         ({"nfg": 3}, "TrainConfig.nfg: unknown field\n  got:     3\n  fix:     did you mean 'ngf'?"),
-        ({"augment": "flip"}, "color, translation, cutout, or none"),
-        ({"augment": "cutout,cutout"}, "each part at most once"),
+        ({"augment": "flip"}, "allowed: color, translation, cutout, by commas; or none\n"),
+        ({"augment": "cutout,cutot"}, "got:     'cutot'\n"),
+        ({"augment": "cutout,cutot"}, "fix:     did you mean 'cutout'?"),
+        ({"augment": "cutout,cutout"}, "allowed: each name at most once\n  fix:     leave the second cutout out"),
         (
             {"augment": "color"},
-            "TrainConfig.augment: not an accepted value\n  got:     'color'\n  allowed: color needs channels 3",
+            "TrainConfig.augment: not an accepted value\n  got:     'color'\n  allowed: color needs channels 3\n",
         ),
     ],
 )
@@ -82,12 +89,58 @@ def test_a_bad_value_is_named_with_what_is_allowed(changes: dict[str, object], m
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("field", "allowed"),
+    [
+        ("kimg", "a number above 0"),
+        ("beta1", "a number from 0 on and below 1"),
+        ("r1_gamma", "a number from 0 on"),
+        ("batch_size", "a whole number from 1 on"),
+        ("keep_checkpoints", "a whole number from 2 on"),
+        ("tf32", "true or false"),
+        ("channels", "1 or 3"),
+        ("precision", "fp32, bf16, fp16 or fp8"),
+        ("metrics", f"{', '.join(METRICS)}, by commas; or none"),
+    ],
+)
+def test_nonsense_is_answered_with_all_that_a_field_takes(field: str, allowed: str) -> None:
+    """In words of ours, not in those of pydantic's parser; the same from the command line and from a file."""
+    with pytest.raises(TrainerError) as from_flag:
+        DIGITS.replace({field: "nonsense"})
+    with pytest.raises(TrainerError) as from_file:
+        TrainConfig.from_json(json.dumps({**DIGITS.model_dump(), field: "nonsense"}), "c.json")
+    assert (from_flag.value.value, from_flag.value.allowed) == ("nonsense", allowed)
+    assert (from_file.value.place, from_file.value.allowed) == (f"c.json: {field}", allowed)
+
+
+def test_no_value_is_refused_in_pydantics_words() -> None:
+    """Every field, by every kind of wrong value: what is allowed never is a sentence of the parser's."""
+    wrong = ("nonsense", "", "nan", "1e999", "-1", "1.5", "1" * 30, -1, 1.5, 10**30, None, [1], {"a": 1})
+    told = set()
+    for field in TrainConfig.model_fields:
+        for value in wrong:
+            try:
+                TrainConfig.from_json(json.dumps({**DIGITS.model_dump(), field: value}))
+            except TrainerError as error:
+                told.add(error.allowed)
+    assert len(told) > 15
+    assert [
+        allowed
+        for allowed in told
+        if re.search(r"\b(valid|parse?|input|greater|less|integer|string)\b", allowed, re.IGNORECASE)
+    ] == []
+
+
 def test_a_config_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text(DIGITS.to_json())
     assert TrainConfig.from_file(path) == DIGITS
-    path.write_text("{")
-    with pytest.raises(TrainerError, match=r"c\.json"):
+    path.write_text('{\n  "kimg": 1\n  "seed": 2\n}')
+    with pytest.raises(TrainerError, match=r"c\.json: is not JSON: line 3, column 3: expected `,` or `}`") as caught:
+        TrainConfig.from_file(path)
+    assert (caught.value.value, caught.value.allowed) == ('  "seed": 2', "a JSON object")
+    path.write_text("\n")
+    with pytest.raises(TrainerError, match=r"c\.json: is empty"):
         TrainConfig.from_file(path)
     with pytest.raises(TrainerError, match="no such file"):
         TrainConfig.from_file(tmp_path / "missing.json")

@@ -1,9 +1,11 @@
 """TrainerError reads the same everywhere and survives the way from one rank to another."""
 
-import pytest
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Literal
 
-from trainer.errors import TrainerError, diverged, from_validation
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trainer.errors import TrainerError, broken_rule, diverged, from_rule, from_validation
 from trainer.presets import PRESETS
 
 
@@ -32,15 +34,33 @@ def test_the_fields_rebuild_the_error() -> None:
     assert (again.place, again.problem, again.allowed, again.fix) == ("p", "q", "x", "y")
 
 
+class _Part(BaseModel):
+    share: float = Field(ge=0, le=1)
+    kind: Literal["red", "green"] = "red"
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
     size: int = 1
+    kind: Literal["red", "green"] = "red"
+    part: _Part | None = None
 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"size": "big"}, "f.json: size: not an accepted value\n  got:     'big'\n  allowed: a valid"),
+        ({"size": "big"}, "f.json: size: not an accepted value\n  got:     'big'\n  allowed: a whole number\n"),
+        ({"size": None}, "f.json: size: is null\n  allowed: a whole number\n"),
+        ({"kind": "gren"}, "f.json: kind: not an accepted value\n  got:     'gren'\n  allowed: red or green\n  fix: "),
+        (
+            {"part": {"share": 2}},
+            "f.json: part.share: not an accepted value\n  got:     2\n  allowed: a number up to 1",
+        ),
+        ({"part": {"share": "x"}}, "f.json: part.share: not an accepted value\n  got:     'x'\n  allowed: a number\n"),
+        (
+            {"part": {"share": 0, "kind": "blue"}},
+            "f.json: part.kind: not an accepted value\n  got:     'blue'\n  allowed: red or green\n",
+        ),
         ({"sise": 1}, "f.json: sise: unknown field\n  got:     1\n  fix:     did you mean 'size'? otherwise remove it"),
         ({"colour": 1}, "f.json: colour: unknown field\n  got:     1\n  fix:     remove it"),
     ],
@@ -71,6 +91,31 @@ def test_every_validation_error_has_a_fix() -> None:
         with pytest.raises(ValidationError) as caught:
             _Model.model_validate_json(text)
         assert from_validation(caught.value, "f.json").fix
+
+
+def test_the_nearest_of_a_few_words_is_offered() -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Model.model_validate({"kind": "gren"})
+    assert from_validation(caught.value, "f.json").fix == "did you mean 'green'?"
+
+
+def test_broken_json_shows_the_line_and_what_the_parser_met_there() -> None:
+    for text, problem, value in (
+        ('{\n "size": 1,\n}', "is not JSON: line 3, column 1: trailing comma", "}"),
+        (b'{"size": \xff}', "is not JSON: line 1, column 10: expected value", '{"size": \ufffd}'),
+        (" \n", "is empty", ""),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            _Model.model_validate_json(text)
+        error = from_validation(caught.value, "f.json")
+        assert (error.problem, error.value, error.allowed) == (problem, value, "a JSON object")
+
+
+def test_a_rule_tells_the_same_with_a_model_and_without() -> None:
+    error = from_rule(broken_rule("two"), "--much", value="x", fix="take two")
+    assert str(error) == "--much: not an accepted value\n  got:     'x'\n  allowed: two\n  fix:     take two"
+    error = from_rule(broken_rule("two", value=0, fix="--much 2"), "--much", value="x", fix="take two")
+    assert str(error) == "--much: not an accepted value\n  got:     0\n  allowed: two\n  fix:     --much 2"
 
 
 def test_an_error_moves_to_the_place_the_user_knows() -> None:

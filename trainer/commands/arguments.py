@@ -6,7 +6,8 @@ Not a command line of its own: trainer.__main__ says what there is.
 import argparse
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 from trainer.errors import TrainerError, nearest
@@ -20,6 +21,7 @@ _VALUE = re.compile(
     r"invalid (?:(?P<type>\w+) )?(?:value|choice): (?P<quote>'?)(?P<value>.*?)(?P=quote)"
     r"(?: \(choose from (?P<choices>.*)\))?(?: \(allowed: (?P<allowed>.*)\))?$"
 )
+_TYPES: Mapping[str, str] = MappingProxyType({"int": "a whole number", "float": "a number"})
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -62,7 +64,7 @@ class Parser(argparse.ArgumentParser):
             place=argument,
             problem="not an accepted value",
             value=found["value"],
-            allowed=", ".join(choices) or found["allowed"] or {"int": "a whole number"}.get(found["type"], ""),
+            allowed=", ".join(choices) or found["allowed"] or _TYPES.get(found["type"], ""),
             fix=f"did you mean {near!r}?" if near else self._help(),
         )
 

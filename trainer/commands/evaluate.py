@@ -8,7 +8,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.errors import TrainerError
+from pydantic_core import PydanticCustomError
+
+from trainer.errors import TrainerError, from_rule
 from trainer.quality.names import METRICS, parse
 from trainer.workers.ranks import Ranks
 
@@ -56,14 +58,8 @@ def _names(text: str | None) -> tuple[str, ...]:
     """The metrics that were asked for; none for the run's own."""
     try:
         return () if text is None else parse(text)
-    except ValueError as error:
-        raise TrainerError(
-            place="--metrics",
-            problem="not an accepted value",
-            value=text,
-            allowed=str(error),
-            fix="`python -m trainer evaluate --help` lists them",
-        ) from None
+    except PydanticCustomError as error:
+        raise from_rule(error, "--metrics", value=text, fix="`python -m trainer evaluate --help` lists them") from None
 
 
 def _sentence(quality: "QualityRecord") -> str:

@@ -12,13 +12,14 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from trainer.errors import from_validation
+from trainer.errors import broken_rule, from_validation
 from trainer.files import read_input, write_atomically
 
 __all__ = ["INDEX_FILE", "LabelsFile", "Shard", "ShardIndex", "SourceNote"]
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
+_MEND = "restore the file from a copy, or delete the folder and prepare it anew"
 
 
 class _Model(BaseModel):
@@ -116,9 +117,12 @@ class ShardIndex(_Model):
         """Training knows the data set by its hash: it must be that of the files below it."""
         expected = _dataset_sha256(self.shards, self.labels)
         if self.sha256 != expected:
-            raise ValueError(f"sha256 {expected}, that over the files' hashes; not {self.sha256}")
-        if self.num_images != sum(shard.num_images for shard in self.shards):
-            raise ValueError(f"as many images as the shards have together; not {self.num_images}")
+            allowed = f"{expected}, that over the files' hashes"
+            raise broken_rule(allowed, value=self.sha256, field="sha256", fix=_MEND)
+        together = sum(shard.num_images for shard in self.shards)
+        if self.num_images != together:
+            allowed = f"{together}, as many as the shards have together"
+            raise broken_rule(allowed, value=self.num_images, field="num_images", fix=_MEND)
         return self
 
     @property

@@ -6,11 +6,10 @@ Not here: how one is computed (trainer.quality.spaces).
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from trainer.errors import nearest
+from trainer.listed import listed
 
-__all__ = ["METRICS", "NONE", "parse"]
+__all__ = ["METRICS", "parse"]
 
-NONE = "none"
 METRICS: Mapping[str, str] = MappingProxyType(
     {
         "fid": "FID: Fréchet distance, TF-2015 Inception, TensorFlow's bilinear resizing (Heusel et al. 2017)",
@@ -32,14 +31,6 @@ def parse(text: str) -> tuple[str, ...]:
     """Names from a comma-separated list, each once; nothing for "none".
 
     Raises:
-        ValueError: an unknown or a repeated name, with what is allowed.
+        PydanticCustomError: as `listed`.
     """
-    names = tuple(name.strip() for name in text.split(",")) if text != NONE else ()
-    for name in names:
-        if name not in METRICS:
-            near = nearest(name, METRICS)
-            hint = f"; did you mean {near}?" if near else ""
-            raise ValueError(f"comma-separated names of {', '.join(METRICS)}, or {NONE}; not {name!r}{hint}")
-    if len(set(names)) != len(names):
-        raise ValueError("each metric at most once")
-    return names
+    return listed(text, METRICS)

@@ -63,6 +63,7 @@ def test_what_is_allowed_is_said(parser: Parser) -> None:
     for argv, allowed in (
         (["train", "--resume", "x"], "auto, never"),
         (["train", "--batch-size", "x"], "a whole number"),
+        (["train", "--share", "x"], "a number"),
     ):
         with pytest.raises(TrainerError) as caught:
             parser.parse_args(argv)

@@ -54,19 +54,21 @@ def test_what_is_damaged_is_named(changes: dict[str, object], place: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("changes", "allowed"),
+    ("field", "value", "allowed"),
     [
-        ({"sha256": "0" * 64}, "that over the files' hashes; not 0000"),
-        ({"num_images": 3}, "as many images as the shards"),
+        ("sha256", "0" * 64, ", that over the files' hashes"),
+        ("num_images", 3, "2, as many as the shards have together"),
     ],
 )
-def test_an_index_that_contradicts_itself_is_refused(changes: dict[str, object], allowed: str, tmp_path: Path) -> None:
+def test_an_index_that_contradicts_itself_is_refused(field: str, value: object, allowed: str, tmp_path: Path) -> None:
     write_shards(tmp_path, "digits", np.zeros((2, 1, 4, 4), np.uint8))
     index = json.loads((tmp_path / INDEX_FILE).read_text())
-    (tmp_path / INDEX_FILE).write_text(json.dumps({**index, **changes}))
-    with pytest.raises(TrainerError, match=r"index\.json: not an accepted value") as caught:
+    (tmp_path / INDEX_FILE).write_text(json.dumps({**index, field: value}))
+    with pytest.raises(TrainerError, match=rf"index\.json: {field}: not an accepted value") as caught:
         ShardIndex.read(tmp_path)
-    assert allowed in caught.value.allowed
+    assert caught.value.value == value
+    assert caught.value.allowed.endswith(allowed)
+    assert "prepare it anew" in caught.value.fix
 
 
 def test_damaged_labels_are_named(tmp_path: Path) -> None:

@@ -119,7 +119,10 @@ def test_the_command_says_each_value_and_names_its_own_flags(
     assert main([*command, "--metrics", "fd-enlo"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("--metrics: not an accepted value")
-    assert "did you mean fd-enl0?" in said
+    assert "got:     'fd-enlo'\n  allowed: fid, fid-clean, " in said
+    assert "fix:     did you mean 'fd-enl0'?\n" in said
+    assert main([*command, "--metrics", "what"]) == 2
+    assert "fix:     `python -m trainer evaluate --help` lists them\n" in capsys.readouterr().err
     assert main([*command, "--samples", "1"]) == 2
     assert capsys.readouterr().err.startswith("--samples: not an accepted value")
 

@@ -1,0 +1,33 @@
+"""Names by commas, as flags and configuration files give them: each one known, and each only once.
+
+Not here: what the names stand for. Does not import torch.
+"""
+
+from collections.abc import Collection
+
+from trainer.errors import broken_rule, nearest
+
+__all__ = ["NONE", "listed"]
+
+NONE = "none"
+
+
+def listed(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """The names in a text; nothing for "none".
+
+    Args:
+        text: of a flag or a field.
+        known: every name that there is.
+
+    Raises:
+        PydanticCustomError: a `broken_rule`: an unknown name, with the nearest one, or one that comes twice.
+    """
+    names = tuple(name.strip() for name in text.split(",")) if text != NONE else ()
+    for number, name in enumerate(names):
+        if name not in known:
+            near = nearest(name, known)
+            allowed = f"{', '.join(known)}, by commas; or {NONE}"
+            raise broken_rule(allowed, value=name, fix=f"did you mean {near!r}?" if near else "")
+        if name in names[:number]:
+            raise broken_rule("each name at most once", fix=f"leave the second {name} out")
+    return names
