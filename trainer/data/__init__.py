@@ -76,7 +76,7 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
             problem="these shards hold another data set than the configuration names",
             value=f"{found[0]} {found[1]}",
             allowed=f"{wanted[0]} {wanted[1]}",
-            fix=f"name another folder with --data, or prepare it anew there: {_command(config, folder)}",
+            fix=f"name another folder with --data; to prepare one: {_command(config, _beside(folder, config))}",
         )
     classes = images.index.num_classes
     if config.num_classes and not classes:
@@ -102,6 +102,12 @@ def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedIma
     """
     world.together(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
     return world.together(lambda: open_matching(config, folder, verify=False))
+
+
+def _beside(folder: Path, config: TrainConfig) -> Path:
+    """A folder for the configured data set next to one that holds another: nothing is prepared over that."""
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return named.with_name(f"{named.name}-{config.dataset}-{'x'.join(map(str, config.image_shape))}")
 
 
 def _command(config: TrainConfig, folder: Path) -> str:

@@ -168,7 +168,8 @@ def labels_missing(place: str, dataset: str) -> TrainerError:
         problem="labels are missing: these shards were prepared without any",
         value=f"{dataset}, 0 classes",
         allowed="a data set with labels",
-        fix="prepare it with labels (folder: --labels), or train without classes: --num-classes 0",
+        fix="prepare it with labels (folder: --labels) in another folder and name that with --data, or train without "
+        "classes: --num-classes 0",
     )
 
 

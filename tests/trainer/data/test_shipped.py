@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.__main__ import main
 from trainer.config import SELF_PREPARED, TrainConfig
 from trainer.data import SHIPPED, open_matching, prepare_if_missing
 from trainer.data.clips import clips_recipe
@@ -111,6 +112,26 @@ def test_a_folder_begun_with_another_resolution_is_named_by_its_flag(tmp_path: P
     (tmp_path / "index.json").unlink()
     with pytest.raises(TrainerError, match="--data: the folder holds digits, from another source or with other"):
         prepare_if_missing(_config(resolution=64), tmp_path)
+
+
+@pytest.mark.parametrize("given", ["data", "data/", "."])
+def test_a_folder_of_another_data_set_is_answered_with_a_command_that_works(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the folder itself it would be refused: it holds something else."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    prepare_if_missing(_config(), Path(given))
+    config = _config(resolution=64)
+    with pytest.raises(TrainerError, match="these shards hold another data set") as caught:
+        open_matching(config, Path(given))
+    advice, _, command = caught.value.fix.partition("; to prepare one: python -m trainer ")
+    assert advice == "name another folder with --data"
+    assert main(command.split()) == 0
+    other = Path(command.split()[-1])
+    assert other.name.endswith("-digits-1x64x64")
+    assert open_matching(config, other).index.shape == (1, 64, 64)
+    assert open_matching(_config(), Path(given)).index.shape == (1, 32, 32), "the first is left as it was"
 
 
 def test_labels_and_their_number_must_match(tmp_path: Path) -> None:
