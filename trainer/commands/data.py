@@ -116,7 +116,9 @@ def _prepare(options: Options) -> int:
         signal.signal(signal.SIGTERM, before)
     drop_copies(options.out)
     classes = f", {index.num_classes} classes" if index.num_classes else ""
-    print(f"wrote {options.out}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
+    found = f"{options.out} is complete already, every file compared with its hash"
+    told = found if progress.was_complete else f"wrote {options.out}"
+    print(f"{told}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
     if index.source is not None:
         print(f"official: {index.source.official}; licence: {index.source.licence}")
         if index.source.skipped:

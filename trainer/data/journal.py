@@ -18,7 +18,7 @@ from trainer.data.recipe import Recipe
 from trainer.errors import TrainerError
 from trainer.files import cannot_be_written, sha256_of
 
-__all__ = ["JOURNAL_FILE", "Entry", "Journal"]
+__all__ = ["JOURNAL_FILE", "Entry", "Journal", "is_intact"]
 
 JOURNAL_FILE = "journal.jsonl"
 
@@ -151,7 +151,12 @@ def _entry(line: bytes) -> Entry | None:
 
 def _intact(folder: Path, shard: Shard) -> bool:
     path = folder / shard.file
-    return shard.num_images == 0 or (path.is_file() and sha256_of(path) == shard.sha256)
+    return shard.num_images == 0 or is_intact(path, shard.sha256)
+
+
+def is_intact(path: Path, sha256: str) -> bool:
+    """Whether there is a file of that hash."""
+    return path.is_file() and sha256_of(path) == sha256
 
 
 def _occupied(folder: Path, by: str) -> TrainerError:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.index import INDEX_FILE, LabelsFile, Shard, ShardIndex
-from trainer.data.journal import Entry, Journal
+from trainer.data.journal import Entry, Journal, is_intact
 from trainer.data.progress import Progress
 from trainer.data.recipe import Decoded, Recipe
 from trainer.data.workers import Broken, Result, decode_in_order
@@ -29,14 +29,14 @@ _LABELS_FILE = "labels.npy"
 def prepare(
     recipe: Recipe, folder: Path, *, workers: int = 1, skip_broken: bool = False, progress: Progress | None = None
 ) -> ShardIndex:
-    """Writes a data set's shards, or what is missing of them.
+    """Writes a data set's shards, or what is missing of them; nothing where all is there and is what it was.
 
     Args:
         recipe: of the data set.
         folder: is made where missing.
         workers: decoding processes.
         skip_broken: leave broken items out, and count them, instead of stopping at the first.
-        progress: counts the items; None for silence.
+        progress: counts the items, or is told that all are there; None for silence.
 
     Returns:
         The index, as written.
@@ -46,11 +46,17 @@ def prepare(
     """
     with Journal.open(folder, recipe) as journal:
         todo = [number for number in range(recipe.num_shards) if number not in journal.finished]
+        damaged = journal.damaged
         if not todo and (folder / INDEX_FILE).exists():
-            return ShardIndex.read(folder)
+            index = ShardIndex.read(folder)
+            if _labels_intact(index, folder):
+                if progress is not None:
+                    progress.found_all()
+                return index
+            damaged = (_LABELS_FILE,)
         items = [item for number in todo for item in recipe.items_of(number)]
         if progress is not None:
-            progress.go_on(len(recipe.items) - len(items), journal.damaged)
+            progress.go_on(len(recipe.items) - len(items), damaged)
         with closing(_counted(decode_in_order(recipe, items, workers), progress)) as results:
             for number in todo:
                 journal.add(_write_shard(recipe, number, results, folder, skip_broken=skip_broken))
@@ -117,6 +123,11 @@ def _write_labels(recipe: Recipe, entries: list[Entry], folder: Path) -> LabelsF
         return None
     labels = np.array([label for entry in entries for label in entry.labels], dtype=np.int64)
     return LabelsFile(file=_LABELS_FILE, classes=recipe.classes, sha256=_write_array(folder / _LABELS_FILE, labels))
+
+
+def _labels_intact(index: ShardIndex, folder: Path) -> bool:
+    """Whether the labels are what the index says; the journal vouches for the shards alone."""
+    return index.labels is None or is_intact(folder / index.labels.file, index.labels.sha256)
 
 
 class _Hashing:

@@ -22,6 +22,9 @@ class Progress:
         unit: of what is counted.
         out: to write to.
         clock: seconds.
+
+    Attributes:
+        was_complete: whether there was nothing left to do.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what, self._total, self._unit = what, total, unit
+        self.was_complete = False
         self._before = self._done = 0
         self._out, self._clock = out or sys.stdout, clock
         self._tty = self._out.isatty()
@@ -51,6 +55,10 @@ class Progress:
             self._out.write(f"{self._what}: going on, {done:,} of {self._total:,} {self._unit} are done\n")
         for file in damaged:
             self._out.write(f"{self._what}: {file} is damaged or gone, and made anew\n")
+
+    def found_all(self) -> None:
+        """Notes that there is nothing to count: an earlier session has done all."""
+        self.was_complete = True
 
     def add(self, number: int) -> None:
         """Counts, and shows a line when it is time."""

@@ -37,9 +37,28 @@ def test_a_folder_is_prepared_and_told(pictures: Path, tmp_path: Path, capsys: p
     assert data.take(np.arange(3))[:, 0, 0, 0].tolist() == [0, 80, 160]
     assert data.labels(np.arange(3)).tolist() == [0, 0, 1]
     assert signal.getsignal(signal.SIGTERM) == before
-    (out / "00000.npy").write_bytes(b"")
-    assert main([*PREPARE, "folder", *flags]) == 0
-    assert "folder: 00000.npy is damaged or gone, and made anew" in capsys.readouterr().out
+    for name in ("00000.npy", "labels.npy"):
+        (out / name).write_bytes(b"")
+        assert main([*PREPARE, "folder", *flags]) == 0
+        said = capsys.readouterr().out
+        assert f"folder: {name} is damaged or gone, and made anew" in said
+        assert f"wrote {out}: 3 images" in said
+        ShardedImages.open(out)
+
+
+def test_what_is_there_already_is_not_said_to_be_written(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    command = [*PREPARE, "folder", "--source", str(pictures), "--out", str(out), "--resolution", "8", "--labels"]
+    assert main(command) == 0
+    times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    capsys.readouterr()
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines()[0] == (
+        f"{out} is complete already, every file compared with its hash: 3 images (3, 8, 8), 2 classes, 1 shards"
+    )
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == times
 
 
 def test_broken_files_are_counted(pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,6 +114,19 @@ def test_finished_shards_are_kept_and_damaged_ones_made_anew(tmp_path: Path) -> 
     assert {name for name in before if after[name] == before[name]} == {"00000.npy", "00002.npy"}
 
 
+def test_damaged_labels_are_made_anew_and_the_shards_kept(tmp_path: Path) -> None:
+    recipe = _recipe((1,) * 9)
+    index = prepare(recipe, tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("0*.npy")}
+    np.save(tmp_path / "labels.npy", np.zeros(9, np.int64))
+    with pytest.raises(TrainerError, match=r"labels\.npy: file of labels is corrupt") as caught:
+        ShardedImages.open(tmp_path)
+    assert "makes it anew" in caught.value.fix
+    assert prepare(recipe, tmp_path) == index
+    assert ShardedImages.open(tmp_path).labels(np.arange(4)).tolist() == [0, 1, 2, 0]
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("0*.npy")} == before
+
+
 def test_a_broken_item_stops_it_and_what_came_before_is_kept(tmp_path: Path) -> None:
     recipe = _recipe((1,) * 9, broken=frozenset({4}))
     with pytest.raises(TrainerError, match="item 4: cannot be used: of no use") as caught:
