@@ -1,6 +1,6 @@
 """The trainer's command line.
 
-    torchrun --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --kimg 20
+    python -m trainer.launch --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --kimg 20
     python -m trainer train --preset dcgan-digits --backend xla
     python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
     python -m trainer evaluate --run-dir runs/dcgan-digits

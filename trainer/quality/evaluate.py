@@ -1,7 +1,7 @@
 """Judges a run: the metrics of its newest checkpoint, before training, after it, and real from real.
 
     python -m trainer evaluate --run-dir DIR --metrics fd-enl0,precision-recall-enl0
-    torchrun --standalone --nproc-per-node 8 -m trainer evaluate --run-dir DIR --metrics fid,is,kid --weights FILE
+    python -m trainer.launch --standalone --nproc-per-node 8 -m trainer evaluate --run-dir DIR --metrics fid,is,kid
 
 On one worker or many, on whatever device there is; the values do not depend on that. How a metric is computed is in
 trainer.quality.

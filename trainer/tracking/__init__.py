@@ -1,6 +1,6 @@
 """Where a run's lines may go besides stats.jsonl: TensorBoard, MLflow, Weights & Biases, one file for each.
 
-    torchrun --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --track tensorboard,mlflow
+    python -m trainer train --preset dcgan-digits --track tensorboard,mlflow
 
 Rank 0 alone feeds them, with the very dicts that go to stats.jsonl. Each has a thread and a queue of its own: training
 never waits for a server, and one that fails is told of once and stops nothing. A resumed session goes on in the same
