@@ -16,13 +16,13 @@ rank 0 alone reports a user's mistake. On a TPU host `train` starts torchrun its
 import argparse
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from trainer.commands.arguments import Parser, positive
+from trainer.commands.config_flags import add_config_flags
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
 from trainer.commands.export import add_export
@@ -72,29 +72,41 @@ def _parser() -> Parser:
 
 
 def _add_train(train: Parser) -> None:
+    train.usage = "%(prog)s (--preset NAME | --config FILE) [--FLAG VALUE ...]"
     base = train.add_mutually_exclusive_group(required=True)
-    base.add_argument("--preset", help=", ".join(PRESETS))
-    base.add_argument("--config", type=Path, help="a TrainConfig as JSON, such as a run directory's config.json")
-    train.add_argument("--run-dir", type=Path, help="where everything is written [runs/PRESET]")
-    train.add_argument("--data", type=Path, help="folder of shards, prepared there when missing [RUN_DIR/data]")
-    train.add_argument("--resume", choices=("auto", "never"), default="auto", help="go on from the newest checkpoint")
-    train.add_argument("--metrics-port", type=int, help="serve Prometheus metrics there, on rank 0")
-    train.add_argument("--track", metavar="TARGETS", help="show the run there: tensorboard, mlflow, wandb, by commas")
-    train.add_argument("--log-format", choices=("text", "json"), default="text", help="json: the lines of stats.jsonl")
-    train.add_argument("--fabric-min-gbps", type=positive, help="all-reduce bus bandwidth to start with, Gbit/s")
+    base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
+    base.add_argument(
+        "--config", type=Path, metavar="FILE", help="a TrainConfig as JSON, such as a run directory's config.json"
+    )
+    train.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything is written [runs/PRESET]")
+    train.add_argument(
+        "--data", type=Path, metavar="DIR", help="folder of shards, prepared there when missing [RUN_DIR/data]"
+    )
+    train.add_argument(
+        "--resume",
+        choices=("auto", "never"),
+        default="auto",
+        metavar="auto|never",
+        help="auto goes on from the newest checkpoint, never refuses a folder that holds a run [auto]",
+    )
+    train.add_argument("--metrics-port", type=int, metavar="N", help="serve Prometheus metrics there, on rank 0 [off]")
+    train.add_argument("--track", metavar="NAMES", help="show the run there: tensorboard, mlflow, wandb, by commas")
+    train.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        metavar="text|json",
+        help="json: the lines of stats.jsonl [text]",
+    )
+    train.add_argument(
+        "--fabric-min-gbps", type=positive, metavar="X", help="all-reduce bus bandwidth to start with, Gbit/s [any]"
+    )
     add_power(train)
-    train.add_argument("--context", type=Path, help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]")
-    fields = train.add_argument_group("configuration, in place of the preset's values")
-    for name, text in _field_help().items():
-        # Values stay text here; pydantic parses and checks them, with one kind of message for every source.
-        fields.add_argument(f"--{name.replace('_', '-')}", dest=f"field_{name}", metavar="VALUE", help=text)
+    train.add_argument(
+        "--context", type=Path, metavar="FILE", help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]"
+    )
+    add_config_flags(train)
     train.set_defaults(run=_train)
-
-
-def _field_help() -> dict[str, str]:
-    """Each field's sentence in TrainConfig's docstring."""
-    sentences = dict(re.findall(r"^ +(\w+): (.+)$", TrainConfig.__doc__ or "", re.MULTILINE))
-    return {name: sentences.get(name, "").replace("%", "%%") for name in TrainConfig.model_fields if name != "preset"}
 
 
 def _train(arguments: argparse.Namespace) -> int:

@@ -69,7 +69,7 @@ class TrainConfig(BaseModel):
         gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
         drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
         ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
-        augment: DiffAugment policy, comma-separated parts of `AUGMENTATIONS`, or "none".
+        augment: what DiffAugment does to real and fake images alike: color, translation, cutout, by commas; or none.
         mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
         ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
         ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
@@ -90,7 +90,7 @@ class TrainConfig(BaseModel):
         cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
         shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
         check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
-        metrics: quality metrics computed while training, comma-separated names of trainer.quality.names, or "none".
+        metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
         metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
         metrics_samples: fakes drawn for the quality metrics.
     """

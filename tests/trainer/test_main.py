@@ -1,6 +1,7 @@
 """The command line: what it prints, and exit code 2 with one clear message for every mistake."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -36,9 +37,34 @@ def test_presets_and_schema_are_printed(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_every_field_has_a_flag_with_its_sentence() -> None:
-    text = subprocess.run([sys.executable, "-m", "trainer", "train", "--help"], capture_output=True, text=True).stdout
+    text = _help("train")
     assert all(f"--{name.replace('_', '-')}" in text for name in TrainConfig.model_fields)
     assert "weight of the R1 penalty" in text
+
+
+def test_help_tells_what_a_flag_takes_and_what_holds_without_it() -> None:
+    text = _help("train")
+    assert "VALUE" not in text.partition("\n")[2], "each flag says more than that"
+    assert re.search(r"--resume auto\|never\s.*\[auto\]", text)
+    assert re.search(r"--log-format text\|json\s.*\[text\]", text)
+    assert all(re.search(rf"\s{name}[,\s]", text) for name in PRESETS), "no name is broken in two"
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    program = "import sys; from trainer.__main__ import main; main(sys.argv[1:])"
+    for command in ((), ("train",)):
+        argv = [sys.executable, "-X", "importtime", "-c", program, *command, "--help"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert "trainer.config" in loaded
+        assert not loaded & {"torch", "numpy"}
+
+
+def _help(*command: str) -> str:
+    """A command's help with every line break between words as one blank."""
+    argv = [sys.executable, "-m", "trainer", *command, "--help"]
+    first, _, rest = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.partition("\n")
+    return f"{first}\n{' '.join(rest.split())}"
 
 
 def test_digits_are_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ Not a command line of its own: trainer.__main__ says what there is.
 import argparse
 import math
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -25,11 +26,18 @@ _TYPES: Mapping[str, str] = MappingProxyType({"int": "a whole number", "float": 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
+class _WholeWords(argparse.HelpFormatter):
+    """Breaks no line at a hyphen: names of presets and flags are there to be copied."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises instead of printing usage, and takes no abbreviated flags: they hide typos."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{**kwargs, "allow_abbrev": False})
+        super().__init__(**{"formatter_class": _WholeWords, **kwargs, "allow_abbrev": False})
         self._given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
