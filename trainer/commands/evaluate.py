@@ -5,6 +5,8 @@ Only parses and reports; trainer.quality.evaluate is imported when the command r
 
 import argparse
 import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,18 +41,17 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     names = _names(arguments.metrics)
     # The features are computed in parallel batch by batch; more threads inside one only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trainer.quality.evaluate import evaluate
+    from trainer.quality.evaluate import judge_newest
     from trainer.quality.spaces import WeightsPaths
 
     paths = WeightsPaths(arguments.weights, arguments.video_weights)
     data_dir = arguments.data or arguments.run_dir / "data"
     try:
-        record = evaluate(arguments.run_dir, data_dir, arguments.samples, names, paths)
+        judged = judge_newest(arguments.run_dir, data_dir, arguments.samples, names, paths)
     except TrainerError as error:
         raise error.at("--samples") if error.place == "TrainConfig.metrics_samples" else error from None
     if Ranks.from_environment().rank == 0:
-        for quality in record.quality:
-            print(_sentence(quality))
+        _tell(arguments.run_dir, judged)
     return 0
 
 
@@ -62,8 +63,19 @@ def _names(text: str | None) -> tuple[str, ...]:
         raise from_rule(error, "--metrics", value=text, fix="`python -m trainer evaluate --help` lists them") from None
 
 
-def _sentence(quality: "QualityRecord") -> str:
-    """One value in one line; those of an unfinished comparison are left out."""
-    figures = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
-    values = "  ".join(f"{name} {figure.value:.4g}" for name, figure in figures.items() if figure.value is not None)
-    return f"{quality.name}  {values}  ({quality.better} is better; {quality.trained.note})"
+def _tell(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:
+    """Says what was judged now, and of which state; below it what run.json holds of other times."""
+    from trainer.quality.history import latest_judgements
+    from trainer.quality.words import sentence
+    from trainer.records.diary import read_diary
+
+    print(f"{run_dir}, its checkpoint after {judged[0].protocol.kimg:g} kimg:")
+    for quality in judged:
+        print(sentence(quality))
+    now = {quality.name for quality in judged}
+    older = [each for each in latest_judgements(read_diary(run_dir).lines) if each.quality.name not in now]
+    if older:
+        print("not judged now, from before:")
+    for time, quality in older:
+        when = f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
+        print(sentence(quality, of=f"after {quality.protocol.kimg:g} kimg, judged {when}"))

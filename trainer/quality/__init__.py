@@ -1,6 +1,6 @@
 """Quality: how good the images of a generator are, by metrics that say how they were computed.
 
-    names record history    which metrics there are, what they leave in run.json; no torch
+    names record history words    which metrics there are, what they leave in run.json and say; no torch
     weights                 files of weights that cannot ship with the trainer
     features inception c3d recognition frames    the feature networks, EfficientNet-Lite0 first
     collect                 features of many images over all workers

@@ -25,7 +25,7 @@ from trainer.state import TrainState
 from trainer.workers import distributed
 from trainer.workers.distributed import World
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "judge_newest"]
 
 _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 
@@ -37,6 +37,22 @@ def evaluate(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> RunRecord:
+    """`judge_newest`, and the run's record with it and with what was judged before.
+
+    Raises:
+        TrainerError: as `judge_newest`.
+    """
+    judge_newest(run_dir, data_dir, samples, metrics, paths)
+    return RunRecord.read(run_dir / "run.json")
+
+
+def judge_newest(
+    run_dir: Path,
+    data_dir: Path,
+    samples: int | str | None = None,
+    metrics: Sequence[str] = (),
+    paths: WeightsPaths | None = None,
+) -> list[QualityRecord]:
     """Judges the newest valid checkpoint, notes the result in stats.jsonl and writes run.json anew.
 
     Args:
@@ -45,6 +61,9 @@ def evaluate(
         samples: fakes to draw; None for the configuration's metrics_samples.
         metrics: names; none for the configuration's, or FD-ENL0 where it has none.
         paths: of weights; None for those that the environment names.
+
+    Returns:
+        What was judged now, a record for each value.
 
     Raises:
         TrainerError: on every rank: there is no run, no checkpoint or no data set, it is another than the run's, or a
@@ -60,7 +79,7 @@ def evaluate(
         state.load_state_dict(found.state)
         records = judge.judge(state.ema, state.images, compared=True)
         world.first(lambda: _note(run_dir, state.images, records))
-        return RunRecord.read(run_dir / "run.json")
+        return records
 
 
 def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[checkpoint.Checkpoint, TrainConfig]:

@@ -4,18 +4,31 @@ A pure reading of the lines of stats.jsonl with event "quality", for trainer.rec
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from trainer.figure import Figure
 from trainer.quality.record import QualityInTraining, QualityPoint, QualityRecord
 from trainer.records.diary import Line
 
-__all__ = ["latest_quality", "quality_in_training"]
+__all__ = ["Judgement", "latest_judgements", "latest_quality", "quality_in_training"]
+
+
+class Judgement(NamedTuple):
+    """A record and when it was made, seconds since 1970."""
+
+    time: float
+    quality: QualityRecord
+
+
+def latest_judgements(lines: Sequence[Line]) -> list[Judgement]:
+    """The newest of each name, in the order in which the names first came up."""
+    by_name = {line["quality"]["name"]: line for line in lines if line.get("event") == "quality"}
+    return [Judgement(line["time"], QualityRecord.model_validate(line["quality"])) for line in by_name.values()]
 
 
 def latest_quality(lines: Sequence[Line]) -> list[QualityRecord]:
-    """The newest record of each name, in the order in which the names first came up."""
-    by_name = {line["quality"]["name"]: line["quality"] for line in lines if line.get("event") == "quality"}
-    return [QualityRecord.model_validate(quality) for quality in by_name.values()]
+    """`latest_judgements` without their times."""
+    return [judgement.quality for judgement in latest_judgements(lines)]
 
 
 def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTraining | None:

@@ -15,6 +15,7 @@ from trainer.quality.judge import Judge
 from trainer.quality.names import parse
 from trainer.quality.record import QualityRecord
 from trainer.quality.spaces import WeightsPaths
+from trainer.quality.words import value_text
 from trainer.state import TrainState
 from trainer.workers.distributed import World
 
@@ -51,9 +52,14 @@ class Moment:
             return
         for record in self._records:
             event("quality", images, quality=record.model_dump(mode="json"), in_training=cost)
-        values = "  ".join(f"{record.name} {record.trained.value:.4g}" for record in self._records)
+        values = "  ".join(_told(record) for record in self._records)
         spent = f"{self.cost_sec:.1f} s; {self._share:.1%} of the time so far went into metrics"
         print(f"kimg {images / 1000:8.2f}  {values}  ({spent})", flush=True)
+
+
+def _told(record: QualityRecord) -> str:
+    assert record.trained.value is not None, "it has just been measured"
+    return f"{record.name} {value_text(record.name, record.trained.value)}"
 
 
 class MetricsInTraining:

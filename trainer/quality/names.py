@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 from trainer.listed import listed
 
-__all__ = ["METRICS", "parse"]
+__all__ = ["DIGITS_RECOGNISED", "DIGIT_CLASSES", "METRICS", "parse"]
 
+DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"
+"""The two values of digits-classes, as they are called in run.json."""
 METRICS: Mapping[str, str] = MappingProxyType(
     {
         "fid": "FID: Fréchet distance, TF-2015 Inception, TensorFlow's bilinear resizing (Heusel et al. 2017)",
@@ -21,7 +23,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "precision-recall-enl0": "precision, recall, density and coverage in EfficientNet-Lite0 features",
         "fd-enl0-frames": "FD-ENL0 of single frames of video, offline; never the papers' score",
         "video-is": "video IS: C3D fine-tuned on UCF101, 10 splits (Saito et al. 2017)",
-        "digits-classes": "digit recognition, own classifier, never an Inception Score",
+        "digits-classes": "share of digits recognised and digits present, own classifier, never an Inception Score",
     }
 )
 """One line on each metric, by its name on the command line and in the configuration."""

@@ -21,6 +21,7 @@ from trainer.quality.features import EfficientNetLite0Features, FeatureExtractor
 from trainer.quality.frames import FrameFeatures
 from trainer.quality.frechet import frechet_distance
 from trainer.quality.inception import InceptionFeatures
+from trainer.quality.names import DIGIT_CLASSES, DIGITS_RECOGNISED
 from trainer.quality.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 from trainer.workers.distributed import World
 
@@ -121,7 +122,7 @@ def _manifolds(
 def _digits(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, team: Team) -> list[Value]:
     def compute() -> list[Value]:
         found = recognise(fakes)
-        return [Value("digits recognised", found.share, "higher"), Value("digit classes", found.classes, "higher")]
+        return [Value(DIGITS_RECOGNISED, found.share, "higher"), Value(DIGIT_CLASSES, found.classes, "higher")]
 
     return _first(team, compute)
 

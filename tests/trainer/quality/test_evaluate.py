@@ -1,5 +1,6 @@
 """Judging a run: the record it ends in, what is told before the work, and the command line."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +114,8 @@ def test_the_command_says_each_value_and_names_its_own_flags(
     _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
     command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir)]
     assert main(command) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
+    header, said = capsys.readouterr().out.splitlines()[-2:]
+    assert header == f"{tmp_path}, its checkpoint after 0.16 kimg:"
     assert said.startswith("FD-4x4  untrained ")
     assert "lower is better; 32 fakes against 64 reals: a proxy below 10,000" in said
     assert main([*command, "--metrics", "fd-enlo"]) == 2
@@ -125,6 +127,28 @@ def test_the_command_says_each_value_and_names_its_own_flags(
     assert "fix:     `python -m trainer evaluate --help` lists them\n" in capsys.readouterr().err
     assert main([*command, "--samples", "1"]) == 2
     assert capsys.readouterr().err.startswith("--samples: not an accepted value")
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_value_of_an_earlier_state_is_told_apart_with_its_state_and_date(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir)]
+    assert main([*command, "--samples", "20"]) == 0
+    _train(tiny_config.replace({"kimg": 0.32}), tmp_path, digits_dir)
+    capsys.readouterr()
+    assert main([*command, "--metrics", "precision-recall-enl0"]) == 0
+    header, *values = capsys.readouterr().out.splitlines()
+    assert header.endswith("its checkpoint after 0.32 kimg:")
+    cut = values.index("not judged now, from before:")
+    assert [line.split("-")[0] for line in values[:cut]] == ["Precision", "Recall", "Density", "Coverage"]
+    (old,) = values[cut + 1 :]
+    assert re.match(r"FD-4x4  .*\(after 0\.16 kimg, judged \d{4}-\d\d-\d\d \d\d:\d\d UTC; lower is .*; 20 fakes", old)
+    assert main(command) == 0
+    values = capsys.readouterr().out.splitlines()
+    assert values[1].startswith("FD-4x4  "), "and among those of now once it is judged again"
+    assert "FD-4x4" not in "".join(values[2:])
 
 
 def test_missing_weights_end_the_command_with_what_to_do(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainer.figure import Figure
-from trainer.quality.history import latest_quality, quality_in_training
+from trainer.quality.history import latest_judgements, latest_quality, quality_in_training
 from trainer.quality.record import QualityProtocol, QualityRecord
 
 
@@ -17,7 +17,13 @@ def _line(name: str, value: float, images: int, cost_sec: float | None = None) -
     record = QualityRecord(
         name=name, untrained=absent, trained=Figure.measured(value, "", name), real_vs_real=absent, protocol=protocol
     )
-    line = {"event": "quality", "images": images, "session": 0, "quality": record.model_dump(mode="json")}
+    line = {
+        "event": "quality",
+        "images": images,
+        "time": 1e9 + images,
+        "session": 0,
+        "quality": record.model_dump(mode="json"),
+    }
     return line if cost_sec is None else {**line, "in_training": {"cost_sec": cost_sec, "share_of_wall": 0.1}}
 
 
@@ -30,6 +36,10 @@ def test_the_newest_value_of_each_counts() -> None:
         _line("A", 7, 2000),
     ]
     assert [(record.name, record.trained.value) for record in latest_quality(lines)] == [("A", 7), ("B", 3)]
+    assert [(told.time, told.quality.name) for told in latest_judgements(lines)] == [
+        (1e9 + 2000, "A"),
+        (1e9 + 1000, "B"),
+    ]
 
 
 def test_a_moments_cost_counts_once_for_all_its_values() -> None:

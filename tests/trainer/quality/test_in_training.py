@@ -1,6 +1,7 @@
 """Metrics while training: they change nothing that a step computes, come when due, and tell what they cost."""
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_metrics_are_told_with_their_cost_and_change_nothing(
     ]
     assert [line["metrics_sec"] for line in ticks] == pytest.approx(spent), "the lines' rates leave them out"
     assert record.quality[0].trained.value == told.points[-1].value
-    assert "of the time so far went into metrics" in capsys.readouterr().out
+    assert re.search(r"FD-4x4 \d\S*  \(.* of the time so far went into metrics", capsys.readouterr().out)
 
 
 def test_the_value_is_the_one_that_evaluate_finds(tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
