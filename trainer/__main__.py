@@ -130,10 +130,6 @@ def _train(arguments: argparse.Namespace) -> int:
         if arguments.metrics_port is not None:
             check_port(arguments.metrics_port)
 
-        if Ranks.speaks():  # torch takes seconds to load
-            out = sys.stderr if arguments.log_format == "json" else sys.stdout
-            print(f"{run_dir}: {config.preset}, getting ready", file=out, flush=True)
-        from trainer.loop import train
         from trainer.options import RunOptions
 
         options = RunOptions(
@@ -144,6 +140,10 @@ def _train(arguments: argparse.Namespace) -> int:
             log_json=arguments.log_format == "json",
             power=power,
         )
+        if Ranks.speaks():
+            options.say(f"{run_dir}: {config.preset}, getting ready")
+        from trainer.loop import train  # with torch, which takes seconds
+
         return train(config, run_dir, arguments.data or run_dir / "data", context, interruption, options)
 
 

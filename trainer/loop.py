@@ -74,7 +74,7 @@ def train(
         state = ready.state
         if ready.complete:
             if world.rank == 0:
-                print(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on", flush=True)
+                options.say(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on")
             return 0
         metrics = MetricsInTraining(config, ready.data, world, lambda: _request(interruption, reporter) >= Request.STOP)
 

@@ -3,6 +3,7 @@
 Nothing here changes an image that a run learns from, so a run may go on with other options.
 """
 
+import sys
 from dataclasses import dataclass
 
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
@@ -29,6 +30,10 @@ class RunOptions:
     track: tuple[str, ...] = ()
     log_json: bool = False
     power: PowerAsked = NOTHING_ASKED
+
+    def say(self, sentence: str) -> None:
+        """Tells the user, on stderr where stdout is for JSON alone."""
+        print(sentence, file=sys.stderr if self.log_json else sys.stdout, flush=True)
 
 
 PLAIN = RunOptions()

@@ -190,7 +190,7 @@ class Reporter:
     def quality(self, state: TrainState, moment: Moment) -> None:
         """Writes the values of metrics computed while training, and their cost."""
         self._metrics_sec += moment.cost_sec
-        self._world.first(lambda: moment.tell(self._session.event, state.images))
+        self._world.first(lambda: moment.tell(self._session.event, self._session.say, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
         """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.

@@ -4,7 +4,6 @@ Opening them finds out which session this is, and says what earlier ones have le
 and when (trainer.reporter), and other workers, who write nothing.
 """
 
-import sys
 from pathlib import Path
 
 from trainer.config import TrainConfig
@@ -39,6 +38,7 @@ class Session:
     Attributes:
         identity: which run and session this is.
         saver: of its checkpoints.
+        say: tells the user a sentence; also called by trackers' threads, which stop no run.
 
     Raises:
         TrainerError: the directory cannot be written, or holds parts of two runs.
@@ -59,7 +59,7 @@ class Session:
         identity = identify(run_dir, diary, restored.identity, context.run_id, config.preset, data.index.sha256)
         damage = list(found_damage(run_dir, diary, identity, restored))
         write_atomically(run_dir / "config.json", config.to_json().encode())
-        self.identity, self._aside = identity, options.log_json
+        self.identity, self.say = identity, options.say
         self.saver = Saver(run_dir / "checkpoints", config, identity, self._saved)
         run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
         self._feeds = open_feeds(options.track, run, self.say)
@@ -88,10 +88,6 @@ class Session:
         except TrainerError as error:  # another error is on its way to the user already
             self.say(f"the last checkpoint failed too: {error.headline}")
         self._feeds.close(status)
-
-    def say(self, sentence: str) -> None:
-        """Tells the user, on stderr where stdout is for JSON alone; trackers' threads call it too, and stop no run."""
-        print(sentence, file=sys.stderr if self._aside else None, flush=True)
 
     def _saved(self, saved: Saved) -> None:
         """Notes a checkpoint that is on disk; called by the thread that saves."""

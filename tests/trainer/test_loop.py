@@ -69,9 +69,23 @@ def test_collectors_get_the_diarys_lines_on_stdout(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _train(short, tmp_path / "run", digits_dir, options=RunOptions(log_json=True)) == 0
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    out, err = capsys.readouterr()
+    printed = [json.loads(line) for line in out.splitlines()]
     assert printed == lines_of(tmp_path / "run")
     assert all(line["gpu_utilisation"] is None for line in printed if "event" not in line), "no GPU here"
+    assert f"{tmp_path / 'run'}: a new run of 320 images" in err, "sentences are beside them"
+
+
+def test_a_session_says_how_it_begins_and_where_its_results_are(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = tmp_path / "run"
+    assert _train(short, run_dir, digits_dir) == 0
+    first = capsys.readouterr().out
+    assert first.startswith(f"{run_dir}: a new run of 320 images, {short.preset}, on 1 worker (cpu, ")
+    assert f"{run_dir}: done, 320 images; look at samples.png there, or judge it: python -m trainer evaluate" in first
+    assert _train(short.replace({"kimg": 0.48}), run_dir, digits_dir) == 0
+    assert capsys.readouterr().out.startswith(f"{run_dir}: goes on from 320 of 480 images, {short.preset}, on 1 worker")
 
 
 def test_a_rebalance_is_answered_by_one_checkpoint(

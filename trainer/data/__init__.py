@@ -3,6 +3,7 @@
 Preparing writes uint8 shards with their hashes; training only ever reads shards. Not here: augmentation.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from trainer.data.clips import clips_recipe
 from trainer.data.digits import digits_recipe
 from trainer.data.photos import photos_recipe
 from trainer.data.prepare import prepare
+from trainer.data.progress import Progress
 from trainer.data.recipe import Recipe
 from trainer.data.sampler import Sampler
 from trainer.data.shards import INDEX_FILE, ShardedImages, labels_missing
@@ -51,10 +53,14 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
             allowed="a folder of shards",
             fix=_command(config, folder),
         )
+    recipe = SHIPPED[config.dataset](config)
+    progress = Progress(recipe.dataset, len(recipe.items), out=sys.stderr)  # stdout may be for JSON alone
     try:
-        prepare(SHIPPED[config.dataset](config), folder)
+        prepare(recipe, folder, progress=progress)
     except TrainerError as error:
         raise error.at("--data") if error.place == "--out" else error from None
+    finally:
+        progress.close()
 
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:

@@ -37,24 +37,25 @@ class Moment:
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self.cost_sec, self._share = records, cost_sec, share
 
-    def tell(self, event: Callable[..., None], images: int) -> None:
+    def tell(self, event: Callable[..., None], say: Callable[[str], None], images: int) -> None:
         """Writes one event for each value, or the one that there are none, and a line for people.
 
         Args:
             event: writes an event of the run's diary.
+            say: tells the user a sentence.
             images: seen.
         """
         cost = {"cost_sec": self.cost_sec, "share_of_wall": self._share}
         if self._records is None:
             why = "a worker has to stop; `python -m trainer evaluate` computes them from a checkpoint"
             event("quality-abandoned", images, why=why, in_training=cost)
-            print(f"kimg {images / 1000:8.2f}  metrics abandoned after {self.cost_sec:.1f} s: {why}", flush=True)
+            say(f"kimg {images / 1000:8.2f}  metrics abandoned after {self.cost_sec:.1f} s: {why}")
             return
         for record in self._records:
             event("quality", images, quality=record.model_dump(mode="json"), in_training=cost)
         values = "  ".join(_told(record) for record in self._records)
         spent = f"{self.cost_sec:.1f} s; {self._share:.1%} of the time so far went into metrics"
-        print(f"kimg {images / 1000:8.2f}  {values}  ({spent})", flush=True)
+        say(f"kimg {images / 1000:8.2f}  {values}  ({spent})")
 
 
 def _told(record: QualityRecord) -> str:
