@@ -14,12 +14,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainer.bench.cases import CASES
+from trainer.bench.guard import guarded_folder
 from trainer.bench.measuring import Bench, absent
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
 from trainer.commands.arguments import Parser, count, positive
@@ -126,8 +126,7 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
     def tell(what: str) -> None:
         print(f"[{time.monotonic() - began:5.0f} s] {what}", file=sys.stderr, flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="gangway-bench-") as folder:
-        work_dir = Path(folder)
+    with guarded_folder() as work_dir:
         data_dir = work_dir / "data"
         tell("data: crops of the photographs that ship in wheels")
         prepare = ["data", "prepare", "photos", "--resolution", "32", "--out", str(data_dir)]

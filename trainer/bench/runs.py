@@ -37,7 +37,7 @@ def train_for(
     argv = _prepared(config, run_dir, data_dir, processes=1)
     log = run_dir.with_suffix(".log")
     with log.open("w") as output:
-        process = subprocess.Popen(argv, env=environment(threads), stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(argv, env=_at_home(run_dir, threads), stdout=output, stderr=subprocess.STDOUT)
         try:
             _until(process, run_dir, seconds)
         finally:
@@ -52,14 +52,14 @@ def train_for(
 def train_whole(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int) -> list[dict[str, Any]]:
     """Trains to the configuration's end in one process; returns all statistics lines."""
     argv = _prepared(config, run_dir, data_dir, processes=1)
-    subprocess.run(argv, env=environment(threads), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(argv, env=_at_home(run_dir, threads), check=True, stdout=subprocess.DEVNULL)
     return statistics(run_dir)
 
 
 def train_preset(name: str, run_dir: Path, *, processes: int, threads: int) -> None:
     """Trains a preset as it is, to its end, in so many processes."""
     argv = [*_trainer(processes), "--preset", name, "--run-dir", str(run_dir)]
-    subprocess.run(argv, env=environment(threads), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(argv, env=_at_home(run_dir, threads), check=True, stdout=subprocess.DEVNULL)
 
 
 def _prepared(config: TrainConfig, run_dir: Path, data_dir: Path, processes: int) -> list[str]:

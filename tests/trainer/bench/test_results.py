@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -129,7 +130,11 @@ def test_this_machine_is_named() -> None:
 
 
 def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.bench.__main__.subprocess.run", lambda *_, **__: None)
+    guarded: list[bool] = []
+    monkeypatch.setattr(
+        "trainer.bench.__main__.subprocess.run",
+        lambda argv, **_: guarded.append(Path(argv[-1]).parent == Path(os.environ["GANGWAY_BENCH_FOLDER"])),
+    )
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     shown: list[Run] = []
 
@@ -139,6 +144,7 @@ def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(monkeypatc
 
     monkeypatch.setattr("trainer.bench.__main__.as_markdown", show)
     assert main(["--only", "gpu"]) == 0
+    assert guarded == [True], "what prepares the data works in the guard's folder"
     found = {result.name: result for result in shown[-1].results}
     assert list(found) == [title for case in CASES for title in TITLES[case]]
     assert {result.value for result in found.values()} == {None}
