@@ -17,6 +17,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from trainer.bench.cases import CASES
 from trainer.bench.guard import guarded_folder
@@ -33,7 +35,7 @@ _BEGIN, _END = "<!-- results: written by make bench -->\n", "<!-- end of results
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the cases asked for and returns the exit code: 0 also where a figure misses its target."""
+    """Runs the cases asked for and returns the exit code: 0 also where a figure misses its target, 128 + a signal's."""
     try:
         arguments = _parser().parse_args(argv)
         names = _names(arguments.only)
@@ -50,21 +52,33 @@ def main(argv: Sequence[str]) -> int:
     except TrainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("stopped: nothing was written", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return 128 + (stop.number if isinstance(stop, _StoppedError) else signal.SIGINT)
     print(as_markdown([run]))
     return 0
 
 
+class _StoppedError(KeyboardInterrupt):
+    """A signal that ends what is measured as Ctrl-C does; the exit code tells which, as a shell's does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    raise _StoppedError(number)
+
+
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM and a closed terminal end what is measured as Ctrl-C does: who sleeps until its turn would sleep on.
+    """SIGTERM and a closed terminal end what is measured as Ctrl-C does: in order, and with a word.
 
     What `nohup` ignores stays ignored.
     """
     heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in heard}
+    before = {number: signal.signal(number, _stop) for number in heard}
     try:
         yield
     finally:
