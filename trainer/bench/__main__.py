@@ -4,7 +4,8 @@
     python -m trainer.bench --only textbook,start --seconds 5 --rounds 1
 
 Takes about half an hour with its defaults and wants an otherwise idle machine. Writes nothing but its results, beside
-those of other machines; what is left out or cannot be measured here stands among them without a value, and says why.
+those of other machines; what cannot be measured here stands among them without a value, and says why. With --only just
+the parts asked for are shown, and nothing is kept. By fewer rounds or seconds than the defaults no target is judged.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import NoReturn
 
 from trainer.bench.cases import CASES
 from trainer.bench.guard import guarded_folder
-from trainer.bench.measuring import Bench, absent
+from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
 from trainer.commands.arguments import Parser, count, positive
 from trainer.errors import TrainerError, nearest
@@ -43,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         # Before anything is measured: what is there afterwards may have been changed meanwhile.
         machine, date, code = this_machine(), datetime.date.today().isoformat(), code_sha256()
         with _stoppable():
-            run = Run(date, machine, _run(names, arguments), code)
+            run = Run(date, machine, _run(names, arguments), code, arguments.rounds, arguments.seconds)
         runs = kept_with(others, run)
         if arguments.json is not None:
             write_atomically(arguments.json, as_json(runs).encode())
@@ -88,9 +89,12 @@ def _stoppable() -> Iterator[None]:
 
 def _parser() -> Parser:
     parser = Parser(prog="python -m trainer.bench", description="The trainer's speed, as ratios in one run.")
-    parser.add_argument("--only", help=f"comma-separated parts of {', '.join(CASES)}; to look at, not to keep")
-    parser.add_argument("--seconds", type=positive, default=5.0, help="of one measurement, or of a turn [5]")
-    parser.add_argument("--rounds", type=count, default=10, help="measurements, or turns of each side [10]")
+    only = f"comma-separated parts of {', '.join(CASES)}; the rest is not shown; to look at, not to keep"
+    parser.add_argument("--only", help=only)
+    seconds = f"of one measurement, or of a turn; less is told and not judged [{SECONDS:g}]"
+    parser.add_argument("--seconds", type=positive, default=SECONDS, help=seconds)
+    rounds = f"measurements, or turns of each side; fewer are told and not judged [{ROUNDS}]"
+    parser.add_argument("--rounds", type=count, default=ROUNDS, help=rounds)
     parser.add_argument("--json", type=Path, help="file for the results, of each machine the last")
     parser.add_argument("--markdown", type=Path, help="page whose results are replaced by those of --json")
     return parser
@@ -147,9 +151,7 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
         subprocess.run([sys.executable, "-m", "trainer", *prepare], check=True, stdout=subprocess.DEVNULL)
         threads = len(os.sched_getaffinity(0))
         bench = Bench(work_dir, data_dir, arguments.seconds, arguments.rounds, threads, tell)
-        left_out = "left out by --only"
-        found = (CASES[name](bench) if name in names else absent(name, left_out) for name in CASES)
-        return [result for results in found for result in results]
+        return [result for name, case in CASES.items() if name in names for result in case(bench)]
 
 
 def _write_tables(page: Path, tables: str) -> None:

@@ -32,10 +32,11 @@ def two_processes(bench: Bench) -> Iterator[Result]:
     )
     rates = bench.in_turn(sides)
     together, each, apart = TITLES["processes"]
-    yield ahead(together, rates, two, one, 1.8, medians(rates))
-    yield ahead(each, rates, twice, one, note="global batch 256: half the averages and waits for as many images")
+    yield ahead(bench, together, rates, two, one, 1.8, medians(rates))
+    note = "global batch 256: half the averages and waits for as many images"
+    yield ahead(bench, each, rates, twice, one, note=note)
     note = "a bound of this machine: its cores share memory and clock; nothing is averaged here"
-    yield ahead(apart, rates, silent, one, note=note)
+    yield ahead(bench, apart, rates, silent, one, note=note)
 
 
 def overheads(bench: Bench) -> Iterator[Result]:
@@ -47,7 +48,7 @@ def overheads(bench: Bench) -> Iterator[Result]:
     for name, key in zip(TITLES["overheads"], ("checkpoint_stall_sec", "telemetry_sec"), strict=True):
         share = lines[-1][key] / wall * 100
         found = {"seconds": lines[-1][key], "of seconds": wall}
-        yield Result(name, share, "%", "<= 1 %", share <= 1, found)
+        yield Result(name, share, "%", "<= 1 %", bench.judged(share <= 1, seconds=True), found)
 
 
 def start(bench: Bench) -> Iterator[Result]:
@@ -63,7 +64,7 @@ def start(bench: Bench) -> Iterator[Result]:
         times.append(lines[0]["time"] - began)
     found = median(times)
     (name,) = TITLES["start"]
-    yield Result(name, found, "s", "<= 8 s", found <= 8)
+    yield Result(name, found, "s", "<= 8 s", bench.judged(found <= 8, rounds=True))
 
 
 def gpu(bench: Bench) -> Iterator[Result]:
@@ -90,7 +91,7 @@ def features(bench: Bench) -> Iterator[Result]:
     found = {"ours images/s": speed.ours, "torch-fidelity images/s": speed.torch_fidelity}
     note = "weights of random values in the true shapes: speed does not depend on them"
     (name,) = TITLES["features"]
-    yield Result(name, speed.ratio, "x", ">= 1 x", speed.ratio >= 1, found, note)
+    yield Result(name, speed.ratio, "x", ">= 1 x", bench.judged(speed.ratio >= 1, rounds=True), found, note)
 
 
 def quality(bench: Bench) -> Iterator[Result]:

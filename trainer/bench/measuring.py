@@ -16,8 +16,10 @@ from trainer.bench.turns import Side, rates_in_turn
 from trainer.config import TrainConfig
 from trainer.presets import preset
 
-__all__ = ["SAME_LOSSES_STEPS", "TITLES", "Bench", "absent", "ahead", "medians"]
+__all__ = ["ROUNDS", "SAME_LOSSES_STEPS", "SECONDS", "TITLES", "Bench", "absent", "ahead", "medians"]
 
+ROUNDS, SECONDS = 10, 5.0
+"""What a target is judged by, at least: with less, the neighbours of a moment decide."""
 SAME_LOSSES_STEPS = 30
 """Over which losses are compared."""
 _STEPS_A_LINE = 16
@@ -117,6 +119,17 @@ class Bench:
         """Images per second of each side in each round, see `rates_in_turn`."""
         return rates_in_turn(sides, self.seconds, self.rounds, self.tell)
 
+    def judged(self, met: bool, *, rounds: bool = False, seconds: bool = False) -> bool | None:
+        """Whether a target is met; None where less was measured than it is judged by.
+
+        Args:
+            met: by the value that was found.
+            rounds: the value comes from `ROUNDS` of them.
+            seconds: the value comes from measurements of `SECONDS`.
+        """
+        too_little = (rounds and self.rounds < ROUNDS) or (seconds and self.seconds < SECONDS)
+        return None if too_little else met
+
     def run(self, name: str, config: TrainConfig) -> list[dict[str, float]]:
         """Statistics lines of a run."""
         self.tell(name)
@@ -127,6 +140,7 @@ class Bench:
 
 
 def ahead(
+    bench: Bench,
     name: str,
     rates: Mapping[str, Sequence[float]],
     side: str,
@@ -140,6 +154,7 @@ def ahead(
     A round's rates are taken in turn, so that a neighbour who comes and goes meets both or shows in the spread.
 
     Args:
+        bench: how much was measured.
         name: of the figure.
         rates: images per second of each side in each round.
         side: which is compared.
@@ -150,7 +165,8 @@ def ahead(
     """
     ratios = [found / other for found, other in zip(rates[side], rates[base], strict=True)]
     value = median(ratios)
-    target, met = ("", None) if wanted is None else (f">= {wanted:g} x", value >= wanted)
+    target = "" if wanted is None else f">= {wanted:g} x"
+    met = None if wanted is None else bench.judged(value >= wanted, rounds=True, seconds=True)
     return Result(name, value, "x", target, met, dict(parts), note, (min(ratios), max(ratios)))
 
 

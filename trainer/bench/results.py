@@ -30,7 +30,7 @@ class Result:
         value: the ratio, share or time; None where it could not be measured here.
         unit: "x", "%" or "s".
         target: what the project wants, such as ">= 1.4 x".
-        met: whether it is there; None without a value.
+        met: whether it is there; None without a value or a target, and where too little was measured to judge.
         parts: the rates it comes from, by name, with their units in the name.
         note: why there is no value, or what to keep in mind.
         spread: the lowest and the highest of the rounds whose median the value is; None where there are no rounds.
@@ -67,6 +67,8 @@ class Run:
         machine: where.
         results: in the order of the cases.
         code_sha256: over the trainer's own source files, as in run.json: which code was measured.
+        rounds: measurements, or turns of each side; None where a run is older than this field.
+        seconds: of a measurement, or of a turn; None likewise.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -75,6 +77,15 @@ class Run:
     machine: Machine
     results: Sequence[Result]
     code_sha256: str
+    rounds: int | None = None
+    seconds: float | None = None
+
+    @property
+    def extent(self) -> str:
+        """How much was measured, in words; nothing where the run does not say."""
+        if self.rounds is None or self.seconds is None:
+            return ""
+        return f"{self.rounds} round{'' if self.rounds == 1 else 's'} of {self.seconds:g} s"
 
     @property
     def place(self) -> str:
@@ -141,7 +152,9 @@ def as_markdown(runs: Iterable[Run]) -> str:
 def _section(run: Run) -> str:
     machine = run.machine
     busy = f" The machine was not idle (load {machine.load_before:.1f})." if machine.load_before > 0.5 else ""
-    made = f"{run.date}, torch {machine.torch}, Python {machine.python}. Code {run.code_sha256[:12]} ({_CODE}).{busy}"
+    extent = f" {run.extent}." if run.extent else ""
+    code = f"Code {run.code_sha256[:12]} ({_CODE})."
+    made = f"{run.date}, torch {machine.torch}, Python {machine.python}. {code}{extent}{busy}"
     lines = [
         f"## {run.place}",
         "",
@@ -149,7 +162,10 @@ def _section(run: Run) -> str:
         "",
         "| what | found | wanted | |",
         "|---|---|---|---|",
-        *(f"| {result.name} | {_found(result)} | {result.target} | {_verdict(result)} |" for result in run.results),
+        *(
+            f"| {result.name} | {_found(result)} | {result.target} | {_verdict(result, run)} |"
+            for result in run.results
+        ),
         "",
         *(f"- {result.name}: {_made_of(result)}" for result in run.results if result.parts or result.note),
     ]
@@ -163,7 +179,9 @@ def _found(result: Result) -> str:
     return f"{result.value:.3g} {result.unit}{spread}"
 
 
-def _verdict(result: Result) -> str:
+def _verdict(result: Result, run: Run) -> str:
+    if result.met is None and result.target and result.value is not None:
+        return f"not judged: {run.extent}"
     return {True: "met", False: "missed", None: ""}[result.met]
 
 

@@ -26,9 +26,9 @@ def against_textbook(bench: Bench) -> Iterator[Result]:
     """Ours against the tutorial's loop at P2's size, and which part gave what."""
     rates = _rates(bench, bench.config, (_CONTIGUOUS, _OURS, _TEXTBOOK, _LOW, _REUSING))
     fast, low, reused, large, same = TITLES["textbook"]
-    yield from _ahead(rates, fast, low)
+    yield from _ahead(bench, rates, fast, low)
     note = "another computation: a pass of the generator less, other fakes, so no losses to compare"
-    yield ahead(reused, rates, _OURS, _REUSING, note=note)
+    yield ahead(bench, reused, rates, _OURS, _REUSING, note=note)
     yield _at_a_large_convolutions_speed(bench, large, median(rates[_OURS]), median(rates[_TEXTBOOK]))
     off = _largest_difference(bench)
     yield Result(same, off * 100, "%", f"<= {_SAME_LOSSES:.1%}", off <= _SAME_LOSSES)
@@ -38,7 +38,8 @@ def narrow(bench: Bench) -> Iterator[Result]:
     """The same at half the width and half the batch."""
     whole = bench.config
     config = bench.sized(whole.batch_size // 2).replace({"ngf": whole.ngf // 2, "ndf": whole.ndf // 2})
-    yield from _ahead(_rates(bench, config, (_CONTIGUOUS, _OURS, _TEXTBOOK, _LOW)), *TITLES["narrow"])
+    rates = _rates(bench, config, (_CONTIGUOUS, _OURS, _TEXTBOOK, _LOW))
+    yield from _ahead(bench, rates, *TITLES["narrow"])
 
 
 def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str, list[float]]:
@@ -58,10 +59,10 @@ def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str,
     )
 
 
-def _ahead(rates: Mapping[str, Sequence[float]], fast: str, low: str) -> Iterator[Result]:
+def _ahead(bench: Bench, rates: Mapping[str, Sequence[float]], fast: str, low: str) -> Iterator[Result]:
     """The two ratios that have a target."""
-    yield ahead(fast, rates, _OURS, _TEXTBOOK, 1.4, medians(rates))
-    yield ahead(low, rates, _LOW, _TEXTBOOK, 2)
+    yield ahead(bench, fast, rates, _OURS, _TEXTBOOK, 1.4, medians(rates))
+    yield ahead(bench, low, rates, _LOW, _TEXTBOOK, 2)
 
 
 def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textbook: float) -> Result:

@@ -1,8 +1,10 @@
 """What the cases let run: which sides, with which configurations."""
 
+import dataclasses
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ from typing import Any
 import pytest
 
 from trainer.bench import cases, measuring, speed
-from trainer.bench.measuring import Bench
+from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.turns import Side
 from trainer.config import TrainConfig
+from trainer.quality.speed import FeatureSpeed
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Side]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path / "work", tmp_path / "data", 1.0, 2, 7, lambda _: None)
+    return Bench(tmp_path / "work", tmp_path / "data", SECONDS, ROUNDS, 7, lambda _: None)
 
 
 def configs(side: Side) -> list[TrainConfig]:
@@ -65,6 +68,20 @@ def test_the_textbook_has_the_same_work(bench: Bench, seen: list[Side]) -> None:
     assert found["ours, contiguous"] == ours.replace({"channels_last": False})
     assert found["ours, bf16"] == ours.replace({"precision": "bf16"})
     assert {loop.environment["OMP_NUM_THREADS"] for side in seen for loop in side.loops} == {"7"}
+
+
+def test_what_takes_no_turns_is_judged_by_rounds_or_by_seconds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = {"time": time.time() + 3600, "wall_sec": 60.0, "checkpoint_stall_sec": 0.1, "telemetry_sec": 6.0}
+    monkeypatch.setattr(cases, "train_whole", lambda *_, **__: [line])
+    monkeypatch.setattr(measuring, "train_for", lambda *_, **__: [line])
+    monkeypatch.setattr("trainer.quality.speed.feature_speed", lambda rounds: FeatureSpeed(2.0, 1.0, 2.0, 0.0))
+
+    def verdicts(bench: Bench) -> list[list[bool | None]]:
+        return [[result.met for result in case(bench)] for case in (cases.start, cases.features, cases.overheads)]
+
+    assert verdicts(bench) == [[False], [True], [True, False]]
+    assert verdicts(dataclasses.replace(bench, rounds=ROUNDS - 1)) == [[None], [None], [True, False]]
+    assert verdicts(dataclasses.replace(bench, seconds=SECONDS / 2)) == [[False], [True], [None, None]]
 
 
 def test_a_line_is_as_many_steps_whatever_the_batch(bench: Bench) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from trainer.bench.__main__ import main
 from trainer.bench.cases import CASES
-from trainer.bench.measuring import TITLES, ahead, medians
+from trainer.bench.measuring import ROUNDS, SECONDS, TITLES, Bench, ahead, medians
 from trainer.bench.results import Machine, Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
 from trainer.records.provenance import code_sha256
 
@@ -18,6 +18,7 @@ MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9",
 MET = Result("A step", 1.51, "x", ">= 1.4 x", True, {"ours images/s": 1510.0, "theirs images/s": 1000.0})
 MISSED = Result("A start", 9.0, "s", "<= 8 s", False)
 ABSENT = Result("A GPU", None, "images/s", "", None, note="no CUDA device here")
+BENCH = Bench(Path("work"), Path("data"), SECONDS, ROUNDS, 1, lambda _: None)
 CODE = "5ea36d93de00" + 52 * "0"
 COMMITTED = Path(__file__).parents[3] / "docs" / "benchmarks.json"
 
@@ -39,16 +40,56 @@ def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
 
 def test_a_ratio_is_the_median_of_the_rounds_and_shows_their_spread() -> None:
     rates = {"ours": [150.0, 90.0, 260.0], "theirs": [100.0, 100.0, 200.0]}
-    missed = ahead("A step", rates, "ours", "theirs", 1.4, medians(rates), "in turn")
+    missed = ahead(BENCH, "A step", rates, "ours", "theirs", 1.4, medians(rates), "in turn")
     assert (missed.value, missed.spread, missed.met) == (1.3, (0.9, 1.5), False)
     assert missed.parts == {"ours images/s": 150.0, "theirs images/s": 100.0}
-    met = ahead("A step", rates, "ours", "theirs", 1.3)
+    met = ahead(BENCH, "A step", rates, "ours", "theirs", 1.3)
     assert met.met
-    bound = ahead("A bound", rates, "theirs", "ours")
+    bound = ahead(BENCH, "A bound", rates, "theirs", "ours")
     assert (bound.met, bound.target) == (None, "")
     table = as_markdown([_run(missed, met)])
     assert "| A step | 1.3 x (0.9 to 1.5) | >= 1.4 x | missed |" in table
     assert "- A step: ours images/s 150, theirs images/s 100; in turn" in table
+
+
+@pytest.mark.parametrize(
+    ("rounds", "seconds", "extent"),
+    [
+        (ROUNDS - 1, SECONDS, "9 rounds of 5 s"),
+        (ROUNDS, SECONDS / 2, "10 rounds of 2.5 s"),
+        (1, SECONDS, "1 round of 5 s"),
+    ],
+)
+def test_a_short_run_is_told_and_not_judged(rounds: int, seconds: float, extent: str) -> None:
+    short = dataclasses.replace(BENCH, rounds=rounds, seconds=seconds)
+    rates = {"ours": [150.0], "theirs": [100.0]}
+    results = [ahead(short, "A step", rates, "ours", "theirs", 1.4), ahead(short, "A bound", rates, "ours", "theirs")]
+    run = dataclasses.replace(_run(*results, MET, ABSENT), rounds=rounds, seconds=seconds)
+    table = as_markdown([run])
+    assert f"(sha256 over the trainer's own source files, as in run.json). {extent}.\n" in table
+    assert f"| A step | 1.5 x (1.5 to 1.5) | >= 1.4 x | not judged: {extent} |" in table
+    assert "| A bound | 1.5 x (1.5 to 1.5) |  |  |" in table
+    assert "| A step | 1.51 x | >= 1.4 x | met |" in table, "which comes from no rounds"
+    assert "| A GPU | not measured here |  |  |" in table
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_a_figure_is_judged_by_what_it_comes_from(met: bool) -> None:
+    few, brief = dataclasses.replace(BENCH, rounds=1), dataclasses.replace(BENCH, seconds=0.5)
+    assert [bench.judged(met) for bench in (BENCH, few, brief)] == [met, met, met]
+    assert [bench.judged(met, rounds=True) for bench in (BENCH, few, brief)] == [met, None, met]
+    assert [bench.judged(met, seconds=True) for bench in (BENCH, few, brief)] == [met, met, None]
+    longer = dataclasses.replace(BENCH, rounds=2 * ROUNDS, seconds=2 * SECONDS)
+    assert longer.judged(met, rounds=True, seconds=True) is met
+
+
+def test_an_older_run_does_not_say_how_much_it_measured(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    content = json.loads(as_json([_run(MET)]))
+    assert (content[0].pop("rounds"), content[0].pop("seconds")) == (None, None)
+    path.write_text(json.dumps(content))
+    assert as_markdown(read_runs(path)) == as_markdown([_run(MET)])
+    assert "round" not in as_markdown([_run(MET)])
 
 
 def test_a_busy_machine_is_told() -> None:
@@ -129,7 +170,7 @@ def test_this_machine_is_named() -> None:
     assert found.cores >= 1
 
 
-def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_asked_for_is_shown_and_what_needs_a_gpu_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     guarded: list[bool] = []
     monkeypatch.setattr(
         "trainer.bench.__main__.subprocess.run",
@@ -146,11 +187,9 @@ def test_what_is_left_out_or_needs_a_gpu_stands_there_without_a_value(monkeypatc
     assert main(["--only", "gpu"]) == 0
     assert guarded == [True], "what prepares the data works in the guard's folder"
     found = {result.name: result for result in shown[-1].results}
-    assert list(found) == [title for case in CASES for title in TITLES[case]]
+    assert tuple(found) == TITLES["gpu"]
     assert {result.value for result in found.values()} == {None}
-    for case in CASES:
-        reason = "no CUDA device" if case == "gpu" else "left out by --only"
-        assert all(reason in found[title].note for title in TITLES[case])
+    assert all("no CUDA device" in result.note for result in found.values())
 
 
 def test_the_committed_results_name_every_figure_and_say_why_one_is_missing() -> None:
@@ -196,3 +235,4 @@ def test_a_page_keeps_what_stands_around_the_results(
     other, here = read_runs(data)
     assert (other.machine.cpu, other.code_sha256) == ("another CPU", CODE)
     assert (list(here.results), here.code_sha256) == ([MET, MISSED], code_sha256())
+    assert (here.rounds, here.seconds) == (ROUNDS, SECONDS)
