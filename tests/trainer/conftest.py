@@ -161,6 +161,18 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
 
 @pytest.fixture
+def train_argv(tmp_path: Path) -> Callable[[TrainConfig, Path, Path], list[str]]:
+    """`-m trainer train ...` of a configuration, a run directory and shards."""
+
+    def argv(config: TrainConfig, run_dir: Path, data: Path) -> list[str]:
+        path = tmp_path / "config.json"
+        path.write_text(config.to_json())
+        return ["-m", "trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
+
+    return argv
+
+
+@pytest.fixture
 def torchrun(start: Callable[..., Command]) -> Callable[..., Command]:
     """Starts gloo workers on this machine, two unless told otherwise."""
 

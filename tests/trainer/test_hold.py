@@ -161,21 +161,14 @@ def test_a_file_system_without_locks_will_do_and_is_told(
 
 
 def test_a_second_session_waits_for_the_first_to_save_and_goes_on_from_there(
-    start: Callable[..., Any], tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
+    start: Callable[..., Any],
+    train_argv: Callable[..., list[str]],
+    tiny_config: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Lines,
 ) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(tiny_config.to_json())
-    argv = [
-        "-m",
-        "trainer",
-        "train",
-        "--config",
-        str(path),
-        "--run-dir",
-        str(_dir(tmp_path)),
-        "--data",
-        str(digits_dir),
-    ]
+    argv = train_argv(tiny_config, _dir(tmp_path), digits_dir)
     first = start(*argv)
     first.wait_for(lambda: any(line["images"] >= 160 for line in lines_of(_dir(tmp_path))))
     second = start(*argv)

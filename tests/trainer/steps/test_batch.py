@@ -109,6 +109,7 @@ def test_mirrored_reals_come_as_often_as_the_others(families: dict[str, tuple[Tr
 
 def test_statistics_of_uneven_shares_are_those_of_one_worker(
     torchrun: Callable[..., Any],
+    train_argv: Callable[..., list[str]],
     tiny_config: TrainConfig,
     tmp_path: Path,
     digits_dir: Path,
@@ -116,19 +117,7 @@ def test_statistics_of_uneven_shares_are_those_of_one_worker(
 ) -> None:
     """Four images over three workers: the first has two. Unweighted means would be off by percents."""
     config = tiny_config.replace({"batch_size": 4, "kimg": 0.016, "stats_kimg": 0.004, "r1_interval": 1})
-    path = tmp_path / "config.json"
-    path.write_text(config.to_json())
-    argv = [
-        "-m",
-        "trainer",
-        "train",
-        "--config",
-        str(path),
-        "--run-dir",
-        str(tmp_path / "3"),
-        "--data",
-        str(digits_dir),
-    ]
+    argv = train_argv(config, tmp_path / "3", digits_dir)
     code, output = torchrun(*argv, workers=3).finish()
     assert code == 0, output
     train(config, tmp_path / "1", digits_dir, RunContext(), Interruption())
