@@ -8,9 +8,10 @@
     python -m trainer sample --run-dir runs/dcgan-digits --out grid.png
     python -m trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
 
-Exit codes: 0 done, 1 failed with a traceback, 2 bad input, 3 the fabric is too slow to begin, 75 interrupted (start the
-same command again). Heavy imports wait until a command needs them. Under torchrun every worker runs this file; local
-rank 0 alone reports a user's mistake. On a TPU host `train` starts torchrun itself, with a process for each chip.
+Exit codes: 0 done, 1 failed with a traceback or where another session is at work, 2 bad input, 3 the fabric is too slow
+to begin, 75 interrupted (start the same command again). Heavy imports wait until a command needs them. Under torchrun
+every worker runs this file; local rank 0 alone reports a user's mistake. On a TPU host `train` starts torchrun itself,
+with a process for each chip.
 """
 
 import argparse
@@ -96,7 +97,7 @@ def _add_train(train: Parser) -> None:
         choices=("text", "json"),
         default="text",
         metavar="text|json",
-        help="json: the lines of stats.jsonl [text]",
+        help="json: the lines of stats.jsonl, and sentences on stderr [text]",
     )
     train.add_argument(
         "--fabric-min-gbps", type=positive, metavar="X", help="all-reduce bus bandwidth to start with, Gbit/s [any]"

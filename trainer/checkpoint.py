@@ -6,18 +6,19 @@ uses torch.load(weights_only=True), so a checkpoint is data and cannot run code.
 (trainer.state) and when to save (trainer.loop).
 """
 
+import contextlib
 import hashlib
 import io
-from collections.abc import Mapping
+import json
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
-from torch import Tensor
 
 from trainer.config import RESUMABLE_CHANGES, TrainConfig
+from trainer.digests import is_finite, state_digests
 from trainer.errors import TrainerError, diverged, from_validation
 from trainer.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from trainer.records.identity import RunIdentity
@@ -31,7 +32,6 @@ __all__ = [
     "newest",
     "newest_of_run",
     "save",
-    "state_digests",
 ]
 
 State = dict[str, Any]
@@ -87,7 +87,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     """
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
-        if not _is_finite(value):
+        if not is_finite(value):
             raise diverged(f"{part} at step {images // config.step_images}, {images} images, not saved", "nan or inf")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
@@ -102,17 +102,24 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
         config=config,
         identity=identity,
     )
-    write_atomically(_manifest_path(path), manifest.model_dump_json(indent=2).encode())
+    _write(path, content, manifest)
+    clean_temporaries(folder)
+    _prune(folder, config, identity.run_id)
+    return path
+
+
+def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
+    """The manifest, then the file. Where that fails, on a full disk, what stood there before stands there again."""
+    beside = _manifest_path(path)
+    before = beside.read_bytes() if beside.exists() else None
+    write_atomically(beside, manifest.model_dump_json(indent=2).encode())
     try:
         with atomic_writer(path) as file:
             file.write(content)
     except TrainerError:
-        if not path.exists():  # a manifest of nothing
-            _manifest_path(path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError, TrainerError):
+            beside.unlink() if before is None else write_atomically(beside, before)
         raise
-    clean_temporaries(folder)
-    _prune(folder, config, identity.run_id)
-    return path
 
 
 def load(path: Path) -> Checkpoint:
@@ -222,44 +229,9 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
                 place=f"TrainConfig.{field}",
                 problem=f"the run in {run_dir} was started with another value",
                 value=now,
-                allowed=repr(before),
-                fix=f"go on with {before!r}, or start a new run in another --run-dir",
+                allowed=json.dumps(before),
+                fix=f"go on with {json.dumps(before)}, or start a new run in another --run-dir",
             )
-
-
-def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 over the tensors of each top-level part, by name, type, shape and bits, whatever their memory layout."""
-    return {part: _digest(value) for part, value in state.items()}
-
-
-def _digest(value: object) -> str:
-    digest = hashlib.sha256()
-    _update(digest, value)
-    return digest.hexdigest()
-
-
-def _update(digest: "hashlib._Hash", value: object) -> None:
-    if isinstance(value, Tensor):
-        digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    elif isinstance(value, Mapping):
-        for key in value:
-            digest.update(repr(key).encode())
-            _update(digest, value[key])
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _update(digest, item)
-    else:
-        digest.update(repr(value).encode())
-
-
-def _is_finite(value: object) -> bool:
-    if isinstance(value, Tensor):
-        # One pass without a copy; only a sum that is not finite, which may be an overflow, needs the second look.
-        return bool(torch.isfinite(value.sum())) or bool(torch.isfinite(value).all())
-    if isinstance(value, Mapping):
-        return all(_is_finite(item) for item in value.values())
-    return all(_is_finite(item) for item in value) if isinstance(value, list | tuple) else True
 
 
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
     "EXIT_UNHEALTHY",
+    "InUseError",
     "LoneError",
     "TrainerError",
     "UnhealthyError",
@@ -52,6 +53,11 @@ _BOUNDS: Mapping[str, str] = MappingProxyType(
 """How a bound is told, by its name in pydantic's findings and fields."""
 
 
+def _shown(value: object) -> str:
+    """As the user would write it; JSON's words where the value is one of its two that Python calls otherwise."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
 def _short(text: str, limit: int = 200) -> str:
     """A whole file that was no JSON is nobody's idea of a value."""
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
@@ -74,7 +80,7 @@ class TrainerError(Exception):
 
     def __init__(self, *, place: str, problem: str, value: object = None, allowed: str = "", fix: str = "") -> None:
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
-        rows = [("got", None if value is None else _short(repr(value))), ("allowed", allowed), ("fix", fix)]
+        rows = [("got", None if value is None else _short(_shown(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
         super().__init__("\n".join([self.headline, *details]))
 
@@ -107,6 +113,12 @@ class UnhealthyError(TrainerError):
     """The machines, not the input, keep the job from starting. Commands exit with code 3."""
 
     exit_code = EXIT_UNHEALTHY
+
+
+class InUseError(TrainerError):
+    """Another session is at work where this one is asked to be. Commands exit with code 1: later it may be free."""
+
+    exit_code = EXIT_FAILED
 
 
 class WorkerFailedError(Exception):
@@ -235,9 +247,11 @@ def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
             finding tells.
     """
     context = finding.get("ctx", {})
+    if finding["type"] == _RULE:
+        return str(context["allowed"])
     if field is not None and get_origin(field.annotation) is Literal:
         *most, last = map(str, get_args(field.annotation))
-        return f"{', '.join(most)} or {last}"
+        return f"{', '.join(most)} or {last}" if most else last
     if finding["type"] == "literal_error":
         return str(context["expected"]).replace("'", "")
     crossed = {name: context[name] for name in _BOUNDS if name in context}

@@ -7,7 +7,8 @@ that can go wrong; that is what messages are for.
 __all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_UNHEALTHY"]
 
 EXIT_FAILED = 1
-"""Our own bug or a machine's failure: a traceback was printed, by the worker it happened on."""
+"""Our own bug or a machine's failure: a traceback was printed, by the worker it happened on. Or the run's directory is
+in use: the next try may find it free."""
 EXIT_BAD_INPUT = 2
 """A user's mistake: trying again without a change is in vain."""
 EXIT_UNHEALTHY = 3

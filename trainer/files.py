@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _CHUNK_BYTES = 1 << 20
-_TEMPORARY = ".partial-"
+_TEMPORARY, _PROBE = ".partial-", ".probe-"
 
 
 def sha256_of(path: Path) -> str:
@@ -111,14 +111,18 @@ def check_folder(path: Path, flag: str) -> None:
 def _refusal(folder: Path) -> OSError | None:
     """Why nothing can be written there; None where it can. Tried, as root is told that it may write on any disk."""
     try:
-        Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder)).rmdir()
+        Path(tempfile.mkdtemp(prefix=_PROBE, dir=folder)).rmdir()
     except OSError as error:
         return error
     return None
 
 
 def _remedy(error: OSError) -> str:
-    return "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "get the right to write"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "get the right to write"
+    return "mend what the system reports"
 
 
 def sync_directory(path: Path) -> None:

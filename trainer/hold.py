@@ -1,12 +1,16 @@
-"""One session at a time in a run directory: worker 0 holds a lock from before anything is read until the session ends.
+"""One session at a time in a run directory: worker 0 holds it from before anything is read until the session ends.
 
 Two sessions in one directory would save over each other's checkpoints, and the record of both would be true of neither.
-The lock is the kernel's: it ends with its holder, however that ends, so nobody has to clear it away. A holder that is
-just leaving, as before a restart, is waited for; so is one on another host, for as long as a file system may take to
-notice that the host is gone. Not here: those who only read a run, who need no lock.
+On one host the kernel knows whether the holder lives: it keeps the lock on `.lock` for as long as that process does,
+however it ends. On another host signs of life tell, whatever a file system makes of locks between hosts: a holder
+touches the file every quarter of a minute, and one that does not for a minute and a half is taken for gone. One that
+was only asleep, in a paused machine say, finds the file another's and ends at once, without a word to the run's files.
+
+Not here: `evaluate` and `record`, which write whole files and lines, and may do so beside a session.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -14,41 +18,45 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from trainer.errors import TrainerError
+from trainer.errors import InUseError
+from trainer.exit_codes import EXIT_FAILED
 from trainer.files import cannot_be_written, check_folder
+from trainer.host import boot_id
 from trainer.workers.distributed import World
 
 __all__ = ["LOCK_FILE", "Patience", "held"]
 
 LOCK_FILE = ".lock"
 _POLL_SEC = 0.2
-_BEAT_SEC = 30.0
+_BEAT_SEC = 15.0
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+_VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
 class Patience(NamedTuple):
     """How long a holder is waited for, seconds.
 
     Attributes:
-        alive: one that is known to live and may be about to end.
-        silent: one on another host that gives no sign of life, as long as its file system may keep the lock of a host
-            that is gone: NFSv4 90 s by default (RFC 7530), Lustre up to 2.25 of its timeout of 100 s. NFSv3 keeps it
-            for good: after this time the lock is taken over.
+        here: one on this host; workers notice within seconds that the others have gone.
+        elsewhere: one on another host that lives, and may have its last checkpoint to write.
+        silent: one on another host that gives no sign of life.
     """
 
-    alive: float = 15.0
-    silent: float = 300.0
+    here: float = 15.0
+    elsewhere: float = 60.0
+    silent: float = 90.0
 
 
 _PATIENCE = Patience()
 
 
 @contextlib.contextmanager
-def held(run_dir: Path, world: World, patience: Patience = _PATIENCE) -> Iterator[None]:
+def held(run_dir: Path, world: World, stopped: Callable[[], bool], patience: Patience = _PATIENCE) -> Iterator[bool]:
     """Makes the directory where it is missing, and keeps other sessions out of it until the block ends.
 
     A directory that was made here, and that nothing was written to, is gone afterwards.
@@ -56,132 +64,175 @@ def held(run_dir: Path, world: World, patience: Patience = _PATIENCE) -> Iterato
     Args:
         run_dir: of the run.
         world: this worker's place; all workers call it together.
+        stopped: whether a signal has come, which ends a wait.
         patience: with another session that may be about to end.
 
+    Yields:
+        Whether it is held; False where a signal has come first.
+
     Raises:
-        TrainerError: on every rank: the directory cannot be written, or another session is at work in it.
+        TrainerError: on every rank: the directory cannot be written; InUseError: another session is at work in it.
     """
     hold = _Hold(run_dir)
     try:
-        world.first(lambda: hold.take(patience))
-        yield
+        taken = world.together(lambda: hold.take(stopped, patience) if world.rank == 0 else _TAKEN)
+        taken = world.gather(taken)[0]
+        if taken.holder:
+            raise InUseError(
+                place="--run-dir",
+                problem=f"another session is at work there: {taken.holder}",
+                value=str(run_dir),
+                allowed="one session at a time",
+                fix="let it end, or stop it with Ctrl-C or SIGTERM (it saves first); or name another --run-dir",
+            )
+        yield not taken.stopped
     finally:
         hold.drop()
 
 
+class _Taken(NamedTuple):
+    """How a wait has ended: with the directory, or with the holder's name, or stopped."""
+
+    holder: str = ""
+    stopped: bool = False
+
+
+_TAKEN = _Taken()
+
+
 class _Holder(NamedTuple):
-    """Who holds a lock, as far as it says so.
+    """Who holds a directory, as far as it says so.
 
     Attributes:
         who: process, host and since when.
-        here: whether it is on this host, whose kernel knows that it lives.
-        sign: of life; changes every half minute.
+        here: whether it is on this host, whose kernel then knows that it lives.
+        sign: of life; another one in a while.
     """
 
-    who: str
-    here: bool
-    sign: int
+    who: str = "another session"
+    here: bool = False
+    sign: int = 0
 
 
 class _Hold:
-    """The lock, on the one worker that takes it.
-
-    It belongs to the process, not to the open file: no child that outlives a killed worker carries it on.
-    """
+    """What the one worker that takes it knows of a directory."""
 
     def __init__(self, run_dir: Path) -> None:
         self._dir, self._path = run_dir, run_dir / LOCK_FILE
         self._made: list[Path] = []
-        self._file: IO[bytes] | None = None
+        since = datetime.now(UTC).isoformat(" ", "seconds")
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "boot": boot_id()}
+        self._mine = json.dumps(who).encode()
+        self._handle: int | None = None
         self._ended = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="hold", daemon=True)
 
-    def take(self, patience: Patience) -> None:
-        """Returns when the lock is this process's.
+    def take(self, stopped: Callable[[], bool], patience: Patience) -> _Taken:
+        """Returns when the directory is this process's, or will not become so.
 
         Raises:
-            TrainerError: see `held`.
+            TrainerError: it cannot be written.
         """
         check_folder(self._dir, "--run-dir")
         self._made = [folder for folder in (self._dir, *self._dir.parents) if not folder.exists()]
-        holder: _Holder | None = None
-        while not self._try():
-            now, seen = time.monotonic(), self._holder()
-            if holder is None or seen.who != holder.who:
-                began, holder = now, seen
-                _say(f"{self._dir} is in use by {seen.who}: waiting for it to end")
-            if (seen.here or seen.sign != holder.sign) and now - began >= patience.alive:
-                raise self._in_use(seen.who)
-            if seen == holder and now - began >= patience.silent:
-                _say(f"{seen.who}: no sign of life for {patience.silent:g} s, taken for gone")
+        first: _Holder | None = None
+        began = time.monotonic()
+        while (holder := self._try()) is not None:
+            if first is None or holder.who != first.who:
+                first, began = holder, time.monotonic()
+                wait = f"{patience.here:g} s" if holder.here else f"{max(patience.elsewhere, patience.silent):g} s"
+                _say(f"{self._dir} is in use by {holder.who}: waiting up to {wait} for it to end")
+            waited_sec = time.monotonic() - began
+            lives = holder.here or holder.sign != first.sign
+            if stopped():
+                return _Taken(stopped=True)
+            if lives and waited_sec >= (patience.here if holder.here else patience.elsewhere):
+                return _Taken(holder.who)
+            if not lives and waited_sec >= patience.silent:
+                _say(f"{holder.who}: no sign of life for {patience.silent:g} s, taken for gone")
+                first = None
                 with contextlib.suppress(OSError):
                     self._path.unlink()
             time.sleep(_POLL_SEC)
         self._beating.start()
+        return _TAKEN
 
     def drop(self) -> None:
-        """Gives the lock back, if it was taken, and leaves no file of it."""
-        if self._file is None:
+        """Gives the directory back, if it was taken, and leaves no file of it."""
+        if self._handle is None:
             return
         self._ended.set()
         if self._beating.is_alive():
             self._beating.join()
-        with contextlib.suppress(OSError):  # the directory may be gone; a session does not fail for that
-            if os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):  # not another's, made after a rescue
+        with contextlib.suppress(OSError):  # the directory may be gone, and a session does not fail for that
+            if self._path.read_bytes() == self._mine:
                 self._path.unlink()
+        with contextlib.suppress(OSError):
+            os.close(self._handle)
+        with contextlib.suppress(OSError):
             for folder in self._made:
                 folder.rmdir()  # fails at the first that something was written to
-        self._file.close()
 
-    def _try(self) -> bool:
+    def _try(self) -> _Holder | None:
+        """Takes the directory if it is free; otherwise who holds it."""
         try:
             self._dir.mkdir(parents=True, exist_ok=True)
-            file = self._path.open("a+b", buffering=0)
+            with self._path.open("a+b", buffering=0) as file:
+                holder = self._found(file)
+                if holder is None:
+                    file.truncate(0)  # a killed session's
+                    file.write(self._mine)
+                    os.fsync(file.fileno())  # other hosts are to see it now
+                    self._handle = os.dup(file.fileno())  # with the lock
+                return holder
         except OSError as error:
+            if error.errno in _VANISHED:  # another session has just removed it, at its end
+                return _Holder()
             raise cannot_be_written(self._path, error) from error
+
+    def _found(self, file: IO[bytes]) -> _Holder | None:
+        """Who holds the directory whose file this is; None for nobody, and then this process has the lock."""
+        locked, holder = _lock(file), self._read()
+        if locked is None:
+            return None if holder is None else holder._replace(here=False)
+        if not locked:
+            return holder or _Holder(sign=self._path.stat().st_mtime_ns)
+        if not os.path.samestat(os.fstat(file.fileno()), self._path.stat()):
+            return _Holder()  # its holder has just removed this very file, and the lock is on nothing
+        return None if holder is None or holder.here else holder
+
+    def _read(self) -> _Holder | None:
+        """Who the file names; None where it names nobody."""
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            file.close()
-            return False
-        except OSError as error:  # a file system without locks, as some parallel ones are mounted
-            _say(f"{self._dir} cannot be locked ({error.strerror}): nothing keeps a second session out")
-        # Whoever held it has removed the file that this process had opened already: the lock is of no file then.
-        if not os.fstat(file.fileno()).st_nlink:
-            file.close()
-            return False
-        self._file = file
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(" ", "seconds")}
-        try:
-            file.truncate(0)  # a killed session's
-            file.write(json.dumps(who).encode())
-        except OSError as error:
-            raise cannot_be_written(self._path, error) from error
-        return True
+            who, sign = json.loads(self._path.read_bytes()), self._path.stat().st_mtime_ns
+            here = bool(who["boot"]) and who["boot"] == boot_id()
+            return _Holder(f"process {who['pid']} on {who['host']}, since {who['since']}", here, sign)
+        except (ValueError, TypeError, KeyError):
+            return None
 
     def _beat(self) -> None:
-        """Gives a sign of life in a while, by the file's time, to be seen from hosts that cannot see this process."""
-        assert self._file is not None, "the thread begins with the lock taken"
+        """Gives signs of life, for hosts that cannot see this process, and looks whether it is still taken to live."""
+        assert self._handle is not None, "the thread begins with the directory taken"
         while not self._ended.wait(_BEAT_SEC):
             with contextlib.suppress(OSError):
-                os.utime(self._file.fileno())
+                os.utime(self._handle)
+                other = self._read()
+                if other is not None and self._path.read_bytes() != self._mine:
+                    _say(f"{self._dir} was taken over by {other.who}, as this session gave no sign of life: it ends")
+                    os._exit(EXIT_FAILED)  # not in order, which would write to files that are another's now
 
-    def _holder(self) -> _Holder:
-        try:
-            who, sign = json.loads(self._path.read_text(encoding="utf-8")), self._path.stat().st_mtime_ns
-            here = who["host"] == socket.gethostname()
-            return _Holder(f"process {who['pid']} on {who['host']}, since {who['since']}", here, sign)
-        except (OSError, ValueError, TypeError, KeyError):  # it has just ended, or not yet written who it is
-            return _Holder("another session", here=True, sign=0)
 
-    def _in_use(self, holder: str) -> TrainerError:
-        return TrainerError(
-            place="--run-dir",
-            problem=f"another session is at work there: {holder}",
-            value=str(self._dir),
-            allowed="one session at a time",
-            fix="let it end, or stop it with Ctrl-C or SIGTERM (it saves first); or name another --run-dir",
-        )
+def _lock(file: IO[bytes]) -> bool | None:
+    """Whether the lock is this process's now; None on a file system without locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return True
 
 
 def _say(sentence: str) -> None:

@@ -22,7 +22,11 @@ def listed(text: str, known: Collection[str]) -> tuple[str, ...]:
     Raises:
         PydanticCustomError: a `broken_rule`: an unknown name, with the nearest one, or one that comes twice.
     """
-    names = tuple(name.strip() for name in text.split(",")) if text != NONE else ()
+    names = tuple(name.strip() for name in text.split(","))
+    if NONE in names:
+        if len(names) > 1:
+            raise broken_rule(f"names, or {NONE} alone", value=text, fix=f"leave {NONE} out")
+        return ()
     for number, name in enumerate(names):
         if name not in known:
             near = nearest(name, known)

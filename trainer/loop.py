@@ -64,11 +64,14 @@ def train(
     """
     with (
         distributed.start(config.backend) as world,
-        held(run_dir, world),
+        held(run_dir, world, lambda: interruption.requested) as here,
         serving(world, options.metrics_port) as endpoint,
         Reporter(run_dir, config, world, context, endpoint, options) as reporter,
         limiting(world, options.power, gpu_of(world)) as limiter,
     ):
+        if not here:  # stopped before the directory was free
+            return EXIT_INTERRUPTED
+
         # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
         ready = set_up(config, run_dir, data_dir, world, resume=options.resume)
         state = ready.state

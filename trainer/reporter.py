@@ -15,9 +15,9 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import nn
 
-from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data import Sampler
+from trainer.digests import state_digests
 from trainer.interruptions.interruption import Request
 from trainer.interruptions.notices import Notice
 from trainer.metering.flops import step_flops
@@ -262,7 +262,7 @@ class Reporter:
                     f"interrupted by {cause} at {state.images} images; the same command goes on from there"
                 )
             else:
-                self._session.event("done", state.images, state_sha256=checkpoint.state_digests(final))
+                self._session.event("done", state.images, state_sha256=state_digests(final))
             self._write_samples(state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
             if not cause:

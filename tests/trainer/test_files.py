@@ -1,6 +1,7 @@
 """Files appear whole or not at all, also on a full disk."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -111,14 +112,19 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
 def test_a_folder_that_takes_nothing_is_named_whatever_its_rights_say() -> None:
     with pytest.raises(TrainerError, match=r"--out: /proc takes no new files: ") as caught:
         check_folder(Path("/proc/runs/a"), "--out")
-    assert caught.value.fix == "get the right to write, or name another --out"
+    assert caught.value.fix == "mend what the system reports, or name another --out"
 
 
-def test_a_full_disk_is_not_taken_for_a_lack_of_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: object) -> str:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    ("number", "fix"), [(errno.ENOSPC, "free some space"), (errno.EDQUOT, "free some space"), (errno.EROFS, "get the")]
+)
+def test_a_full_disk_is_not_taken_for_a_lack_of_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fix: str
+) -> None:
+    def refuses(**_: object) -> str:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("tempfile.mkdtemp", full)
-    with pytest.raises(TrainerError, match=r"takes no new files: No space left on device") as caught:
+    monkeypatch.setattr("tempfile.mkdtemp", refuses)
+    with pytest.raises(TrainerError, match=f"takes no new files: {os.strerror(number)}") as caught:
         check_folder(tmp_path, "--out")
-    assert caught.value.fix == "free some space, or name another --out"
+    assert caught.value.fix.startswith(fix)

@@ -1,12 +1,12 @@
-"""One session at a time in a run directory: refused, waited for, freed by a kill; no trace where nothing was done."""
+"""One session at a time in a run directory: refused, waited for, taken over from the dead; no trace of nothing done."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from trainer.config import TrainConfig
-from trainer.errors import TrainerError
+from trainer.errors import InUseError, TrainerError
 from trainer.hold import LOCK_FILE, Patience, held
 from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
@@ -25,119 +25,208 @@ from trainer.workers.distributed import World
 Lines = Callable[[Path], list[dict[str, Any]]]
 
 ALONE = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "one process")
-SHORT = Patience(alive=0.3, silent=0.6)
+LONG = 3600.0
 HOLDER = """
 import sys
 from pathlib import Path
 import torch
-from trainer.hold import held
+from trainer import hold
 from trainer.workers.distributed import World
 
-with held(Path(sys.argv[1]), World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "one process")):
+hold._BEAT_SEC = float(sys.argv[2])
+with hold.held(Path(sys.argv[1]), World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "one process"), lambda: False):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
+def never() -> bool:
+    """No signal comes."""
+    return False
+
+
 @pytest.fixture
-def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process at work in run/; it ends when its stdin is closed."""
-    argv = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+def run_dir(tmp_path: Path) -> Path:
+    """Of a run; not made yet."""
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def hold_it(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts a process at work in the directory; it ends when its stdin is closed."""
+    started = []
+
+    def begin(beat_sec: float = LONG) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-c", HOLDER, str(run_dir), str(beat_sec)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe)
+        started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        yield process
+        return process
+
+    yield begin
+    for process in started:
         process.kill()
+        with process:  # closes its pipes
+            pass
 
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process's host is another than the holder's."""
-    monkeypatch.setattr("trainer.hold.socket.gethostname", lambda: "another")
+    monkeypatch.setattr("trainer.hold.boot_id", lambda: "another")
+
+
+def _end(holder: subprocess.Popen[bytes]) -> None:
+    assert holder.stdin is not None
+    holder.stdin.close()
+    assert holder.wait(60) == 0
+
+
+def _pid(run_dir: Path) -> int:
+    return int(json.loads((run_dir / LOCK_FILE).read_text())["pid"])
+
+
+def _refused(run_dir: Path, patience: Patience) -> TrainerError:
+    with pytest.raises(InUseError, match="another session is at work there") as caught:  # noqa: SIM117
+        with held(run_dir, ALONE, never, patience):
+            pytest.fail("not to be entered")
+    return caught.value
 
 
 def test_a_second_session_is_refused_and_told_of_the_first(
-    holder: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hold_it: Callable[..., Any], run_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with (
-        pytest.raises(TrainerError, match="another session is at work there") as caught,
-        held(_dir(tmp_path), ALONE, SHORT),
-    ):
-        pytest.fail("not to be entered")
-    assert (caught.value.place, caught.value.value) == ("--run-dir", str(_dir(tmp_path)))
-    assert f"process {holder.pid} on {os.uname().nodename}, since 20" in str(caught.value)
-    assert capsys.readouterr().err.count("waiting for it to end") == 1
-    assert json.loads((_dir(tmp_path) / LOCK_FILE).read_text())["pid"] == holder.pid
+    holder = hold_it()
+    error = _refused(run_dir, Patience(here=0.3))
+    assert (error.place, error.value, error.exit_code) == ("--run-dir", str(run_dir), 1)
+    assert f"process {holder.pid} on {os.uname().nodename}, since 20" in str(error)
+    assert capsys.readouterr().err.count("waiting up to 0.3 s for it to end") == 1
+    assert _pid(run_dir) == holder.pid
 
 
-def test_a_lock_of_a_silent_host_is_taken_over_and_the_silent_one_does_no_harm(
-    holder: subprocess.Popen[bytes], tmp_path: Path, elsewhere: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As on NFSv3, whose locks outlive their hosts."""
-    assert holder.stdin is not None
-    with held(_dir(tmp_path), ALONE, SHORT):
-        assert f"process {holder.pid} on" in capsys.readouterr().err
-        assert json.loads((_dir(tmp_path) / LOCK_FILE).read_text())["pid"] == os.getpid()
-        holder.stdin.close()
-        assert holder.wait(60) == 0
-        assert (_dir(tmp_path) / LOCK_FILE).exists(), "ours, not to be removed by the one that woke up"
-    assert list(_dir(tmp_path).iterdir()) == []
-
-
-def test_one_on_another_host_that_shows_signs_of_life_is_not_robbed(
-    holder: subprocess.Popen[bytes], tmp_path: Path, elsewhere: None
-) -> None:
-    path, ended = _dir(tmp_path) / LOCK_FILE, threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(0.05):
-            os.utime(path)
-
-    beating = threading.Thread(target=beat)
-    beating.start()
-    try:
-        with pytest.raises(TrainerError, match="another session is at work"), held(_dir(tmp_path), ALONE, SHORT):
-            pytest.fail("not to be entered")
-    finally:
-        ended.set()
-        beating.join()
-
-
-def test_a_holder_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.hold._BEAT_SEC", 0.01)
-    path = _dir(tmp_path) / LOCK_FILE
-    with held(_dir(tmp_path), ALONE):
-        first = path.stat().st_mtime_ns
-        deadline = time.monotonic() + 60
-        while path.stat().st_mtime_ns == first:
-            assert time.monotonic() < deadline
-
-
-def test_a_session_that_ends_in_time_is_waited_for(holder: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    assert holder.stdin is not None
+def test_a_session_that_ends_in_time_is_waited_for(hold_it: Callable[..., Any], run_dir: Path) -> None:
+    holder = hold_it()
     end = threading.Timer(0.5, holder.stdin.close)
     end.start()
-    with held(_dir(tmp_path), ALONE, Patience(alive=60)):
-        assert json.loads((_dir(tmp_path) / LOCK_FILE).read_text())["pid"] == os.getpid()
-        assert holder.wait(60) == 0
+    with held(run_dir, ALONE, never, Patience(here=LONG)) as here:
+        assert here
+        assert _pid(run_dir) == os.getpid()
+    assert holder.wait(60) == 0
     end.join()
 
 
-def test_a_killed_session_holds_nothing(holder: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_killed_session_on_this_host_keeps_nobody_waiting(hold_it: Callable[..., Any], run_dir: Path) -> None:
+    holder = hold_it()
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert (_dir(tmp_path) / LOCK_FILE).exists()
-    with held(_dir(tmp_path), ALONE, Patience(alive=0)):
-        assert json.loads((_dir(tmp_path) / LOCK_FILE).read_text())["pid"] == os.getpid()
-    assert not (_dir(tmp_path) / LOCK_FILE).exists()
+    assert (run_dir / LOCK_FILE).exists()
+    with held(run_dir, ALONE, never, Patience(0, 0, LONG)):
+        assert _pid(run_dir) == os.getpid()
+    assert not (run_dir / LOCK_FILE).exists()
+
+
+def test_a_signal_ends_the_wait(hold_it: Callable[..., Any], run_dir: Path) -> None:
+    hold_it()
+    with held(run_dir, ALONE, lambda: True, Patience(here=LONG)) as here:
+        assert not here
+
+
+def test_one_on_another_host_that_gives_signs_of_life_is_not_robbed(
+    hold_it: Callable[..., Any], run_dir: Path, elsewhere: None
+) -> None:
+    holder = hold_it(beat_sec=0.05)
+    assert f"process {holder.pid}" in str(_refused(run_dir, Patience(elsewhere=0.3, silent=LONG)))
+
+
+@pytest.mark.parametrize("locks", ["kept", "freed", "none", "unknown holder"])
+def test_a_silent_host_is_taken_for_gone_whatever_the_file_system_makes_of_its_lock(
+    hold_it: Callable[..., Any],
+    run_dir: Path,
+    elsewhere: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    locks: str,
+) -> None:
+    """NFSv3 keeps a dead host's lock for good, NFSv4 and Lustre for minutes; others know locks of one host alone."""
+    holder = hold_it()
+    if locks == "freed":
+        holder.kill()
+        holder.wait()
+    if locks == "none":
+        monkeypatch.setattr("trainer.hold.fcntl.flock", _unsupported)
+    if locks == "unknown holder":
+        (run_dir / LOCK_FILE).write_text("")
+    with held(run_dir, ALONE, never, Patience(0, 0, silent=0.5)):
+        assert _pid(run_dir) == os.getpid()
+        if locks != "freed":
+            _end(holder)
+        assert _pid(run_dir) == os.getpid(), "not to be removed by one that wakes up"
+    who = "another session" if locks == "unknown holder" else f"process {holder.pid} on"
+    assert f"{who}" in capsys.readouterr().err
+    assert not (run_dir / LOCK_FILE).exists()
+
+
+def test_without_locks_a_live_session_on_this_host_is_still_found(
+    hold_it: Callable[..., Any], run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_it(beat_sec=0.05)
+    monkeypatch.setattr("trainer.hold.fcntl.flock", _unsupported)
+    _refused(run_dir, Patience(here=LONG, elsewhere=0.3, silent=LONG))
+
+
+def test_one_that_wakes_after_it_was_taken_for_gone_ends_and_says_so(
+    hold_it: Callable[..., Any], run_dir: Path, elsewhere: None
+) -> None:
+    holder = hold_it(beat_sec=0.5)
+    holder.send_signal(signal.SIGSTOP)
+    with held(run_dir, ALONE, never, Patience(0, 0, silent=1.0)):
+        holder.send_signal(signal.SIGCONT)
+        assert holder.wait(60) == 1
+        assert f"was taken over by process {os.getpid()} on".encode() in holder.stderr.read()
+        assert _pid(run_dir) == os.getpid()
+
+
+def test_a_disk_that_fails_is_told(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("trainer.hold.fcntl.flock", broken)
+    with pytest.raises(TrainerError, match=r"\.lock: cannot be written: Input/output error"):
+        held(run_dir, ALONE, never).__enter__()
+
+
+def test_a_file_that_its_holder_removes_meanwhile_is_asked_for_again(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened, then removed by a session that ends: its lock would be of no file that others see."""
+    from trainer import hold
+
+    lock = hold._lock
+    calls = []
+
+    def late(file: Any) -> bool | None:
+        calls.append(1)
+        if len(calls) == 1:
+            (run_dir / LOCK_FILE).unlink()
+        if len(calls) == 2:
+            (run_dir / LOCK_FILE).unlink()
+            (run_dir / LOCK_FILE).touch()
+        return lock(file)
+
+    monkeypatch.setattr("trainer.hold._lock", late)
+    with held(run_dir, ALONE, never):
+        assert len(calls) == 3
+        assert _pid(run_dir) == os.getpid()
 
 
 def test_a_directory_that_nothing_was_written_to_is_gone_again(tmp_path: Path) -> None:
-    with held(tmp_path / "runs" / "a", ALONE):
+    with held(tmp_path / "runs" / "a", ALONE, never):
         (tmp_path / "runs" / "kept").write_text("")
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["kept"]
     (tmp_path / "empty").mkdir()
-    with held(tmp_path / "empty", ALONE):
+    with held(tmp_path / "empty", ALONE, never):
         pass
     assert (tmp_path / "empty").is_dir(), "made by the user"
 
@@ -149,40 +238,62 @@ def test_a_mistake_leaves_no_directory(tiny_config: TrainConfig, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_system_without_locks_will_do_and_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_both_of_two_workers_are_refused(
+    hold_it: Callable[..., Any],
+    torchrun: Callable[..., Any],
+    train_argv: Callable[..., list[str]],
+    tiny_config: TrainConfig,
+    run_dir: Path,
+    digits_dir: Path,
 ) -> None:
-    def unsupported(*_: object) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr("trainer.hold.fcntl.lockf", unsupported)
-    with held(_dir(tmp_path), ALONE):
-        assert "cannot be locked (Function not implemented)" in capsys.readouterr().err
+    hold_it()
+    code, text = torchrun(*train_argv(tiny_config, run_dir, digits_dir)).finish()
+    assert code == 1, text
+    assert text.count("--run-dir: another session is at work there") == 1, text
+    assert "Traceback" not in text
+    assert [path.name for path in run_dir.iterdir()] == [LOCK_FILE]
 
 
 def test_a_second_session_waits_for_the_first_to_save_and_goes_on_from_there(
     start: Callable[..., Any],
     train_argv: Callable[..., list[str]],
     tiny_config: TrainConfig,
-    tmp_path: Path,
+    run_dir: Path,
     digits_dir: Path,
     lines_of: Lines,
 ) -> None:
-    argv = train_argv(tiny_config, _dir(tmp_path), digits_dir)
+    argv = train_argv(tiny_config.replace({"kimg": 8000}), run_dir, digits_dir)
     first = start(*argv)
-    first.wait_for(lambda: any(line["images"] >= 160 for line in lines_of(_dir(tmp_path))))
+    first.wait_for(lambda: any(line["images"] >= 160 for line in lines_of(run_dir)))
     second = start(*argv)
-    first.wait_for(lambda: "is in use by process" in second.printed())
+    second.wait_for(lambda: "is in use by process" in second.printed())
     first.process.send_signal(signal.SIGTERM)
     assert first.finish()[0] == 75
-    code, text = second.finish()
-    assert code == 0, text
-    record = RunRecord.read(_dir(tmp_path) / "run.json")
-    (stop,) = record.interruptions
-    assert [session.ended_by for session in record.sessions] == ["interrupt", "done"]
-    assert record.sessions[1].images_from == stop.images < tiny_config.total_images
-    assert not (_dir(tmp_path) / LOCK_FILE).exists()
+    second.wait_for(lambda: "goes on from" in second.printed())
+    second.process.send_signal(signal.SIGTERM)
+    assert second.finish()[0] == 75
+    record = RunRecord.read(run_dir / "run.json")
+    assert [session.ended_by for session in record.sessions] == ["interrupt", "interrupt"]
+    assert record.sessions[1].images_from == record.interruptions[0].images
+    assert not (run_dir / LOCK_FILE).exists()
 
 
-def _dir(tmp_path: Path) -> Path:
-    return tmp_path / "run"
+def test_a_signal_while_it_waits_ends_a_session_that_has_done_nothing(
+    hold_it: Callable[..., Any],
+    start: Callable[..., Any],
+    train_argv: Callable[..., list[str]],
+    tiny_config: TrainConfig,
+    run_dir: Path,
+    digits_dir: Path,
+) -> None:
+    hold_it()
+    waiting = start(*train_argv(tiny_config, run_dir, digits_dir))
+    waiting.wait_for(lambda: "is in use by process" in waiting.printed())
+    waiting.process.send_signal(signal.SIGINT)
+    code, text = waiting.finish()
+    assert code == 75, text  # 1 had it waited on
+    assert [path.name for path in run_dir.iterdir()] == [LOCK_FILE]
+
+
+def _unsupported(*_: object) -> None:
+    raise OSError(errno.EOPNOTSUPP, "Operation not supported")

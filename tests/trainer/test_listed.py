@@ -20,7 +20,7 @@ def test_names_are_taken_apart() -> None:
         ("dog,cot", {"allowed": "cat, dog, by commas; or none", "value": "cot", "fix": "did you mean 'cat'?"}),
         ("xyz", {"allowed": "cat, dog, by commas; or none", "value": "xyz"}),
         ("", {"allowed": "cat, dog, by commas; or none"}),
-        ("none,cat", {"allowed": "cat, dog, by commas; or none", "value": "none"}),
+        ("none, cat", {"allowed": "names, or none alone", "value": "none, cat", "fix": "leave none out"}),
         ("cat,dog,cat", {"allowed": "each name at most once", "fix": "leave the second cat out"}),
     ],
 )

@@ -99,7 +99,8 @@ def test_one_worker_computes_what_several_do(
 WATCHED_WORKER = """
 import json, os, sys
 from pathlib import Path
-from trainer import checkpoint, loop, set_up
+from trainer import loop, set_up
+from trainer.digests import state_digests
 from trainer.steps import batch
 from trainer.__main__ import run
 
@@ -108,7 +109,7 @@ restore, batch_of = set_up.restore, loop.Batch
 
 def restoring(state, *arguments, **options):
     found = restore(state, *arguments, **options)
-    seen.write(json.dumps({"images": state.images, "state": checkpoint.state_digests(state.state_dict())}) + "\\n")
+    seen.write(json.dumps({"images": state.images, "state": state_digests(state.state_dict())}) + "\\n")
     return found
 
 class Watched:  # the shards, with the numbers of the images that training takes

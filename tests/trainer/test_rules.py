@@ -48,6 +48,7 @@ def test_a_broken_rule_names_field_value_and_fix(
     assert caught.value.place == f"TrainConfig.{field}"
     assert caught.value.value == changes.get(field, getattr(base, field))
     assert fix in caught.value.fix
+    assert caught.value.allowed in {rule.allowed for rule in RULES if rule.field == field}, "the rule's own words"
     assert str(caught.value).startswith(f"TrainConfig.{field}: not an accepted value\n  got: ")
 
 

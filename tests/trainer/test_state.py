@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.checkpoint import state_digests
 from trainer.config import TrainConfig
+from trainer.digests import state_digests
 from trainer.presets import PRESETS
 from trainer.state import TrainState
 

@@ -5,6 +5,8 @@ holds. All that is started meanwhile has the folder's name in its environment, a
 whoever its parent is by then. When the pipe ends, all of them are killed, those that sleep (SIGSTOP) too, and the
 folder is removed. An orderly end goes the same way; there is little left to do then.
 
+What ends all processes of a container or a service at once ends the guard too: then the folder stays.
+
 Not here: how loops are started and ended in order (trainer.bench.turns, trainer.bench.runs). What the benchmark forks
 without a new program is not found, since it keeps the benchmark's own environment; nothing here does that. Needs
 /proc. The guard imports neither torch nor psutil: it is small, also when memory runs out, and runs in any image.
@@ -66,8 +68,10 @@ def _guard() -> None:
 def _clear(folder: str) -> None:
     """Kills what has the folder in its environment, then removes the folder, until nothing of either is left."""
     deadline = time.monotonic() + _LIMIT_SEC
+    looks = 0
     while time.monotonic() < deadline:
-        if not _kill_all(folder):
+        looks = 0 if _kill_all(folder) else looks + 1
+        if looks > 1:  # a process that is just becoming another program shows no environment for a moment
             shutil.rmtree(folder, ignore_errors=True)
             if not Path(folder).exists():
                 return

@@ -127,7 +127,7 @@ class Meters:
             "rss_gib": sum(each.rss_gib for each in loads),
             "host_memory_gib": sum(each.host_memory_gib for each in loads),
             "cpu_utilisation": busy_sec / (now - self._last_time) / cores,
-            "cpu_wait_share": waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0,
+            "cpu_wait_share": waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0,  # or nobody counts
             "gpu_gib": sum(gpu_gib) if gpu_gib else None,
             "gpu_utilisation": sum(gpu_busy) / len(gpu_busy) if gpu_busy else None,
         }
@@ -154,8 +154,9 @@ def starved(line: Mapping[str, Any]) -> str:
     if line["cpu_wait_share"] < _STARVED:
         return ""
     return (
-        f"note: this run's threads waited {line['cpu_wait_share']:.0%} of their time for a core: other work is on this "
-        "machine, or the workers' threads (OMP_NUM_THREADS each) are more than its cores"
+        f"note: this run's threads waited {100 * line['cpu_wait_share']:.0f} % of their time for a core: other work "
+        "is on this machine, or the workers' threads (OMP_NUM_THREADS each) are more than its cores, or than a "
+        "container's share of them"
     )
 
 

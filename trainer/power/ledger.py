@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trainer.host import boot_id
 from trainer.metering.nvml import BoardState, load_nvml, put_back
 
 __all__ = ["FOLDER_VARIABLE", "Note", "ledger_folder", "undo_left_over"]
 
 FOLDER_VARIABLE = "GANGWAY_POWER_DIR"
 _DEFAULT_FOLDER = "/run/gangway"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PATTERN = "power-*.json"
 
 
@@ -50,7 +50,7 @@ class Note(NamedTuple):
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         path = folder / f"power-{os.getpid()}-{time.monotonic_ns()}.json"
         unfinished = path.with_suffix(".partial")
-        content = {"boot_id": _boot_id(), "gpus": [board._asdict() for board in boards]}
+        content = {"boot_id": boot_id(), "gpus": [board._asdict() for board in boards]}
         handle = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX)
@@ -107,7 +107,7 @@ def _restore(path: Path, content: bytes, nvml: Any) -> str:
     try:
         note = json.loads(content)
         boards = [BoardState(**board) for board in note["gpus"]]
-        same_boot = note["boot_id"] == _boot_id()
+        same_boot = note["boot_id"] == boot_id()
     except (ValueError, KeyError, TypeError):
         path.unlink()
         return (
@@ -135,7 +135,3 @@ def _put_back_all(boards: Iterable[BoardState], nvml: Any) -> Iterable[str]:
             put_back(nvml, board)
         except nvml.NVMLError as error:
             yield f"{board.uuid}: {error}"
-
-
-def _boot_id() -> str:
-    return _BOOT_ID.read_text().strip()

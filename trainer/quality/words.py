@@ -79,6 +79,8 @@ def _against_what_is_wanted(quality: QualityRecord) -> str:
 
 
 def _meaning(quality: QualityRecord) -> str:
-    unit, parameters = _UNITS.get(quality.name), quality.protocol.parameters
-    known = unit is not None and unit.wanted in parameters
-    return unit.meaning.format(**parameters).replace("%", " %") if unit and known else ""
+    unit = _UNITS.get(quality.name)
+    try:
+        return unit.meaning.format(**quality.protocol.parameters).replace("%", " %") if unit else ""
+    except (KeyError, ValueError):  # a record of another protocol
+        return ""

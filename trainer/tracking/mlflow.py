@@ -27,6 +27,7 @@ class MlflowTracker:
     """
 
     def __init__(self, run: TrackedRun) -> None:
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # which may be for JSON alone
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 

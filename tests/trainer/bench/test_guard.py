@@ -46,7 +46,15 @@ DEADLINE_SEC = 60.0
 
 
 def guards_of(process: psutil.Process) -> list[psutil.Process]:
-    return [child for child in process.children() if "trainer.bench.guard" in child.cmdline()]
+    return [child for child in process.children() if "trainer.bench.guard" in _cmdline(child)]
+
+
+def _cmdline(process: psutil.Process) -> list[str]:
+    """Nothing for one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 class Bench:

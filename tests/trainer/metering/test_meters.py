@@ -142,7 +142,7 @@ def test_threads_that_wait_for_a_core_are_told_of(
     monkeypatch.setattr("trainer.metering.meters.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert line["cpu_wait_share"] == pytest.approx(share)
-    assert starved(line).startswith("note: this run's threads waited 60% of their time for a core") == bool(share)
+    assert starved(line).startswith("note: this run's threads waited 60 % of their time for a core") == bool(share)
 
 
 def test_gpus_memory_adds_up_and_their_use_is_a_mean(

@@ -65,3 +65,8 @@ def test_a_record_without_the_gate_is_told_without_it() -> None:
 def test_values_alone_have_their_unit_too() -> None:
     told = {name: value_text(name, 1) for name in (DIGITS_RECOGNISED, DIGIT_CLASSES, "IS")}
     assert told == {DIGITS_RECOGNISED: "100 %", DIGIT_CLASSES: "1 of 10", "IS": "1"}
+
+
+def test_a_record_of_another_protocol_is_told_without_what_it_does_not_say() -> None:
+    record = _record(DIGITS_RECOGNISED, 0.9, "fd-enl0")
+    assert sentence(record) == "digits recognised  trained 90 %  (lower is better; 2 fakes)"

@@ -36,20 +36,24 @@ def test_a_nodes_cores_and_memory_are_counted_once() -> None:
 def test_the_wait_for_a_core_grows_where_threads_outnumber_the_cores() -> None:
     """One core for all, as long as that takes: the kernel then counts a wait of each for the others."""
     allowed = os.sched_getaffinity(0)
-    before = load(world_on("cpu")).cpu_wait_sec
-    if before is None:
+    before = load(world_on("cpu"))
+    if before.cpu_wait_sec is None:
         pytest.skip("this kernel does not count")
     os.sched_setaffinity(0, {min(allowed)})
     try:
         digests = [threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 500_000)) for _ in range(4)]
         for thread in digests:
             thread.start()
-        waited = 0.0
-        while any(thread.is_alive() for thread in digests):
-            waited = max(waited, (load(world_on("cpu")).cpu_wait_sec or 0.0) - before)
+        found = before
+        while all(thread.is_alive() for thread in digests):
+            found = load(world_on("cpu"))
     finally:
         os.sched_setaffinity(0, allowed)
-    assert waited > 0
+    for thread in digests:
+        thread.join()
+    assert found.cpu_wait_sec is not None
+    waited_sec, busy_sec = found.cpu_wait_sec - before.cpu_wait_sec, found.cpu_sec - before.cpu_sec
+    assert waited_sec > 1.5 * busy_sec, "five threads, of which one at a time is on the core"
 
 
 def test_a_gpu_is_named_and_its_use_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
