@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.commands.arguments import Parser, positive
+from trainer.commands.arguments import Parser, path, positive
 from trainer.commands.config_flags import add_config_flags
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
@@ -61,7 +61,7 @@ def _parser() -> Parser:
     _add_train(commands.add_parser("train", help="train, or go on with a run, under torchrun or alone"))
     add_evaluate(commands.add_parser("evaluate", help="judge a run's newest checkpoint and update its run.json"))
     record = commands.add_parser("record", help="write run.json anew from stats.jsonl, as after a kill")
-    record.add_argument("--run-dir", type=Path, required=True)
+    record.add_argument("--run-dir", type=path, required=True)
     record.set_defaults(run=_record)
     add_data(commands.add_parser("data", help="prepare data sets, or measure how fast they are read"))
     add_sample(commands.add_parser("sample", help="make a grid or a film of a run's images"))
@@ -77,11 +77,11 @@ def _add_train(train: Parser) -> None:
     base = train.add_mutually_exclusive_group(required=True)
     base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
     base.add_argument(
-        "--config", type=Path, metavar="FILE", help="a TrainConfig as JSON, such as a run directory's config.json"
+        "--config", type=path, metavar="FILE", help="a TrainConfig as JSON, such as a run directory's config.json"
     )
-    train.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything is written [runs/PRESET]")
+    train.add_argument("--run-dir", type=path, metavar="DIR", help="where everything is written [runs/PRESET]")
     train.add_argument(
-        "--data", type=Path, metavar="DIR", help="folder of shards, prepared there when missing [RUN_DIR/data]"
+        "--data", type=path, metavar="DIR", help="folder of shards, prepared there when missing [RUN_DIR/data]"
     )
     train.add_argument(
         "--resume",
@@ -104,7 +104,7 @@ def _add_train(train: Parser) -> None:
     )
     add_power(train)
     train.add_argument(
-        "--context", type=Path, metavar="FILE", help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]"
+        "--context", type=path, metavar="FILE", help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]"
     )
     add_config_flags(train)
     train.set_defaults(run=_train)

@@ -96,16 +96,37 @@ def check_folder(path: Path, flag: str) -> None:
     Raises:
         TrainerError: a file is in the way, or this user may not write there.
     """
+    problem, fix = _hindrance(path)
+    if problem:
+        allowed, fix = "a folder that can be written", f"{fix}name another {flag}"
+        raise TrainerError(place=flag, problem=problem, value=str(path), allowed=allowed, fix=fix)
+
+
+def _hindrance(path: Path) -> tuple[str, str]:
+    """Why a folder cannot be made or written, and what helps besides another; empty where it can."""
+    if (odd := _oddity(path)) is not None:
+        return f"no such folder can be: {odd.strerror}", ""
     existing = path.absolute()
-    while not os.access(existing, os.F_OK):
+    while not os.access(existing, os.F_OK) and not existing.is_symlink():
         existing = existing.parent
+    if not existing.exists():
+        return f"{existing} is a link to nowhere: {existing.readlink()}", "mend the link, or "
     if not existing.is_dir():
-        problem, fix = f"{existing} is a file where a folder is needed", f"name another {flag}, or move that file away"
-    elif (error := _refusal(existing)) is not None:
-        problem, fix = f"{existing} takes no new files: {error.strerror}", f"{_remedy(error)}, or name another {flag}"
-    else:
-        return
-    raise TrainerError(place=flag, problem=problem, value=str(path), allowed="a folder that can be written", fix=fix)
+        return f"{existing} is a file where a folder is needed", "move that file away, or "
+    if (error := _refusal(existing)) is not None:
+        return f"{existing} takes no new files: {error.strerror}", f"{_remedy(error)}, or "
+    return "", ""
+
+
+def _oddity(path: Path) -> OSError | None:
+    """What the system makes of a path that can never be: too long a name, links in a circle."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        return error
+    return None
 
 
 def _refusal(folder: Path) -> OSError | None:

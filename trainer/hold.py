@@ -159,16 +159,15 @@ class _Hold:
 
     def drop(self) -> None:
         """Gives the directory back, if it was taken, and leaves no file of it."""
-        if self._handle is None:
-            return
         self._ended.set()
         if self._beating.is_alive():
             self._beating.join()
         with contextlib.suppress(OSError):  # the directory may be gone, and a session does not fail for that
             if self._path.read_bytes() == self._mine:
                 self._path.unlink()
-        with contextlib.suppress(OSError):
-            os.close(self._handle)
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._handle)
         with contextlib.suppress(OSError):
             for folder in self._made:
                 folder.rmdir()  # fails at the first that something was written to
@@ -180,15 +179,22 @@ class _Hold:
             with self._path.open("a+b", buffering=0) as file:
                 holder = self._found(file)
                 if holder is None:
-                    file.truncate(0)  # a killed session's
-                    file.write(self._mine)
-                    os.fsync(file.fileno())  # other hosts are to see it now
+                    self._sign(file)
                     self._handle = os.dup(file.fileno())  # with the lock
                 return holder
         except OSError as error:
             if error.errno in _VANISHED:  # another session has just removed it, at its end
                 return _Holder()
             raise cannot_be_written(self._path, error) from error
+
+    def _sign(self, file: IO[bytes]) -> None:
+        try:
+            file.truncate(0)  # a killed session's
+            file.write(self._mine)
+            os.fsync(file.fileno())  # other hosts are to see it now
+        except OSError:
+            self._path.unlink()
+            raise
 
     def _found(self, file: IO[bytes]) -> _Holder | None:
         """Who holds the directory whose file this is; None for nobody, and then this process has the lock."""

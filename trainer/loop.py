@@ -70,6 +70,8 @@ def train(
         limiting(world, options.power, gpu_of(world)) as limiter,
     ):
         if not here:  # stopped before the directory was free
+            if world.rank == 0:
+                options.say(f"interrupted by {interruption.cause} before it began; nothing is lost")
             return EXIT_INTERRUPTED
 
         # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.

@@ -139,7 +139,8 @@ class Reporter:
         )
         if (waited := start_told()) and not state.images:
             session.event("start-delayed", state.images, **waited)
-        begins = f"goes on from {state.images:,} of" if session.identity.session else "a new run of"
+        goes_on = f"goes on from {state.images:,} of" if state.images else "nothing was saved, it begins again:"
+        begins = goes_on if session.identity.session else "a new run of"
         where = f"{world.world_size} worker{'s' * (world.world_size > 1)} ({device_name(world)})"
         session.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
 

@@ -115,6 +115,20 @@ def test_a_folder_that_takes_nothing_is_named_whatever_its_rights_say() -> None:
     assert caught.value.fix == "mend what the system reports, or name another --out"
 
 
+def test_a_path_that_can_be_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "link").symlink_to("gone/deep")
+    for name, problem in (
+        ("a" * 300, "no such folder can be: File name too long"),
+        ("circle", "no such folder can be: Too many levels of symbolic links"),
+        ("link", "link is a link to nowhere: gone/deep"),
+        ("link/below", "link is a link to nowhere: gone/deep"),
+    ):
+        with pytest.raises(TrainerError, match=problem) as caught:
+            check_folder(tmp_path / name, "--run-dir")
+        assert caught.value.place == "--run-dir"
+
+
 @pytest.mark.parametrize(
     ("number", "fix"), [(errno.ENOSPC, "free some space"), (errno.EDQUOT, "free some space"), (errno.EROFS, "get the")]
 )

@@ -278,6 +278,36 @@ def test_a_second_session_waits_for_the_first_to_save_and_goes_on_from_there(
     assert not (run_dir / LOCK_FILE).exists()
 
 
+def test_workers_whose_launcher_is_killed_save_and_let_the_directory_go(
+    torchrun: Callable[..., Any],
+    train_argv: Callable[..., list[str]],
+    tiny_config: TrainConfig,
+    run_dir: Path,
+    digits_dir: Path,
+    lines_of: Lines,
+) -> None:
+    argv = train_argv(tiny_config.replace({"kimg": 8000}), run_dir, digits_dir)
+    killed = torchrun(*argv)
+    killed.wait_for(lambda: any(line["images"] >= 160 for line in lines_of(run_dir)))
+    killed.process.kill()
+    killed.process.wait()
+    following = torchrun(*argv, workers=1)
+    following.wait_for(lambda: "goes on from" in following.printed())
+    assert [line["cause"] for line in lines_of(run_dir) if line.get("event") == "interrupt"] == ["SIGTERM"]
+    following.process.send_signal(signal.SIGTERM)
+    assert following.finish()[0] == 75
+
+
+def test_a_full_disk_leaves_no_lock(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("trainer.hold.os.fsync", full)
+    with pytest.raises(TrainerError, match=r"\.lock: cannot be written: No space left"):
+        held(run_dir, ALONE, never).__enter__()
+    assert not run_dir.exists()
+
+
 def test_a_signal_while_it_waits_ends_a_session_that_has_done_nothing(
     hold_it: Callable[..., Any],
     start: Callable[..., Any],
@@ -292,6 +322,7 @@ def test_a_signal_while_it_waits_ends_a_session_that_has_done_nothing(
     waiting.process.send_signal(signal.SIGINT)
     code, text = waiting.finish()
     assert code == 75, text  # 1 had it waited on
+    assert "interrupted by SIGINT before it began" in text
     assert [path.name for path in run_dir.iterdir()] == [LOCK_FILE]
 
 

@@ -8,6 +8,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
@@ -106,6 +107,13 @@ def count(text: str) -> int:
 def whole(text: str) -> int:
     """An argument's type."""
     return _number(text, int, lambda value: value >= 0, "a whole number from 0 on")
+
+
+def path(text: str) -> Path:
+    """An argument's type. An empty one, as of a variable that is not set, would be the folder that one is in."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: a path; . for this folder)")
+    return Path(text)
 
 
 def _number(text: str, kind: Callable[[str], T], fits: Callable[[T], bool], allowed: str) -> T:

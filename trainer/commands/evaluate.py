@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticCustomError
 
+from trainer.commands.arguments import path
 from trainer.errors import TrainerError, from_rule
 from trainer.quality.names import METRICS, parse
 from trainer.workers.ranks import Ranks
@@ -28,12 +29,12 @@ def add_evaluate(parser: "Parser") -> None:
     listed = "\n".join(f"  {name:<22} {text}" for name, text in METRICS.items())
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = f"Judges a run's newest checkpoint and updates its run.json. Metrics:\n\n{listed}"
-    parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--data", type=Path, help="folder of shards [RUN_DIR/data]")
+    parser.add_argument("--run-dir", type=path, required=True)
+    parser.add_argument("--data", type=path, help="folder of shards [RUN_DIR/data]")
     parser.add_argument("--samples", help="fakes to draw [the run's metrics_samples]; below 10,000 is a proxy")
     parser.add_argument("--metrics", help="comma-separated names [the run's metrics, or fd-enl0]")
-    parser.add_argument("--weights", type=Path, help="TF-2015 Inception [$GANGWAY_INCEPTION_WEIGHTS]; never downloaded")
-    parser.add_argument("--video-weights", type=Path, help="C3D for UCF101 [$GANGWAY_C3D_WEIGHTS]; never downloaded")
+    parser.add_argument("--weights", type=path, help="TF-2015 Inception [$GANGWAY_INCEPTION_WEIGHTS]; never downloaded")
+    parser.add_argument("--video-weights", type=path, help="C3D for UCF101 [$GANGWAY_C3D_WEIGHTS]; never downloaded")
     parser.set_defaults(run=_evaluate)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trainer.commands.arguments import path
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ __all__ = ["FORMATS", "add_export", "export", "safetensors"]
 
 def add_export(parser: "Parser") -> None:
     """Adds the command's options."""
-    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--run-dir", type=path, required=True)
     parser.add_argument("--format", choices=tuple(FORMATS), required=True, help=", ".join(FORMATS))
-    parser.add_argument("--out", type=Path, required=True, help="file to write; FILE.json goes beside it")
+    parser.add_argument("--out", type=path, required=True, help="file to write; FILE.json goes beside it")
     parser.set_defaults(run=_run)
 
 

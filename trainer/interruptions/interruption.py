@@ -7,6 +7,7 @@ well live for hours. Not here: the clouds' notices themselves; `trainer.watch` p
 the signal.
 """
 
+import ctypes
 import signal
 import time
 from enum import IntEnum
@@ -15,10 +16,12 @@ from types import FrameType
 from typing import Self
 
 from trainer.interruptions.notices import Notice, notices_file, read_notices
+from trainer.workers.ranks import Ranks
 
 __all__ = ["Interruption", "Request"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_PR_SET_PDEATHSIG = 1
 
 
 class Request(IntEnum):
@@ -46,6 +49,8 @@ class Interruption:
     def install(self) -> Self:
         """Takes the signals over. Must run in the main thread; a second signal during the checkpoint is harmless."""
         self._saved_size = self._file_size()  # a restarted worker does not save for an old notice
+        if Ranks.under_torchrun():
+            _hear_of_the_launchers_end()
         for number in _SIGNALS:
             signal.signal(number, self._on_signal)
         return self
@@ -93,3 +98,8 @@ class Interruption:
             return self._notices.stat().st_size if self._notices is not None else 0
         except FileNotFoundError:
             return 0
+
+
+def _hear_of_the_launchers_end() -> None:
+    """Has the kernel send this worker a SIGTERM when its launcher is killed; it would train on, unknown to all."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))

@@ -1,10 +1,11 @@
 """What argparse does not accept is said in the one layout, with the nearest flag or command."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from trainer.commands.arguments import Parser, count, positive, whole
+from trainer.commands.arguments import Parser, count, path, positive, whole
 from trainer.errors import TrainerError
 
 
@@ -96,3 +97,14 @@ def test_a_number_out_of_range_and_what_is_none(kind: Callable[[str], float], te
 def test_good_arguments_are_parsed(parser: Parser) -> None:
     arguments = parser.parse_args(["train", "--preset", "a", "--batch-size=3"])
     assert (arguments.preset, arguments.batch_size) == ("a", 3)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_path_is_not_taken_for_the_present_folder(parser: Parser, text: str) -> None:
+    """As `--run-dir "$UNSET"` gives it."""
+    parser.add_argument("--run-dir", type=path)
+    with pytest.raises(TrainerError) as caught:
+        parser.parse_args(["--run-dir", text, "presets"])
+    assert (caught.value.place, caught.value.value) == ("--run-dir", text)
+    assert caught.value.allowed == "a path; . for this folder"
+    assert path("runs/a") == Path("runs/a")
