@@ -18,6 +18,7 @@ from trainer.workers.distributed import World
 __all__ = ["Load", "device_name", "gpu_of", "load"]
 
 _GIB = 1 << 30
+_TASKS = Path("/proc/self/task")
 
 
 class Load(NamedTuple):
@@ -58,7 +59,7 @@ def load(world: World) -> Load:
 def _cpu_wait_sec() -> float | None:
     """Of all threads that there are now. Each has its time on a core, its wait for one, both in ns, and its slices."""
     waits: list[int] = []
-    for task in Path("/proc/self/task").glob("*/schedstat"):
+    for task in _TASKS.glob("*/schedstat"):
         with contextlib.suppress(OSError):  # a thread that has just ended
             waits.append(int(task.read_text().split()[1]))
     return sum(waits) / 1e9 if waits else None
