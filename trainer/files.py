@@ -9,6 +9,7 @@ Files that people write or that may be damaged are read through `read_input`, wh
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -23,14 +24,17 @@ __all__ = [
     "cannot_be_written",
     "check_folder",
     "clean_temporaries",
+    "is_intact",
     "read_input",
     "read_text_input",
     "sha256_of",
     "sync_directory",
+    "try_lock",
     "write_atomically",
 ]
 
 _CHUNK_BYTES = 1 << 20
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _TEMPORARY, _PROBE = ".partial-", ".probe-"
 
 
@@ -41,6 +45,31 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def is_intact(path: Path, sha256: str) -> bool:
+    """Whether there is a file of that hash."""
+    return path.is_file() and sha256_of(path) == sha256
+
+
+def try_lock(file: IO[bytes]) -> bool | None:
+    """Takes the kernel's lock on a file, which ends with the last descriptor of it, or with the process.
+
+    Returns:
+        Whether it is this process's now; None on a file system without locks.
+
+    Raises:
+        OSError: the file system has locks, and fails.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return True
 
 
 def read_input(path: Path, fix: str, missing: str = "no such file") -> bytes:

@@ -11,7 +11,6 @@ Not here: `evaluate` and `record`, which write whole files and lines, and may do
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import socket
@@ -25,7 +24,7 @@ from typing import IO, NamedTuple
 
 from trainer.errors import InUseError
 from trainer.exit_codes import EXIT_FAILED
-from trainer.files import cannot_be_written, check_folder
+from trainer.files import cannot_be_written, check_folder, try_lock
 from trainer.host import boot_id
 from trainer.workers.distributed import World
 
@@ -34,7 +33,6 @@ __all__ = ["LOCK_FILE", "Patience", "held"]
 LOCK_FILE = ".lock"
 _POLL_SEC = 0.2
 _BEAT_SEC = 15.0
-_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
@@ -159,13 +157,12 @@ class _Hold:
 
     def drop(self) -> None:
         """Gives the directory back, if it was taken, and leaves no file of it."""
-        self._ended.set()
-        if self._beating.is_alive():
-            self._beating.join()
-        with contextlib.suppress(OSError):  # the directory may be gone, and a session does not fail for that
-            if self._path.read_bytes() == self._mine:
-                self._path.unlink()
         if self._handle is not None:
+            self._ended.set()
+            self._beating.join()
+            with contextlib.suppress(OSError):  # the directory may be gone, and a session does not fail for that
+                if self._path.read_bytes() == self._mine:
+                    self._path.unlink()
             with contextlib.suppress(OSError):
                 os.close(self._handle)
         with contextlib.suppress(OSError):
@@ -179,7 +176,7 @@ class _Hold:
             with self._path.open("a+b", buffering=0) as file:
                 holder = self._found(file)
                 if holder is None:
-                    self._sign(file)
+                    self._claim(file)
                     self._handle = os.dup(file.fileno())  # with the lock
                 return holder
         except OSError as error:
@@ -187,7 +184,7 @@ class _Hold:
                 return _Holder()
             raise cannot_be_written(self._path, error) from error
 
-    def _sign(self, file: IO[bytes]) -> None:
+    def _claim(self, file: IO[bytes]) -> None:
         try:
             file.truncate(0)  # a killed session's
             file.write(self._mine)
@@ -198,7 +195,7 @@ class _Hold:
 
     def _found(self, file: IO[bytes]) -> _Holder | None:
         """Who holds the directory whose file this is; None for nobody, and then this process has the lock."""
-        locked, holder = _lock(file), self._read()
+        locked, holder = try_lock(file), self._read()
         if locked is None:
             return None if holder is None else holder._replace(here=False)
         if not locked:
@@ -222,23 +219,9 @@ class _Hold:
         while not self._ended.wait(_BEAT_SEC):
             with contextlib.suppress(OSError):
                 os.utime(self._handle)
-                other = self._read()
-                if other is not None and self._path.read_bytes() != self._mine:
+                if self._path.read_bytes() != self._mine and (other := self._read()) is not None:
                     _say(f"{self._dir} was taken over by {other.who}, as this session gave no sign of life: it ends")
                     os._exit(EXIT_FAILED)  # not in order, which would write to files that are another's now
-
-
-def _lock(file: IO[bytes]) -> bool | None:
-    """Whether the lock is this process's now; None on a file system without locks."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return None
-        raise
-    return True
 
 
 def _say(sentence: str) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from trainer.config import TrainConfig
 from trainer.errors import InUseError, TrainerError
+from trainer.files import try_lock
 from trainer.hold import LOCK_FILE, Patience, held
 from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
@@ -70,6 +71,18 @@ def hold_it(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.kill()
         with process:  # closes its pipes
             pass
+
+
+@pytest.fixture
+def argv(train_argv: Callable[..., list[str]], tiny_config: TrainConfig, run_dir: Path, digits_dir: Path) -> list[str]:
+    """Of a session that trains in the directory until it is stopped."""
+    return train_argv(tiny_config.replace({"kimg": 8000}), run_dir, digits_dir)
+
+
+@pytest.fixture
+def has_trained(run_dir: Path, lines_of: Lines) -> Callable[[], bool]:
+    """Whether some steps have been made in the directory."""
+    return lambda: any(line["images"] >= 160 for line in lines_of(run_dir))
 
 
 @pytest.fixture
@@ -155,7 +168,7 @@ def test_a_silent_host_is_taken_for_gone_whatever_the_file_system_makes_of_its_l
         holder.kill()
         holder.wait()
     if locks == "none":
-        monkeypatch.setattr("trainer.hold.fcntl.flock", _unsupported)
+        monkeypatch.setattr("trainer.files.fcntl.flock", _unsupported)
     if locks == "unknown holder":
         (run_dir / LOCK_FILE).write_text("")
     with held(run_dir, ALONE, never, Patience(0, 0, silent=0.5)):
@@ -172,7 +185,7 @@ def test_without_locks_a_live_session_on_this_host_is_still_found(
     hold_it: Callable[..., Any], run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold_it(beat_sec=0.05)
-    monkeypatch.setattr("trainer.hold.fcntl.flock", _unsupported)
+    monkeypatch.setattr("trainer.files.fcntl.flock", _unsupported)
     _refused(run_dir, Patience(here=LONG, elsewhere=0.3, silent=LONG))
 
 
@@ -192,7 +205,7 @@ def test_a_disk_that_fails_is_told(run_dir: Path, monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("trainer.hold.fcntl.flock", broken)
+    monkeypatch.setattr("trainer.files.fcntl.flock", broken)
     with pytest.raises(TrainerError, match=r"\.lock: cannot be written: Input/output error"):
         held(run_dir, ALONE, never).__enter__()
 
@@ -201,9 +214,6 @@ def test_a_file_that_its_holder_removes_meanwhile_is_asked_for_again(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Opened, then removed by a session that ends: its lock would be of no file that others see."""
-    from trainer import hold
-
-    lock = hold._lock
     calls = []
 
     def late(file: Any) -> bool | None:
@@ -213,9 +223,9 @@ def test_a_file_that_its_holder_removes_meanwhile_is_asked_for_again(
         if len(calls) == 2:
             (run_dir / LOCK_FILE).unlink()
             (run_dir / LOCK_FILE).touch()
-        return lock(file)
+        return try_lock(file)
 
-    monkeypatch.setattr("trainer.hold._lock", late)
+    monkeypatch.setattr("trainer.hold.try_lock", late)
     with held(run_dir, ALONE, never):
         assert len(calls) == 3
         assert _pid(run_dir) == os.getpid()
@@ -241,13 +251,11 @@ def test_a_mistake_leaves_no_directory(tiny_config: TrainConfig, tmp_path: Path)
 def test_both_of_two_workers_are_refused(
     hold_it: Callable[..., Any],
     torchrun: Callable[..., Any],
-    train_argv: Callable[..., list[str]],
-    tiny_config: TrainConfig,
+    argv: list[str],
     run_dir: Path,
-    digits_dir: Path,
 ) -> None:
     hold_it()
-    code, text = torchrun(*train_argv(tiny_config, run_dir, digits_dir)).finish()
+    code, text = torchrun(*argv).finish()
     assert code == 1, text
     assert text.count("--run-dir: another session is at work there") == 1, text
     assert "Traceback" not in text
@@ -256,15 +264,12 @@ def test_both_of_two_workers_are_refused(
 
 def test_a_second_session_waits_for_the_first_to_save_and_goes_on_from_there(
     start: Callable[..., Any],
-    train_argv: Callable[..., list[str]],
-    tiny_config: TrainConfig,
+    argv: list[str],
     run_dir: Path,
-    digits_dir: Path,
-    lines_of: Lines,
+    has_trained: Callable[[], bool],
 ) -> None:
-    argv = train_argv(tiny_config.replace({"kimg": 8000}), run_dir, digits_dir)
     first = start(*argv)
-    first.wait_for(lambda: any(line["images"] >= 160 for line in lines_of(run_dir)))
+    first.wait_for(has_trained)
     second = start(*argv)
     second.wait_for(lambda: "is in use by process" in second.printed())
     first.process.send_signal(signal.SIGTERM)
@@ -280,15 +285,13 @@ def test_a_second_session_waits_for_the_first_to_save_and_goes_on_from_there(
 
 def test_workers_whose_launcher_is_killed_save_and_let_the_directory_go(
     torchrun: Callable[..., Any],
-    train_argv: Callable[..., list[str]],
-    tiny_config: TrainConfig,
+    argv: list[str],
     run_dir: Path,
-    digits_dir: Path,
     lines_of: Lines,
+    has_trained: Callable[[], bool],
 ) -> None:
-    argv = train_argv(tiny_config.replace({"kimg": 8000}), run_dir, digits_dir)
     killed = torchrun(*argv)
-    killed.wait_for(lambda: any(line["images"] >= 160 for line in lines_of(run_dir)))
+    killed.wait_for(has_trained)
     killed.process.kill()
     killed.process.wait()
     following = torchrun(*argv, workers=1)
@@ -311,13 +314,11 @@ def test_a_full_disk_leaves_no_lock(run_dir: Path, monkeypatch: pytest.MonkeyPat
 def test_a_signal_while_it_waits_ends_a_session_that_has_done_nothing(
     hold_it: Callable[..., Any],
     start: Callable[..., Any],
-    train_argv: Callable[..., list[str]],
-    tiny_config: TrainConfig,
+    argv: list[str],
     run_dir: Path,
-    digits_dir: Path,
 ) -> None:
     hold_it()
-    waiting = start(*train_argv(tiny_config, run_dir, digits_dir))
+    waiting = start(*argv)
     waiting.wait_for(lambda: "is in use by process" in waiting.printed())
     waiting.process.send_signal(signal.SIGINT)
     code, text = waiting.finish()

@@ -25,7 +25,7 @@ from trainer.bench.cases import CASES
 from trainer.bench.guard import guarded_folder
 from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
-from trainer.commands.arguments import Parser, count, positive
+from trainer.commands.arguments import Parser, count, path, positive
 from trainer.errors import TrainerError, nearest
 from trainer.files import check_folder, read_text_input, write_atomically
 from trainer.records.provenance import code_sha256
@@ -95,8 +95,8 @@ def _parser() -> Parser:
     parser.add_argument("--seconds", type=positive, default=SECONDS, help=seconds)
     rounds = f"measurements, or turns of each side; fewer are told and not judged [{ROUNDS}]"
     parser.add_argument("--rounds", type=count, default=ROUNDS, help=rounds)
-    parser.add_argument("--json", type=Path, help="file for the results, of each machine the last")
-    parser.add_argument("--markdown", type=Path, help="page whose results are replaced by those of --json")
+    parser.add_argument("--json", type=path, help="file for the results, of each machine the last")
+    parser.add_argument("--markdown", type=path, help="page whose results are replaced by those of --json")
     return parser
 
 

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticCustomError
 
-from trainer.commands.arguments import path
+from trainer.commands.arguments import Parser, path
 from trainer.errors import TrainerError, from_rule
 from trainer.quality.names import METRICS, parse
 from trainer.workers.ranks import Ranks
 
 if TYPE_CHECKING:
-    from trainer.commands.arguments import Parser
     from trainer.quality.record import QualityRecord
 
 __all__ = ["add_evaluate"]
 
 
-def add_evaluate(parser: "Parser") -> None:
+def add_evaluate(parser: Parser) -> None:
     """Adds the command's arguments."""
     listed = "\n".join(f"  {name:<22} {text}" for name, text in METRICS.items())
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -16,20 +16,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.commands.arguments import path
+from trainer.commands.arguments import Parser, path
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
     import torch
 
-    from trainer.commands.arguments import Parser
     from trainer.config import TrainConfig
     from trainer.networks import Generator
 
 __all__ = ["FORMATS", "add_export", "export", "safetensors"]
 
 
-def add_export(parser: "Parser") -> None:
+def add_export(parser: Parser) -> None:
     """Adds the command's options."""
     parser.add_argument("--run-dir", type=path, required=True)
     parser.add_argument("--format", choices=tuple(FORMATS), required=True, help=", ".join(FORMATS))

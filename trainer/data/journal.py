@@ -5,7 +5,6 @@ finds a shard that went bad later and makes it anew. Not the index, which alone 
 """
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from trainer.data.index import INDEX_FILE, Shard
 from trainer.data.recipe import Recipe
 from trainer.errors import TrainerError
-from trainer.files import cannot_be_written, sha256_of
+from trainer.files import cannot_be_written, is_intact, try_lock
 
-__all__ = ["JOURNAL_FILE", "Entry", "Journal", "is_intact"]
+__all__ = ["JOURNAL_FILE", "Entry", "Journal"]
 
 JOURNAL_FILE = "journal.jsonl"
 
@@ -127,18 +126,15 @@ def _append(file: IO[bytes], line: BaseModel) -> None:
 
 def _lock(file: IO[bytes], folder: Path) -> None:
     """Two processes in one folder would write into each other's files."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise TrainerError(
-            place="--out",
-            problem="another process is preparing this folder",
-            value=str(folder),
-            allowed="one process at a time",
-            fix="wait until it is done, or name another folder",
-        ) from None
-    except OSError:
-        pass  # a file system without locks, as some parallel ones are mounted: there it is the user's care
+    with contextlib.suppress(OSError):  # a file system whose locks fail: there it is the user's care
+        if try_lock(file) is False:
+            raise TrainerError(
+                place="--out",
+                problem="another process is preparing this folder",
+                value=str(folder),
+                allowed="one process at a time",
+                fix="wait until it is done, or name another folder",
+            )
 
 
 def _entry(line: bytes) -> Entry | None:
@@ -152,11 +148,6 @@ def _entry(line: bytes) -> Entry | None:
 def _intact(folder: Path, shard: Shard) -> bool:
     path = folder / shard.file
     return shard.num_images == 0 or is_intact(path, shard.sha256)
-
-
-def is_intact(path: Path, sha256: str) -> bool:
-    """Whether there is a file of that hash."""
-    return path.is_file() and sha256_of(path) == sha256
 
 
 def _occupied(folder: Path, by: str) -> TrainerError:

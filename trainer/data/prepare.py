@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.index import INDEX_FILE, LabelsFile, Shard, ShardIndex
-from trainer.data.journal import Entry, Journal, is_intact
+from trainer.data.journal import Entry, Journal
 from trainer.data.progress import Progress
 from trainer.data.recipe import Decoded, Recipe
 from trainer.data.workers import Broken, Result, decode_in_order
 from trainer.errors import TrainerError
-from trainer.files import atomic_writer, clean_temporaries
+from trainer.files import atomic_writer, clean_temporaries, is_intact
 
 __all__ = ["prepare"]
 

@@ -200,7 +200,7 @@ def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("trainer.data.journal.fcntl.flock", unsupported)
+    monkeypatch.setattr("trainer.files.fcntl.flock", unsupported)
     assert prepare(_recipe((1,) * 9), tmp_path).num_images == 9
 
 
