@@ -6,6 +6,7 @@ trainer.record). Does not import torch.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -20,6 +21,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticKnownError
 
 from trainer.errors import TrainerError, broken_rule, from_validation
 from trainer.files import read_text_input
@@ -34,6 +36,8 @@ AUGMENTATIONS = ("color", "translation", "cutout")
 SELF_PREPARED = ("digits", "photos", "clips")
 """Data sets that ship in Python packages, so that a run without data prepares its own."""
 
+_WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
+"""Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
@@ -102,12 +106,12 @@ class TrainConfig(BaseModel):
     resolution: Annotated[Literal[16, 32, 64, 128, 256], FromText]
     channels: Annotated[Literal[1, 3], FromText]
     frames: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText] = 1
-    num_classes: int = Field(default=0, ge=0)
+    num_classes: int = Field(default=0, ge=0, le=_WIDEST)
     architecture: Literal["dcgan", "resnet", "r3gan", "progressive"] = "dcgan"
-    z_dim: int = Field(default=64, ge=1)
-    ngf: int = Field(default=32, ge=1)
-    ndf: int = Field(default=32, ge=1)
-    batch_size: int = Field(default=64, ge=1)
+    z_dim: int = Field(default=64, ge=1, le=_WIDEST)
+    ngf: int = Field(default=32, ge=1, le=_WIDEST)
+    ndf: int = Field(default=32, ge=1, le=_WIDEST)
+    batch_size: int = Field(default=64, ge=1, le=_LARGEST_BATCH)
     batch_gpu: int = Field(default=0, ge=0)
     kimg: Positive
     d_steps: int = Field(default=1, ge=1)
@@ -146,6 +150,14 @@ class TrainConfig(BaseModel):
     metrics: str = NONE
     metrics_kimg: float = Field(default=0, ge=0)
     metrics_samples: int = Field(default=1797, ge=2)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_number_is_true(cls, value: object, field: ValidationInfo) -> object:
+        kind = cls.model_fields[str(field.field_name)].annotation
+        if isinstance(value, bool) and kind not in (bool, str):  # pydantic takes true for 1
+            raise PydanticKnownError("float_type" if kind is float else "int_type")
+        return value
 
     @field_validator("augment")
     @classmethod
@@ -225,12 +237,16 @@ class TrainConfig(BaseModel):
             place: file the text came from, for the error message.
 
         Raises:
-            TrainerError: not JSON, an unknown field or a value out of range.
+            TrainerError: not JSON, an unknown field, one given twice, or a value out of range.
         """
         try:
-            return cls.model_validate_json(text)
+            config = cls.model_validate_json(text)
         except ValidationError as error:
             raise from_validation(error, place, known=cls.model_fields) from None
+        given = Counter(name for name, _ in json.loads(text, object_pairs_hook=list))
+        if twice := [name for name, times in given.items() if times > 1]:
+            raise TrainerError(place=f"{place}: {twice[0]}", problem="is given twice", fix="remove all but one")
+        return config
 
     @classmethod
     def from_file(cls, path: Path) -> Self:

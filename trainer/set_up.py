@@ -11,7 +11,7 @@ from trainer.data import ShardedImages, open_on_all, prepare_if_missing
 from trainer.resume import Restored, check_run_dir, is_done, restore, same_everywhere
 from trainer.state import TrainState
 from trainer.steps.compiling import check_graphs
-from trainer.steps.memory import keep_freed_memory
+from trainer.steps.memory import check_networks_fit, keep_freed_memory
 from trainer.steps.precision import choose, choose_kernels, set_tf32
 from trainer.workers.distributed import World
 from trainer.workers.sharding import shard
@@ -59,6 +59,7 @@ def set_up(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, 
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
     world.first(lambda: check_run_dir(run_dir, data_dir))
     allocator = keep_freed_memory()
+    world.together(lambda: check_networks_fit(config, world))
     world.first(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
     state = TrainState.create(config, world.device)

@@ -95,7 +95,8 @@ def test_a_bad_value_is_named_with_what_is_allowed(changes: dict[str, object], m
         ("kimg", "a number above 0"),
         ("beta1", "a number from 0 on and below 1"),
         ("r1_gamma", "a number from 0 on"),
-        ("batch_size", "a whole number from 1 on"),
+        ("d_steps", "a whole number from 1 on"),
+        ("batch_size", "a whole number from 1 on and up to 1048576"),
         ("keep_checkpoints", "a whole number from 2 on"),
         ("tf32", "true or false"),
         ("channels", "1 or 3"),
@@ -144,6 +145,26 @@ def test_a_config_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
         TrainConfig.from_file(path)
     with pytest.raises(TrainerError, match="no such file"):
         TrainConfig.from_file(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "allowed"),
+    [
+        ({"d_steps": True}, "a whole number from 1 on"),
+        ({"kimg": False}, "a number above 0"),
+        ({"channels": True}, "1 or 3"),
+    ],
+)
+def test_true_is_not_one(changes: dict[str, object], allowed: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        TrainConfig.from_json(json.dumps({**DIGITS.model_dump(), **changes}), "c.json")
+    assert caught.value.allowed == allowed
+
+
+def test_a_field_given_twice_is_named_not_overridden() -> None:
+    text = DIGITS.to_json().replace('"kimg":', '"kimg": 7,\n  "kimg":')
+    with pytest.raises(TrainerError, match=r"^c\.json: kimg: is given twice\n  fix:     remove all but one$"):
+        TrainConfig.from_json(text, "c.json")
 
 
 def test_a_flags_text_is_one_of_a_few_numbers_too() -> None:

@@ -1,4 +1,7 @@
-"""Memory: one setting of the C library's allocator, for training on a CPU; and a GPU that has too little, in words.
+"""Memory: one setting of the C library's allocator, for training on a CPU; and too little of it, in words.
+
+Networks that cannot fit are refused before they are made: the kernel would promise their memory, and kill the process
+when it is used. A step's own tensors are not added up beforehand, as that would be a guess.
 
 glibc returns every large freed block to the kernel, and a training step frees and takes the same tensors again: a
 quarter of the CPU time went into mapping pages anew (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
@@ -6,21 +9,27 @@ Not a memory pool of our own.
 """
 
 import ctypes
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 from trainer.config import TrainConfig
-from trainer.errors import LoneError
+from trainer.errors import LoneError, TrainerError
+from trainer.networks import build
+from trainer.workers.devices import free_host_memory_gib
 from trainer.workers.distributed import World, is_told
 
-__all__ = ["enough_memory", "keep_freed_memory"]
+__all__ = ["check_networks_fit", "enough_memory", "keep_freed_memory"]
 
 # From malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _KEEP_BYTES = 1 << 30
+_GIB = 1 << 30
+_CPU_REFUSED = re.compile(r"DefaultCPUAllocator: .*allocate (\d+) bytes")
+"""In torch's message, which is a plain RuntimeError's."""
 
 
 def keep_freed_memory() -> str:
@@ -32,17 +41,52 @@ def keep_freed_memory() -> str:
     return "glibc, freed memory kept" if done else "unchanged: mallopt refused"
 
 
+def check_networks_fit(config: TrainConfig, world: World) -> None:
+    """Refuses networks for which this node's memory has no room, before there is any of them.
+
+    Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
+    moments besides.
+
+    Args:
+        config: of the run.
+        world: this worker's place.
+
+    Raises:
+        TrainerError: naming the wider network's field, what is needed and what there is.
+    """
+    with torch.device("meta"):  # shapes alone
+        sizes = [sum(p.numel() * p.element_size() for p in network.parameters()) for network in build(config)]
+    trains_here = world.device.type == "cpu" and config.shard == "ddp"
+    copies = (5, 4) if trains_here else (2, 1)
+    workers = world.world_size // world.num_nodes
+    of_whom = f"{workers} workers" if workers > 1 else "a worker"
+    needed_gib = workers * sum(copy * size for copy, size in zip(copies, sizes, strict=True)) / _GIB
+    free_gib = free_host_memory_gib()
+    if needed_gib <= free_gib:
+        return
+    field = "ngf" if sizes[0] >= sizes[1] else "ndf"
+    parts = "weights, gradients, moments and average" if trains_here else "weights and average"
+    raise TrainerError(
+        place=f"TrainConfig.{field}",
+        problem=f"the networks' {parts} need {needed_gib:,.1f} GiB for {of_whom} on a node",
+        value=getattr(config, field),
+        allowed=f"what fits into the {free_gib:,.1f} GiB that are free here",
+        fix=f"a smaller --{field}{', fewer workers on a node' if workers > 1 else ''}, or a node with more memory",
+    )
+
+
 @contextmanager
 def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
-    """Says of a GPU that runs out of memory in this block which field makes a step need less.
+    """Says of a GPU or CPU that runs out of memory in this block which field makes a step need less.
 
     Raises:
         LoneError: naming batch_gpu, with the next smaller size.
     """
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        if is_told(error):  # of metrics or a grid of samples, which no batch_gpu makes smaller
+    except RuntimeError as error:
+        found = _too_little(error)
+        if not found or is_told(error):  # told: of metrics or a grid of samples, which no batch_gpu makes smaller
             raise
         share = world.slice(config.batch_size)
         size = config.batch_gpu or share.stop - share.start
@@ -50,12 +94,16 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
         fewer = f"--batch-gpu {smaller[-1]}: a run that has begun may change it" if smaller else "smaller networks"
         raise LoneError(
             place="TrainConfig.batch_gpu",
-            problem=f"worker {world.rank}'s memory does not hold a step on {size} image(s) at once ({_first(error)})",
+            problem=f"worker {world.rank}'s memory does not hold a step on {size} image(s) at once ({found})",
             value=config.batch_gpu,
             allowed=f"a divisor of the batch of {config.batch_size} below {size}" if smaller else "",
-            fix=f"{fewer}; or GPUs with more memory, or more of them",
+            fix=f"{fewer}; or machines with more memory, or more of them",
         ) from error
 
 
-def _first(error: Exception) -> str:
-    return str(error).split(". ", maxsplit=1)[0]
+def _too_little(error: RuntimeError) -> str:
+    """What an allocator says that has no more; nothing where the error is another."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return str(error).split(". ", maxsplit=1)[0]
+    refused = _CPU_REFUSED.search(str(error))
+    return f"no room for a tensor of {int(refused[1]) / _GIB:,.1f} GiB" if refused else ""

@@ -15,10 +15,12 @@ import torch
 from trainer.metering.energy import Gpu
 from trainer.workers.distributed import World
 
-__all__ = ["Load", "device_name", "gpu_of", "load"]
+__all__ = ["Load", "device_name", "free_host_memory_gib", "gpu_of", "load"]
 
 _GIB = 1 << 30
 _TASKS = Path("/proc/self/task")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Of the container that this process is in, by version 2 of control groups; version 1 is not looked at."""
 
 
 class Load(NamedTuple):
@@ -67,9 +69,22 @@ def _cpu_wait_sec() -> float | None:
 
 def _host_memory_gib() -> float:
     """Memory that cannot be given to a new process without swapping."""
+    total, available = _meminfo_gib()
+    return total - available
+
+
+def free_host_memory_gib() -> float:
+    """Memory that new processes may have without swapping; of a container that has a limit, no more than that."""
+    limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
+    _, available = _meminfo_gib()
+    return available if limit == "max" else min(available, int(limit) / _GIB)
+
+
+def _meminfo_gib() -> tuple[float, float]:
+    """In all, and available."""
     rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    kib = {name: int(rows[name].split()[0]) for name in ("MemTotal", "MemAvailable")}
-    return (kib["MemTotal"] - kib["MemAvailable"]) * 1024 / _GIB
+    total, available = (int(rows[name].split()[0]) * 1024 / _GIB for name in ("MemTotal", "MemAvailable"))
+    return total, available
 
 
 def _gpu_utilisation(device: torch.device) -> float | None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainer.metering.energy import Gpu
-from trainer.workers.devices import device_name, gpu_of, load
+from trainer.workers.devices import device_name, free_host_memory_gib, gpu_of, load
 from trainer.workers.distributed import World
 
 
@@ -30,6 +30,16 @@ def test_a_nodes_cores_and_memory_are_counted_once() -> None:
     assert first.host_memory_gib > 0.1
     assert (second.cores, second.host_memory_gib) == (0, 0)
     assert 0 < first.cpu_sec <= second.cpu_sec
+
+
+def test_a_containers_limit_bounds_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr("trainer.workers.devices._CGROUP_LIMIT", limit)
+    assert free_host_memory_gib() > 0.1, "no control group of version 2"
+    limit.write_text("max\n")
+    assert free_host_memory_gib() > 0.1
+    limit.write_text("52428800\n")
+    assert free_host_memory_gib() == 50 / 1024
 
 
 def test_the_waits_of_all_threads_for_a_core_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
