@@ -202,7 +202,11 @@ def from_validation(
     path = ".".join([*(str(part) for part in first["loc"]), *filter(None, [context.get("field")])])
     where = f"{place}{separator}{path}" if path else place
     if kind == "missing":
-        return TrainerError(place=where, problem="is missing", fix="add it")
+        # Of the same object: it would be dull to hear of them one by one.
+        missing = [each["loc"] for each in findings if each["type"] == kind]
+        names = [str(loc[-1]) for loc in missing if loc[:-1] == first["loc"][:-1]]
+        fix = f"add it, and what else is missing: {', '.join(names[1:])}" if len(names) > 1 else "add it"
+        return TrainerError(place=where, problem="is missing", fix=fix)
     if kind == "extra_forbidden":
         near = nearest(path, known)
         fix = f"did you mean {near!r}? otherwise remove it" if near else "remove it"

@@ -161,6 +161,13 @@ def test_true_is_not_one(changes: dict[str, object], allowed: str) -> None:
     assert caught.value.allowed == allowed
 
 
+def test_all_missing_fields_are_told_at_once() -> None:
+    with pytest.raises(TrainerError) as caught:
+        TrainConfig.from_json('{"preset": "mine", "dataset": "digits"}', "c.json")
+    assert (caught.value.place, caught.value.problem) == ("c.json: resolution", "is missing")
+    assert caught.value.fix == "add it, and what else is missing: channels, kimg"
+
+
 def test_a_field_given_twice_is_named_not_overridden() -> None:
     text = DIGITS.to_json().replace('"kimg":', '"kimg": 7,\n  "kimg":')
     with pytest.raises(TrainerError, match=r"^c\.json: kimg: is given twice\n  fix:     remove all but one$"):
