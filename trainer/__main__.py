@@ -30,9 +30,10 @@ from trainer.commands.export import add_export
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config import TrainConfig
-from trainer.errors import EXIT_FAILED, LoneError, TrainerError, WorkerFailedError, from_validation
+from trainer.errors import EXIT_FAILED, EXIT_INTERRUPTED, LoneError, TrainerError, WorkerFailedError, from_validation
 from trainer.power.arguments import add_power, power_asked
 from trainer.presets import PRESETS, preset
+from trainer.told import warn
 from trainer.workers.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -50,8 +51,12 @@ def main(argv: Sequence[str]) -> int:
         code: int = arguments.run(arguments)
     except (TrainerError, WorkerFailedError) as error:
         if Ranks.speaks() or isinstance(error, LoneError):  # nobody else knows of that one
-            print(error, file=sys.stderr, flush=True)
+            warn(str(error))
         return error.exit_code
+    except KeyboardInterrupt:  # train takes signals itself, and data prepare says what it keeps
+        if Ranks.speaks():
+            warn("interrupted: nothing is left half written, and the same command does it from the beginning")
+        return EXIT_INTERRUPTED
     return code
 
 
@@ -116,11 +121,11 @@ def _train(arguments: argparse.Namespace) -> int:
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
     power = power_asked(arguments)
-    base = preset(arguments.preset) if arguments.preset else TrainConfig.from_file(arguments.config)
+    base = preset(arguments.preset) if arguments.preset is not None else TrainConfig.from_file(arguments.config)
     values = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
     given = {name: value for name, value in values.items() if value is not None}
     flags = {name: f"--{name.replace('_', '-')}" for name in given}
-    with _naming(flags, f"--preset {arguments.preset}" if arguments.preset else str(arguments.config)):
+    with _naming(flags, f"--preset {arguments.preset}" if arguments.config is None else str(arguments.config)):
         config = base.replace(given)
         run_dir: Path = arguments.run_dir or Path("runs") / config.preset
         context = _context(arguments.context)

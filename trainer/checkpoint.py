@@ -12,6 +12,7 @@ import io
 import json
 from pathlib import Path
 from pickle import UnpicklingError
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from trainer.digests import is_finite, state_digests
 from trainer.errors import TrainerError, diverged, from_validation
 from trainer.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from trainer.records.identity import RunIdentity
+from trainer.told import tell
 
 __all__ = [
     "Checkpoint",
@@ -33,6 +35,17 @@ __all__ = [
     "newest_of_run",
     "save",
 ]
+
+_PARTS = MappingProxyType(
+    {
+        "g": "the generator",
+        "d": "the discriminator",
+        "ema": "the averaged generator",
+        "opt_g": "the generator's optimiser",
+        "opt_d": "the discriminator's optimiser",
+    }
+)
+"""Of a state, in words."""
 
 State = dict[str, Any]
 
@@ -88,7 +101,8 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
         if not is_finite(value):
-            raise diverged(f"{part} at step {images // config.step_images}, {images} images, not saved", "nan or inf")
+            place = f"{_PARTS.get(part, part)} at step {images // config.step_images}, {images} images, not saved"
+            raise diverged(place, "nan or inf, found when it was to be saved; earlier checkpoints are as they were")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -199,7 +213,7 @@ def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Ch
     """
     found, passed_over = load_newest_valid(run_dir / "checkpoints")
     for sentence in passed_over if aloud else ():
-        print(f"passed over a checkpoint: {sentence}", flush=True)
+        tell(f"passed over a checkpoint: {sentence}")
     if found is None:
         raise TrainerError(
             place="--run-dir",

@@ -6,6 +6,7 @@ trainer.record). Does not import torch.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +39,7 @@ SELF_PREPARED = ("digits", "photos", "clips")
 
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
 """Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
@@ -159,6 +161,13 @@ class TrainConfig(BaseModel):
             raise PydanticKnownError("float_type" if kind is float else "int_type")
         return value
 
+    @field_validator("preset")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if not _FOLDER_NAME.fullmatch(name):
+            raise broken_rule("a name of letters, digits, hyphens, dots and underscores: of the run's folder too")
+        return name
+
     @field_validator("augment")
     @classmethod
     def _known_parts(cls, policy: str, others: ValidationInfo) -> str:
@@ -192,8 +201,8 @@ class TrainConfig(BaseModel):
 
     @property
     def total_images(self) -> int:
-        """Images after which the run is done: whole steps that cover kimg."""
-        return -(-round(self.kimg * 1000) // self.step_images) * self.step_images
+        """Images after which the run is done: whole steps that cover kimg, and one at least."""
+        return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
         """Refuses more workers than a step has images: one of them would have none.

@@ -14,7 +14,6 @@ import errno
 import json
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from trainer.errors import InUseError
 from trainer.exit_codes import EXIT_FAILED
 from trainer.files import cannot_be_written, check_folder, try_lock
 from trainer.host import boot_id
+from trainer.told import warn
 from trainer.workers.distributed import World
 
 __all__ = ["LOCK_FILE", "Patience", "held"]
@@ -225,4 +225,4 @@ class _Hold:
 
 
 def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+    warn(sentence)

@@ -25,6 +25,7 @@ from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, Traine
 from trainer.interruptions.notices import NOTICES_VARIABLE
 from trainer.power import carbon_start
 from trainer.power.ledger import undo_left_over
+from trainer.told import warn
 from trainer.watch import CLOUDS, Watcher, poll_sec_of
 from trainer.workers.membership import BACKEND, Membership, wait_for_store
 
@@ -49,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         if not _waited(own, torchrun_argv, stop_at):
             return EXIT_INTERRUPTED
     except TrainerError as error:
-        print(error, file=sys.stderr, flush=True)
+        warn(str(error))
         return EXIT_BAD_INPUT
     with tempfile.TemporaryDirectory(prefix="gangway-") as folder:
         notices = Path(folder, "notices.jsonl")
@@ -62,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
             if watcher is not None and watcher.is_alive():
                 watcher.close()
             for sentence in undo_left_over():
-                print(f"gangway: {sentence}", file=sys.stderr, flush=True)
+                warn(f"gangway: {sentence}")
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:
@@ -123,7 +124,7 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
         membership.leave()
         return _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval)
     except TrainerError as error:
-        print(error, file=sys.stderr, flush=True)
+        warn(str(error))
         return EXIT_FAILED
     return 0
 
@@ -157,11 +158,9 @@ def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
     """
     killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
     if killed:
-        print(
+        warn(
             f"gangway: {len(killed)} of {len(ends)} worker(s) did not leave in time and were killed (torchrun's "
-            "--shutdown-timeout): what they had not saved is lost",
-            file=sys.stderr,
-            flush=True,
+            "--shutdown-timeout): what they had not saved is lost"
         )
         return 128 + signal.SIGKILL
     crashed = next((-code for code in ends.values() if code is not None and code < 0 and -code not in _SIGNALS), 0)
@@ -207,15 +206,13 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float
     if when is None:
         for flag in ("--hours", "--forecast"):
             if flag in own:
-                print(f"gangway: warning: {flag} is ignored without {_START_WHEN}", file=sys.stderr, flush=True)
+                warn(f"gangway: warning: {flag} is ignored without {_START_WHEN}")
         return True
     asked = carbon_start.parse_start_when(when, own.get("--hours"), own.get("--forecast"))
     if stop_at is not None:
         asked = asked._replace(by=min(asked.by, datetime.fromtimestamp(stop_at, UTC)))
     if carbon_start.has_begun(torchrun_argv):
-        print(
-            f"gangway: the run has begun: it goes on at once, whatever {_START_WHEN} says", file=sys.stderr, flush=True
-        )
+        warn(f"gangway: the run has begun: it goes on at once, whatever {_START_WHEN} says")
         return True
     told = carbon_start.wait(asked)
     if told is not None:

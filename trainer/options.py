@@ -3,10 +3,10 @@
 Nothing here changes an image that a run learns from, so a run may go on with other options.
 """
 
-import sys
 from dataclasses import dataclass
 
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
+from trainer.told import tell, warn
 
 __all__ = ["PLAIN", "RunOptions"]
 
@@ -33,7 +33,7 @@ class RunOptions:
 
     def say(self, sentence: str) -> None:
         """Tells the user, on stderr where stdout is for JSON alone."""
-        print(sentence, file=sys.stderr if self.log_json else sys.stdout, flush=True)
+        (warn if self.log_json else tell)(sentence)
 
 
 PLAIN = RunOptions()

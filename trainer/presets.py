@@ -276,8 +276,12 @@ PRESETS: Mapping[str, TrainConfig] = MappingProxyType({name: entry.config for na
 """Configurations that run as they are, by name."""
 
 
-def preset(name: str) -> TrainConfig:
+def preset(name: str, place: str = "--preset") -> TrainConfig:
     """The preset of that name.
+
+    Args:
+        name: as people write it.
+        place: what gave it, for the error message.
 
     Raises:
         TrainerError: there is none.
@@ -285,10 +289,10 @@ def preset(name: str) -> TrainConfig:
     if name not in PRESETS:
         near = nearest(name, PRESETS)
         raise TrainerError(
-            place="--preset",
+            place=place,
             problem="no such preset",
             value=name,
             allowed=", ".join(PRESETS),
-            fix=f"--preset {near}" if near else "`python -m trainer presets` lists them with their sources",
+            fix=f"did you mean {near!r}?" if near else "`python -m trainer presets` lists them with their sources",
         )
     return PRESETS[name]

@@ -63,8 +63,8 @@ class SessionRecord(Frozen):
         num_nodes: number of machines they ran on.
         images_from: images already seen when it began.
         images_to: images seen when it ended.
-        ended_by: done, interrupt (agreed stop with a checkpoint), killed (no farewell, and a later session began or its
-            last line is old), or running.
+        ended_by: done, interrupt (agreed stop with a checkpoint), failed (an error, told in notes), killed (no
+            farewell, and a later session began or its last line is old), or running.
         wall_sec: from its first step to its end.
         backend: collectives, with the reason they were chosen.
         device: what it computed on.
@@ -78,7 +78,7 @@ class SessionRecord(Frozen):
     num_nodes: int
     images_from: int
     images_to: int
-    ended_by: Literal["done", "interrupt", "killed", "running"]
+    ended_by: Literal["done", "interrupt", "failed", "killed", "running"]
     wall_sec: float
     backend: str
     device: str
@@ -92,8 +92,8 @@ class InterruptionRecord(Frozen):
     Attributes:
         at: when the session stopped, ISO 8601 UTC.
         images: images the next session resumed from, or would.
-        cause: spot-interruption, lifecycle-terminate, host-restart, max-hours, unhealthy-fabric, the signal's name, or
-            killed.
+        cause: spot-interruption, lifecycle-terminate, host-restart, max-hours, unhealthy-fabric, the signal's name,
+            failed or killed.
         lost_sec: seconds from the moment the run first held those images to the moment it went on from them:
             stopping, downtime, starting up, and any work that had to be done again.
         save_sec: of the checkpoint made at the stop.
@@ -177,7 +177,7 @@ class RunRecord(Sealed):
     """The whole record, `run.json`.
 
     Attributes:
-        status: running, interrupted (by an agreed stop or killed: resume it) or done.
+        status: running, interrupted (by an agreed stop, failed or killed: resume it) or done.
         notes: what a reader must know of the diary: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
         choices: what the newest session trained with (precision, shard, compile), each with its reason.

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from trainer.commands.arguments import Parser
 from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
+from trainer.told import tell, warn
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
@@ -49,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         arguments = parser.parse_args(argv)
         listening = _listen(arguments.port)
     except TrainerError as error:
-        print(error, file=sys.stderr, flush=True)
+        warn(str(error))
         return EXIT_BAD_INPUT
     return _serve(listening, arguments.health_sec, stop)
 
@@ -155,7 +156,7 @@ def _address(text: str) -> str:
 
 
 def _say(sentence: str) -> None:
-    print(f"rendezvous: {sentence}", flush=True)
+    tell(f"rendezvous: {sentence}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import torch
@@ -18,6 +19,7 @@ from torch import nn
 from trainer.config import TrainConfig
 from trainer.data import Sampler
 from trainer.digests import state_digests
+from trainer.errors import TrainerError
 from trainer.interruptions.interruption import Request
 from trainer.interruptions.notices import Notice
 from trainer.metering.flops import step_flops
@@ -36,6 +38,7 @@ from trainer.session import Session
 from trainer.set_up import Ready
 from trainer.state import TrainState
 from trainer.steps.sums import Sums
+from trainer.told import tell
 from trainer.tracking import check_targets
 from trainer.workers.devices import device_name
 from trainer.workers.distributed import World
@@ -78,10 +81,15 @@ class Reporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Lets what is still being written end, whatever has ended the run."""
-        if self._opened is not None:
-            self._opened.close(self._status)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Lets what is still being written end, whatever has ended the run; an error's first line goes to the diary."""
+        if self._opened is None:
+            return
+        if error is not None and self._status == "failed":
+            why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
+            with contextlib.suppress(TrainerError):  # which may be that the disk is full
+                self._session.event("failed", self._state.images, why=why)
+        self._opened.close(self._status)
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
         """Writes the first event, the real images and the first samples; the clock starts after that.
@@ -94,6 +102,7 @@ class Reporter:
             TrainerError: the directory cannot be written, or holds parts of two runs; on every rank.
         """
         world, state = self._world, ready.state
+        self._state = state
         self._saved_images = state.images if state.images else -1
         flops = step_flops(self._config, device_name(world), self._context)
         told: dict[str, Any] = {
@@ -177,10 +186,9 @@ class Reporter:
         if self._options.log_json:
             return
         total = self._config.total_images / 1000
-        print(
+        tell(
             f"kimg {line['kimg']:8.2f} / {total:g}  images/s {line['images_per_sec']:7.0f}  "
-            f"loss_g {line['loss_g']:6.3f}  loss_d {line['loss_d']:6.3f}",
-            flush=True,
+            f"loss_g {line['loss_g']:6.3f}  loss_d {line['loss_d']:6.3f}"
         )
 
     def samples(self, state: TrainState) -> None:

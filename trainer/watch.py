@@ -13,7 +13,6 @@ import http.client
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 
 from trainer.interruptions.notices import Kind, Notice, write_notice
 from trainer.interruptions.scheduled_events import AzureMetadata
+from trainer.told import warn
 
 __all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "GceMetadata", "Poll", "Watcher", "poll_sec_of"]
 
@@ -239,4 +239,4 @@ def _sentence(notice: Notice) -> str:
 
 
 def _say(sentence: str) -> None:
-    print(f"gangway: {sentence}", file=sys.stderr, flush=True)
+    warn(f"gangway: {sentence}")

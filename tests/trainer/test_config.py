@@ -161,6 +161,18 @@ def test_true_is_not_one(changes: dict[str, object], allowed: str) -> None:
     assert caught.value.allowed == allowed
 
 
+@pytest.mark.parametrize("name", ["", "../elsewhere", "/tmp", "a b", ".", ".hidden", "x" * 101])
+def test_a_name_that_makes_no_folder_is_refused(name: str) -> None:
+    with pytest.raises(TrainerError, match=r"^c\.json: preset: ") as caught:
+        TrainConfig.from_json(json.dumps({**DIGITS.model_dump(), "preset": name}), "c.json")
+    assert (caught.value.value, caught.value.allowed[:17]) == (name, "a name of letters")
+
+
+@given(kimg=st.floats(5e-324, 0.001))
+def test_the_shortest_run_makes_a_step(kimg: float) -> None:
+    assert DIGITS.replace({"kimg": kimg}).total_images == DIGITS.step_images
+
+
 def test_all_missing_fields_are_told_at_once() -> None:
     with pytest.raises(TrainerError) as caught:
         TrainConfig.from_json('{"preset": "mine", "dataset": "digits"}', "c.json")

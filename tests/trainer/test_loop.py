@@ -19,6 +19,7 @@ from trainer.loop import train
 from trainer.options import RunOptions
 from trainer.record import Figure, RunContext, RunRecord
 from trainer.records.diary import read_diary
+from trainer.records.summary import summarise
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -245,14 +246,21 @@ def test_a_state_that_went_bad_between_two_lines_is_not_saved(
     short: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
     config = short.replace({"lr_g": 1e30, "lr_d": 1e30, "stats_kimg": 1, "checkpoint_kimg": 0.16})
-    with pytest.raises(TrainerError, match="at step 10, 160 images, not saved: is no longer a finite number"):
+    with pytest.raises(
+        TrainerError,
+        match="at step 10, 160 images, not saved: is no longer a finite number",
+    ):
         _train(config, tmp_path, digits_dir)
     assert not list((tmp_path / "checkpoints").glob("*"))
 
 
 def test_a_diverged_run_stops_with_its_reason(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
-    with pytest.raises(TrainerError, match="no longer a finite number"):
+    with pytest.raises(TrainerError, match="no longer a finite number") as caught:
         _train(short.replace({"lr_g": 1e30, "lr_d": 1e30}), tmp_path, digits_dir)
+    record = summarise(tmp_path)
+    (session,), (stop,) = record.sessions, record.interruptions
+    assert (record.status, session.ended_by, stop.cause, stop.images) == ("interrupted", "failed", "failed", 0)
+    assert f"session 0 failed: TrainerError: {caught.value.headline}" in record.notes
 
 
 def test_the_context_enters_the_record(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:

@@ -77,6 +77,9 @@ def test_digits_are_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (["train", "--preset", "biggan"], "--preset: no such preset\n  got:     'biggan'\n  allowed: dcgan-digits"),
+        (["train", "--preset", ""], "--preset: no such preset\n  got:     ''"),
+        (["presets", "dcgan-digit"], "NAME: no such preset\n  got:     'dcgan-digit'"),
+        (["train", *PRESET, "--ngf", "65536", "--run-dir", "run"], "--ngf: the networks' weights, gradients, moments"),
         (["train", *PRESET, "--kimg", "many"], "--kimg: not an accepted value\n  got:     'many'"),
         (["train", *PRESET, "--augment", "color"], "--augment: not an accepted value\n  got:     'color'"),
         (["train", *PRESET, "--backend", "nccl"], "--backend: nccl needs CUDA"),
@@ -110,6 +113,17 @@ def test_a_mistake_is_named_and_exits_2(
     assert message in error
     assert error.count("  fix:") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_command_says_so_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trainer.__main__._schema", interrupted)
+    assert main(["schema"]) == 75
+    assert capsys.readouterr().err.startswith("interrupted: nothing is left half written")
 
 
 def test_only_local_rank_0_reports(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

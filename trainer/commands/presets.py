@@ -33,7 +33,7 @@ def add_presets(parser: "Parser") -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.name is not None:
-        preset(arguments.name)  # refuses a name that is none
+        preset(arguments.name, "NAME")  # refuses a name that is none
     if arguments.json:
         text = presets_json(arguments.name)
     else:

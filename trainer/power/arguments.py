@@ -1,11 +1,11 @@
 """The flags of `train` that limit power and clocks. Not here: what they do (trainer.power)."""
 
 import argparse
-import sys
 
 from trainer.errors import TrainerError
 from trainer.power.limits import PowerAsked
 from trainer.power.node import CLOCK_FLAG, POWER_FLAG
+from trainer.told import warn
 
 __all__ = ["add_power", "power_asked"]
 
@@ -30,7 +30,7 @@ def power_asked(arguments: argparse.Namespace) -> PowerAsked:
     watts = None if auto or arguments.power_limit_watts is None else _number(arguments.power_limit_watts)
     if slowdown is not None and not auto:
         note = f"gangway: warning: {_SLOWDOWN_FLAG} is ignored without {POWER_FLAG} {_AUTO}"
-        print(note, file=sys.stderr, flush=True)
+        warn(note)
     asked = PowerAsked(watts=watts, auto=auto, clock_mhz=arguments.clock_limit_mhz)
     return asked._replace(max_slowdown=_share(slowdown)) if auto and slowdown is not None else asked
 

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 from trainer.errors import TrainerError
 from trainer.power.forecast import Forecast, read_forecast
 from trainer.records.diary import STATS_FILE
+from trainer.told import warn
 
 __all__ = ["START_VARIABLE", "Decision", "StartWhen", "decide", "has_begun", "parse_start_when", "start_told", "wait"]
 
@@ -273,4 +273,4 @@ def _length(seconds: float) -> str:
 
 
 def _say(sentence: str) -> None:
-    print(f"gangway: {sentence}", file=sys.stderr, flush=True)
+    warn(f"gangway: {sentence}")

@@ -11,7 +11,6 @@ many nodes is as slow as its slowest GPU, so all nodes change their limits at th
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +19,7 @@ from trainer.errors import TrainerError
 from trainer.power.ledger import ledger_folder, undo_left_over
 from trainer.power.node import NodeLimits, Report
 from trainer.power.search import LADDER, WINDOW_SEC, Search
+from trainer.told import warn
 
 if TYPE_CHECKING:
     from trainer.metering.energy import Gpu
@@ -216,7 +216,7 @@ def _measured(line: Mapping[str, Any]) -> bool:
 
 
 def _say(sentence: str) -> None:
-    print(f"gangway: {sentence}", file=sys.stderr, flush=True)
+    warn(f"gangway: {sentence}")
 
 
 def _warn(sentence: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from trainer.errors import TrainerError
 from trainer.files import read_input
 from trainer.records.clock import SessionClock
+from trainer.told import tell
 
 __all__ = ["STATS_FILE", "Diary", "Line", "StatsWriter", "read_diary", "require_run"]
 
@@ -146,7 +147,7 @@ class StatsWriter:
             text = json.dumps(stamped)
             self._append(text + "\n")
             if self._echo:
-                print(text, flush=True)
+                tell(text)
         for listener in self._listeners:
             listener(stamped)
 

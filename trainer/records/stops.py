@@ -19,7 +19,7 @@ SAVE_BUDGET_SEC = 20.0
 def interruptions(
     sessions: Mapping[int, SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
 ) -> Iterable[InterruptionRecord]:
-    """One record for each session that was stopped or killed.
+    """One record for each session that was stopped or killed, or failed.
 
     Args:
         sessions: by number.
@@ -27,7 +27,7 @@ def interruptions(
         lines: all that count, in order.
     """
     for number, session in sessions.items():
-        if session.ended_by not in ("interrupt", "killed"):
+        if session.ended_by not in ("interrupt", "failed", "killed"):
             continue
         before = [line for line in lines if line["session"] <= number]
         told = next((line for line in before[::-1] if line.get("event") == "interrupt"), None)
@@ -42,7 +42,7 @@ def interruptions(
         yield InterruptionRecord(
             at=session.end,
             images=images,
-            cause=agreed["cause"] if agreed else "killed",
+            cause=agreed["cause"] if agreed else session.ended_by,
             lost_sec=lost,
             save_sec=_save_sec(before, agreed),
             stop_sec=_stop_sec(agreed),
@@ -67,7 +67,7 @@ def stop_notes(records: Sequence[InterruptionRecord], sessions: Sequence[Session
 
 def _save_sec(before: Sequence[Line], agreed: Line | None) -> Figure:
     if agreed is None:
-        return Figure.absent("s", "killed: nothing was saved at the stop")
+        return Figure.absent("s", "not an agreed stop: nothing was saved at it")
     saves = [line for line in before if line.get("event") == "checkpoint" and line["images"] == agreed["images"]]
     seconds = saves[-1].get("sec") if saves else None
     if seconds is None:

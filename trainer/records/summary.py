@@ -34,7 +34,7 @@ __all__ = ["summarise"]
 
 _SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
 _BEGINNINGS = ("start", "resume")
-_ENDINGS = ("interrupt", "done")
+_ENDINGS = ("interrupt", "done", "failed")
 _SILENT_SEC = 60.0
 _SILENT_GAPS = 5
 
@@ -62,6 +62,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     ended_by = sessions[newest].ended_by
     open_end = ended_by in ("killed", "running")
     notes = [f"session {newest} has no end; {why}: taken as {ended_by}"] if open_end else []
+    notes += [f"session {line['session']} failed: {line['why']}" for line in lines if line.get("event") == "failed"]
     losses = diary.losses(newest + 1)
     lost = f"stats.jsonl is damaged ({losses}): time, images/s, energy and dollars leave out what is lost"
     return _record(config, sessions, lines, diary, [*([lost] if losses else []), *notes])

@@ -42,7 +42,7 @@ def keep_freed_memory() -> str:
 
 
 def check_networks_fit(config: TrainConfig, world: World) -> None:
-    """Refuses networks for which this node's memory has no room, before there is any of them.
+    """Refuses networks for which this node's memory has no room, before there is any of them; a GPU's is not looked at.
 
     Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
     moments besides.
@@ -52,27 +52,34 @@ def check_networks_fit(config: TrainConfig, world: World) -> None:
         world: this worker's place.
 
     Raises:
-        TrainerError: naming the wider network's field, what is needed and what there is.
+        TrainerError: naming the field that is to blame, what is needed and what there is.
     """
-    with torch.device("meta"):  # shapes alone
-        sizes = [sum(p.numel() * p.element_size() for p in network.parameters()) for network in build(config)]
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
-    copies = (5, 4) if trains_here else (2, 1)
     workers = world.world_size // world.num_nodes
-    of_whom = f"{workers} workers" if workers > 1 else "a worker"
-    needed_gib = workers * sum(copy * size for copy, size in zip(copies, sizes, strict=True)) / _GIB
-    free_gib = free_host_memory_gib()
+    needed_gib, free_gib = workers * _gib_a_worker(config, trains_here), free_host_memory_gib()
     if needed_gib <= free_gib:
         return
-    field = "ngf" if sizes[0] >= sizes[1] else "ndf"
+    # To blame is the field that saves most where it is no larger than usual.
+    usual = {name: TrainConfig.model_fields[name].default for name in ("ngf", "ndf", "z_dim", "num_classes")}
+    less = {name: {name: min(getattr(config, name), default)} for name, default in usual.items()}
+    field = min(less, key=lambda name: _gib_a_worker(config.model_copy(update=less[name]), trains_here))
+    flag = f"--{field.replace('_', '-')}"
     parts = "weights, gradients, moments and average" if trains_here else "weights and average"
+    of_whom = f"{workers} workers" if workers > 1 else "a worker"
     raise TrainerError(
         place=f"TrainConfig.{field}",
         problem=f"the networks' {parts} need {needed_gib:,.1f} GiB for {of_whom} on a node",
         value=getattr(config, field),
         allowed=f"what fits into the {free_gib:,.1f} GiB that are free here",
-        fix=f"a smaller --{field}{', fewer workers on a node' if workers > 1 else ''}, or a node with more memory",
+        fix=f"a smaller {flag}{', fewer workers on a node' if workers > 1 else ''}, or a node with more memory",
     )
+
+
+def _gib_a_worker(config: TrainConfig, trains_here: bool) -> float:
+    with torch.device("meta"):  # shapes alone
+        sizes = [sum(p.numel() * p.element_size() for p in network.parameters()) for network in build(config)]
+    copies = (5, 4) if trains_here else (2, 1)
+    return sum(copy * size for copy, size in zip(copies, sizes, strict=True)) / _GIB
 
 
 @contextmanager

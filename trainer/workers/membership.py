@@ -8,11 +8,11 @@ started anew. And a node that is up before the store waits for it. Not here: the
 """
 
 import socket
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from trainer.errors import TrainerError
+from trainer.told import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ class Membership:
         try:
             handler._op_executor.run(_RendezvousExitOp(), time.monotonic() + _LEAVE_SEC)
         except Exception as error:  # the store may be gone, and nothing is left to be done about it
-            print(f"gangway: left without a word to the others: {error}", file=sys.stderr, flush=True)
+            warn(f"gangway: left without a word to the others: {error}")
             return False
         return True
 
@@ -118,5 +118,5 @@ def wait_for_store(endpoint: str, wait_sec: float = STORE_WAIT_SEC, poll_sec: fl
                 allowed="the head node's name and port",
                 fix=f"start it there: python -m trainer.rendezvous --port {port}",
             )
-        print(f"gangway: waiting for the rendezvous store at {endpoint}: {reason}", file=sys.stderr, flush=True)
+        warn(f"gangway: waiting for the rendezvous store at {endpoint}: {reason}")
         time.sleep(poll_sec)

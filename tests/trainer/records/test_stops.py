@@ -51,7 +51,7 @@ def test_a_killed_session_saved_nothing_at_its_end() -> None:
     sessions = {0: _session(0, 2, "killed"), 1: _session(3, 4, "done")}
     (stop,) = interruptions(sessions, [begun], [*SAVED[:3], begun])
     assert (stop.cause, stop.images, stop.lost_sec.value) == ("killed", 160, 120)
-    assert stop.save_sec.source == "killed: nothing was saved at the stop"
+    assert stop.save_sec.source == "not an agreed stop: nothing was saved at it"
     assert stop.stop_sec.source == "no signal was taken"
 
 

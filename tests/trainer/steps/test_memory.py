@@ -84,15 +84,28 @@ def test_what_trains_elsewhere_or_in_parts_needs_its_weights_here_alone(monkeypa
         assert _refused(there, world, monkeypatch, needed - 1) is not None
 
 
-@pytest.mark.parametrize(("changes", "field"), [({"ngf": 4096}, "ngf"), ({"ndf": 4096}, "ndf")])
-def test_the_wider_network_is_named(changes: dict[str, object], field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = _refused(PRESETS["dcgan-digits"].replace(changes), _world(world_size=2), monkeypatch, 3 << 30)
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"ngf": 4096}, "ngf"),
+        ({"ndf": 4096}, "ndf"),
+        ({"z_dim": 65536, "ngf": 64}, "z_dim"),
+        ({"z_dim": 65536, "ngf": 1, "ndf": 1, "num_classes": 10}, "z_dim"),
+        ({"num_classes": 65536, "z_dim": 256}, "num_classes"),
+    ],
+)
+def test_the_field_whose_change_helps_is_named(
+    changes: dict[str, object], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = PRESETS["dcgan-digits"].replace(changes)
+    error = _refused(config, _world(world_size=2), monkeypatch, 1 << 28)
     assert error is not None
-    assert (error.place, error.value) == (f"TrainConfig.{field}", 4096)
+    assert (error.place, error.value) == (f"TrainConfig.{field}", getattr(config, field))
     assert error.problem.startswith("the networks' weights, gradients, moments and average need ")
     assert error.problem.endswith(" GiB for 2 workers on a node")
-    assert error.allowed == "what fits into the 3.0 GiB that are free here"
-    assert error.fix == f"a smaller --{field}, fewer workers on a node, or a node with more memory"
+    assert error.allowed == "what fits into the 0.2 GiB that are free here"
+    flag = f"--{field.replace('_', '-')}"
+    assert error.fix == f"a smaller {flag}, fewer workers on a node, or a node with more memory"
 
 
 def test_a_cpu_that_refuses_a_tensor_names_the_micro_batch() -> None:

@@ -1,0 +1,21 @@
+"""Sentences for whoever started the trainer. That nobody reads them any more ends no run.
+
+Not a logger: what is to last stands in a file. Errors that end a command are trainer.errors'.
+"""
+
+import contextlib
+import sys
+
+__all__ = ["tell", "warn"]
+
+
+def tell(text: str) -> None:
+    """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """The same on stderr."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
