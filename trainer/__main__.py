@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.commands.arguments import Parser, path, positive
+from trainer.commands.arguments import Parser, add_run_dir, path, positive
 from trainer.commands.config_flags import add_config_flags
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
@@ -63,22 +63,31 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="python -m trainer", description="Trains GANs; see each command's --help.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_train(commands.add_parser("train", help="train, or go on with a run, under torchrun or alone"))
-    add_evaluate(commands.add_parser("evaluate", help="judge a run's newest checkpoint and update its run.json"))
-    record = commands.add_parser("record", help="write run.json anew from stats.jsonl, as after a kill")
-    record.add_argument("--run-dir", type=path, required=True)
+
+    def command(name: str, sentence: str) -> Parser:
+        parser: Parser = commands.add_parser(name, help=sentence, description=f"{sentence[0].upper()}{sentence[1:]}.")
+        return parser
+
+    _add_train(command("train", "train, or go on with a run, under torchrun or alone"))
+    add_evaluate(command("evaluate", "judge a run's newest checkpoint and update its run.json"))
+    record = command("record", "write run.json anew from stats.jsonl, as after a kill")
+    add_run_dir(record)
     record.set_defaults(run=_record)
-    add_data(commands.add_parser("data", help="prepare data sets, or measure how fast they are read"))
-    add_sample(commands.add_parser("sample", help="make a grid or a film of a run's images"))
-    add_export(commands.add_parser("export", help="write a run's generator as ONNX, torch.export or safetensors"))
-    add_presets(commands.add_parser("presets", help="list every preset with its source, or what departs from it"))
-    schema = commands.add_parser("schema", help="print the JSON schema of run.json")
+    add_data(command("data", "prepare data sets, or measure how fast they are read"))
+    add_sample(command("sample", "make a grid or a film of a run's images"))
+    add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
+    add_presets(command("presets", "list every preset with its source, or what departs from it"))
+    schema = command("schema", "print the JSON schema of run.json")
     schema.set_defaults(run=_schema)
     return parser
 
 
 def _add_train(train: Parser) -> None:
     train.usage = "%(prog)s (--preset NAME | --config FILE) [--FLAG VALUE ...]"
+    train.epilog = (
+        "Ends with 0: done; 1: failed, or the folder is in use; 2: a mistake in what was given; 3: the fabric is too "
+        "slow; 75: interrupted and saved, the same command goes on."
+    )
     base = train.add_mutually_exclusive_group(required=True)
     base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
     base.add_argument(

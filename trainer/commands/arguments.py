@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 from trainer.errors import TrainerError, nearest
 
-__all__ = ["Parser", "count", "positive", "whole"]
+__all__ = ["Parser", "add_run_dir", "count", "positive", "whole"]
 
 T = TypeVar("T", int, float)
 _PLACE = "command line"
@@ -97,6 +97,11 @@ class Parser(argparse.ArgumentParser):
 def positive(text: str) -> float:
     """An argument's type: a finite number above 0."""
     return _number(text, float, lambda value: 0 < value < math.inf, "a number above 0")
+
+
+def add_run_dir(parser: argparse.ArgumentParser) -> None:
+    """Adds the folder of a run that has begun, which is asked for."""
+    parser.add_argument("--run-dir", type=path, required=True, metavar="DIR", help="folder of the run")
 
 
 def count(text: str) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticCustomError
 
-from trainer.commands.arguments import Parser, path
+from trainer.commands.arguments import Parser, add_run_dir, path
 from trainer.errors import TrainerError, from_rule
 from trainer.quality.names import METRICS, parse
 from trainer.workers.ranks import Ranks
@@ -28,7 +28,7 @@ def add_evaluate(parser: Parser) -> None:
     listed = "\n".join(f"  {name:<22} {text}" for name, text in METRICS.items())
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = f"Judges a run's newest checkpoint and updates its run.json. Metrics:\n\n{listed}"
-    parser.add_argument("--run-dir", type=path, required=True)
+    add_run_dir(parser)
     parser.add_argument("--data", type=path, help="folder of shards [RUN_DIR/data]")
     parser.add_argument("--samples", help="fakes to draw [the run's metrics_samples]; below 10,000 is a proxy")
     parser.add_argument("--metrics", help="comma-separated names [the run's metrics, or fd-enl0]")

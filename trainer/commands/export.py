@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.commands.arguments import Parser, path
+from trainer.commands.arguments import Parser, add_run_dir, path
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = ["FORMATS", "add_export", "export", "safetensors"]
 
 def add_export(parser: Parser) -> None:
     """Adds the command's options."""
-    parser.add_argument("--run-dir", type=path, required=True)
+    add_run_dir(parser)
     parser.add_argument("--format", choices=tuple(FORMATS), required=True, help=", ".join(FORMATS))
     parser.add_argument("--out", type=path, required=True, help="file to write; FILE.json goes beside it")
     parser.set_defaults(run=_run)

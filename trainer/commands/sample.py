@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.commands.arguments import Parser, count, path, positive, whole
+from trainer.commands.arguments import Parser, add_run_dir, count, path, positive, whole
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _MOST_BYTES = 2 << 30
 
 def add_sample(parser: Parser) -> None:
     """Adds the command's options."""
-    parser.add_argument("--run-dir", type=path, required=True)
+    add_run_dir(parser)
     parser.add_argument("--out", type=path, required=True, help=f"file to write: .png, or a film: {', '.join(_FILMS)}")
     parser.add_argument("--num", type=count, default=64, metavar="N", help="images or clips [64]")
     parser.add_argument("--seed", type=whole, default=0, metavar="S", help="of the latents [0]")
