@@ -73,6 +73,7 @@ class Reporter:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._endpoint, self._options = endpoint, options
         self._opened: Session | None = None
+        self._begun: TrainState | None = None
         self._status, self._starved = "failed", False
         self._saved_images = -1
         self._telemetry_sec = self._metrics_sec = 0.0
@@ -85,10 +86,10 @@ class Reporter:
         """Lets what is still being written end, whatever has ended the run; an error's first line goes to the diary."""
         if self._opened is None:
             return
-        if error is not None and self._status == "failed":
+        if self._begun is not None and error is not None and self._status == "failed":
             why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
             with contextlib.suppress(TrainerError):  # which may be that the disk is full
-                self._session.event("failed", self._state.images, why=why)
+                self._session.event("failed", self._begun.images, why=why)
         self._opened.close(self._status)
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
@@ -102,7 +103,6 @@ class Reporter:
             TrainerError: the directory cannot be written, or holds parts of two runs; on every rank.
         """
         world, state = self._world, ready.state
-        self._state = state
         self._saved_images = state.images if state.images else -1
         flops = step_flops(self._config, device_name(world), self._context)
         told: dict[str, Any] = {
@@ -111,6 +111,7 @@ class Reporter:
             "flops": {name: figure.model_dump(mode="json") for name, figure in flops._asdict().items()},
         }
         world.first(lambda: self._open(ready, told))
+        self._begun = state
         self._meters = Meters(self._config, world, self._context, state.images, flops)
 
     def _open(self, ready: Ready, told: Mapping[str, Any]) -> None:

@@ -263,6 +263,23 @@ def test_a_diverged_run_stops_with_its_reason(short: TrainConfig, tmp_path: Path
     assert f"session 0 failed: TrainerError: {caught.value.headline}" in record.notes
 
 
+def test_a_session_that_never_began_leaves_no_end(
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end alone would make the next session tell of a beginning that is lost."""
+
+    def full(path: Path, _: object) -> None:
+        raise TrainerError(place=str(path), problem="No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trainer.reporter.write_samples", full)
+        with pytest.raises(TrainerError, match="No space left"):
+            _train(short, tmp_path, digits_dir)
+    assert not (tmp_path / "stats.jsonl").exists()
+    assert _train(short, tmp_path, digits_dir) == 0
+    assert summarise(tmp_path).notes == ()
+
+
 def test_the_context_enters_the_record(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
     price = Figure(value=2.0, unit="USD/h", provenance="list-price", source="s", as_of="2026-01-01")
     context = RunContext(stack="dev", region="here", capacity=("spot",), usd_per_hour=price)

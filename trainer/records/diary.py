@@ -35,6 +35,7 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "resume": _BEGINNING,
         "interrupt": frozenset({"cause"}),
         "done": frozenset({"state_sha256"}),
+        "failed": frozenset({"why"}),
         "quality": frozenset({"quality"}),
         "choices": frozenset({"choices"}),
     }
