@@ -19,7 +19,7 @@ from torch import nn
 from trainer.config import TrainConfig
 from trainer.data import Sampler
 from trainer.digests import state_digests
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WorkerFailedError
 from trainer.interruptions.interruption import Request
 from trainer.interruptions.notices import Notice
 from trainer.metering.flops import step_flops
@@ -41,7 +41,7 @@ from trainer.steps.sums import Sums
 from trainer.told import tell
 from trainer.tracking import check_targets
 from trainer.workers.devices import device_name
-from trainer.workers.distributed import World
+from trainer.workers.distributed import World, is_told
 from trainer.workers.fabric import FabricRecord
 
 __all__ = ["Reporter"]
@@ -86,11 +86,15 @@ class Reporter:
         """Lets what is still being written end, whatever has ended the run; an error's first line goes to the diary."""
         if self._opened is None:
             return
-        if self._begun is not None and error is not None and self._status == "failed":
+        if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):
             why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
             with contextlib.suppress(TrainerError):  # which may be that the disk is full
                 self._session.event("failed", self._begun.images, why=why)
         self._opened.close(self._status)
+
+    def _is_ours(self, error: BaseException) -> bool:
+        """Whether the session failed by the error; a broken connection alone tells of a worker that was killed."""
+        return self._world.world_size == 1 or isinstance(error, TrainerError | WorkerFailedError) or is_told(error)
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
         """Writes the first event, the real images and the first samples; the clock starts after that.

@@ -184,7 +184,7 @@ def test_a_run_whose_numbers_go_bad_names_the_step_and_keeps_its_last_checkpoint
     assert _train(short, tmp_path / "run", digits_dir) == _train(short, tmp_path / "through", digits_dir) == 0
     ends = [RunRecord.read(tmp_path / name / "run.json") for name in ("run", "through")]
     assert ends[0].state_sha256 == ends[1].state_sha256
-    assert [session.ended_by for session in ends[0].sessions] == ["killed", "done"]
+    assert [session.ended_by for session in ends[0].sessions] == ["failed", "done"]
 
 
 def test_a_step_size_of_a_million_stops_at_once_with_nothing_saved(
