@@ -139,7 +139,7 @@ class _Hold:
             if first is None or holder.who != first.who:
                 first, began = holder, time.monotonic()
                 wait = f"{patience.here:g} s" if holder.here else f"{max(patience.elsewhere, patience.silent):g} s"
-                _say(f"{self._dir} is in use by {holder.who}: waiting up to {wait} for it to end")
+                warn(f"{self._dir} is in use by {holder.who}: waiting up to {wait} for it to end")
             waited_sec = time.monotonic() - began
             lives = holder.here or holder.sign != first.sign
             if stopped():
@@ -147,7 +147,7 @@ class _Hold:
             if lives and waited_sec >= (patience.here if holder.here else patience.elsewhere):
                 return _Taken(holder.who)
             if not lives and waited_sec >= patience.silent:
-                _say(f"{holder.who}: no sign of life for {patience.silent:g} s, taken for gone")
+                warn(f"{holder.who}: no sign of life for {patience.silent:g} s, taken for gone")
                 first = None
                 with contextlib.suppress(OSError):
                     self._path.unlink()
@@ -220,9 +220,5 @@ class _Hold:
             with contextlib.suppress(OSError):
                 os.utime(self._handle)
                 if self._path.read_bytes() != self._mine and (other := self._read()) is not None:
-                    _say(f"{self._dir} was taken over by {other.who}, as this session gave no sign of life: it ends")
+                    warn(f"{self._dir} was taken over by {other.who}, as this session gave no sign of life: it ends")
                     os._exit(EXIT_FAILED)  # not in order, which would write to files that are another's now
-
-
-def _say(sentence: str) -> None:
-    warn(sentence)

@@ -25,7 +25,7 @@ from trainer.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, Traine
 from trainer.interruptions.notices import NOTICES_VARIABLE
 from trainer.power import carbon_start
 from trainer.power.ledger import undo_left_over
-from trainer.told import warn
+from trainer.told import announce, warn
 from trainer.watch import CLOUDS, Watcher, poll_sec_of
 from trainer.workers.membership import BACKEND, Membership, wait_for_store
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
             if watcher is not None and watcher.is_alive():
                 watcher.close()
             for sentence in undo_left_over():
-                warn(f"gangway: {sentence}")
+                announce(sentence)
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:
@@ -158,8 +158,8 @@ def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
     """
     killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
     if killed:
-        warn(
-            f"gangway: {len(killed)} of {len(ends)} worker(s) did not leave in time and were killed (torchrun's "
+        announce(
+            f"{len(killed)} of {len(ends)} worker(s) did not leave in time and were killed (torchrun's "
             "--shutdown-timeout): what they had not saved is lost"
         )
         return 128 + signal.SIGKILL
@@ -206,13 +206,13 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float
     if when is None:
         for flag in ("--hours", "--forecast"):
             if flag in own:
-                warn(f"gangway: warning: {flag} is ignored without {_START_WHEN}")
+                announce(f"warning: {flag} is ignored without {_START_WHEN}")
         return True
     asked = carbon_start.parse_start_when(when, own.get("--hours"), own.get("--forecast"))
     if stop_at is not None:
         asked = asked._replace(by=min(asked.by, datetime.fromtimestamp(stop_at, UTC)))
     if carbon_start.has_begun(torchrun_argv):
-        warn(f"gangway: the run has begun: it goes on at once, whatever {_START_WHEN} says")
+        announce(f"the run has begun: it goes on at once, whatever {_START_WHEN} says")
         return True
     told = carbon_start.wait(asked)
     if told is not None:

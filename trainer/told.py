@@ -6,7 +6,7 @@ Not a logger: what is to last stands in a file. Errors that end a command are tr
 import contextlib
 import sys
 
-__all__ = ["tell", "warn"]
+__all__ = ["announce", "tell", "warn"]
 
 
 def tell(text: str) -> None:
@@ -19,3 +19,8 @@ def warn(text: str) -> None:
     """The same on stderr."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def announce(sentence: str) -> None:
+    """The same of what goes on around the training, under our name: under torchrun others write there too."""
+    warn(f"gangway: {sentence}")

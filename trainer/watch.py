@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from trainer.interruptions.notices import Kind, Notice, write_notice
 from trainer.interruptions.scheduled_events import AzureMetadata
-from trainer.told import warn
+from trainer.told import announce
 
 __all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "GceMetadata", "Poll", "Watcher", "poll_sec_of"]
 
@@ -203,7 +203,7 @@ class Watcher(threading.Thread):
                 if kind not in self._seen:
                     self._seen.add(kind)
                     notice = write_notice(self._file, kind, deadline)
-                    _say(_sentence(notice))
+                    announce(_sentence(notice))
                     if notice.stops:
                         os.kill(os.getpid(), signal.SIGTERM)
                         return
@@ -222,7 +222,7 @@ class Watcher(threading.Thread):
             found = list(self._poll()) if self._poll is not None else []
         except (OSError, ValueError) as error:
             if str(error) != self._trouble:
-                _say(f"cannot ask for notices, trying on: {error}")
+                announce(f"cannot ask for notices, trying on: {error}")
             self._trouble = str(error)
             return []
         self._trouble = ""
@@ -236,7 +236,3 @@ class Watcher(threading.Thread):
 def _sentence(notice: Notice) -> str:
     what = "saving and leaving" if notice.stops else "saving once, and going on"
     return f"{notice.kind}{f' at {notice.deadline}' if notice.deadline else ''}: {what}"
-
-
-def _say(sentence: str) -> None:
-    warn(f"gangway: {sentence}")

@@ -246,10 +246,7 @@ def test_a_state_that_went_bad_between_two_lines_is_not_saved(
     short: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
     config = short.replace({"lr_g": 1e30, "lr_d": 1e30, "stats_kimg": 1, "checkpoint_kimg": 0.16})
-    with pytest.raises(
-        TrainerError,
-        match="at step 10, 160 images, not saved: is no longer a finite number",
-    ):
+    with pytest.raises(TrainerError, match="at step 10, 160 images, not saved: is no longer a finite number"):
         _train(config, tmp_path, digits_dir)
     assert not list((tmp_path / "checkpoints").glob("*"))
 

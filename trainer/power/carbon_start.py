@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from trainer.errors import TrainerError
 from trainer.power.forecast import Forecast, read_forecast
 from trainer.records.diary import STATS_FILE
-from trainer.told import warn
+from trainer.told import announce
 
 __all__ = ["START_VARIABLE", "Decision", "StartWhen", "decide", "has_begun", "parse_start_when", "start_told", "wait"]
 
@@ -191,16 +191,16 @@ def wait(
     read_at = now()
     with _listening() as stopped:
         while (left_sec := decision.at.timestamp() - now()) > 0:
-            _say(f"starting at {_short(decision.at)}, in {_length(left_sec)}: {decision.reason}")
+            announce(f"starting at {_short(decision.at)}, in {_length(left_sec)}: {decision.reason}")
             if pause(stopped, min(left_sec, _TELL_SEC)):
-                _say("told to stop while waiting to start; the same command waits on")
+                announce("told to stop while waiting to start; the same command waits on")
                 return None
             if now() - read_at >= _READ_AGAIN_SEC and now() < decision.at.timestamp():
                 read_at = now()
                 forecast = _again(read, asked.forecast, forecast)
                 decision = decide(asked, forecast, datetime.fromtimestamp(read_at, UTC))
     started_at = datetime.fromtimestamp(now(), UTC)
-    _say(f"starting: {decision.reason}")
+    announce(f"starting: {decision.reason}")
     return {
         "limit_g_per_kwh": asked.limit_g_per_kwh,
         "by": asked.by.isoformat(),
@@ -219,7 +219,7 @@ def _again(read: Callable[[str], Forecast], where: str, last: Forecast) -> Forec
     try:
         return read(where)
     except TrainerError as error:
-        _say(f"the forecast cannot be read again, so the last one counts: {error.headline}")
+        announce(f"the forecast cannot be read again, so the last one counts: {error.headline}")
         return last
 
 
@@ -270,7 +270,3 @@ def _short(moment: datetime) -> str:
 def _length(seconds: float) -> str:
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-
-
-def _say(sentence: str) -> None:
-    warn(f"gangway: {sentence}")

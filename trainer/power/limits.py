@@ -19,7 +19,7 @@ from trainer.errors import TrainerError
 from trainer.power.ledger import ledger_folder, undo_left_over
 from trainer.power.node import NodeLimits, Report
 from trainer.power.search import LADDER, WINDOW_SEC, Search
-from trainer.told import warn
+from trainer.told import announce
 
 if TYPE_CHECKING:
     from trainer.metering.energy import Gpu
@@ -150,7 +150,7 @@ class Limiter:
         if troubles:
             _warn(f"GPU settings are not restored: {'; '.join(troubles)}")
         elif changed:
-            _say(f"restored {changed}")
+            announce(f"restored {changed}")
         if self._world.rank == 0 and changed:
             # On the way out of a run that may have failed: a full disk must not hide why.
             with contextlib.suppress(TrainerError):
@@ -199,7 +199,7 @@ def limiting(
     """
     if world.local_rank == 0:
         for sentence in undo_left_over(folder, nvml):
-            _say(sentence)
+            announce(sentence)
     if not asked.anything:
         yield None
         return
@@ -215,9 +215,5 @@ def _measured(line: Mapping[str, Any]) -> bool:
     return bool(sources) and all(source == "measured" for source in sources)
 
 
-def _say(sentence: str) -> None:
-    warn(f"gangway: {sentence}")
-
-
 def _warn(sentence: str) -> None:
-    _say(f"warning: {sentence}")
+    announce(f"warning: {sentence}")

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from trainer.errors import TrainerError
-from trainer.told import warn
+from trainer.told import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ class Membership:
         try:
             handler._op_executor.run(_RendezvousExitOp(), time.monotonic() + _LEAVE_SEC)
         except Exception as error:  # the store may be gone, and nothing is left to be done about it
-            warn(f"gangway: left without a word to the others: {error}")
+            announce(f"left without a word to the others: {error}")
             return False
         return True
 
@@ -118,5 +118,5 @@ def wait_for_store(endpoint: str, wait_sec: float = STORE_WAIT_SEC, poll_sec: fl
                 allowed="the head node's name and port",
                 fix=f"start it there: python -m trainer.rendezvous --port {port}",
             )
-        warn(f"gangway: waiting for the rendezvous store at {endpoint}: {reason}")
+        announce(f"waiting for the rendezvous store at {endpoint}: {reason}")
         time.sleep(poll_sec)
