@@ -1,6 +1,7 @@
 """The capacity ladder compiles to launch fields that never contradict each other."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -135,6 +136,50 @@ def test_a_bought_block_carries_its_offering_and_price(written: Written) -> None
 def test_a_contradictory_rung_cannot_be_written(rung: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         RUNG.validate_python(rung)
+
+
+def test_a_block_is_written_with_these_fields() -> None:
+    """Stack files in the world have them."""
+    names = {"kind", "id", "purchase", "offering_id", "upfront_usd", "starts_at", "ends_at", "zone"}
+    assert set(CapacityBlock.model_fields) == names
+    assert {field.name for field in fields(BlockPurchase)} == {"offering_id", "upfront_usd"}
+
+
+@pytest.mark.parametrize(
+    ("block", "changes", "message"),
+    [
+        ({}, {}, "id of an owned block, or purchase: true; add id"),
+        ({"id": "cr-1"}, {"offering_id": "cbo-1"}, "offering_id beside purchase: true only; remove offering_id"),
+        ({"id": "cr-1"}, {"upfront_usd": 3}, "upfront_usd beside purchase: true only; remove upfront_usd"),
+        (
+            {"id": "cr-1"},
+            {"offering_id": "cbo-1", "upfront_usd": 3},
+            "offering_id beside purchase: true only; remove offering_id and upfront_usd",
+        ),
+        (
+            {"id": "cr-1"},
+            {"purchase": True},
+            "either id (an owned block) or purchase: true (a new one); remove one of them",
+        ),
+        (
+            {"purchase": True},
+            {},
+            "offering_id, upfront_usd, starts_at and ends_at beside purchase: true; "
+            "add offering_id and upfront_usd and starts_at and ends_at",
+        ),
+        (
+            {"id": "cr-1"},
+            {"starts_at": "2026-07-02T11:30:00Z", "ends_at": "2026-07-01T11:30:00Z"},
+            "starts_at before ends_at; set both to what the provider shows for the block",
+        ),
+    ],
+)
+def test_what_a_block_lacks_or_has_too_much_is_told_by_its_fields_names(
+    block: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        RUNG.validate_python({"kind": "capacity-block", **block, **changes})
+    assert [mistake["msg"] for mistake in caught.value.errors()] == [f"Value error, {message}"]
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_ty
     for template in templates:
         inputs = template.inputs
         assert inputs["instanceType"] == machine_type
+        assert inputs["updateDefaultVersion"] is True, "what launches by the default version would stay behind"
         assert inputs["metadataOptions"] == {
             "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2,
         }  # fmt: skip

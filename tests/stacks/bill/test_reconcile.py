@@ -168,6 +168,28 @@ def test_tags_that_were_activated_late(
     assert (result.num_rows, result.num_duplicates) == (2, 0)
 
 
+def test_one_run_with_charges_by_the_day_is_told_beside_others_by_the_hour(
+    write_csv: Callable[..., Path],
+    focus_row: Callable[..., dict[str, str]],
+    run_1: RunRecord,
+    record_of: Records,
+    session_of: Sessions,
+) -> None:
+    hourly = focus_row(ChargePeriodStart="2026-10-05T10:00:00Z", ChargePeriodEnd="2026-10-05T11:00:00Z")
+    daily = {"ChargePeriodStart": "2026-10-05T00:00:00Z", "ChargePeriodEnd": "2026-10-06T00:00:00Z"}
+    other = record_of([session_of(10, 12, "spot")], "run-2", "by-the-day")
+    said = "charges of runs are longer than an hour: what stood idle within their period counts for the run"
+
+    def notes(**stack: str) -> tuple[str, ...]:
+        bill = write_csv([hourly, focus_row(**daily, **stack)])
+        result = reconcile(Bills([bill]), [run(run_1), run(other)])
+        assert result.runs[0].billed.longest_sec == 3600
+        return result.notes
+
+    assert notes(Tags='{"gangway:stack": "by-the-day"}') == (said,)
+    assert notes(Tags='{"gangway:stack": "nobody"}') == ()
+
+
 def test_as_json_it_is_plain_data(samples: Path, run_1: RunRecord, record_of: Records, session_of: Sessions) -> None:
     other = record_of([session_of(10, 12, "spot")], "run-2", "another-stack")
     data = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1, PLAN), run(other)]).to_json()
@@ -176,5 +198,6 @@ def test_as_json_it_is_plain_data(samples: Path, run_1: RunRecord, record_of: Re
     assert first["billed"]["first"] == "2026-10-05T00:00:00+00:00"
     assert first["recorded"]["provenance"] == "estimated"
     assert second["billed"] is None
-    assert data["unexplained"][0]["stack"] == "aws-p5-spot"
+    assert [(each["provider"], each["stack"]) for each in data["unexplained"]] == [("aws", "aws-p5-spot")]
+    assert [each["provider"] for each in data["untagged"]] == ["aws"]
     assert data["untagged"][0]["by_service"] == {"Amazon Simple Storage Service": 12, "Tax": 7.5}

@@ -176,6 +176,25 @@ def test_a_budget_below_a_full_month_is_a_warning(demo_config: StackConfig) -> N
     assert finding.fix.startswith("set monthly_usd: 73000")
 
 
+def test_a_budget_of_exactly_the_estimate_is_enough(demo_config: StackConfig) -> None:
+    """For an hour, for a full month, and for a month of the dearest rung; a cent less is not."""
+    machine = load().machine("p5.48xlarge")
+
+    def of(usd: float, cost: CostEstimate) -> set[str]:
+        budget = demo_config.budget.model_copy(update={"monthly_usd": usd})
+        config = demo_config.model_copy(update={"budget": budget})
+        check_budget(config, cost)
+        return codes(common_findings(config, machine, cost))
+
+    assert of(100, bill(100)) == {"budget.below-estimate"}
+    with pytest.raises(InputError, match=r"at least 100\.00 USD"):
+        of(99.99, bill(100))
+    assert of(73_000, bill(100)) == set()
+    assert of(72_999.99, bill(100)) == {"budget.below-estimate"}
+    assert of(87_600, ladder_bill(40, 110, other=10)) == set()
+    assert of(87_599.99, ladder_bill(40, 110, other=10)) == {"budget.fallback"}
+
+
 def ladder_bill(*hourly: float | None, other: float = 0) -> CostEstimate:
     """A bill of the demo's ladder, spot and then on-demand, and of what surrounds it."""
     names = ["aws-demo-0-spot: nodes", "aws-demo-1-on-demand: nodes", "file system"]
@@ -198,6 +217,11 @@ def ladder_bill(*hourly: float | None, other: float = 0) -> CostEstimate:
             ladder_bill(40, 59_995, other=10),
             "at 60005.00 USD an hour on the fallback capacity[1] (on-demand), 60000.00 USD last not one hour",
             "set monthly_usd: 43803650 for a full month of it, or leave that rung out",
+        ),
+        (
+            ladder_bill(40, 59_990, other=10),
+            "at 60000.00 USD an hour on the fallback capacity[1] (on-demand), 60000.00 USD last 1 of 730 hours",
+            "set monthly_usd: 43800000 for a full month of it, or leave that rung out",
         ),
         (ladder_bill(40, 60, other=10), None, ""),
         (ladder_bill(110, 40, other=10), None, ""),

@@ -116,6 +116,9 @@ def test_software_carbon_intensity_by_hand() -> None:
     assert record.sci_g_per_kimg.value == pytest.approx((500 + embodied) / 2)
     assert (record.sci_g_per_kimg.unit, record.sci_g_per_kimg.provenance) == ("gCO2e/kimg", "estimated")
     assert record.embodied_gco2e.note == "measured: wall clock x nodes x 8 cards a node"
+    assert record.embodied_gco2e.source == (
+        "card hours x kg of a card; list-price: catalogue, over 35040 h of use (list-price: catalogue)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,6 +157,26 @@ def test_a_run_that_moves_has_each_sessions_own_grid_building_and_cards() -> Non
     assert used.facility_joules.value == pytest.approx(kwh * 3.6e6)
     assert used.pue.value == pytest.approx(kwh / 4)
     assert used.pue.as_of == "2026-01-02"
+
+
+def test_a_mean_and_what_is_made_of_it_are_as_old_as_their_oldest_part() -> None:
+    here = CONTEXT.model_copy(
+        update={
+            "pue": figure(1.25, "1", "2026-03-01"),
+            "intensity_g_per_kwh": figure(400, "gCO2e/kWh", "2026-02-01"),
+            "embodied_kg_per_accelerator": figure(575, "kg", "2025-05-05"),
+        }
+    )
+    north = here.model_copy(
+        update={"pue": figure(1.1, "1", "2026-01-02"), "intensity_g_per_kwh": figure(20, "gCO2e/kWh", "2026-04-04")}
+    )
+    sessions = [session(4, "spot"), session(2, "spot")]
+    record = emitted(sessions, contexts=[here, north])
+    used = energy({"gpu": figure(7.2e6, "J")}, dict(enumerate(sessions)), {0: here, 1: north})
+    assert (used.pue.as_of, used.facility_joules.as_of) == ("2026-01-02", "2026-01-02")
+    assert (record.intensity_g_per_kwh.as_of, record.gco2e.as_of) == ("2026-02-01", "2026-02-01")
+    assert record.embodied_gco2e.as_of == "2025-05-05"
+    assert (record.sci_g_per_run.as_of, record.sci_g_per_kimg.as_of) == ("2025-05-05", "2025-05-05")
 
 
 def test_a_session_without_a_line_leaves_the_others_energy_as_it_is() -> None:
