@@ -17,7 +17,7 @@ MAX_MODULE_LINES = 320
 MAX_FUNCTION_LINES = 60
 # One readable loop, whose phases carry one comment line each, beats the same loop cut into pieces.
 MAX_LOOP_LINES = 200
-FOR_STACKS = ("trainer.config.", "trainer.presets.", "trainer.record.")
+FOR_STACKS = ("trainer.config.", "trainer.presets.", "trainer.record.", "trainer.refusals.")
 """What stacks may import of the trainer; it must not load torch."""
 
 
@@ -108,7 +108,7 @@ def test_stacks_use_the_trainers_config_and_record_only(path: Path) -> None:
 
 
 def test_what_stacks_use_of_the_trainer_loads_no_torch() -> None:
-    modules = "trainer.config, trainer.presets, trainer.record"
+    modules = "trainer.config, trainer.presets, trainer.record, trainer.refusals"
     program = f"import sys, {modules}; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

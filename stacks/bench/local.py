@@ -19,7 +19,7 @@ from stacks.bench.runner import Guard, RunFailedError
 from stacks.bench.suite import LOCAL, Item, SuiteConfig
 from stacks.local_run import LocalRun, StatsTail
 from stacks.planning.run_context import local_context
-from stacks.settings.job_settings import setting_flags
+from stacks.settings.job_settings import trainer_flags
 from trainer.record import EXIT_BAD_INPUT, EXIT_INTERRUPTED, RunRecord
 
 __all__ = ["Local"]
@@ -125,7 +125,8 @@ class Local:
 
     def _job(self, item: Item) -> JobSpec:
         """The job of a node, with this machine in it: no container, one thread a process."""
-        suite, folder, every = self._suite, self._folder(item), self._suite.checkpoint_kimg
+        suite, folder = self._suite, self._folder(item)
+        overrides = {"kimg": suite.kimg, "seed": item.seed, "checkpoint_kimg": suite.checkpoint_kimg}
         gpus = len(self._machine["gpus"])
         return JobSpec(
             name=f"{suite.name}-local",
@@ -137,9 +138,8 @@ class Local:
             env={} if gpus else {"OMP_NUM_THREADS": "1"},
             max_restarts=0,
             argv=(
-                "train", "--preset", self._preset, "--kimg", f"{suite.kimg:.10g}", "--seed", str(item.seed),
-                *(("--checkpoint-kimg", f"{every:.10g}") if every else ()),
-                *setting_flags(item.settings),
+                "train",
+                *trainer_flags(self._preset, item.settings, overrides),
                 "--run-dir", str(folder), "--data", str(self._data_dir), "--context", str(folder / "context.json"),
             ),
         )  # fmt: skip

@@ -11,9 +11,9 @@ from components.catalog import MachineType
 from components.cost import HOURS_PER_MONTH, CostEstimate
 from components.findings import Finding, InputError, Severity
 from stacks.planning.ladder_costs import rung_lines
+from stacks.planning.trainer_findings import trainer_findings
 from stacks.settings.config import StackConfig
 from trainer.config import SELF_PREPARED
-from trainer.presets import PRESETS
 
 __all__ = ["check_budget", "common_findings"]
 
@@ -24,7 +24,7 @@ _TOLD_SIZES = 4
 def common_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
 ) -> list[Finding]:
-    """Findings about batch, state, data, prices and budget.
+    """Findings about batch, training, state, data, prices and budget.
 
     Args:
         config: the stack.
@@ -32,7 +32,12 @@ def common_findings(
         cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
         shared: whether the nodes see one run directory also where the stack has no file system.
     """
-    unpriced = [*_batch(config, machine), *([] if shared else _state(config)), *_data(config)]
+    unpriced = [
+        *_batch(config, machine),
+        *trainer_findings(config, machine),
+        *([] if shared else _state(config)),
+        *_data(config),
+    ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
 
@@ -66,25 +71,28 @@ def _basis(config: StackConfig) -> str:
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many."""
-    batch_size, nodes = PRESETS[config.job.preset].batch_size, config.cluster.nodes
+    batch_size, nodes = config.job.effective_config().batch_size, config.cluster.nodes
     per_node = machine.num_accelerators.value
-    most = batch_size // per_node
+    most, whose = batch_size // per_node, _origin(config, "batch_size")
     smaller = "choose an accelerator with fewer chips" if machine.backend == "xla" else "choose a smaller machine type"
     if nodes.max > most:
         yield Finding(
             Severity.ERROR,
             "batch.too-small",
             "gangway:cluster.nodes",
-            f"batch_size {batch_size} of {config.job.preset} has less than one image for each of "
-            f"{nodes.max * per_node} workers",
-            f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else smaller,
+            f"batch_size {batch_size} of {whose} has less than one image for each of {nodes.max * per_node} workers",
+            _or_batch_size(
+                config,
+                f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else smaller,
+                nodes.max * per_node,
+            ),
         )
     sizes = range(1, min(nodes.max, most) + 1)
     uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node)]
     even = [str(num) for num in sizes if batch_size % (num * per_node) == 0]
     if uneven:
         fix = f"set min and max to one of {', '.join(even)}" if even else ""
-        told = f"batch_size {batch_size} of {config.job.preset} does not divide evenly"
+        told = f"batch_size {batch_size} of {whose} does not divide evenly"
         if machine.backend == "xla":
             why = "on XLA every worker has the same share, and the trainer refuses to begin"
             yield Finding(
@@ -92,13 +100,29 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
                 "batch.uneven",
                 "gangway:cluster.nodes",
                 f"{told} by {uneven[0] * per_node} workers: {why}",
-                fix or smaller,
+                _or_batch_size(config, fix or smaller, uneven[0] * per_node),
             )
             return
         waiting = _waiting(batch_size, per_node, uneven)
+        if len(uneven) == 1:
+            fix = _or_batch_size(config, fix, uneven[0] * per_node)
         yield Finding(
             Severity.INFO, "batch.uneven", "gangway:cluster.nodes", f"{told} (idle is estimated): {waiting}", fix
         )
+
+
+def _origin(config: StackConfig, field: str) -> str:
+    """Who has said what is trained with: the stack file, or the preset."""
+    return "job.settings" if field in config.job.settings else config.job.preset
+
+
+def _or_batch_size(config: StackConfig, fix: str, workers: int) -> str:
+    """The fix, and beside it the next batch that these workers share evenly, where the stack file has said its own."""
+    if "batch_size" not in config.job.settings:
+        return fix
+    batch_size = config.job.effective_config().batch_size
+    even = f"batch_size: {ceil(batch_size / workers) * workers} in job.settings"
+    return f"{fix}, or {even}" if fix else f"set {even}"
 
 
 def _waiting(batch_size: int, per_node: int, uneven: list[int]) -> str:
@@ -144,17 +168,18 @@ def _state(config: StackConfig) -> Iterable[Finding]:
 
 def _data(config: StackConfig) -> Iterable[Finding]:
     """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
-    preset = PRESETS[config.job.preset]
-    if preset.dataset in SELF_PREPARED:
+    trained = config.job.effective_config()
+    if trained.dataset in SELF_PREPARED:
         return
     named = (config.storage and config.storage.source) or (config.hosts and config.hosts.data_dir)
-    prepare = f"python -m trainer data prepare {preset.dataset}"
+    prepare = f"python -m trainer data prepare {trained.dataset}"
     if named:
+        size = f"{trained.resolution}x{trained.resolution}"
         yield Finding(
             Severity.INFO,
             "data.prepared",
             "gangway:job.preset",
-            f"the job reads {preset.dataset} at {preset.resolution}x{preset.resolution} from {named}, prepared before",
+            f"the job reads {trained.dataset} at {size} from {named}, prepared before",
             f"write it with `{prepare}`; docs/data.md",
         )
         return
@@ -163,7 +188,8 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         Severity.ERROR,
         "data.missing",
         f"gangway:{setting}",
-        f"{config.job.preset} trains on {preset.dataset}: no node fetches that by itself, and nothing says where it is",
+        f"{_origin(config, 'dataset')} trains on {trained.dataset}: no node fetches that by itself, and nothing says "
+        "where it is",
         f"write it with `{prepare}` and name its folder in {setting}, or take a preset on one of "
         f"{', '.join(SELF_PREPARED)}",
     )

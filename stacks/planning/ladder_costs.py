@@ -15,7 +15,6 @@ from components.catalog.interruptions import taken_per_month
 from components.cost import HOURS_PER_MONTH, CostComponent
 from components.spot import SpotEstimate, estimate_spot
 from stacks.settings.config import StackConfig
-from trainer.presets import PRESETS
 
 __all__ = ["Pace", "RungCost", "pace", "price_ladder", "rung_lines", "taken"]
 
@@ -88,7 +87,7 @@ def pace(config: StackConfig) -> Pace:
     """How far checkpoints are apart in seconds, which the trainer counts in images."""
     job, measured = config.job, config.estimate.images_per_second
     per_second = measured or job.kimg * 1000 / (job.max_hours * 3600)
-    every = job.checkpoint_kimg or PRESETS[job.preset].checkpoint_kimg
+    every = job.effective_config().checkpoint_kimg
     source = "gangway:estimate.images_per_second" if measured else "assumed: job.kimg in just job.max_hours"
     # The trainer also saves at the end: no two checkpoints are further apart than the run is long.
     interval_sec = min(every * 1000 / per_second, job.max_hours * 3600)

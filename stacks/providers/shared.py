@@ -10,7 +10,7 @@ from components.findings import InputError, nearest_hint
 from components.job import Rendezvous
 from components.tags import TagPolicy, carbon_class
 from stacks.settings.config import StackConfig
-from stacks.settings.job_settings import setting_flags
+from stacks.settings.job_settings import trainer_flags
 
 __all__ = [
     "METRICS_PORT",
@@ -112,15 +112,9 @@ def train_argv(
         backend: where it is not the trainer's own choice.
     """
     job = config.job
-    every, seed = job.checkpoint_kimg, job.seed
     return (
         "train",
-        *(("--backend", backend) if backend else ()),
-        *("--preset", job.preset),
-        *("--kimg", f"{job.kimg:.10g}"),
-        *(("--checkpoint-kimg", f"{every:.10g}") if every else ()),
-        *(("--seed", str(seed)) if seed is not None else ()),
-        *setting_flags(job.settings),
+        *trainer_flags(job.preset, job.settings, job.overrides(backend)),
         *("--run-dir", run_dir),
         *(("--data", data_dir) if data_dir and _has_data(config) else ()),
         *("--metrics-port", str(METRICS_PORT)),

@@ -21,7 +21,8 @@ from components.capacity import Rung
 from components.choices import Egress, LustreDeployment
 from components.fields import Number, Percent, PositiveNumber, PositiveWhole, Seed, Whole
 from components.findings import nearest_hint
-from stacks.settings.job_settings import Settings, check_settings
+from stacks.settings.job_settings import Overrides, Settings, check_settings, effective_config
+from trainer.config import TrainConfig
 from trainer.presets import PRESETS
 
 __all__ = [
@@ -269,6 +270,14 @@ class JobConfig(Section):
     def _settings_fit_the_preset(self) -> Self:
         check_settings(self.preset, self.settings)
         return self
+
+    def overrides(self, backend: str | None = None) -> Overrides:
+        """Fields of the trainer's configuration that have a key here, and the backend that the machines need."""
+        return {"backend": backend, "kimg": self.kimg, "checkpoint_kimg": self.checkpoint_kimg, "seed": self.seed}
+
+    def effective_config(self) -> TrainConfig:
+        """What the nodes train, but for the backend that their machines may need."""
+        return effective_config(self.preset, self.settings, self.overrides())
 
 
 class NetworkConfig(Section):

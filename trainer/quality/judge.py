@@ -22,6 +22,7 @@ from trainer.figure import Figure
 from trainer.networks import Generator, build
 from trainer.quality.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
 from trainer.quality.features import FeatureExtractor
+from trainer.quality.names import FEWEST_IMAGES
 from trainer.quality.record import PROXY_BELOW, QualityProtocol, QualityRecord
 from trainer.quality.spaces import SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
 from trainer.samples import to_uint8
@@ -214,7 +215,7 @@ class Judge:
         return f"{self._reals} of {len(self._data)} images, drawn by the seed"
 
     def _check_enough(self, name: str) -> None:
-        there, needed = min(self._fakes, self._half), metric(name).fewest
+        there, needed = min(self._fakes, self._half), FEWEST_IMAGES[name]
         if there < needed:
             short = "fakes" if self._fakes < needed else "real images in each half of the data set"
             raise TrainerError(

@@ -21,13 +21,12 @@ from trainer.quality.features import EfficientNetLite0Features, FeatureExtractor
 from trainer.quality.frames import FrameFeatures
 from trainer.quality.frechet import frechet_distance
 from trainer.quality.inception import InceptionFeatures
-from trainer.quality.names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from trainer.quality.names import DIGIT_CLASSES, DIGITS_RECOGNISED, misfit
 from trainer.quality.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 from trainer.workers.distributed import World
 
 __all__ = ["SPACES", "Metric", "Parameters", "Team", "Value", "WeightsPaths", "check_applies", "metric"]
 
-_FACES = ("celeba",)
 Parameters = dict[str, int | float | str]
 
 
@@ -61,14 +60,12 @@ class Metric:
     Attributes:
         space: name of the features.
         score: values of (extractor, reals, fakes, parameters, team); every worker calls it.
-        fewest: images of each side without which it has no value.
         keeps: whether it needs the features themselves, not only their sums.
         parameters: of its own, by the smaller number of images on either side.
     """
 
     space: str
     score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, Team], list[Value]]
-    fewest: int
     keeps: bool
     parameters: Callable[[int], Parameters] = lambda _: {}
 
@@ -143,21 +140,21 @@ def _subsets(smaller: int) -> Parameters:
 
 
 def _manifold_metric(space: str) -> Metric:
-    return Metric(space, _manifolds, manifold.COVERAGE_NEIGHBOURS + 1, keeps=True, parameters=lambda _: _NEIGHBOURS)
+    return Metric(space, _manifolds, keeps=True, parameters=lambda _: _NEIGHBOURS)
 
 
 _METRICS: Mapping[str, Metric] = MappingProxyType(
     {
-        "fid": Metric("inception", _frechet, 2, keeps=False),
-        "fid-clean": Metric("inception-clean", _frechet, 2, keeps=False),
-        "is": Metric("inception", _inception_score, scores.SPLITS, keeps=True, parameters=lambda _: _SPLITS),
-        "kid": Metric("inception", _kid, 2, keeps=True, parameters=_subsets),
+        "fid": Metric("inception", _frechet, keeps=False),
+        "fid-clean": Metric("inception-clean", _frechet, keeps=False),
+        "is": Metric("inception", _inception_score, keeps=True, parameters=lambda _: _SPLITS),
+        "kid": Metric("inception", _kid, keeps=True, parameters=_subsets),
         "precision-recall": _manifold_metric("inception"),
-        "fd-enl0": Metric("enl0", _frechet, 2, keeps=False),
+        "fd-enl0": Metric("enl0", _frechet, keeps=False),
         "precision-recall-enl0": _manifold_metric("enl0"),
-        "fd-enl0-frames": Metric("enl0-frames", _frechet, 2, keeps=False),
-        "video-is": Metric("c3d", _video_score, scores.SPLITS, keeps=True, parameters=lambda _: {"splits": 10}),
-        "digits-classes": Metric("digits", _digits, 1, keeps=True, parameters=lambda _: _GATE),
+        "fd-enl0-frames": Metric("enl0-frames", _frechet, keeps=False),
+        "video-is": Metric("c3d", _video_score, keeps=True, parameters=lambda _: {"splits": 10}),
+        "digits-classes": Metric("digits", _digits, keeps=True, parameters=lambda _: _GATE),
     }
 )
 
@@ -185,18 +182,8 @@ def check_applies(name: str, config: TrainConfig) -> None:
     Raises:
         TrainerError: with the reason, and what to ask for instead.
     """
-    on_video = config.frames > 1
-    if name in ("fd-enl0-frames", "video-is") and not on_video:
-        raise _refused(name, config, "is for video, and the run's images have one frame", "fd-enl0")
-    if name not in ("fd-enl0-frames", "video-is") and on_video:
-        raise _refused(name, config, "is for images, and the run makes video", "fd-enl0-frames or video-is")
-    if name == "is" and config.dataset in _FACES:
-        why = "means nothing for faces: it rewards spread over ImageNet's classes, of which none is a face"
-        raise _refused(name, config, why, "fid, kid or precision-recall")
-    if name == "digits-classes" and (config.dataset, config.resolution) != ("digits", 32):
-        raise _refused(name, config, "knows the ten digits of the data set digits at 32x32 only", "fd-enl0")
-    if name == "video-is" and (config.channels, config.frames) != (3, 16):
-        raise _refused(name, config, "needs colour clips of 16 frames, which C3D was made for", "fd-enl0-frames")
+    if found := misfit(name, config):
+        raise _refused(name, config, found.why, found.instead)
 
 
 def _refused(name: str, config: TrainConfig, why: str, instead: str) -> TrainerError:

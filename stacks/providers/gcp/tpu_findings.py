@@ -10,7 +10,6 @@ from components.findings import Finding, Severity
 from components.gcp.capacity_findings import ignored_settings, zone_unnamed
 from stacks.providers.gcp.plan import GcpPlan, offered_zones, zone_is_assumed
 from stacks.settings.config import StackConfig
-from trainer.presets import PRESETS
 
 __all__ = ["slice_findings"]
 
@@ -68,7 +67,7 @@ def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 def _even_number(config: StackConfig, planned: GcpPlan) -> int:
     """The most slices of those asked for that share the batch evenly, which XLA needs; all of them where none do."""
-    batch_size, chips = PRESETS[config.job.preset].batch_size, planned.machine.num_accelerators.value
+    batch_size, chips = config.job.effective_config().batch_size, planned.machine.num_accelerators.value
     most = config.cluster.nodes.max
     return next((num for num in range(most, 0, -1) if batch_size % (num * chips) == 0), most)
 

@@ -1,0 +1,55 @@
+"""What the trainer would refuse on the nodes of a plan, told before anybody pays for them. Pure.
+
+Which configuration the nodes train is `JobConfig.effective_config`; what the trainer refuses, `trainer.refusals`. How
+the batch is spread over the nodes is `stacks.planning.checks`'s.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from components.catalog import MachineType
+from components.findings import Finding, Severity
+from stacks.settings.config import StackConfig
+from trainer.config import TrainConfig
+from trainer.refusals import Machine, refusals
+
+__all__ = ["trained_on", "trainer_findings"]
+
+# By compute capability, of which FP8 needs 8.9: Volta 7.0, Turing 7.5, Ampere 8.0 and 8.6; Ada 8.9, Hopper 9.0, and
+# Blackwell above (developer.nvidia.com/cuda-gpus).
+_WITHOUT_FP8 = ("V100", "T4", "A10")
+_WITH_FP8 = ("L4", "H100", "H200", "B200", "B300", "GB200", "GB300", "RTXPRO")
+
+
+def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
+    """What the nodes train: with PyTorch/XLA where the machine needs it, unless the settings name a backend."""
+    effective = config.job.effective_config()
+    if machine.backend == "xla" and "backend" not in config.job.settings:
+        return effective.model_copy(update={"backend": "xla"})
+    return effective
+
+
+def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    """An error for each reason why the trainer would not start; of machines that nothing trains on others speak."""
+    if machine.backend not in ("nccl", "xla"):
+        return
+    kind = "xla" if machine.backend == "xla" else "cuda"
+    for found in refusals(trained_on(config, machine), Machine(kind, machine.accelerator, _has_fp8(machine))):
+        yield Finding(
+            Severity.ERROR,
+            f"trainer.{found.field.replace('_', '-')}",
+            "gangway:job.settings",
+            f"the trainer refuses {found.problem}; allowed: {found.allowed}",
+            f"set {_written(found.changes)} in job.settings" if found.changes else f"change {found.field}",
+        )
+
+
+def _has_fp8(machine: MachineType) -> bool | None:
+    if machine.accelerator.startswith(_WITH_FP8):
+        return True
+    return False if machine.accelerator.startswith(_WITHOUT_FP8) else None
+
+
+def _written(changes: Mapping[str, object]) -> str:
+    """As in a stack file."""
+    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in changes.items()}
+    return ", ".join(f"{name}: {word}" for name, word in words.items())
