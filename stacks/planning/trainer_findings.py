@@ -32,8 +32,8 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
     """An error for each reason why the trainer would not start; of machines that nothing trains on others speak."""
     if machine.backend not in ("nccl", "xla"):
         return
-    kind = "xla" if machine.backend == "xla" else "cuda"
-    for found in refusals(trained_on(config, machine), Machine(kind, machine.accelerator, _has_fp8(machine))):
+    there = Machine("xla" if machine.backend == "xla" else "cuda", machine.accelerator, _has_fp8(machine))
+    for found in refusals(trained_on(config, machine), there):
         yield Finding(
             Severity.ERROR,
             f"trainer.{found.field.replace('_', '-')}",

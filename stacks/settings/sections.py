@@ -7,15 +7,7 @@ make a StackConfig (`stacks.settings.config`), and how a mistake is explained (`
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
 
 from components.capacity import Rung
 from components.choices import Egress, LustreDeployment
