@@ -164,13 +164,13 @@ def test_any_stack_file_is_planned_or_told(
     tmp_path_factory: pytest.TempPathFactory,
     outcome: Outcome,
     check_plan: Callable[[Plan], None],
-    put_wrong: Callable[[Settings, st.DataObject], None],
+    with_wrong: Callable[[Settings, st.DataObject], Settings],
     values: Settings,
     mistakes: int,
     data: st.DataObject,
 ) -> None:
     for _ in range(mistakes):
-        put_wrong(values, data)
+        values = with_wrong(values, data)
     path = tmp_path_factory.getbasetemp() / "Pulumi.drawn.yaml"
     text = yaml.safe_dump({"config": {f"gangway:{key}": value for key, value in values.items()}})
     path.write_text(text, "utf-8")
