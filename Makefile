@@ -7,7 +7,7 @@ XLA_READY := .venv-xla/.ready
 XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
     --custom-compile-command "make lock" --quiet
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 PACKAGES := components images stacks trainer tests
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
 QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,test_checkpoint test_loop test_samples \

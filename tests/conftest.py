@@ -17,6 +17,8 @@ import pytest
 from hypothesis import settings
 
 REPO = Path(__file__).resolve().parent.parent
+LONG = ("docs", "trainer", "engine", "images")
+"""Folders whose tests start processes: they are begun first, so that at the end no worker waits for another's."""
 
 # How long an example takes depends on the machine and on whether a cloud's SDK is loaded yet: never a reason to fail.
 # Continuous integration tries the same examples each time, so that it judges the change; every other run explores.
@@ -37,6 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(name, "1")
     # Here as well, since some modules load a catalogue while they are collected.
     os.environ["GANGWAY_PRICES"] = "none"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives a file's tests to one worker (--dist loadgroup), so that it makes what they share once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
+    items.sort(key=lambda item: item.path.relative_to(REPO / "tests").parts[0] not in LONG)
 
 
 @pytest.fixture(autouse=True)

@@ -119,6 +119,8 @@ FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
     "video": ("progan-video-ucf101", {"stable_kimg": 0.012, "fade_kimg": 0.024, "frames": 8}),
 }
 """By name: the preset that a tiny run of the family is made from, and what else is otherwise than there."""
+LONG_FAMILIES = ("r3gan", "video")
+"""Those whose steps take longest."""
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +140,14 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TrainC
         config = PRESETS[preset].replace({**small, **short, **more})
         runs[name] = config, folders["images" if config.frames == 1 else "clips"]
     return runs
+
+
+@pytest.fixture(scope="session", params=["quick", pytest.param("long", marks=pytest.mark.slow)])
+def some_families(
+    request: pytest.FixtureRequest, families: dict[str, tuple[TrainConfig, Path]]
+) -> dict[str, tuple[TrainConfig, Path]]:
+    """As `families`, in two parts, for tests that train all in one job of several processes."""
+    return {name: run for name, run in families.items() if (name in LONG_FAMILIES) == (request.param == "long")}
 
 
 @pytest.fixture(scope="session")

@@ -131,9 +131,10 @@ run(sys.argv[2:])
 @pytest.mark.parametrize(
     ("what", "name"),
     [
-        ("weight", "weight discriminator.layers.0.weight"),
+        # That each of the others is compared and named too, workers/test_agreement.py shows without processes.
+        pytest.param("weight", "weight discriminator.layers.0.weight", marks=pytest.mark.slow),
         ("moment", "Adam's exp_avg_sq of generator.layers.0.bias"),
-        ("average", "weight averaged generator.layers.0.weight"),
+        pytest.param("average", "weight averaged generator.layers.0.weight", marks=pytest.mark.slow),
     ],
 )
 def test_workers_that_drift_apart_stop_with_the_parameters_name(

@@ -209,7 +209,7 @@ run(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_bug_on_one_worker_ends_both_with_one_traceback(
     torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, rank: int
 ) -> None:
