@@ -43,10 +43,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives a file's tests to one worker (--dist loadgroup), so that it makes what they share once."""
+    """Gives a file's tests to one worker (--dist loadgroup), so that it makes what they share once.
+
+    Below stacks, a folder's: its files plan the same stacks.
+    """
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
+            *folders, name = item.path.relative_to(REPO / "tests").with_suffix("").parts
+            shared = folders if folders[:1] == ["stacks"] and len(folders) > 1 else [*folders, name]
+            item.add_marker(pytest.mark.xdist_group("/".join(shared)))
     items.sort(key=lambda item: item.path.relative_to(REPO / "tests").parts[0] not in LONG)
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from components.findings import InputError, Severity
-from stacks.planning.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan, run_program
 from stacks.planning.show import show_plan
+from stacks.recording import PlaceholderCloud, Recording
 from stacks.settings.config import StackConfig
 from stacks.settings.loader import from_file
 
@@ -39,6 +40,20 @@ def demo_config(demo_file: Path) -> StackConfig:
 @pytest.fixture(scope="session")
 def demo_plan(demo_config: StackConfig) -> Plan:
     return make_plan(demo_config)
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[[StackConfig], Recording]:
+    """What a configuration's program declares; run once a session for each stack and change of it. Read only."""
+    made: dict[str, Recording] = {}
+
+    def of(config: StackConfig) -> Recording:
+        key = config.model_dump_json()
+        if key not in made:
+            made[key] = run_program(config, PlaceholderCloud())
+        return made[key]
+
+    return of
 
 
 @pytest.fixture
