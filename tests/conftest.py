@@ -24,7 +24,7 @@ LONG = ("docs", "trainer", "engine", "images")
 # Continuous integration tries the same examples each time, so that it judges the change; every other run explores.
 settings.register_profile("gangway", deadline=None, max_examples=60)
 settings.register_profile("ci", settings.get_profile("gangway"), derandomize=True)
-settings.register_profile("deep", settings.get_profile("gangway"), max_examples=200)  # of `make test-all`
+settings.register_profile("deep", settings.get_profile("gangway"), max_examples=250)  # of `make test-all`
 settings.load_profile("ci" if "CI" in os.environ else "gangway")
 
 

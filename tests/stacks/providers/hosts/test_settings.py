@@ -116,7 +116,7 @@ def test_defaults_of_pulumis_own_file_are_nothing_that_somebody_wrote(edited_lab
     assert same.model_dump() == lab.model_dump()
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_mutated_file_is_planned_or_told(
     repo: Path,

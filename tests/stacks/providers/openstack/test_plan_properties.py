@@ -129,7 +129,10 @@ def stack_settings(draw: st.DrawFn) -> Settings:
     }
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=settings().max_examples * 2 // 3,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(values=stack_settings(), mistakes=st.sampled_from([*[0] * 8, 1, 2]), data=st.data())
 def test_any_stack_file_is_planned_or_told(
     tmp_path_factory: pytest.TempPathFactory,
