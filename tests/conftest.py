@@ -17,8 +17,23 @@ import pytest
 from hypothesis import settings
 
 REPO = Path(__file__).resolve().parent.parent
-LONG = ("docs", "trainer", "engine", "images")
-"""Folders whose tests start processes: they are begun first, so that at the end no worker waits for another's."""
+FIRST = {"docs": 0, "trainer": 0, "engine": 0, "images": 0, "stacks": 1}
+"""The order of folders, those whose tests start processes before the others."""
+UNINTERRUPTED = frozenset(f"trainer/test_{name}.py" for name in ("clouds", "faults", "resume"))
+"""Files whose tests compare with the same run, which takes as long as several of them."""
+
+
+def group_of(nodeid: str) -> str:
+    """What one worker has to itself, so that it makes once what its tests share.
+
+    A file; below stacks a folder, whose files plan the same stacks.
+    """
+    path = nodeid.partition("::")[0].removeprefix("tests/")
+    if path in UNINTERRUPTED:
+        return "uninterrupted"
+    folder = path.rpartition("/")[0]
+    return folder if folder.startswith("stacks/") else path
+
 
 # How long an example takes depends on the machine and on whether a cloud's SDK is loaded yet: never a reason to fail.
 # Continuous integration tries the same examples each time, so that it judges the change; every other run explores.
@@ -41,18 +56,26 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["GANGWAY_PRICES"] = "none"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives a file's tests to one worker (--dist loadgroup), so that it makes what they share once.
+@pytest.hookimpl(optionalhook=True)  # .venv-xla has no pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives a group's tests to one worker, under --dist loadgroup.
 
-    Below stacks, a folder's: its files plan the same stacks.
+    By their files, since pytest-xdist 3.8 writes the groups of its own marker where pytest 9.2 does not read them.
     """
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            *folders, name = item.path.relative_to(REPO / "tests").with_suffix("").parts
-            shared = folders if folders[:1] == ["stacks"] and len(folders) > 1 else [*folders, name]
-            item.add_marker(pytest.mark.xdist_group("/".join(shared)))
-    items.sort(key=lambda item: item.path.relative_to(REPO / "tests").parts[0] not in LONG)
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest groups are begun first, so that at the end no worker waits for another's."""
+    items.sort(key=lambda item: FIRST.get(item.path.relative_to(REPO / "tests").parts[0], len(FIRST)))
 
 
 @pytest.fixture(autouse=True)

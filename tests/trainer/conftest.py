@@ -187,7 +187,7 @@ KEPT_IMAGES = 80
 def uninterrupted(
     tiny_config: TrainConfig, digits_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Uninterrupted:
-    """Made once; its tests are in one group, `xdist_group("uninterrupted")`, and so on one worker."""
+    """Made once: the files that use it are on one worker (UNINTERRUPTED in tests/conftest.py)."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     config = tiny_config.replace({"kimg": 1.6, "stats_kimg": 0.016, "checkpoint_kimg": 4, "sample_kimg": 4})
     (folder / "config.json").write_text(config.to_json())

@@ -77,7 +77,6 @@ class Azure:
         self.service.events.clear()
 
 
-@pytest.mark.xdist_group("uninterrupted")
 @pytest.mark.parametrize(
     ("cloud", "service", "named"),
     [

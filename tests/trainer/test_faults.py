@@ -52,7 +52,6 @@ run(sys.argv[1:])
 """
 
 
-@pytest.mark.xdist_group("uninterrupted")
 def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(
     torchrun: Callable[..., Any], uninterrupted: Any, tmp_path: Path, digits_dir: Path
 ) -> None:

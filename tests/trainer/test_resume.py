@@ -33,7 +33,6 @@ def _argv(config: TrainConfig, folder: Path, run_dir: Path, data: Path) -> list[
     return ["-m", "trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
 
 
-@pytest.mark.xdist_group("uninterrupted")
 def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     held: Torchrun, torchrun: Torchrun, uninterrupted: Any, tmp_path: Path, digits_dir: Path, lines_of: Lines
 ) -> None:
@@ -87,7 +86,6 @@ def _close_to_one_worker(several: dict[str, Any], config: TrainConfig, folder: P
             torch.testing.assert_close(several[part][name], expected, atol=2e-4, rtol=1e-3)
 
 
-@pytest.mark.xdist_group("uninterrupted")
 def test_one_worker_computes_what_two_do(uninterrupted: Any, tmp_path: Path, digits_dir: Path) -> None:
     images = uninterrupted.kept["images"]
     assert images == 80
