@@ -7,6 +7,7 @@ XLA_READY := .venv-xla/.ready
 XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
     --custom-compile-command "make lock" --quiet
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 PACKAGES := components images stacks trainer tests
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
 QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,test_checkpoint test_loop test_samples \
@@ -19,9 +20,18 @@ help:  ## list the commands
 demo: $(READY)  ## plan, apply to an in-process cloud, train, report: the whole story, offline
 	@$(BIN)/gangway demo
 
-test: lint  ## lint, types and all tests with coverage
+test: lint  ## lint, types and the tests but for those marked slow
 	@echo "==> pytest (2 workers)"
-	@$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
+	@$(PYTEST) -m "not slow"
+
+test-all: lint  ## lint, types and every test, with more examples: before each landing (ARGS=--hypothesis-seed=7)
+	@echo "==> pytest, all of it (2 workers)"
+	@$(PYTEST) --hypothesis-profile=deep $(ARGS)
+
+coverage: $(READY)  ## every test, with the lines they run counted: at least 90 %
+	@echo "==> pytest with coverage (2 workers)"
+	@COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
+	    $(PYTEST) --cov --cov-report=term
 
 test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its own
 	@echo "==> pytest on PyTorch/XLA's CPU"
@@ -70,5 +80,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	    $$INSTALL --quiet --require-hashes $(XLA_LOCKS:%=--requirement %)
 	@touch $@
 
-.PHONY: help demo test test-xla bench lint format lock clean
+.PHONY: help demo test test-all coverage test-xla bench lint format lock clean
 .DEFAULT_GOAL := help

@@ -17,11 +17,30 @@ import pytest
 from hypothesis import settings
 
 REPO = Path(__file__).resolve().parent.parent
+FIRST = {"docs": 0, "trainer": 0, "engine": 0, "images": 0, "stacks": 1}
+"""The order of folders, those whose tests start processes before the others."""
+UNINTERRUPTED = frozenset(f"trainer/test_{name}.py" for name in ("clouds", "faults", "resume"))
+"""Files whose tests compare with the same run, which takes as long as several of them."""
+
+
+def group_of(nodeid: str) -> str:
+    """What one worker has to itself, so that it makes once what its tests share.
+
+    A file; below stacks a folder, whose files plan the same stacks.
+    """
+    path = nodeid.partition("::")[0].removeprefix("tests/")
+    if path in UNINTERRUPTED:
+        return "uninterrupted"
+    folder = path.rpartition("/")[0]
+    return folder if folder.startswith("stacks/") else path
+
 
 # How long an example takes depends on the machine and on whether a cloud's SDK is loaded yet: never a reason to fail.
 # Continuous integration tries the same examples each time, so that it judges the change; every other run explores.
-settings.register_profile("gangway", deadline=None, max_examples=60, derandomize="CI" in os.environ)
-settings.load_profile("gangway")
+settings.register_profile("gangway", deadline=None, max_examples=60)
+settings.register_profile("ci", settings.get_profile("gangway"), derandomize=True)
+settings.register_profile("deep", settings.get_profile("gangway"), max_examples=250)  # of `make test-all`
+settings.load_profile("ci" if "CI" in os.environ else "gangway")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +54,26 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(name, "1")
     # Here as well, since some modules load a catalogue while they are collected.
     os.environ["GANGWAY_PRICES"] = "none"
+
+
+@pytest.hookimpl(optionalhook=True)  # .venv-xla has no pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives a group's tests to one worker, under --dist loadgroup.
+
+    By their files, since pytest-xdist 3.8 writes the groups of its own marker where pytest 9.2 does not read them.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # has no types
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = group_of
+    return scheduler
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest groups are begun first, so that at the end no worker waits for another's."""
+    items.sort(key=lambda item: FIRST.get(item.path.relative_to(REPO / "tests").parts[0], len(FIRST)))
 
 
 @pytest.fixture(autouse=True)

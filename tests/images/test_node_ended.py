@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,17 @@ def worker(request: pytest.FixtureRequest) -> Worker:
     return made
 
 
-every_cloud = pytest.mark.parametrize("worker", CLOUDS, indirect=True)
+def on_every_cloud(names: tuple[str, ...], cases: Sequence[tuple[str, ...]]) -> pytest.MarkDecorator:
+    """All cases on AWS; on the others the first, which shows that their scripts do the same, and the rest when slow."""
+    rows = [
+        pytest.param(cloud, *case, marks=pytest.mark.slow if cloud != "aws" and case != cases[0] else ())
+        for cloud in CLOUDS
+        for case in cases
+    ]
+    return pytest.mark.parametrize(("worker", *names), rows, indirect=["worker"])
 
 
-@every_cloud
-@pytest.mark.parametrize(("status", "reason"), FINAL)
+@on_every_cloud(("status", "reason"), FINAL)
 def test_a_job_that_no_node_can_go_on_with_is_told_at_once(worker: Worker, status: str, reason: str) -> None:
     worker.ends(status)
     told = worker.ended
@@ -94,8 +100,7 @@ def test_a_job_that_no_node_can_go_on_with_is_told_at_once(worker: Worker, statu
     assert told == {"version": 1, "run_id": RUN_ID, "stack": stack, "code": int(status), "reason": reason}
 
 
-@every_cloud
-@pytest.mark.parametrize("status", ["0", "75", "1"])
+@on_every_cloud(("status",), [("0",), ("75",), ("1",)])
 def test_done_interrupted_or_failed_once_is_no_end(worker: Worker, status: str) -> None:
     worker.ends(status)
     assert worker.ended is None

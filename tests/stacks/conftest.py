@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from components.findings import InputError, Severity
-from stacks.planning.plan import Plan, make_plan
+from stacks.planning.plan import Plan, make_plan, run_program
 from stacks.planning.show import show_plan
+from stacks.recording import PlaceholderCloud, Recording
 from stacks.settings.config import StackConfig
 from stacks.settings.loader import from_file
 
@@ -39,6 +40,20 @@ def demo_config(demo_file: Path) -> StackConfig:
 @pytest.fixture(scope="session")
 def demo_plan(demo_config: StackConfig) -> Plan:
     return make_plan(demo_config)
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[[StackConfig], Recording]:
+    """What a configuration's program declares; run once a session for each stack and change of it. Read only."""
+    made: dict[str, Recording] = {}
+
+    def of(config: StackConfig) -> Recording:
+        key = config.model_dump_json()
+        if key not in made:
+            made[key] = run_program(config, PlaceholderCloud())
+        return made[key]
+
+    return of
 
 
 @pytest.fixture
@@ -171,21 +186,27 @@ def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="session")
-def put_wrong() -> Callable[[dict[str, Any], st.DataObject], None]:
-    """Puts one drawn value where it does not belong, or a key that nobody knows."""
+def with_wrong() -> Callable[[dict[str, Any], st.DataObject], dict[str, Any]]:
+    """A copy in which one drawn value stands where it does not belong, or below a key that nobody knows.
 
-    def put(values: dict[str, Any], data: st.DataObject) -> None:
+    What is drawn is shared with the next examples (`sampled_from` and `just` give the element itself): changed in
+    place, a strategy would not be the same twice.
+    """
+
+    def change(values: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
         *path, last = data.draw(st.sampled_from(places_in(values)[1:]))
-        node: Any = values
+        wrong = data.draw(st.one_of(st.sampled_from(WRONG), ODD_WORDS))
+        changed: dict[str, Any] = deepcopy(values)
+        node: Any = changed
         for key in path:
             node = node[key]
-        wrong = data.draw(st.one_of(st.sampled_from(WRONG), ODD_WORDS))
         if isinstance(node, dict) and data.draw(st.integers(0, 4)) == 0:
             node[data.draw(st.one_of(st.just(f"{last}s"), ODD_WORDS))] = wrong
         else:
             node[last] = wrong
+        return changed
 
-    return put
+    return change
 
 
 ZONES = ("us-east-2a", "us-east-2b")

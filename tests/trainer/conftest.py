@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from trainer.config import TrainConfig
 from trainer.data.digits import prepare_digits
@@ -33,6 +35,58 @@ with distributed.start("gloo") as world:
     for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
         code = train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
         assert code == 0, config
+"""
+
+HELD_WORKER = """
+import os, sys, time
+from trainer import loop
+from trainer.interruptions import interruption
+from trainer.__main__ import run
+
+# WORKERSxIMAGES:REQUEST, ...: where the run waits to be asked for that much or more, however fast the machine is.
+holds = {}
+for hold in os.environ["HOLDS"].split(","):
+    place, request = hold.split(":")
+    holds[tuple(map(int, place.split("x")))] = interruption.Request[request]
+batch_of, installed = loop.Batch, []
+install = interruption.Interruption.install
+interruption.Interruption.install = lambda self: installed.append(self) or install(self)
+
+def held(config, world, data):
+    batch = batch_of(config, world, data)
+    reals = batch.reals
+    def waiting(images):
+        request = holds.get((world.world_size, images))
+        while request and not world.agree(installed[0].request() >= request):
+            time.sleep(0.02)
+        return reals(images)
+    batch.reals = waiting
+    return batch
+
+loop.Batch = held
+run(sys.argv[1:])
+"""
+TELLING_WORKER = """
+import json, os, sys
+from pathlib import Path
+import torch
+from trainer import loop
+from trainer.digests import state_digests
+from trainer.__main__ import run
+
+states, tick = Path(os.environ["STATES"]), loop.Reporter.tick
+
+def telling(reporter, state, *arguments):  # lines are written of states that are whole
+    kept = state.state_dict()
+    if os.environ["RANK"] == "0":
+        with (states / "digests.jsonl").open("a") as file:
+            file.write(json.dumps([state.images, state_digests(kept)]) + "\\n")
+        if state.images == int(os.environ["KEPT"]):
+            torch.save(kept, states / "kept.pt")
+    return tick(reporter, state, *arguments)
+
+loop.Reporter.tick = telling
+run(sys.argv[1:])
 """
 
 
@@ -65,6 +119,8 @@ FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
     "video": ("progan-video-ucf101", {"stable_kimg": 0.012, "fade_kimg": 0.024, "frames": 8}),
 }
 """By name: the preset that a tiny run of the family is made from, and what else is otherwise than there."""
+LONG_FAMILIES = ("r3gan", "video")
+"""Those whose steps take longest."""
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +142,14 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TrainC
     return runs
 
 
+@pytest.fixture(scope="session", params=["quick", pytest.param("long", marks=pytest.mark.slow)])
+def some_families(
+    request: pytest.FixtureRequest, families: dict[str, tuple[TrainConfig, Path]]
+) -> dict[str, tuple[TrainConfig, Path]]:
+    """As `families`, in two parts, for tests that train all in one job of several processes."""
+    return {name: run for name, run in families.items() if (name in LONG_FAMILIES) == (request.param == "long")}
+
+
 @pytest.fixture(scope="session")
 def train_each() -> str:
     """A worker's script that trains one run after the other: their configurations, folders and shards, in turn."""
@@ -98,6 +162,48 @@ def digits_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits")
     prepare_digits(folder)
     return folder
+
+
+@dataclass(frozen=True)
+class Uninterrupted:
+    """A run of two workers that nothing disturbed, a line for each step.
+
+    Attributes:
+        config: of the run, and of those that are compared with it: a run that ends earlier comes by the same states.
+        digests: of the state's parts after each step, by the images seen.
+        kept: the state after KEPT_IMAGES.
+    """
+
+    config: TrainConfig
+    run_dir: Path
+    digests: dict[int, dict[str, str]]
+    kept: dict[str, Any]
+
+
+KEPT_IMAGES = 80
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(
+    tiny_config: TrainConfig, digits_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Uninterrupted:
+    """Made once: the files that use it are on one worker (UNINTERRUPTED in tests/conftest.py)."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    config = tiny_config.replace({"kimg": 1.6, "stats_kimg": 0.016, "checkpoint_kimg": 4, "sample_kimg": 4})
+    (folder / "config.json").write_text(config.to_json())
+    (folder / "telling.py").write_text(TELLING_WORKER)
+    words = ["--config", str(folder / "config.json"), "--run-dir", str(folder / "run"), "--data", str(digits_dir)]
+    launcher = ["-m", "trainer.launch", "--standalone", "--nproc-per-node=2"]
+    env = {"PYTHONPATH": str(Path.cwd()), "STATES": str(folder), "KEPT": str(KEPT_IMAGES)}
+    command = Command([*launcher, str(folder / "telling.py"), "train", *words], folder / "log", env)
+    try:
+        code, output = command.finish()
+    finally:
+        command.kill()
+    assert code == 0, output
+    digests = dict(json.loads(line) for line in (folder / "digests.jsonl").read_text().splitlines())
+    assert list(digests) == list(range(16, 1616, 16))
+    return Uninterrupted(config, folder / "run", digests, torch.load(folder / "kept.pt"))
 
 
 def _listen() -> None:
@@ -134,6 +240,12 @@ class Command:
         """What it has printed so far."""
         return self._log.read_text()
 
+    def kill(self) -> None:
+        """Ends it with its children, where it still runs."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Waits until the condition holds; fails when the command ends before."""
         deadline = time.monotonic() + TIMEOUT_SEC
@@ -155,9 +267,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
     yield begin
     for command in commands:
-        if command.process.poll() is None:
-            os.killpg(command.process.pid, signal.SIGKILL)
-            command.process.wait()
+        command.kill()
 
 
 @pytest.fixture
@@ -178,6 +288,24 @@ def torchrun(start: Callable[..., Command]) -> Callable[..., Command]:
 
     def begin(*argv: str, launcher: tuple[str, ...] = (), workers: int = 2, **env: str) -> Command:
         return start("-m", "trainer.launch", *launcher, "--standalone", f"--nproc-per-node={workers}", *argv, **env)
+
+    return begin
+
+
+@pytest.fixture
+def held_script(tmp_path: Path) -> Path:
+    """Of workers that wait at the places named in HOLDS until they are asked for something; see HELD_WORKER."""
+    script = tmp_path / "held.py"
+    script.write_text(HELD_WORKER)
+    return script
+
+
+@pytest.fixture
+def held(torchrun: Callable[..., Command], held_script: Path) -> Callable[..., Command]:
+    """Starts such workers, as `torchrun` does."""
+
+    def begin(*argv: str, holds: str, **options: Any) -> Command:
+        return torchrun(str(held_script), *argv, HOLDS=holds, PYTHONPATH=str(Path.cwd()), **options)
 
     return begin
 

@@ -22,31 +22,6 @@ CLOSE = 1e-5
 With these step sizes 2e-7 was measured over all 150 steps; with a preset's a GAN is chaotic, and no two curves compare.
 """
 
-HELD_WORKER = f"""
-import sys, time
-from trainer import loop
-from trainer.interruptions import interruption
-from trainer.__main__ import run
-
-batch_of, installed = loop.Batch, []
-install = interruption.Interruption.install
-interruption.Interruption.install = lambda self: installed.append(self) or install(self)
-
-def held(config, world, data):  # at these two moments the run waits to be told to stop, however fast the machine is
-    batch = batch_of(config, world, data)
-    reals = batch.reals
-    def waiting(images):
-        if (world.world_size, images) in ((2, {FIRST_STOP}), (1, {SECOND_STOP})):
-            while not world.agree(installed[0].requested):
-                time.sleep(0.02)
-        return reals(images)
-    batch.reals = waiting
-    return batch
-
-loop.Batch = held
-run(sys.argv[1:])
-"""
-
 
 def _sessions(lines: list[dict[str, Any]]) -> list[int]:
     return [line["world_size"] for line in lines if line.get("event") in ("start", "resume")]
@@ -56,6 +31,7 @@ def _sessions(lines: list[dict[str, Any]]) -> list[int]:
 def test_a_node_leaves_and_another_takes_its_place(
     start: Callable[..., Any],
     torchrun: Callable[..., Any],
+    held_script: Path,
     lines_of: Callable[[Path], list[dict[str, Any]]],
     tiny_config: TrainConfig,
     digits_dir: Path,
@@ -67,15 +43,15 @@ def test_a_node_leaves_and_another_takes_its_place(
     port = re.findall(r"serving on port (\d+)", log.read_text())[0]
     small = {"lr_g": 1e-5, "lr_d": 1e-5, "kimg": STEPS * 16 / 1000, "stats_kimg": 0.016, "sample_kimg": 100}
     (tmp_path / "config.json").write_text(tiny_config.replace(small).to_json())
-    (tmp_path / "held.py").write_text(HELD_WORKER)
+    holds = f"2x{FIRST_STOP}:STOP,1x{SECOND_STOP}:STOP"
     run_dir = tmp_path / "run"
     options = ["train", "--config", str(tmp_path / "config.json"), "--backend", "gloo", "--data", str(digits_dir)]
 
     def node() -> Any:
         where = ["--nnodes=1:2", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3", "--nproc-per-node=1"]
-        where += ["--max-restarts=3", str(tmp_path / "held.py"), *options, "--run-dir", str(run_dir)]
-        return start("-m", "trainer.launch", *where, PYTHONPATH=str(Path.cwd()))
+        where += ["--max-restarts=3", str(held_script), *options, "--run-dir", str(run_dir)]
+        return start("-m", "trainer.launch", *where, HOLDS=holds, PYTHONPATH=str(Path.cwd()))
 
     def at(images: int) -> bool:
         return any(line["images"] >= images for line in lines_of(run_dir) if "step" in line)

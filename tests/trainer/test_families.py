@@ -79,10 +79,10 @@ def test_micro_batches_add_up_to_the_step(name: str, families: Families, tmp_pat
 
 
 def test_two_workers_are_as_one(
-    families: Families, tmp_path: Path, lines_of: Lines, torchrun: Callable[..., Any], train_each: str
+    some_families: Families, tmp_path: Path, lines_of: Lines, torchrun: Callable[..., Any], train_each: str
 ) -> None:
     argv = []
-    for name, (config, data) in families.items():
+    for name, (config, data) in some_families.items():
         _train(config, tmp_path / f"{name}-1", data)
         (tmp_path / f"{name}.json").write_text(config.to_json())
         argv += [str(tmp_path / f"{name}.json"), str(tmp_path / f"{name}-2"), str(data)]
@@ -90,7 +90,7 @@ def test_two_workers_are_as_one(
     code, output = torchrun(str(tmp_path / "all.py"), *argv).finish()
     assert code == 0, output
     assert "Warning" not in output
-    for name in families:
+    for name in some_families:
         one, two = (_ticks(lines_of, tmp_path / f"{name}-{workers}") for workers in (1, 2))
         assert [line["world_size"] for line in two] == [2] * len(one)
         for key in ("images", "augment_p"):

@@ -84,7 +84,6 @@ def bench(tmp_path: Path, fake: Any, make_record: Callable[..., RunRecord], repo
     made.end()
 
 
-@pytest.mark.slow
 def test_a_suite_on_stacks_from_begin_to_end(bench: Bench, tmp_path: Path) -> None:
     process = bench.run()
     told, _ = process.communicate(timeout=120)
@@ -98,7 +97,6 @@ def test_a_suite_on_stacks_from_begin_to_end(bench: Bench, tmp_path: Path) -> No
     assert "Traceback" not in told
 
 
-@pytest.mark.slow
 def test_ctrl_c_in_up_destroys_and_resume_finishes(bench: Bench, tmp_path: Path) -> None:
     bench.fake.orders(up={"sleep": 60})
     process = bench.run()
@@ -135,8 +133,7 @@ def test_ctrl_c_twice_leaves_at_once_and_says_how_to_go_on(bench: Bench) -> None
     assert bench.fake.stacks == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("during", ["up", "destroy"])
+@pytest.mark.parametrize("during", ["up", pytest.param("destroy", marks=pytest.mark.slow)])
 def test_after_a_kill_resume_ends_what_was_left(bench: Bench, tmp_path: Path, during: str) -> None:
     """Pulumi's process outlives ours, and is ended before its stack is destroyed."""
     report = {"record": str(tmp_path / "record.json")}

@@ -348,7 +348,6 @@ def test_a_table_of_what_went_wrong(tmp_path: Path) -> None:
         assert words in told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("suite", ["p2-environments", "p3-resource-aware"])
 def test_a_shipped_suite_can_go_up_within_its_budget(suite: str, tmp_path: Path, repo: Path) -> None:
     """Every stack of it plans without an error, and the caps have room for a run on each."""

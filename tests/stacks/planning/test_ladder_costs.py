@@ -126,7 +126,7 @@ def test_idle_nodes_cost_what_stays(demo_plan: Plan, gcp_plans: dict[str, Plan])
     assert made.idle_hourly == pytest.approx(made.cost.hourly - (made.rungs[0].nodes_hourly or 0))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples * 2 // 3, suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(0, 90), st.floats(0.1, 600), st.floats(0, 3600))
 def test_spot_never_takes_less_than_undisturbed(
     demo_config: StackConfig, percent: float, checkpoint_sec: float, restart_sec: float

@@ -48,6 +48,7 @@ def test_reused_fakes_are_those_that_the_discriminator_saw(config: TrainConfig, 
     assert new.loss_g != reused.loss_g
 
 
+@pytest.mark.slow
 def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path, tmp_path: Path) -> None:
     endless = config.replace({"kimg": 1000})
     loops = {

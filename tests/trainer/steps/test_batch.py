@@ -84,12 +84,12 @@ with distributed.start("gloo") as world:
 
 
 def test_three_workers_and_micro_batches_come_to_the_gradient_of_the_whole_batch(
-    torchrun: Callable[..., Any], tmp_path: Path, families: dict[str, tuple[TrainConfig, Path]]
+    torchrun: Callable[..., Any], tmp_path: Path, some_families: dict[str, tuple[TrainConfig, Path]]
 ) -> None:
     script = tmp_path / "three_workers.py"
     script.write_text(THREE_WORKERS)
     argv = [str(script)]
-    for name, (config, folder) in families.items():
+    for name, (config, folder) in some_families.items():
         (tmp_path / f"{name}.json").write_text(config.replace({"batch_size": 14}).to_json())
         argv += [str(tmp_path / f"{name}.json"), str(folder)]
     code, output = torchrun(*argv, workers=3).finish()

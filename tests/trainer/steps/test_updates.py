@@ -47,7 +47,7 @@ World.settle, loop.train = staticmethod(settled), and_written
 
 
 def test_two_workers_come_to_the_same_bits_whenever_the_update_is_made(
-    families: dict[str, tuple[TrainConfig, Path]],
+    some_families: dict[str, tuple[TrainConfig, Path]],
     tmp_path: Path,
     torchrun: Callable[..., Any],
     lines_of: Callable[[Path], list[dict[str, Any]]],
@@ -55,7 +55,7 @@ def test_two_workers_come_to_the_same_bits_whenever_the_update_is_made(
 ) -> None:
     """With a check after each step nothing may wait; a second session begins with nothing that waits."""
     argv = []
-    for name, (config, data) in families.items():
+    for name, (config, data) in some_families.items():
         seldom = {"stats_kimg": 2 * config.step_images / 1000, "checkpoint_kimg": 1.0, "check_gradients_steps": 0}
         base = config.replace({**seldom, "batch_gpu": 4 if name in ("dcgan-ada", "resnet") else 0})
         half: dict[str, object] = {"kimg": config.step_images * (config.total_images // config.step_images // 2) / 1000}
@@ -67,7 +67,7 @@ def test_two_workers_come_to_the_same_bits_whenever_the_update_is_made(
     (tmp_path / "every_run.py").write_text(NOTED + train_each)
     code, output = torchrun(str(tmp_path / "every_run.py"), *argv).finish()
     assert code == 0, output
-    for name, (config, _) in families.items():
+    for name, (config, _) in some_families.items():
         folders = {run: tmp_path / f"{name}-{run}" for run in ("late", "at-once", "halves")}
         records = {run: RunRecord.read(folder / "run.json") for run, folder in folders.items()}
         assert len(records["halves"].sessions) == 2, name

@@ -48,8 +48,8 @@ def with_egress(egress: str) -> Callable[[dict[str, Any]], object]:
 
 
 @pytest.fixture
-def nat(edited: Edited) -> Recording:
-    return run(edited(with_egress("nat")))
+def nat(edited: Edited, recorded: Callable[[StackConfig], Recording]) -> Recording:
+    return recorded(edited(with_egress("nat")))
 
 
 def test_a_worker_knows_job_bucket_file_system_and_log(nat: Recording) -> None:

@@ -64,10 +64,12 @@ NO_SOURCE = {"source_account_id": None, "importer_principal_id": None}
     ],
     ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key", "unguarded", "near"],
 )  # fmt: skip
-def program(request: pytest.FixtureRequest, azure_edited: Edited) -> tuple[StackConfig, Recording]:
+def program(
+    request: pytest.FixtureRequest, azure_edited: Edited, recorded: Callable[[StackConfig], Recording]
+) -> tuple[StackConfig, Recording]:
     name, changes = request.param
     config = azure_edited(name, **changes)
-    return config, run_program(config, PlaceholderCloud())
+    return config, recorded(config)
 
 
 @pytest.fixture

@@ -156,21 +156,24 @@ def stack_settings(draw: st.DrawFn) -> Settings:
     return {"provider": "gcp", "region": region, **draw(sections)}
 
 
-# A plan takes 0.1 to 0.4 s. To search deeper, raise max_examples and give pytest another --hypothesis-seed.
-@pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+# A plan takes 0.1 to 0.4 s. To search deeper, raise the profile's max_examples (tests/conftest.py)
+# and give pytest another --hypothesis-seed.
+@settings(
+    max_examples=settings().max_examples * 2 // 3,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(values=stack_settings(), mistakes=st.sampled_from([0, 0, 0, 0, 1, 2]), data=st.data())
 def test_any_stack_file_is_planned_or_told(
     tmp_path_factory: pytest.TempPathFactory,
     outcome: Outcome,
     check_plan: Callable[[Plan], None],
-    put_wrong: Callable[[Settings, st.DataObject], None],
+    with_wrong: Callable[[Settings, st.DataObject], Settings],
     values: Settings,
     mistakes: int,
     data: st.DataObject,
 ) -> None:
     for _ in range(mistakes):
-        put_wrong(values, data)
+        values = with_wrong(values, data)
     path = tmp_path_factory.getbasetemp() / "Pulumi.drawn.yaml"
     text = yaml.safe_dump({"config": {f"gangway:{key}": value for key, value in values.items()}})
     path.write_text(text, "utf-8")

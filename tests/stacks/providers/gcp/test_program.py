@@ -34,6 +34,7 @@ def arguments(type_token: str) -> set[str]:
 
 
 @pytest.fixture(
+    scope="module",
     params=[
         (GPU, {}),
         (GPU, {"cluster": {"capacity": [{"kind": "flex-start", "max_hours": 12}, {"kind": "on-demand"}]}}),
@@ -45,10 +46,12 @@ def arguments(type_token: str) -> set[str]:
     ],
     ids=["a3", "flex-start", "one g2", "v5e", "v5p with an image of its own", "v5p", "v5p without storage"],
 )
-def program(request: pytest.FixtureRequest, gcp_edited: Edited) -> tuple[StackConfig, Recording]:
+def program(
+    request: pytest.FixtureRequest, gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]
+) -> tuple[StackConfig, Recording]:
     name, changes = request.param
     config = gcp_edited(name, **changes)
-    return config, run_program(config, PlaceholderCloud())
+    return config, recorded(config)
 
 
 def test_whatever_takes_labels_has_them_all(program: tuple[StackConfig, Recording]) -> None:

@@ -116,19 +116,19 @@ def test_defaults_of_pulumis_own_file_are_nothing_that_somebody_wrote(edited_lab
     assert same.model_dump() == lab.model_dump()
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_mutated_file_is_planned_or_told(
     repo: Path,
     tmp_path_factory: pytest.TempPathFactory,
-    put_wrong: Callable[[dict[str, Any], st.DataObject], None],
+    with_wrong: Callable[[dict[str, Any], st.DataObject], dict[str, Any]],
     outcome: Callable[[Path], Plan | list[InputError]],
     check_plan: Callable[[Plan], None],
     data: st.DataObject,
 ) -> None:
     values = yaml.safe_load((repo / "stacks/Pulumi.hosts-lab.yaml").read_text("utf-8"))["config"]
     for _ in range(data.draw(st.integers(1, 2))):
-        put_wrong(values, data)
+        values = with_wrong(values, data)
     path = tmp_path_factory.getbasetemp() / "Pulumi.mutated-lab.yaml"
     path.write_text(yaml.safe_dump({"config": values}), "utf-8")
     made = outcome(path)
