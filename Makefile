@@ -14,7 +14,7 @@ QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,
     workers/test_ranks))
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(READY)  ## plan, apply to an in-process cloud, train, report: the whole story, offline
 	@$(BIN)/gangway demo
@@ -31,6 +31,9 @@ test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its 
 
 bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
 	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
+
+bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
+	@$(BIN)/python -m stacks.bench.plan_speed
 
 lint: $(READY)  ## ruff and mypy --strict
 	@echo "==> ruff"
@@ -70,5 +73,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	    $$INSTALL --quiet --require-hashes $(XLA_LOCKS:%=--requirement %)
 	@touch $@
 
-.PHONY: help demo test test-xla bench lint format lock clean
+.PHONY: help demo test test-xla bench bench-plan lint format lock clean
 .DEFAULT_GOAL := help

@@ -17,6 +17,7 @@ from stacks.audit.command import audit
 from stacks.bench.command import app as bench_app
 from stacks.bill.reconcile_command import reconcile
 from stacks.catalog_check import app as catalog_app
+from stacks.planning.gc_pause import without_gc
 from stacks.prices.command import app as prices_app
 from stacks.quotes.quote import quote
 from stacks.quotes.tco import tco
@@ -65,6 +66,7 @@ def _gangway() -> None:
 
 
 @app.command()
+@without_gc()
 def plan(
     stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,

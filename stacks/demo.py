@@ -25,7 +25,8 @@ from rich.table import Table
 from components.findings import InputError
 from components.job import JobSpec, Rendezvous
 from stacks.local_run import LocalRun, StatsTail, run_module
-from stacks.planning.plan import Plan, make_plan, run_program, without_gc
+from stacks.planning.gc_pause import without_gc
+from stacks.planning.plan import Plan, make_plan, run_program
 from stacks.planning.run_context import local_context
 from stacks.planning.show import sandbox_notes, sandbox_table, show_plan
 from stacks.report import write_report

@@ -10,13 +10,15 @@ from typing import Any
 
 import pulumi
 
+from stacks.providers.sdk_imports import import_by_name
 from stacks.settings.config import StackConfig
 
 __all__ = ["build", "provider_module"]
 
 
 def provider_module(provider: str) -> ModuleType:
-    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's whole SDK."""
+    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK."""
+    import_by_name()
     return import_module(f"stacks.providers.{provider}.program")
 
 

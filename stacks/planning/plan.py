@@ -4,9 +4,6 @@ Needs no credentials, no network and no CLI. Ids of resources that do not exist 
 the plan shows who refers to whom. Not a diff: what already runs in the cloud is the engine's business.
 """
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,6 +20,7 @@ from components.energy import (
 )
 from components.findings import Finding, Severity
 from stacks.planning.checks import check_budget
+from stacks.planning.gc_pause import without_gc
 from stacks.planning.ladder_costs import Pace, RungCost, pace, price_ladder
 from stacks.planning.money_findings import money_findings
 from stacks.planning.usage import usage_lines
@@ -31,7 +29,7 @@ from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording
 from stacks.rules.guardrails import with_guardrails
 from stacks.settings.config import StackConfig
 
-__all__ = ["Plan", "make_plan", "run_program", "without_gc"]
+__all__ = ["Plan", "make_plan", "run_program"]
 
 
 SDKS = {
@@ -102,22 +100,6 @@ class Plan:
             "job": self.job,
             "versions": {package: version(package) for package in packages},
         }
-
-
-@contextmanager
-def without_gc() -> Iterator[None]:
-    """A cloud's SDK allocates a million objects that live on: collecting among them costs a fifth of a plan."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            # Freezing and unfreezing hands them to the oldest generation: otherwise the first thing that a collector
-            # does when it is back is to look through all of them.
-            gc.freeze()
-            gc.unfreeze()
-            gc.enable()
 
 
 def run_program(config: StackConfig, cloud: Cloud) -> Recording:
