@@ -22,7 +22,13 @@ def provider_module(provider: str) -> ModuleType:
     return import_module(f"stacks.providers.{provider}.program")
 
 
-def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares every resource of the stack and returns its exports."""
-    exports: Mapping[str, pulumi.Input[Any]] = provider_module(config.provider).build(config)
+def build(config: StackConfig, planned: Any = None) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares every resource of the stack and returns its exports.
+
+    Args:
+        config: the stack.
+        planned: what the provider's `plan` says of it, from who has asked already.
+    """
+    provider = provider_module(config.provider)
+    exports: Mapping[str, pulumi.Input[Any]] = provider.build(config, planned or provider.plan(config))
     return exports

@@ -102,13 +102,18 @@ class Plan:
         }
 
 
-def run_program(config: StackConfig, cloud: Cloud) -> Recording:
+def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recording:
     """Runs the stack's program against `cloud`; the recording's result is what the stack exports.
+
+    Args:
+        config: the stack.
+        cloud: what stands behind it.
+        planned: see `stacks.program.build`.
 
     Raises:
         InputError: whatever the program finds wrong with `config`.
     """
-    return record(lambda: build(config), cloud, config.stack)
+    return record(lambda: build(config, planned), cloud, config.stack)
 
 
 def make_plan(config: StackConfig) -> Plan:
@@ -120,7 +125,7 @@ def make_plan(config: StackConfig) -> Plan:
     with without_gc():
         provider = provider_module(config.provider)
         planned = provider.plan(config)
-        program = run_program(config, PlaceholderCloud())
+        program = run_program(config, PlaceholderCloud(), planned)
         lines = [*provider.price(config, program.resources), *usage_lines(config)]
         rungs, num_nodes = price_ladder(config, planned.machine, lines), config.cluster.nodes.max
         # Spot that is not expected to end is an error, said as a finding; its figures are of an undisturbed run.
