@@ -10,6 +10,7 @@ from typing import Any
 
 import pulumi
 
+from stacks.extras import missing_extra
 from stacks.providers.sdk_imports import import_by_name
 from stacks.settings.config import StackConfig
 
@@ -17,9 +18,16 @@ __all__ = ["build", "provider_module"]
 
 
 def provider_module(provider: str) -> ModuleType:
-    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK."""
+    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK.
+
+    Raises:
+        InputError: its extra is not installed.
+    """
     import_by_name()
-    return import_module(f"stacks.providers.{provider}.program")
+    try:
+        return import_module(f"stacks.providers.{provider}.program")
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, provider) or error from None
 
 
 def build(config: StackConfig, planned: Any = None) -> Mapping[str, pulumi.Input[Any]]:

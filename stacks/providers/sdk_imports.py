@@ -44,12 +44,20 @@ class _Finder(MetaPathFinder):
         if spec is None or not isinstance(spec.loader, SourceFileLoader):
             return spec
         is_package = spec.submodule_search_locations is not None
-        if len(below) == 1:
-            spec.loader = _Service(fullname, spec.loader.path) if is_package else spec.loader
-        elif not is_package and below[1] != "_enums":
+        if len(below) == 1 and is_package:
+            spec.loader = _Service(fullname, spec.loader.path)
+        elif len(below) == 2 and not is_package and below[1] != "_enums" and _is_by_name(f"{package}.{below[0]}"):
             kind = _Types if below[1] in TYPES else _Resource
             spec.loader = kind(fullname, spec.loader.path)
         return spec
+
+
+def _is_by_name(service: str) -> bool:
+    """Whether a service was found after `import_by_name`: another runs its own `__init__`, which wants all of it."""
+    spec = sys.modules[service].__spec__
+    loader = spec.loader if spec else None
+    # Pulumi wraps the loader of a service that nothing has been asked of yet.
+    return isinstance(getattr(loader, "loader", loader), _Service)
 
 
 class _Service(SourceFileLoader):

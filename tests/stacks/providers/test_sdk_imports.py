@@ -107,3 +107,17 @@ except AttributeError as error:
 print(sns.Topic.__name__, sns.TopicSubscriptionArgs.__name__, "pulumi_aws.sns.sms_preferences" in sys.modules)
 """
     assert _python(code) == "module 'pulumi_aws.sns' has no attribute 'NotThere'\nTopic TopicSubscriptionArgs True\n"
+
+
+def test_a_service_that_was_found_before_is_loaded_whole() -> None:
+    """Whoever imports a component first, and plans a stack after it, has both kinds in one process."""
+    code = """
+import sys
+from pulumi_aws import s3, sns
+from stacks.providers.sdk_imports import import_by_name
+import_by_name()
+import pulumi_aws.kms
+print(s3.BucketCorsConfigurationCorsRuleArgs.__name__, s3.Bucket.__name__, len(s3._inputs.__all__) > 100)
+print(pulumi_aws.kms.Key.__name__, "pulumi_aws.kms.grant" in sys.modules)
+"""
+    assert _python(code) == "BucketCorsConfigurationCorsRuleArgs Bucket True\nKey True\n"
