@@ -2,6 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+TOOLS := .venv-tools/bin
+TOOLS_READY := .venv-tools/.ready
+TOOLS_LOCK := stacks/locks/tools.lock
+TOOLS_EXTRAS := aws gcp azure openstack hosts report
 XLA := .venv-xla/bin
 XLA_READY := .venv-xla/.ready
 XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
@@ -15,10 +19,12 @@ QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,
     workers/test_ranks))
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(READY)  ## plan, apply to an in-process cloud, train, report: the whole story, offline
 	@$(BIN)/gangway demo
+
+tools: $(TOOLS_READY)  ## every cloud's planning without torch: .venv-tools/bin/gangway (a minute, 1 GB of disk)
 
 test: lint  ## lint, types and the tests but for those marked slow
 	@echo "==> pytest (2 workers)"
@@ -42,6 +48,9 @@ test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its 
 bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
 	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
 
+bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
+	@$(BIN)/python -m stacks.bench.plan_speed
+
 lint: $(READY)  ## ruff and mypy --strict
 	@echo "==> ruff"
 	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
@@ -52,17 +61,20 @@ format: $(READY)  ## rewrite the code in the project's layout
 	@$(BIN)/ruff check --fix $(PACKAGES) && $(BIN)/ruff format $(PACKAGES)
 
 lock:  ## resolve requirements.lock and the image's locks anew (needs uv)
-	@$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
+	@$(COMPILE) pyproject.toml --all-extras --group dev --output-file requirements.lock
+	@$(COMPILE) pyproject.toml $(TOOLS_EXTRAS:%=--extra %) --group tools --constraint requirements.lock \
+	    --output-file $(TOOLS_LOCK)
 	@$(COMPILE) --group trainer --constraint requirements.lock --output-file images/locks/trainer.lock
 	@$(COMPILE) --group sbom --output-file images/locks/sbom.lock
 	@$(COMPILE) --group xla --output-file images/locks/xla.lock
 	@$(COMPILE) --group xla-test --constraint images/locks/xla.lock --output-file tests/trainer/xla/tools.lock
 
 clean:  ## remove .venv, caches and runs
-	@rm -rf .venv .venv-xla stacks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
+	@rm -rf .venv .venv-tools .venv-xla stacks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gangway needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 ...")'
+	@if [ "$$(readlink .venv)" = .venv-tools ]; then rm .venv; fi
 	@echo "==> setting up .venv from requirements.lock (once; torch is large: some minutes, 6 GB of disk)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
@@ -70,6 +82,21 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@ln -sfn ../.venv stacks/.venv  # where Pulumi looks for the Python of dynamic resources
 	@touch $@
+
+# Without the bytecode of modules that nobody imports, which would be half of it: Python writes what is used.
+$(TOOLS_READY): $(TOOLS_LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gangway needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 tools")'
+	@echo "==> setting up .venv-tools (once): 1 of 3, an empty environment"
+	@$(PYTHON) -m venv .venv-tools
+	@echo "==> 2 of 3, $$(grep -c '==' $(TOOLS_LOCK)) packages from $(TOOLS_LOCK)"
+	@if command -v uv > /dev/null; then uv pip install --python $(TOOLS)/python --require-hashes --requirement $(TOOLS_LOCK); \
+	    else $(TOOLS)/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r $(TOOLS_LOCK); fi
+	@echo "==> 3 of 3, gangway itself"
+	@$(TOOLS)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@[ -e .venv ] || ln -sfn .venv-tools .venv  # where Pulumi.yaml has the program's environment, if there is no other
+	@ln -sfn ../.venv stacks/.venv  # where Pulumi looks for the Python of dynamic resources
+	@touch $@
+	@echo "==> $$(du -sh .venv-tools | cut -f1): .venv-tools/bin/gangway plan gcp-a3-spot"
 
 $(XLA_READY): $(XLA_LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "torch_xla 2.9 needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 test-xla")'
@@ -80,5 +107,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	    $$INSTALL --quiet --require-hashes $(XLA_LOCKS:%=--requirement %)
 	@touch $@
 
-.PHONY: help demo test test-all coverage test-xla bench lint format lock clean
+.PHONY: help demo tools test test-all coverage test-xla bench bench-plan lint format lock clean
 .DEFAULT_GOAL := help

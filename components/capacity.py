@@ -61,7 +61,7 @@ Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], AfterValidato
 
 
 class _Rung(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class CapacityBlock(_Rung):

@@ -14,7 +14,7 @@ Backend = Literal["gloo", "nccl", "xla"]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Volume(_Frozen):

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class _Written(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class SiteFabricConfig(_Written):

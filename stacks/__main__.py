@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 # The engine makes this folder sys.path[0]; the packages live one above.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -15,10 +16,9 @@ from stacks.settings.config import StackConfig
 from stacks.settings.loader import from_pulumi
 
 
-def _say_findings(config: StackConfig) -> None:
+def _say_findings(config: StackConfig, planned: Any) -> None:
     """The offline plan's findings, but for those about money, in the engine's own log; an error stops the update."""
-    provider = provider_module(config.provider)
-    findings = provider.findings(config, provider.plan(config), None)
+    findings = provider_module(config.provider).findings(config, planned, None)
     for finding in findings:
         log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
@@ -26,14 +26,14 @@ def _say_findings(config: StackConfig) -> None:
         raise pulumi.RunError("findings of severity error, above; `gangway plan` lists them all")
 
 
-def _check_environment(config: StackConfig) -> None:
+def _check_environment(config: StackConfig, planned: Any) -> None:
     """Pulumi starts a dynamic provider in this folder, and looks for its virtual environment here.
 
     TPUs have one, and so has the wait for Azure's roles.
 
     Without it the engine would end with pages about virtual environments, after half of the stack stands.
     """
-    tpu = config.provider == "gcp" and provider_module("gcp").plan(config).tpu is not None
+    tpu = config.provider == "gcp" and planned.tpu is not None
     waits = config.azure is not None and config.azure.role_wait_sec > 0
     if (tpu or waits) and not Path(__file__).with_name(".venv").exists():
         who = "TPUs need" if tpu else "gangway:azure.role_wait_sec: the wait needs"
@@ -52,9 +52,10 @@ def main() -> None:
     _check_engine()
     try:
         config = from_pulumi()
-        _check_environment(config)
-        _say_findings(config)
-        for name, value in build(config).items():
+        planned = provider_module(config.provider).plan(config)
+        _check_environment(config, planned)
+        _say_findings(config, planned)
+        for name, value in build(config, planned).items():
             pulumi.export(name, value)
     except* InputError as mistakes:
         raise pulumi.RunError("\n".join(str(mistake) for mistake in mistakes.exceptions)) from None

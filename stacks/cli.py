@@ -17,6 +17,8 @@ from stacks.audit.command import audit
 from stacks.bench.command import app as bench_app
 from stacks.bill.reconcile_command import reconcile
 from stacks.catalog_check import app as catalog_app
+from stacks.extras import missing_extra
+from stacks.planning.gc_pause import without_gc
 from stacks.prices.command import app as prices_app
 from stacks.quotes.quote import quote
 from stacks.quotes.tco import tco
@@ -65,6 +67,7 @@ def _gangway() -> None:
 
 
 @app.command()
+@without_gc()
 def plan(
     stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
@@ -122,6 +125,8 @@ def stacks_dir() -> Path:
 def _run_app() -> None:
     try:
         app()
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
     except SystemExit as leaving:
         # Typer and Rich both turn a closed pipe into a quiet exit with code 1, which is that of a finding.
         if isinstance(leaving.__context__, BrokenPipeError):

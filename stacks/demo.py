@@ -24,8 +24,10 @@ from rich.table import Table
 
 from components.findings import InputError
 from components.job import JobSpec, Rendezvous
+from stacks.extras import need
 from stacks.local_run import LocalRun, StatsTail, run_module
-from stacks.planning.plan import Plan, make_plan, run_program, without_gc
+from stacks.planning.gc_pause import without_gc
+from stacks.planning.plan import Plan, make_plan, run_program
 from stacks.planning.run_context import local_context
 from stacks.planning.show import sandbox_notes, sandbox_table, show_plan
 from stacks.report import write_report
@@ -57,8 +59,9 @@ def run_demo(out: Path, *, quick: bool) -> int:
     """Tells the story into a new directory below `out`, and points `out/latest` at it when all is written.
 
     Raises:
-        InputError: no room or no permission in `out`.
+        InputError: no room or no permission in `out`, or the extra `demo` is not installed.
     """
+    need("pulumi_aws", "moto", "torch", "matplotlib")
     console = Console()
     run_dir = _new_run_dir(out)
     try:

@@ -10,17 +10,33 @@ from typing import Any
 
 import pulumi
 
+from stacks.extras import missing_extra
+from stacks.providers.sdk_imports import import_by_name
 from stacks.settings.config import StackConfig
 
 __all__ = ["build", "provider_module"]
 
 
 def provider_module(provider: str) -> ModuleType:
-    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's whole SDK."""
-    return import_module(f"stacks.providers.{provider}.program")
+    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK.
+
+    Raises:
+        InputError: its extra is not installed.
+    """
+    import_by_name()
+    try:
+        return import_module(f"stacks.providers.{provider}.program")
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, provider) or error from None
 
 
-def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares every resource of the stack and returns its exports."""
-    exports: Mapping[str, pulumi.Input[Any]] = provider_module(config.provider).build(config)
+def build(config: StackConfig, planned: Any = None) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares every resource of the stack and returns its exports.
+
+    Args:
+        config: the stack.
+        planned: what the provider's `plan` says of it, from who has asked already.
+    """
+    provider = provider_module(config.provider)
+    exports: Mapping[str, pulumi.Input[Any]] = provider.build(config, planned or provider.plan(config))
     return exports

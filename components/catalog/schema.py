@@ -36,7 +36,7 @@ Device = Literal["ena", "efa-only"]
 class Frozen(BaseModel):
     """Read-only, and nothing in it that is not declared."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Fact(Frozen, Generic[T]):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.findings import InputError, nearest_hint
+from stacks.extras import need
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stacks.bench.scaling_devices import Placement
     from stacks.bench.scaling_machines import Target
     from stacks.bench.scaling_runs import Sample
+    from trainer.config import TrainConfig
 
 __all__ = ["scaling"]
 
@@ -69,11 +71,8 @@ def scaling(
     from stacks.bench.scaling import study
     from stacks.bench.scaling_devices import placement
     from stacks.bench.scaling_plot import draw_scaling
-    from trainer.presets import PRESETS
 
-    if preset not in PRESETS:
-        raise InputError("--preset", "no such preset", value=preset, fix=nearest_hint(preset, PRESETS))
-    config = PRESETS[preset]
+    config = _preset(preset)
     counts, modes = _counts(processes, config.batch_size), _modes(mode)
     place = placement(device, counts[-1], hardware(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     targets = _targets(machines, place.device == "cuda" or images_per_sec is not None)
@@ -92,6 +91,16 @@ def scaling(
     else:
         _show(result, load, Console())
         typer.echo(f"wrote {folder}/scaling.json, .png and .svg", err=True)
+
+
+def _preset(name: str) -> "TrainConfig":
+    """What is measured; the trainer has to be here."""
+    from trainer.presets import PRESETS
+
+    if name not in PRESETS:
+        raise InputError("--preset", "no such preset", value=name, fix=nearest_hint(name, PRESETS))
+    need("torch")
+    return PRESETS[name]
 
 
 def _make(folder: Path) -> None:

@@ -28,6 +28,7 @@ from stacks.bench.runner import Environment, Runner
 from stacks.bench.screen import Screen
 from stacks.bench.stopping import AbandonedError, Stop
 from stacks.bench.suite import LOCAL, Item, SuiteConfig, items_of, load_suite, preset_of
+from stacks.extras import need
 
 if TYPE_CHECKING:  # Pulumi, which a suite on this machine does not need
     from pulumi.automation import PulumiCommand
@@ -80,6 +81,7 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     suite = load_suite(path)
     preset = preset_of(suite, str(path), stacks_dir)
     items = items_of(suite, local=options.local)
+    _check_packages(items)
     stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     screen = Screen(options.console)
     _check_options(options, items)
@@ -119,10 +121,18 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
         header = journal.header
         suite = SuiteConfig.model_validate(header["suite"])
         items = items_of(suite, local=header["local"])
+        if not clean_only:
+            _check_packages(items)
         command = None
         if any(not item.is_local and not journal[item.name].over for item in items):
             command = _logged_in(run_dir, items, header, options)
         return _go(run_dir, suite, items, journal, command, options, Screen(options.console), clean_only=clean_only)
+
+
+def _check_packages(items: Sequence[Item]) -> None:
+    """Runs on this machine are begun where the trainer is installed: in a process of its own it could not say so."""
+    if any(item.is_local for item in items):
+        need("torch")
 
 
 def _check_options(options: Options, items: Sequence[Item]) -> None:

@@ -63,7 +63,7 @@ class Difference:
 class _Loose(BaseModel):
     """Of an earlier plan only what is compared: a later Gangway may print more."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 class _Resource(_Loose):

@@ -4,9 +4,6 @@ Needs no credentials, no network and no CLI. Ids of resources that do not exist 
 the plan shows who refers to whom. Not a diff: what already runs in the cloud is the engine's business.
 """
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,6 +20,7 @@ from components.energy import (
 )
 from components.findings import Finding, Severity
 from stacks.planning.checks import check_budget
+from stacks.planning.gc_pause import without_gc
 from stacks.planning.ladder_costs import Pace, RungCost, pace, price_ladder
 from stacks.planning.money_findings import money_findings
 from stacks.planning.usage import usage_lines
@@ -31,7 +29,7 @@ from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording
 from stacks.rules.guardrails import with_guardrails
 from stacks.settings.config import StackConfig
 
-__all__ = ["Plan", "make_plan", "run_program", "without_gc"]
+__all__ = ["Plan", "make_plan", "run_program"]
 
 
 SDKS = {
@@ -104,29 +102,18 @@ class Plan:
         }
 
 
-@contextmanager
-def without_gc() -> Iterator[None]:
-    """A cloud's SDK allocates a million objects that live on: collecting among them costs a fifth of a plan."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            # Freezing and unfreezing hands them to the oldest generation: otherwise the first thing that a collector
-            # does when it is back is to look through all of them.
-            gc.freeze()
-            gc.unfreeze()
-            gc.enable()
-
-
-def run_program(config: StackConfig, cloud: Cloud) -> Recording:
+def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recording:
     """Runs the stack's program against `cloud`; the recording's result is what the stack exports.
+
+    Args:
+        config: the stack.
+        cloud: what stands behind it.
+        planned: see `stacks.program.build`.
 
     Raises:
         InputError: whatever the program finds wrong with `config`.
     """
-    return record(lambda: build(config), cloud, config.stack)
+    return record(lambda: build(config, planned), cloud, config.stack)
 
 
 def make_plan(config: StackConfig) -> Plan:
@@ -138,7 +125,7 @@ def make_plan(config: StackConfig) -> Plan:
     with without_gc():
         provider = provider_module(config.provider)
         planned = provider.plan(config)
-        program = run_program(config, PlaceholderCloud())
+        program = run_program(config, PlaceholderCloud(), planned)
         lines = [*provider.price(config, program.resources), *usage_lines(config)]
         rungs, num_nodes = price_ladder(config, planned.machine, lines), config.cluster.nodes.max
         # Spot that is not expected to end is an error, said as a finding; its figures are of an undisturbed run.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from components.findings import InputError
 from components.job import JobSpec, Rendezvous
 from stacks.bench.hardware import Hardware, describe
+from stacks.extras import need
 from stacks.local_run import LocalRun, StatsTail
 from stacks.planning.run_context import local_context
 from stacks.report.runs import Run, read_json
@@ -175,6 +176,8 @@ def run_again(
         InputError: the folder cannot be made, the data that the trainer prepared is not the record's (the folder is
             then removed), or the trainer did not come to the end.
     """
+    if container is None:
+        need("torch")
     job, command = _started(again, out, run_id, container)
     _prepare(again, out, run_id, machine, container)
     tail, checked = StatsTail(out / "stats.jsonl"), False

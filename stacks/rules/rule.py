@@ -28,7 +28,7 @@ class Limits(BaseModel):
         allowed_regions: regions that are allowed whatever their grid.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     required_tags: tuple[str, ...] = Field(default=("team", "cost_center"), min_length=1)
     max_g_per_kwh: PositiveNumber = 450

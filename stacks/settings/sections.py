@@ -54,7 +54,7 @@ def _email(value: str) -> str:
 class Section(BaseModel):
     """What every section has in common: frozen, no unknown keys, no infinities."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class NodesConfig(Section):

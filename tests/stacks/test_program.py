@@ -4,9 +4,11 @@ import json
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pulumi
@@ -14,11 +16,13 @@ import pytest
 from pulumi.runtime import mocks, settings
 
 from components.findings import InputError
+from stacks.planning.plan import make_plan
 from stacks.program import provider_module
 from stacks.recording import PlaceholderCloud
 from stacks.settings.config import StackConfig
-from stacks.settings.loader import from_pulumi
+from stacks.settings.loader import from_file, from_pulumi
 
+REPO = Path(__file__).resolve().parents[2]
 Configure = Callable[[dict[str, Any]], None]
 
 
@@ -52,6 +56,22 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Configure:
         monkeypatch.setenv("PULUMI_CONFIG", json.dumps(as_text))
 
     return set_config
+
+
+@pytest.fixture
+def calls_of_plan() -> Iterator[Counter[str]]:
+    """How often a provider's `plan` has run, by its module; counted by Python itself, whoever calls it by what name."""
+    calls: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and frame.f_code.co_name == "plan" and module.startswith("stacks.providers."):
+            calls[module] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    yield calls
+    sys.setprofile(before)
 
 
 def run_main(repo: Path) -> None:
@@ -156,3 +176,18 @@ def test_without_the_engine_the_program_names_the_ways_in(repo: Path) -> None:
 def test_a_provider_is_a_module_of_its_name() -> None:
     assert provider_module("aws").__name__ == "stacks.providers.aws.program"
     assert issubclass(InputError, ValueError)
+
+
+def test_up_plans_once(
+    cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, calls_of_plan: Counter[str]
+) -> None:
+    configure(demo_values)
+    run_main(repo)
+    assert calls_of_plan == {"stacks.providers.aws.plan": 1}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in REPO.glob("stacks/Pulumi.*.yaml")))
+def test_an_offline_plan_plans_once(name: str, calls_of_plan: Counter[str]) -> None:
+    config = from_file(REPO / "stacks" / name)
+    make_plan(config)
+    assert calls_of_plan == {f"stacks.providers.{config.provider}.plan": 1}

@@ -28,9 +28,8 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
     return [*price_resources(resources, load(), config.region), *purchases(config)]
 
 
-def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    planned = plan(config)
     check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
     stack = Parts(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))

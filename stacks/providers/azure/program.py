@@ -29,9 +29,8 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
     return price_resources(resources, load_provider("azure"), config.region)
 
 
-def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    planned = plan(config)
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
     opts = pulumi.ResourceOptions(providers={"azure-native": provider})
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)

@@ -30,9 +30,8 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
     return price_resources(resources, load_provider("gcp"), config.region)
 
 
-def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    planned = plan(config)
     provider = _provider(config, planned)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))

@@ -14,6 +14,7 @@ from stacks.providers.hosts.boot import job_spec
 from stacks.providers.hosts.findings import findings
 from stacks.providers.hosts.parts import Parts
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
+from stacks.providers.site import machine_of, price_of
 from stacks.settings.config import StackConfig
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
@@ -21,14 +22,14 @@ __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
     """What the machines cost their owner, where the stack file says it: no list has a price of what one has."""
-    planned = plan(config)
-    num = planned.num_machines
-    return [from_fact(f"{config.stack}-0-on-demand: {num} x {planned.machine.name}", planned.price.on_demand, num)]
+    machine, num = machine_of(config), len(hosts_of(config).machines)
+    price_fact = price_of(config, machine).on_demand
+    return [from_fact(f"{config.stack}-0-on-demand: {num} x {machine.name}", price_fact, num)]
 
 
-def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    planned, own = plan(config), hosts_of(config)
+    own = hosts_of(config)
     provider = command.Provider(config.stack)
     job = job_spec(config, planned)
     pool = Parts(config, planned, pulumi.ResourceOptions(providers={"command": provider})).pool(job)

@@ -28,9 +28,8 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
     return price_resources(resources, price_of(config, machine_of(config)))
 
 
-def build(config: StackConfig) -> Mapping[str, pulumi.Input[Any]]:
+def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    planned = plan(config)
     provider = openstack.Provider(config.stack, cloud=section_of(config).cloud, region=config.region)
     stack = Parts(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))
     runs = stack.runs()

@@ -138,7 +138,9 @@ def test_a_program_that_asks_the_cloud_cannot_be_planned(
 ) -> None:
     import pulumi_aws
 
-    monkeypatch.setattr(plan_module, "build", lambda config: {"zones": pulumi_aws.get_availability_zones().names})
+    monkeypatch.setattr(
+        plan_module, "build", lambda config, planned: {"zones": pulumi_aws.get_availability_zones().names}
+    )
     with pytest.raises(Exception, match="a plan has no cloud to ask"):
         run_program(demo_config, PlaceholderCloud())
 
