@@ -1,8 +1,5 @@
-"""Machines on Azure: cloud-init of GPU workers and of the head node.
-
-They share scripts and units with nodes of other clouds (`templates/node`), and bring Python of their own for Azure's
-APIs (`images.on_node`). Pure, like everything here. Azure takes 64 KiB of custom data, gzip and all, and cloud-init
-unpacks it: `images.render.base64gzip` packs, `components.azure.machine.check_custom_data` counts.
+"""Cloud-init of GPU workers and the head node on Azure, which gives 64 KiB of custom data, gzip and all: cloud-init
+unpacks it, `images.render.base64gzip` packs, `components.azure.machine.check_custom_data` counts.
 """
 
 import json
