@@ -1,8 +1,4 @@
-"""The training loop: one step shows one global batch of real images, on however many workers there are.
-
-Not here: what a session begins with (trainer.set_up), what is written (trainer.reporter), the losses
-(trainer.steps.losses), what a worker's share of a step is (trainer.steps.batch).
-"""
+"""The training loop: one step shows one global batch of real images, on however many workers there are."""
 
 from functools import partial
 from pathlib import Path
@@ -46,21 +42,9 @@ def train(
     interruption: Interruption,
     options: RunOptions = PLAIN,
 ) -> int:
-    """Trains to the end or to an interruption.
+    """Trains to the end (exit code 0) or to an interruption (75); shards are prepared in `data_dir` when missing.
 
-    Args:
-        config: what to compute.
-        run_dir: where everything is written.
-        data_dir: the data set's shards; prepared there when missing.
-        context: what the launcher knows.
-        interruption: asked in every step, installed already.
-        options: of this session.
-
-    Returns:
-        The exit code: 0 done, 75 interrupted.
-
-    Raises:
-        TrainerError: on every rank; UnhealthyError for a fabric that is too slow.
+    `interruption` is installed already. TrainerError on every rank; UnhealthyError for a fabric that is too slow.
     """
     with (
         distributed.start(config.backend) as world,

@@ -1,7 +1,7 @@
 """All that a training run is at one moment: two networks, the averaged generator, two optimisers, images seen, p.
 
-There is no generator state among it: every random number is a function of seed and images seen (trainer.steps.draws,
-trainer.data.sampler). Not here: files (trainer.checkpoint) and the steps (trainer.loop).
+No generator state: every random number is a function of seed and images seen (trainer.steps.draws,
+trainer.data.sampler).
 """
 
 import copy
@@ -27,16 +27,11 @@ class TrainState:
     """The moving parts of a run. Use `create`.
 
     Attributes:
-        generator: trained.
-        discriminator: trained.
         ema: the generator averaged over time; the one that is judged and shown.
-        opt_g: Adam of the generator.
-        opt_d: Adam of the discriminator.
         images: real images shown so far.
         augment_p: share of the images that each part of the augmentation changes, see trainer.steps.ada.
         phase: what the networks make now, a function of `images`.
-        scale_g: of the generator's loss; see trainer.steps.loss_scale.
-        scale_d: of the discriminator's.
+        scale_g: of the generator's loss, see trainer.steps.loss_scale; `scale_d` of the discriminator's.
     """
 
     def __init__(
@@ -175,8 +170,8 @@ def _adam(network: nn.Module, lr: float, betas: tuple[float, float]) -> torch.op
 def _load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     """Loads the moments and counts of steps; all else is of the configuration and of this device.
 
-    The moments take the memory layout of their parameters. A checkpoint from XLA has none but the usual one, and the
-    fused kernels pair numbers by their place in memory: with another layout they mix them up without a word.
+    Moments take their parameters' memory layout: a checkpoint from XLA has only the usual one, and the fused kernels
+    pair numbers by place in memory, so another layout would silently mix them up.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state = {

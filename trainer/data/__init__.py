@@ -1,7 +1,4 @@
-"""Data: what is prepared once into shards, and the order in which training sees it.
-
-Preparing writes uint8 shards with their hashes; training only ever reads shards. Not here: augmentation.
-"""
+"""Data: prepared once into uint8 shards with hashes, and the order in which training sees it."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -40,8 +37,7 @@ SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
     """Writes the configured data set's shards unless the folder has an index already.
 
-    Raises:
-        TrainerError: the folder cannot be written, or the data set needs a source: with the command to run.
+    TrainerError: not writable, or the data set needs a source: with the command to run.
     """
     if (folder / INDEX_FILE).exists():
         return
@@ -64,15 +60,9 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
 
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
-    """Opens and verifies the shards, and checks that they are what the configuration says.
+    """Opens and, with `verify`, hashes the shards; checks that they are what the configuration says.
 
-    Args:
-        config: of the run.
-        folder: of the shards.
-        verify: compare every file with its hash.
-
-    Raises:
-        TrainerError: no shards, a corrupt shard, or another data set, shape or number of classes than configured.
+    TrainerError: no shards, a corrupt one, or another data set, shape or number of classes.
     """
     images = ShardedImages.open(folder, verify=verify)
     found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
@@ -99,12 +89,9 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
 
 
 def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
-    """`open_matching` on every worker; the first of each node compares the hashes, and the others trust it.
+    """`open_matching` on every worker, with its errors; only the first of each node compares the hashes.
 
-    Each of a node's workers would read all of the data set, and compute as much, for the same answer.
-
-    Raises:
-        TrainerError: as `open_matching`, on every worker.
+    Each of a node's workers would read all of the data set for the same answer.
     """
     world.together(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
     return world.together(lambda: open_matching(config, folder, verify=False))

@@ -1,7 +1,7 @@
 """Preparing a data set: items are decoded, shards written one by one, the index last.
 
-Whatever stops it (Ctrl-C, a kill, a full disk, a broken file) leaves the finished shards, and the same command goes
-on after them. At most one shard and the chunks under way are in memory. Not here: formats, which are recipes.
+Whatever stops it leaves the finished shards, and the same command goes on. At most one shard and the chunks under way
+are in memory.
 """
 
 import hashlib
@@ -29,20 +29,10 @@ _LABELS_FILE = "labels.npy"
 def prepare(
     recipe: Recipe, folder: Path, *, workers: int = 1, skip_broken: bool = False, progress: Progress | None = None
 ) -> ShardIndex:
-    """Writes a data set's shards, or what is missing of them; nothing where all is there and is what it was.
+    """Writes a data set's shards, or what is missing of them; returns the index as written.
 
-    Args:
-        recipe: of the data set.
-        folder: is made where missing.
-        workers: decoding processes.
-        skip_broken: leave broken items out, and count them, instead of stopping at the first.
-        progress: counts the items, or is told that all are there; None for silence.
-
-    Returns:
-        The index, as written.
-
-    Raises:
-        TrainerError: a broken item, nothing usable at all, a full disk, or a folder that holds something else.
+    `workers` decode in parallel; `skip_broken` leaves broken items out, and counts them, instead of stopping at the
+    first. TrainerError: a broken item, nothing usable, a full disk, or a folder that holds something else.
     """
     with Journal.open(folder, recipe) as journal:
         todo = [number for number in range(recipe.num_shards) if number not in journal.finished]

@@ -1,7 +1,4 @@
-"""Which metrics there are, by the names that people write; what each is in one line. Does not import torch.
-
-Not here: how one is computed (trainer.quality.spaces).
-"""
+"""Which metrics there are, by the names that people write; what each is in one line. Does not import torch."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -30,9 +27,5 @@ METRICS: Mapping[str, str] = MappingProxyType(
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Names from a comma-separated list, each once; nothing for "none".
-
-    Raises:
-        PydanticCustomError: as `listed`.
-    """
+    """Names from a comma-separated list, each once; nothing for "none". PydanticCustomError as `listed`."""
     return listed(text, METRICS)
