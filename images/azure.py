@@ -126,7 +126,6 @@ def _common_files(spec: AzureMachineSpec) -> list[NodeFile]:
 
 
 def _values(spec: AzureMachineSpec, steps: Sequence[str], role: str) -> dict[str, object]:
-    """What the units of all machines are rendered with."""
     return {
         "client_id": spec.client_id,
         "ended_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.ended_object}",

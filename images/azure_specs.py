@@ -102,7 +102,6 @@ class AzureHeadSpec(AzureMachineSpec):
     plan_look_source: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the head could only find out at boot."""
         super().__post_init__()
         if self.prometheus_image is not None:
             check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)

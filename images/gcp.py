@@ -153,7 +153,6 @@ def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
 
 
 def _values(spec: GcpMachineSpec, steps: Sequence[str]) -> dict[str, object]:
-    """What the units of all machines are rendered with."""
     return {
         "ended_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.ended_object}",
         "fallback_uri": getattr(spec, "fallback_uri", None),

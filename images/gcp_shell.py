@@ -39,9 +39,8 @@ def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
 
 
 def _with_profile(job: JobSpec, nccl: NcclSetup) -> str:
-    """Bash that sources the plug-in's profile, sets what the job says otherwise, then runs its arguments.
-
-    The job's environment sets NCCL_NET, as not every profile does. The profile's exit status says nothing.
+    """Bash that sources the plug-in's profile, sets what the job says otherwise, then runs its arguments. The job's
+    environment sets NCCL_NET, as not every profile does. The profile's exit status says nothing.
     """
     ours = {name: value for name, value in job.env.items() if name.startswith("NCCL_") or name == "LD_LIBRARY_PATH"}
     lines = [

@@ -139,7 +139,6 @@ class GcpHeadSpec(GcpMachineSpec):
     plan_fill_source: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the head could only find out at boot."""
         super().__post_init__()
         if self.prometheus_image is not None:
             check_pinned("GcpHeadSpec.prometheus_image", self.prometheus_image)

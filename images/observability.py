@@ -42,7 +42,6 @@ class Panel:
 
 
 def _gauges(*names: str) -> dict[str, str]:
-    """Plain gauges, each its own legend."""
     return {name: f"{PREFIX}{name}{{}}" for name in names}
 
 
@@ -65,9 +64,8 @@ PANELS: Sequence[Panel] = (
 
 
 def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec: int = 15) -> str:
-    """prometheus.yml for the head node, whose role has to allow ec2:DescribeInstances.
-
-    Workers are found by their tag `gangway:stack`; `port` is where rank 0 serves its metrics (`--metrics-port`).
+    """prometheus.yml for the head node, whose role has to allow ec2:DescribeInstances. Workers are found by their tag
+    `gangway:stack`; `port` is where rank 0 serves its metrics (`--metrics-port`).
     """
     template = template_environment().get_template("prometheus.yml.j2")
     return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
@@ -76,9 +74,8 @@ def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec
 def render_prometheus_gce(
     stack: str, project: str, zones: Sequence[str], *, port: int, scrape_interval_sec: int = 15
 ) -> str:
-    """prometheus.yml for the head node on Google Cloud, which must be allowed to list instances.
-
-    Workers are found by their label of the stack, in `zones`.
+    """prometheus.yml for the head node on Google Cloud, which must be allowed to list instances. Workers are found by
+    their label of the stack, in `zones`.
     """
     template = template_environment().get_template("prometheus-gce.yml.j2")
     return template.render(
@@ -94,9 +91,8 @@ def render_prometheus_azure(
     port: int,
     scrape_interval_sec: int = 15,
 ) -> str:
-    """prometheus.yml for the head node on Azure, which must be allowed to read machines and their interfaces.
-
-    `stack` labels all its metrics; `place` is subscription id and resource group; `client_id` is the head's identity.
+    """prometheus.yml for the head node on Azure, which must be allowed to read machines and their interfaces. `stack`
+    labels all its metrics; `place` is subscription id and resource group; `client_id` is the head's identity.
     """
     template = template_environment().get_template("prometheus-azure.yml.j2")
     return template.render(

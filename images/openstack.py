@@ -115,7 +115,6 @@ def _common_files(spec: OpenstackMachineSpec) -> list[NodeFile]:
 
 
 def _values(spec: OpenstackMachineSpec, steps: Sequence[str], role: str) -> dict[str, object]:
-    """What the units of all machines are rendered with."""
     return {
         "image_has_docker": False,
         "mount": spec.file_system.script if spec.file_system else None,

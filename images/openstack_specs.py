@@ -77,7 +77,6 @@ class OpenstackNodeSpec(OpenstackMachineSpec):
 @dataclass(frozen=True, kw_only=True)
 class OpenstackHeadSpec(OpenstackMachineSpec):
     """The head node; Prometheus scrapes the addresses in `workers` at `metrics_port`; `port` is the rendezvous store's.
-
     `prometheus_image` has a fixed tag or a digest; None for no Prometheus.
     """
 

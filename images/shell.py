@@ -95,9 +95,8 @@ def container_argv(
 
 
 def log_argv(log_group: str | None, region: str, stream: str | None = None) -> list[str]:
-    """Arguments of `docker run` that send a container's lines to CloudWatch; none without a group.
-
-    `stream` None names it by the container's id.
+    """Arguments of `docker run` that send a container's lines to CloudWatch; none without a group. `stream` None names
+    it by the container's id.
     """
     if log_group is None:
         return []
@@ -152,9 +151,8 @@ def node_env_text(spec: NodeInitSpec) -> str:
 
 
 def head_env_text(spec: HeadInitSpec) -> str:
-    """`/etc/gangway/node.env` of the head node, for the scripts it shares with the workers.
-
-    It is in no Auto Scaling group, so it has no hook and never leaves; nor is it an EFA client of the file system.
+    """`/etc/gangway/node.env` of the head node, for the scripts it shares with the workers. It is in no Auto Scaling
+    group, so it has no hook and never leaves; nor is it an EFA client of the file system.
     """
     settings = {
         **_common_settings(spec),

@@ -278,7 +278,6 @@ class HeadInitSpec:
     max_hours: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the node could only find out at boot."""
         check_digest("HeadInitSpec.image", self.image)
         _check_lustre("HeadInitSpec", self.lustre_dns_name, self.lustre_mount_name)
         check_hours("HeadInitSpec", self.max_hours)
