@@ -49,9 +49,8 @@ State = dict[str, Any]
 
 
 class Manifest(BaseModel):
-    """What stands beside a checkpoint: hash and size of its file, and its origin.
-
-    `state_sha256` is of each part's tensors, so that two runs can be compared without loading them.
+    """What stands beside a checkpoint: hash and size of its file, and its origin. `state_sha256` is of each part's
+    tensors, so that two runs can be compared without loading them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -153,7 +152,6 @@ def load(path: Path) -> Checkpoint:
 
 def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest valid checkpoint, None where the folder has none, and a sentence on each newer one passed over.
-
     TrainerError: every one is corrupt: starting anew silently would lose the run.
     """
     passed_over: list[str] = []
@@ -173,10 +171,8 @@ def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
-    """The newest valid checkpoint of a run, for those who do not go on with it (TrainerError: none yet).
-
-    `purpose` is such as " to judge"; `aloud` tells of newer, corrupt ones on stdout: on one of several workers is
-    enough.
+    """The newest valid checkpoint of a run, for those who do not go on with it (TrainerError: none yet). `purpose` is
+    such as " to judge"; `aloud` tells of newer, corrupt ones on stdout: on one of several workers is enough.
     """
     found, passed_over = load_newest_valid(run_dir / "checkpoints")
     for sentence in passed_over if aloud else ():
@@ -228,9 +224,8 @@ def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
 
 
 def _milestones(newest_first: list[Path], every_kimg: float) -> set[Path]:
-    """The first checkpoint at or after each multiple of so many thousand images; none where that is 0.
-
-    It was the first when written and still is: what came before it in the same stretch cannot come later.
+    """The first checkpoint at or after each multiple of so many thousand images; none where that is 0. It was the first
+    when written and still is: what came before it in the same stretch cannot come later.
     """
     if not every_kimg:
         return set()
@@ -247,7 +242,6 @@ def _looks_intact(checkpoint: Path, run_id: str) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Checkpoint files, newest first."""
     return sorted(folder.glob("[0-9]*.pt"), reverse=True)
 
 

@@ -203,10 +203,8 @@ class TrainConfig(BaseModel):
         return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
-        """TrainerError where batch_size is below world_size: a worker would have no image.
-
-        Up to that any number will do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must
-        run the same program.
+        """TrainerError where batch_size is below world_size: a worker would have no image. Up to that any number will
+        do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must run the same program.
         """
         if self.batch_size < world_size:
             raise TrainerError(
@@ -231,9 +229,8 @@ class TrainConfig(BaseModel):
 
     @classmethod
     def from_json(cls, text: str, place: str = "TrainConfig") -> Self:
-        """Reads what `to_json` wrote, or a human; `place` is the file, for the message.
-
-        TrainerError: not JSON, an unknown field, one given twice, or a value out of range.
+        """Reads what `to_json` wrote, or a human; `place` is the file, for the message. TrainerError: not JSON, an
+        unknown field, one given twice, or a value out of range.
         """
         try:
             config = cls.model_validate_json(text)

@@ -146,10 +146,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str = "") -> PydanticCustomError:
-    """What a validator raises, so that `from_validation` tells it in these words.
-
-    `value` None is all of what was given; `field` is named where the rule is about several; `fix` empty for the
-    sentence that fits everywhere.
+    """What a validator raises, so that `from_validation` tells it in these words. `value` None is all of what was
+    given; `field` is named where the rule is about several; `fix` empty for the sentence that fits everywhere.
     """
     given = {"value": value, "field": field, "fix": fix}
     context = {"allowed": allowed, **{name: each for name, each in given.items() if each not in (None, "")}}
@@ -157,9 +155,8 @@ def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str
 
 
 def from_rule(error: PydanticCustomError, place: str, *, value: object, fix: str) -> TrainerError:
-    """A `broken_rule` as a TrainerError, where no pydantic model stands between; `place` is the flag.
-
-    `value` and `fix` stand in where the rule names none.
+    """A `broken_rule` as a TrainerError, where no pydantic model stands between; `place` is the flag. `value` and `fix`
+    stand in where the rule names none.
     """
     told = {"value": value, "fix": fix, **(error.context or {})}
     return TrainerError(place=place, problem=_REFUSED, value=told["value"], allowed=told["allowed"], fix=told["fix"])
@@ -225,9 +222,8 @@ def _choices(finding: ErrorDetails) -> list[str]:
 
 
 def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
-    """What would have been accepted, in a few words; pydantic's sentences tell of its parser as well.
-
-    `field` gives all its words or bounds; None for one inside another, of which only the finding tells.
+    """What would have been accepted, in a few words; pydantic's sentences tell of its parser as well. `field` gives all
+    its words or bounds; None for one inside another, of which only the finding tells.
     """
     context = finding.get("ctx", {})
     if finding["type"] == _RULE:

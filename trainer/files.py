@@ -50,9 +50,8 @@ def is_intact(path: Path, sha256: str) -> bool:
 
 
 def try_lock(file: IO[bytes]) -> bool | None:
-    """Whether the kernel's lock is this process's now, until its last descriptor closes or the process ends.
-
-    None on a file system without locks; OSError where it has locks, and fails.
+    """Whether the kernel's lock is this process's now, until its last descriptor closes or the process ends. None on a
+    file system without locks; OSError where it has locks, and fails.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,9 +168,8 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file to write to, which becomes `path` when the block ends without an error.
-
-    TrainerError: disk full or not writable; `path` is then what it was before.
+    """A binary file to write to, which becomes `path` when the block ends without an error. TrainerError: disk full or
+    not writable; `path` is then what it was before.
     """
     temporary = path.with_name(f"{_TEMPORARY}{path.name}")
     try:

@@ -23,7 +23,6 @@ class Trained(NamedTuple):
 
 def load_generator(run_dir: Path, device: torch.device) -> Trained:
     """The averaged generator of the newest valid checkpoint, on any device; newer, corrupt ones are told of.
-
     TrainerError: no run or no valid checkpoint.
     """
     require_run(run_dir, ("checkpoints",))

@@ -125,9 +125,8 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
 
 
 def _note_ends(ends: dict[int, int | None]) -> None:
-    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody.
-
-    Exit codes; negative, the signal that ended it; None for one that not even SIGKILL has ended.
+    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody. Exit codes;
+    negative, the signal that ended it; None for one that not even SIGKILL has ended.
     """
     from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 
@@ -142,9 +141,8 @@ def _note_ends(ends: dict[int, int | None]) -> None:
 
 
 def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
-    """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure.
-
-    Otherwise the code of one that was killed for being late, or failed while it stopped.
+    """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure. Otherwise the
+    code of one that was killed for being late, or failed while it stopped.
     """
     killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
     if killed:

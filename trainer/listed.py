@@ -10,9 +10,8 @@ NONE = "none"
 
 
 def listed(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """The names in a text; nothing for "none".
-
-    PydanticCustomError, a `broken_rule`: an unknown name, with the nearest one, or one that comes twice.
+    """The names in a text; nothing for "none". PydanticCustomError, a `broken_rule`: an unknown name, with the nearest
+    one, or one that comes twice.
     """
     names = tuple(name.strip() for name in text.split(","))
     if NONE in names:

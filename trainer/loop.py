@@ -43,7 +43,6 @@ def train(
     options: RunOptions = PLAIN,
 ) -> int:
     """Trains to the end (exit code 0) or to an interruption (75); shards are prepared in `data_dir` when missing.
-
     `interruption` is installed already. TrainerError on every rank; UnhealthyError for a fabric that is too slow.
     """
     with (
@@ -193,12 +192,10 @@ def _run(
 
 
 def _is_due(config: TrainConfig, state: TrainState, metrics: MetricsInTraining) -> bool:
-    """Whether anything is shown, saved, measured or checked after this step."""
     intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
     done = state.images >= config.total_images
     return done or agreement.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
 
 
 def _request(interruption: Interruption, reporter: Reporter) -> Request:
-    """What this worker wants now."""
     return max(interruption.request(), reporter.request)

@@ -58,7 +58,6 @@ def write_png(path: Path, pixels: Pixels) -> None:
 
 def write_film(path: Path, frames: list[Pixels], frames_per_sec: int) -> None:
     """Writes frames [height, width, 1 or 3] uint8 of equal size as .mp4 (H.264) or .gif (repeating), by the suffix.
-
     TrainerError: not writable.
     """
     encode = _gif if path.suffix == ".gif" else _mp4

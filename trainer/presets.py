@@ -15,10 +15,8 @@ __all__ = ["CATALOGUE", "PRESETS", "Preset", "preset"]
 
 
 class Preset(NamedTuple):
-    """A configuration and its `source` (paper and table).
-
-    `departures` are what is otherwise than in the source, and why, one a sentence; `summary` is for a person who
-    chooses.
+    """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and
+    why, one a sentence; `summary` is for a person who chooses.
     """
 
     config: TrainConfig

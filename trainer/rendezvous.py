@@ -124,9 +124,8 @@ def _socket_tables() -> list[str]:
 
 
 def connected_hosts(tables: Iterable[str], port: int) -> set[str]:
-    """Addresses of the hosts with an established connection to that local port, our own client's left out.
-
-    `tables` are texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
+    """Addresses of the hosts with an established connection to that local port, our own client's left out. `tables` are
+    texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
     """
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):

@@ -86,9 +86,8 @@ class Reporter:
         return self._world.world_size == 1 or isinstance(error, TrainerError | WorkerFailedError) or is_told(error)
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
-        """Writes the first event, the real images and the first samples; the clock starts after that.
-
-        `fabric` is its acceptance test. TrainerError on every rank: not writable, or parts of two runs are there.
+        """Writes the first event, the real images and the first samples; the clock starts after that. `fabric` is its
+        acceptance test. TrainerError on every rank: not writable, or parts of two runs are there.
         """
         world, state = self._world, ready.state
         self._saved_images = state.images if state.images else -1
@@ -186,7 +185,6 @@ class Reporter:
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
         """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
-
         `notices` are every worker's that asked for it. TrainerError on every rank: the save before failed.
         """
         if state.images != self._saved_images:
@@ -225,10 +223,8 @@ class Reporter:
         self._session.event(event, state.images, **details)
 
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
-        """Writes the last event and the record of a state that `checkpoint` has saved.
-
-        `cause` is a notice's kind or a signal's name, empty when done; `waited_sec` since the first worker's signal, or
-        0.
+        """Writes the last event and the record of a state that `checkpoint` has saved. `cause` is a notice's kind or a
+        signal's name, empty when done; `waited_sec` since the first worker's signal, or 0.
         """
         began = time.monotonic()
         self._settle()
@@ -256,7 +252,6 @@ class Reporter:
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Counts the block as telemetry's time."""
         began = time.monotonic()
         yield
         self._telemetry_sec += time.monotonic() - began

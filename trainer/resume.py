@@ -37,9 +37,8 @@ def check_run_dir(run_dir: Path, data_dir: Path) -> None:
 def restore(
     state: TrainState, config: TrainConfig, run_dir: Path, data_dir: Path, dataset_sha256: str, *, resume: bool
 ) -> Restored:
-    """Loads the newest valid checkpoint into the state, if there is one.
-
-    TrainerError: all corrupt, or of another configuration or data set; or a run is here and `resume` is off.
+    """Loads the newest valid checkpoint into the state, if there is one. TrainerError: all corrupt, or of another
+    configuration or data set; or a run is here and `resume` is off.
     """
     folder = run_dir / "checkpoints"
     if not resume and (checkpoint.newest(folder) or (run_dir / STATS_FILE).exists()):
@@ -85,9 +84,8 @@ def found_damage(
 
 
 def is_done(record: Path) -> bool:
-    """Whether the last session got as far as to say so; one killed after its last checkpoint did not.
-
-    A damaged record says nothing: the run is then brought to its end once more, which writes it anew.
+    """Whether the last session got as far as to say so; one killed after its last checkpoint did not. A damaged record
+    says nothing: the run is then brought to its end once more, which writes it anew.
     """
     try:
         return RunRecord.read(record).status == "done"

@@ -42,7 +42,6 @@ def sample_grid(generator: Generator, config: TrainConfig, device: torch.device)
 
 def write_samples(path: Path, images: Tensor) -> None:
     """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as an .mp4 beside it.
-
     TrainerError: not writable.
     """
     if images.dim() == 4:

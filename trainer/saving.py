@@ -36,9 +36,8 @@ class Saved(NamedTuple):
 
 
 class Saver:
-    """Writes one checkpoint at a time. For the one process that writes the folder.
-
-    `done` is told of each checkpoint on disk, in the thread; `stall_sec` is what steps have waited for so far, seconds.
+    """Writes one checkpoint at a time. For the one process that writes the folder. `done` is told of each checkpoint on
+    disk, in the thread; `stall_sec` is what steps have waited for so far, seconds.
     """
 
     def __init__(self, folder: Path, config: TrainConfig, identity: RunIdentity, done: Callable[[Saved], None]) -> None:
@@ -55,9 +54,7 @@ class Saver:
 
     def save(self, state: Mapping[str, Any], images: int, why: str = "") -> None:
         """Copies the state (nested dicts and lists of tensors, on any device, and numbers) and writes it after it
-        returns.
-
-        `why` is the notice that asked for it. TrainerError: the save before failed.
+        returns. `why` is the notice that asked for it. TrainerError: the save before failed.
         """
         began = time.monotonic()
         self.wait()

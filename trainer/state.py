@@ -100,9 +100,8 @@ class TrainState:
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averaged generator towards the present one, with a half-life of ema_kimg; once after `advance`.
-
-        The half-life grows with the run up to that, as StyleGAN2's does, so that a young run's average is young.
+        """Moves the averaged generator towards the present one, with a half-life of ema_kimg; once after `advance`. The
+        half-life grows with the run up to that, as StyleGAN2's does, so that a young run's average is young.
         """
         half_life = min(self._config.ema_kimg * 1000, self.images * 0.05)
         keep = 0.5 ** (self._config.step_images / half_life) if half_life else 0.0
@@ -120,9 +119,8 @@ class TrainState:
         return live
 
     def live(self) -> dict[str, Any]:
-        """`state_dict` without the copy: the tensors that the next step changes, where they are.
-
-        Split networks are gathered on rank 0 alone: all workers call this together (trainer.workers.sharding).
+        """`state_dict` without the copy: the tensors that the next step changes, where they are. Split networks are
+        gathered on rank 0 alone: all workers call this together (trainer.workers.sharding).
         """
         parts = {name: saved(part.state_dict()) for name, part in self._parts().items()}
         scales = {"scale_g": self.scale_g.state_dict(), "scale_d": self.scale_d.state_dict()}

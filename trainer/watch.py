@@ -54,9 +54,8 @@ class AwsMetadata:
             yield "rebalance", str(json.loads(recommendation).get("noticeTime", ""))
 
     def get(self, item: str) -> str:
-        """One item of metadata; empty where there is no such item.
-
-        OSError: no answer, or other than the item, 401 (a new token is asked for, once) and 404.
+        """One item of metadata; empty where there is no such item. OSError: no answer, or other than the item, 401 (a
+        new token is asked for, once) and 404.
         """
         for _ in range(2):
             self._token = self._token or self._ask(
@@ -89,9 +88,8 @@ class AwsMetadata:
 
 
 class GceMetadata:
-    """Compute Engine's metadata server, on virtual machines and on hosts of TPU slices.
-
-    `wait_sec`: for how long it may hold back its answer until there is a preemption.
+    """Compute Engine's metadata server, on virtual machines and on hosts of TPU slices. `wait_sec`: for how long it may
+    hold back its answer until there is a preemption.
     """
 
     def __init__(self, url: str = "http://169.254.169.254", wait_sec: int = _GCE_WAIT_SEC) -> None:
@@ -158,9 +156,8 @@ def poll_sec_of(cloud: str) -> float:
 
 
 class Watcher(threading.Thread):
-    """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends.
-
-    `poll` None keeps the deadline alone; `stop_at` is seconds since 1970, None for no deadline.
+    """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends. `poll` None keeps
+    the deadline alone; `stop_at` is seconds since 1970, None for no deadline.
     """
 
     def __init__(

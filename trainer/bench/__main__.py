@@ -147,7 +147,6 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
 
 
 def _write_tables(page: Path, tables: str) -> None:
-    """Replaces what stands between the two marks."""
     before, after = _around(page)
     write_atomically(page, f"{before}{_BEGIN}\n{tables}\n{_END}{after}".encode())
 

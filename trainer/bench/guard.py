@@ -26,9 +26,8 @@ _POLL_SEC = 0.1
 
 @contextlib.contextmanager
 def guarded_folder() -> Iterator[Path]:
-    """A new temporary folder; neither it nor any program that is started meanwhile is left afterwards.
-
-    RuntimeError: no folder; the guard has said why on standard error.
+    """A new temporary folder; neither it nor any program that is started meanwhile is left afterwards. RuntimeError: no
+    folder; the guard has said why on standard error.
     """
     argv = [sys.executable, "-m", "trainer.bench.guard"]
     pipe = subprocess.PIPE  # made so that no program that is started later holds its end open

@@ -27,9 +27,8 @@ def environment(threads: int) -> dict[str, str]:
 def train_for(
     config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, threads: int
 ) -> list[dict[str, Any]]:
-    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines.
-
-    The first is the warm-up's last, with which the clock starts. RuntimeError, with its output: it ended otherwise.
+    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines. The first is the
+    warm-up's last, with which the clock starts. RuntimeError, with its output: it ended otherwise.
     """
     argv = _prepared(config, run_dir, data_dir, processes=1)
     log = run_dir.with_suffix(".log")

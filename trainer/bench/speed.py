@@ -42,7 +42,6 @@ def narrow(bench: Bench) -> Iterator[Result]:
 
 
 def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str, list[float]]:
-    """Images per second of each side in each round."""
     changes: Mapping[str, dict[str, object]] = {
         _CONTIGUOUS: {"channels_last": False},
         _OURS: {},

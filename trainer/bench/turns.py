@@ -130,7 +130,6 @@ class _Running:
         self.send(signal.SIGSTOP)
 
     def await_line(self) -> None:
-        """Returns when a line has come that is not there yet."""
         before, deadline = len(whole_lines(self.loop.stats)), time.monotonic() + _LIMIT_SEC
         while len(whole_lines(self.loop.stats)) == before:
             if self.process.poll() is not None or time.monotonic() > deadline:

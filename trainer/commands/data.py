@@ -86,7 +86,6 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    """Prepares, and says what there is then."""
     from trainer.data.buckets import drop_copies
     from trainer.data.prepare import prepare
     from trainer.data.progress import Progress

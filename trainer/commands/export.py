@@ -43,7 +43,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
     """Writes the averaged generator of the newest valid checkpoint; returns what FILE.json beside it holds.
-
     TrainerError: another suffix than the format's, no checkpoint, or not writable; nothing is half written.
     """
     chosen = FORMATS[format_name]

@@ -117,7 +117,6 @@ def walk(stops: "Sequence[Tensor]", frames: int) -> "list[Tensor]":
 
 def truncated(latents: "Tensor", bound: float) -> "Tensor":
     """Standard normal numbers to normal ones cut off at -bound and bound, keeping ranks: each moved, none drawn anew.
-
     Drawing anew, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
     """
     import torch
@@ -208,7 +207,6 @@ def _check_amount(num: int, config: "TrainConfig", times: int) -> None:
 
 
 def _check_film(out: Path, config: "TrainConfig", interpolate: int | None) -> None:
-    """Whether what is asked for can be shown in such a file."""
     if interpolate and (config.frames > 1 or out.suffix not in _FILMS):
         raise TrainerError(
             place="--interpolate",

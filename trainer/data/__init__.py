@@ -35,9 +35,8 @@ SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
 
 
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
-    """Writes the configured data set's shards unless the folder has an index already.
-
-    TrainerError: not writable, or the data set needs a source: with the command to run.
+    """Writes the configured data set's shards unless the folder has an index already. TrainerError: not writable, or
+    the data set needs a source: with the command to run.
     """
     if (folder / INDEX_FILE).exists():
         return
@@ -60,9 +59,8 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
 
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
-    """Opens and, with `verify`, hashes the shards; checks that they are what the configuration says.
-
-    TrainerError: no shards, a corrupt one, or another data set, shape or number of classes.
+    """Opens and, with `verify`, hashes the shards; checks that they are what the configuration says. TrainerError: no
+    shards, a corrupt one, or another data set, shape or number of classes.
     """
     images = ShardedImages.open(folder, verify=verify)
     found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
@@ -89,9 +87,8 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
 
 
 def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
-    """`open_matching` on every worker, with its errors; only the first of each node compares the hashes.
-
-    Each of a node's workers would read all of the data set for the same answer.
+    """`open_matching` on every worker, with its errors; only the first of each node compares the hashes. Each of a
+    node's workers would read all of the data set for the same answer.
     """
     world.together(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
     return world.together(lambda: open_matching(config, folder, verify=False))
@@ -104,7 +101,6 @@ def _beside(folder: Path, config: TrainConfig) -> Path:
 
 
 def _command(config: TrainConfig, folder: Path) -> str:
-    """The command that prepares what the configuration wants."""
     words = ["python -m trainer data prepare", config.dataset]
     if config.dataset not in SHIPPED:
         words.append("--source PATH_OR_URL")

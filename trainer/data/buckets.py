@@ -74,9 +74,7 @@ def is_remote(source: str) -> bool:
 
 def fetch(source: str, copies: Path) -> Path:
     """A file on this machine: itself when local, else a copy under `copies`, the data set's folder, whole or not at
-    all.
-
-    TrainerError: there is no such file, the storage cannot be reached, or the disk is full.
+    all. TrainerError: there is no such file, the storage cannot be reached, or the disk is full.
     """
     if not is_remote(source):
         if not Path(source).is_file():

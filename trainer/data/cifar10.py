@@ -39,10 +39,8 @@ _SPLITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool) -> Recipe:
-    """The recipe of CIFAR-10 from a path or URL of an archive, or of a folder that holds one.
-
-    `split` is train (50,000 images) or test (10,000). TrainerError: no archive, damaged, or (unless allowed) not
-    official.
+    """The recipe of CIFAR-10 from a path or URL of an archive, or of a folder that holds one. `split` is train (50,000
+    images) or test (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
     """
     path = fetch(_archive_of(source, out), out)
     md5 = md5_of(path)
@@ -69,7 +67,6 @@ def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool
 
 
 def _archive_of(source: str, out: Path) -> str:
-    """The archive itself, or the one in a folder."""
     if source.endswith((".tar.gz", ".tgz", ".tar")) or (not is_remote(source) and Path(source).is_file()):
         return source
     names = files_in(source, out).sizes()
@@ -167,7 +164,6 @@ class _Array:
         self._state = state
 
     def array(self) -> NDArray[np.uint8]:
-        """The array, if it is one of bytes in C order."""
         _, shape, dtype, is_fortran, content = self._state
         if not isinstance(dtype, _Dtype) or dtype.name not in ("u1", b"u1", "|u1", b"|u1") or is_fortran:
             raise BrokenItemError("its pixels are not bytes in C order")
@@ -185,13 +181,11 @@ class _Dtype:
 
 
 class _Bytes(bytes):
-    """Stands in for the function by which Python 3 writes bytes in the old protocol.
-
-    A class, for its `__setstate__`: without one, a pickle could set attributes of what it names.
+    """Stands in for the function by which Python 3 writes bytes in the old protocol. A class, for its `__setstate__`:
+    without one, a pickle could set attributes of what it names.
     """
 
     def __new__(cls, text: str, encoding: str) -> Self:
-        """The text's bytes."""
         if encoding not in ("latin1", b"latin1"):
             raise BrokenItemError(f"text in {encoding!r}")
         return super().__new__(cls, text.encode("latin1"))

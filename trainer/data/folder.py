@@ -16,9 +16,8 @@ __all__ = ["folder_recipe"]
 
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
-    """The recipe of an image folder, path or URL; the central square is resized.
-
-    `labels`: the first folder below is the class. TrainerError: no such folder, no image, or an image without a class.
+    """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is
+    the class. TrainerError: no such folder, no image, or an image without a class.
     """
     files = files_in(source, out)
     sizes = {name: size for name, size in files.sizes().items() if name.lower().endswith(SUFFIXES)}
@@ -52,7 +51,6 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
 
 
 def _classes(files: FileSet, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Names of the classes, and each image's number among them."""
     bare = [name for name in names if "/" not in name]
     if bare:
         raise TrainerError(

@@ -61,7 +61,6 @@ class Journal:
     @contextlib.contextmanager
     def open(cls, folder: Path, recipe: Recipe) -> Iterator[Self]:
         """Begins a journal, or goes on with the present one after comparing hashes. Held until the block ends.
-
         TrainerError: another data set, source or settings; another process is at it; it cannot be written.
         """
         path = folder / JOURNAL_FILE

@@ -24,9 +24,8 @@ def md5_of(path: Path) -> str:
 
 
 def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other: bool) -> str:
-    """A sentence for the index on an archive's hash; `official` says what each published hash is of.
-
-    TrainerError: it is none of them, unless `allow_other`.
+    """A sentence for the index on an archive's hash; `official` says what each published hash is of. TrainerError: it
+    is none of them, unless `allow_other`.
     """
     if md5 in official:
         return f"yes: md5 {md5} is that of {official[md5]}"

@@ -37,9 +37,8 @@ _SMALLEST = 300
 
 
 def photos_recipe(*, resolution: int, channels: int = 3) -> Recipe:
-    """The recipe of the photographs.
-
-    TrainerError: a package is not installed here, or the photographs are smaller than the resolution.
+    """The recipe of the photographs. TrainerError: a package is not installed here, or the photographs are smaller than
+    the resolution.
     """
     if resolution > _SMALLEST:
         raise TrainerError(

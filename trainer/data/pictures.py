@@ -31,9 +31,8 @@ def central_square(width: int, height: int) -> Box:
 
 
 def opened(content: bytes, channels: int) -> "Image":
-    """A picture, upright, of 1 (grey) or 3 (RGB) channels.
-
-    BrokenItemError: it is no image, is cut short, or has more than 8 bits a channel.
+    """A picture, upright, of 1 (grey) or 3 (RGB) channels. BrokenItemError: it is no image, is cut short, or has more
+    than 8 bits a channel.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -54,9 +53,8 @@ def opened(content: bytes, channels: int) -> "Image":
 
 
 def resized(image: "Image", resolution: int, box: Box | None = None) -> NDArray[np.uint8]:
-    """A part of a picture (None: the central square), resized, [channels, resolution, resolution].
-
-    BrokenItemError: the picture is smaller than the box.
+    """A part of a picture (None: the central square), resized, [channels, resolution, resolution]. BrokenItemError: the
+    picture is smaller than the box.
     """
     from PIL import Image
 

@@ -54,7 +54,6 @@ def prepare(
 
 
 def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
-    """Writes labels and index."""
     shards = [entry.shard for entry in entries if entry.shard.num_images]
     skipped = tuple(name for entry in entries for name in entry.skipped)
     if not shards:
@@ -81,7 +80,6 @@ def _counted(results: Generator[Result], progress: Progress | None) -> Generator
 
 
 def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder: Path, *, skip_broken: bool) -> Entry:
-    """Takes one shard's items from the results and writes its file."""
     decoded: list[Decoded] = []
     skipped: list[str] = []
     for _ in recipe.items_of(number):
@@ -127,7 +125,6 @@ class _Hashing:
         self._file, self.digest = file, hashlib.sha256()
 
     def write(self, content: bytes) -> int:
-        """As a file's."""
         self.digest.update(content)
         return self._file.write(content)
 

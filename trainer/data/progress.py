@@ -68,7 +68,6 @@ class Progress:
 
 
 def _duration(sec: float) -> str:
-    """Rounded to what a person wants to know."""
     minutes, seconds = divmod(round(sec), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -97,7 +97,6 @@ class ShardedImages:
         return cls(index, maps, labels, str(folder / INDEX_FILE))
 
     def __len__(self) -> int:
-        """Number of images."""
         return self.index.num_images
 
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -121,8 +120,6 @@ class ShardedImages:
 
 
 class _Mirrored(ShardedImages):
-    """See `ShardedImages.mirrored`."""
-
     def __len__(self) -> int:
         return 2 * super().__len__()
 

@@ -23,9 +23,8 @@ class FileSet(Protocol):
         ...
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of every file by its name relative to the place, sorted by name, without hidden files.
-
-        TrainerError: the place cannot be listed.
+        """Bytes of every file by its name relative to the place, sorted by name, without hidden files. TrainerError:
+        the place cannot be listed.
         """
         ...
 
@@ -86,9 +85,8 @@ class _Zip:
 
 
 def files_in(source: str, copies: Path) -> FileSet:
-    """The files of a folder, a zip archive (.zip) or a bucket (TrainerError: no such source).
-
-    A remote archive is kept under `copies`, the data set's folder, while it is prepared.
+    """The files of a folder, a zip archive (.zip) or a bucket (TrainerError: no such source). A remote archive is kept
+    under `copies`, the data set's folder, while it is prepared.
     """
     if source.lower().endswith(".zip"):
         return _Zip(fetch(source, copies))

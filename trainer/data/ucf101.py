@@ -69,7 +69,6 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
 
 
 def _list(files: FileSet, names: Mapping[str, int], wanted: str) -> str:
-    """Where a list lies."""
     found = next((name for name in names if name.rpartition("/")[2] == wanted), None)
     if found is None:
         raise TrainerError(

@@ -46,9 +46,7 @@ _Sent = tuple[int, Decoded | Broken | _Failed]
 
 def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Generator[Result]:
     """Each item's number and what became of it. Close the generator to end the processes early; 1 worker is this
-    process.
-
-    TrainerError: a process was killed, or the source is out of reach.
+    process. TrainerError: a process was killed, or the source is out of reach.
     """
     if workers <= 1:
         yield from (_received((item, _decode(recipe, item))) for item in items)
@@ -78,7 +76,6 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
 
 
 def _begin(recipe: Recipe) -> None:
-    """In a worker, before its first chunk."""
     global _recipe
     _recipe = recipe
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -33,9 +33,8 @@ class Request(IntEnum):
 
 
 class Interruption:
-    """Catches the signals from `install` on; any number of them asks for the same stop, once.
-
-    `notices` is the node's file of them; None for the one that the environment names, if any.
+    """Catches the signals from `install` on; any number of them asks for the same stop, once. `notices` is the node's
+    file of them; None for the one that the environment names, if any.
     """
 
     def __init__(self, notices: Path | None = None) -> None:

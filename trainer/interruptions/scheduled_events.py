@@ -67,7 +67,6 @@ class AzureMetadata:
 
 
 def _kind(event: Mapping[str, Any]) -> Kind | None:
-    """What an event means for the run; None where there is nothing to do."""
     kind = _KINDS.get(event["EventType"])
     if kind in _ENDS:
         return kind

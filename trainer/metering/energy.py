@@ -39,9 +39,8 @@ server's power at 100 % load over its threads. The same source has 0.74 W for an
 
 
 class EnergyReading(NamedTuple):
-    """Energy of one device since the reader was made; `joules` is None when absent.
-
-    `method` is the meter, the model with its assumptions, or why there is neither.
+    """Energy of one device since the reader was made; `joules` is None when absent. `method` is the meter, the model
+    with its assumptions, or why there is neither.
     """
 
     joules: float | None

@@ -96,10 +96,8 @@ def _generator_step(config: TrainConfig, networks: _Networks) -> int:
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no annotations
-    """Adds up what each operation computes.
-
-    FlopCounterMode also does so by module, and hooks into autograd in a way that forbids autograd.grad, and with it the
-    penalties.
+    """Adds up what each operation computes. FlopCounterMode also does so by module, and hooks into autograd in a way
+    that forbids autograd.grad, and with it the penalties.
     """
 
     def __init__(self) -> None:

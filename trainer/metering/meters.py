@@ -70,9 +70,8 @@ class Meters:
         self._last_cpu_sec, self._last_cpu_wait_sec = _cpu([each for _, each in begun])
 
     def line(self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
-        """One line, equal on every worker, of the state after a step.
-
-        `sums` are this worker's since the last line; generator and discriminator have the last step's gradients.
+        """One line, equal on every worker, of the state after a step. `sums` are this worker's since the last line;
+        generator and discriminator have the last step's gradients.
         """
         own = time.monotonic(), sums.tolist(), sums.order, read_all(self._readers, self._world.node_rank)
         everyone = self._world.gather(_Own(*own, load(self._world), stalls))

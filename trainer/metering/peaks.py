@@ -31,7 +31,6 @@ PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Figure]) -> Figure:
     """The peak of one device, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
-
     `precision` is fp32, tf32, bf16, fp16 or fp8.
     """
     told = given.get(precision)

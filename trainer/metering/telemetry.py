@@ -54,9 +54,8 @@ def check_port(port: int) -> None:
 
 @contextlib.contextmanager
 def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | None"]:
-    """The endpoint on rank 0, None on other ranks or without a port; listens until the block ends.
-
-    TrainerError on every rank: the port is taken.
+    """The endpoint on rank 0, None on other ranks or without a port; listens until the block ends. TrainerError on
+    every rank: the port is taken.
     """
     endpoint = world.together(lambda: None if port is None or world.rank else MetricsEndpoint(port))
     try:
@@ -68,9 +67,7 @@ def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | Non
 
 class MetricsEndpoint:
     """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics (TrainerError: port
-    taken).
-
-    Listens on all interfaces unless told otherwise: Prometheus scrapes from another machine.
+    taken). Listens on all interfaces unless told otherwise: Prometheus scrapes from another machine.
     """
 
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:

@@ -11,9 +11,8 @@ __all__ = ["WithClass", "WithProjection"]
 
 
 class WithClass(nn.Module):
-    """Latents with a learnt vector of the same length for the class beside them; as they are without classes.
-
-    `width` is the length of what comes out.
+    """Latents with a learnt vector of the same length for the class beside them; as they are without classes. `width`
+    is the length of what comes out.
     """
 
     def __init__(self, z_dim: int, num_classes: int) -> None:

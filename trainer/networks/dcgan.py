@@ -26,9 +26,8 @@ _TO_FEATURES = -2
 
 
 class _FromVector(nn.ConvTranspose2d):
-    """A transposed convolution of one pixel as a matrix product, several times as fast on a CPU.
-
-    The pixels come in the order of the weight, so that what follows does not have to turn them.
+    """A transposed convolution of one pixel as a matrix product, several times as fast on a CPU. The pixels come in the
+    order of the weight, so that what follows does not have to turn them.
     """
 
     def forward(self, vectors: Tensor, output_size: list[int] | None = None) -> Tensor:
@@ -83,9 +82,8 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by convolutions that halve the size, down to 4x4. High means real.
-
-    `width` is of the first feature map, each one after has twice as many channels; otherwise as `Generator`.
+    """Images to logits by convolutions that halve the size, down to 4x4. High means real. `width` is of the first
+    feature map, each one after has twice as many channels; otherwise as `Generator`.
     """
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:

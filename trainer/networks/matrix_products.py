@@ -31,7 +31,6 @@ def halved(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 def weight_gradient(images: Tensor, features: Tensor) -> Tensor:
     """Derivative of sum(convolution(images) * features) by the convolution's weight, [O, C, 4, 4], channels last.
-
     `images` are [N, C, 2 H, 2 W], `features` [N, O, H, W].
     """
     width, channels = features.shape[1], images.shape[1]

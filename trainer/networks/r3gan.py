@@ -34,7 +34,6 @@ _GAIN = math.sqrt(2 / (1 + _SLOPE**2))
 
 class Generator(base.Generator):
     """Latents to images, from 4x4 up; `width` channels up to 32x32, half as many with each doubling above.
-
     `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
     """
 

@@ -23,7 +23,6 @@ _PLAIN_BLOCKS = 2
 
 class Generator(base.Generator):
     """Latents to images by residual blocks that double the size, from 4x4 up; every feature map has `width` channels.
-
     `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
     """
 
@@ -45,9 +44,8 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by residual blocks that halve the size, down to 8x8. High means real.
-
-    `resolution` is 16, 32, ...: 8 times a power of two; otherwise as `Generator`.
+    """Images to logits by residual blocks that halve the size, down to 8x8. High means real. `resolution` is 16, 32,
+    ...: 8 times a power of two; otherwise as `Generator`.
     """
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:

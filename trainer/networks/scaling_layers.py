@@ -28,9 +28,8 @@ _SMALL_WIDTH = 4
 
 
 class Halving(nn.Conv2d):
-    """Images, or features, to features of half their height and width.
-
-    `products`: what of bfloat16 on small maps is computed as matrix products.
+    """Images, or features, to features of half their height and width. `products`: what of bfloat16 on small maps is
+    computed as matrix products.
     """
 
     products = Products.NONE

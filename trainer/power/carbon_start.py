@@ -53,10 +53,8 @@ class StartWhen(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """When to start, and why.
-
-    `window`: it is a window below the limit; `mean_g_per_kwh` is over the job, None where the forecast does not cover
-    it.
+    """When to start, and why. `window`: it is a window below the limit; `mean_g_per_kwh` is over the job, None where
+    the forecast does not cover it.
     """
 
     at: datetime
@@ -202,7 +200,6 @@ def _again(read: Callable[[str], Forecast], where: str, last: Forecast) -> Forec
 
 @contextmanager
 def _listening() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set while the block runs."""
     stopped = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: stopped.set()) for number in signals]

@@ -60,9 +60,8 @@ class Note(NamedTuple):
 
 
 def undo_left_over(folder: Path | None = None, nvml: Any = None) -> list[str]:
-    """Undoes what killed runs have left behind on this node; a sentence for each note that was found.
-
-    `folder` None is the node's; `nvml` is pynvml or a fake, None imports it where there is something to undo.
+    """Undoes what killed runs have left behind on this node; a sentence for each note that was found. `folder` None is
+    the node's; `nvml` is pynvml or a fake, None imports it where there is something to undo.
     """
     found = sorted((folder or ledger_folder()).glob(_PATTERN))
     return [sentence for path in found if (sentence := _undo(path, nvml))]
@@ -109,7 +108,6 @@ def _restore(path: Path, content: bytes, nvml: Any) -> str:
 
 
 def _put_back_all(boards: Iterable[BoardState], nvml: Any) -> Iterable[str]:
-    """Restores each; yields why one could not be."""
     try:
         nvml = load_nvml(nvml)
     except Exception as error:  # NVML's own errors, or no pynvml: whatever it is, the note stays for the next start

@@ -65,7 +65,6 @@ NOTHING_ASKED = PowerAsked()
 
 class Limiter:
     """The limits of one run; made by `limiting`, with its arguments. TrainerError on every rank: a GPU cannot have it.
-
     `choice` is what the run is made with and why, for its record; empty where nothing is asked.
     """
 
@@ -83,9 +82,8 @@ class Limiter:
             self._troubles = ["there is no GPU in this run"]
 
     def begin(self, tell: Tell) -> None:
-        """Sets what is asked for, or the first step of the search; all workers call it together.
-
-        `tell` writes an event from now on; called on rank 0.
+        """Sets what is asked for, or the first step of the search; all workers call it together. `tell` writes an event
+        from now on; called on rank 0.
         """
         self._tell = tell
         if self._troubles:

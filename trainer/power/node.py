@@ -33,9 +33,8 @@ class Report(NamedTuple):
 
 
 class NodeLimits:
-    """The GPUs that this process sets; none where another process of the node does it.
-
-    `trouble` is why they cannot be reached; empty when they can. `nvml` None imports pynvml where there are GPUs.
+    """The GPUs that this process sets; none where another process of the node does it. `trouble` is why they cannot be
+    reached; empty when they can. `nvml` None imports pynvml where there are GPUs.
     """
 
     def __init__(self, node_rank: int, gpus: Sequence["Gpu"], folder: Path, nvml: Any = None) -> None:
@@ -56,9 +55,8 @@ class NodeLimits:
                     _check(CLOCK_FLAG, clock_mhz, board.clocks_mhz(), "MHz", board.name)
 
     def begin(self, *, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
-        """Notes what is set now, then sets what is asked for; None leaves it as it is.
-
-        `limit`: power limits are to be changed, now or later.
+        """Notes what is set now, then sets what is asked for; None leaves it as it is. `limit`: power limits are to be
+        changed, now or later.
         """
         return self._try(lambda: self._begin(limit, watts, clock_mhz))
 

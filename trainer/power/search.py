@@ -21,9 +21,8 @@ _LEAST_SAMPLES = 5
 
 
 class Measured(NamedTuple):
-    """One step of the ladder: medians over the window, of the whole job and all devices whose energy is known.
-
-    `share` is of the limit that a GPU had before.
+    """One step of the ladder: medians over the window, of the whole job and all devices whose energy is known. `share`
+    is of the limit that a GPU had before.
     """
 
     share: float
@@ -66,9 +65,8 @@ class Search:
         self._measured_sec = 0.0
 
     def see(self, line: Mapping[str, Any]) -> Step | None:
-        """Takes a statistics line of a step under the present limit; returns what to change, if anything.
-
-        It needs images, wall_sec, energy_joules and resolution.
+        """Takes a statistics line of a step under the present limit; returns what to change, if anything. It needs
+        images, wall_sec, energy_joules and resolution.
         """
         if line["resolution"] != self._resolution:
             # Progressive networks: another resolution is another job. The first line of all sets the first one.

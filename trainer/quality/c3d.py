@@ -75,10 +75,8 @@ class C3D(nn.Module):
 
 
 class C3DFeatures:
-    """FeatureExtractor whose features are the logits of UCF101's classes.
-
-    `weights` has the mean clip beside it; None for the environment's. TrainerError: a file is missing, or holds other
-    arrays.
+    """FeatureExtractor whose features are the logits of UCF101's classes. `weights` has the mean clip beside it; None
+    for the environment's. TrainerError: a file is missing, or holds other arrays.
     """
 
     name = "video IS"

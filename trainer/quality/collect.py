@@ -112,9 +112,8 @@ def collect(
 
 
 def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on) -> list[T]:
-    """What all jobs give, in their order, each done by one worker; known to all; what they give travels.
-
-    All workers call; `ask` comes before each worker's next job. AbandonedError: a worker's answer was yes.
+    """What all jobs give, in their order, each done by one worker; known to all; what they give travels. All workers
+    call; `ask` comes before each worker's next job. AbandonedError: a worker's answer was yes.
     """
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
@@ -131,9 +130,8 @@ def _results(jobs: Sequence[Callable[[], T]]) -> list[T]:
 def _agreed(
     of: Callable[[slice], Features], mine: list[slice], rounds: int, world: World, ask: Ask
 ) -> Iterator[Features]:
-    """This worker's features part by part, as long as no worker fails or asks for the end.
-
-    `rounds` are the parts of the worker that has the most: all workers agree as often.
+    """This worker's features part by part, as long as no worker fails or asks for the end. `rounds` are the parts of
+    the worker that has the most: all workers agree as often.
     """
     failure: Exception | None = None
     with closing(_in_threads(of, mine)) as computed:
@@ -159,9 +157,8 @@ def _raise(failure: Exception | None) -> None:
 
 
 def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
-    """Part by part in as many threads as this worker has cores to itself; one where a GPU computes.
-
-    Each thread computes alone: on a busy machine threads that share one batch mostly wait for each other.
+    """Part by part in as many threads as this worker has cores to itself; one where a GPU computes. Each thread
+    computes alone: on a busy machine threads that share one batch mostly wait for each other.
     """
     if torch.cuda.is_available():
         yield from map(of, parts)

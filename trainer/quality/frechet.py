@@ -40,7 +40,6 @@ class FeatureStats:
         self._outer += features.T @ features
 
     def __add__(self, other: "FeatureStats") -> "FeatureStats":
-        """The sums over both sets of vectors."""
         return self.from_sums(self.sums() + other.sums())
 
     def sums(self) -> Matrix:

@@ -55,9 +55,8 @@ def _told(record: QualityRecord) -> str:
 
 
 class MetricsInTraining:
-    """Computes the configured metrics, if any, when they are due; every worker makes the same calls.
-
-    `ask`: whether this worker has to stop. TrainerError as Judge, before the first step.
+    """Computes the configured metrics, if any, when they are due; every worker makes the same calls. `ask`: whether
+    this worker has to stop. TrainerError as Judge, before the first step.
     """
 
     def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:

@@ -55,7 +55,6 @@ class FeatureSpeed(NamedTuple):
 
 def feature_speed(num_images: int = 64, rounds: int = 2, resolution: int = 32) -> FeatureSpeed:
     """Measures both on random images on the CPU or, where there is one, the GPU; a busy machine needs more `rounds`.
-
     `resolution` is that of the images before resizing, pixels.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -41,9 +41,8 @@ class WeightsFile:
     instead: str
 
     def find(self, given: Path | None) -> Path:
-        """The file that the flag or the variable names.
-
-        TrainerError: there is none; with where to get it and how to put it into the image.
+        """The file that the flag or the variable names. TrainerError: there is none; with where to get it and how to
+        put it into the image.
         """
         named = given or (Path(os.environ[self.variable]) if os.environ.get(self.variable) else None)
         if named is not None and named.is_file():

@@ -50,9 +50,8 @@ def value_text(name: str, value: float) -> str:
 
 
 def sentence(quality: QualityRecord, of: str = "") -> str:
-    """One record in one line, without the values of an unfinished comparison.
-
-    `of` is which state of the run that was, and when; empty where a line above says so.
+    """One record in one line, without the values of an unfinished comparison. `of` is which state of the run that was,
+    and when; empty where a line above says so.
     """
     figures = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
     known = {label: figure.value for label, figure in figures.items() if figure.value is not None}

@@ -116,7 +116,6 @@ class StatsWriter:
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Writes one line, with the present time where it has none: seconds since 1970, of this session's clock.
-
         TrainerError: disk full or not writable.
         """
         with self._lock:

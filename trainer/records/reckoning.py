@@ -57,9 +57,8 @@ def total(figures: Sequence[Figure]) -> Figure:
 
 
 def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
-    """Dollars of the capacity really used: each session's nodes at the price of their own kind.
-
-    `contexts` are what the launcher knew at the beginning of each session.
+    """Dollars of the capacity really used: each session's nodes at the price of their own kind. `contexts` are what the
+    launcher knew at the beginning of each session.
     """
     uses = tuple(use for number in sessions for use in _uses(number, sessions[number], contexts[number]))
     kinds = dict.fromkeys(use.capacity for use in uses)
@@ -102,9 +101,8 @@ def energy(devices: Mapping[str, Figure], sessions: Sessions, contexts: Contexts
 
 
 def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Contexts) -> CarbonRecord:
-    """Emissions of the energy used and of making the cards, and both for 1,000 images: (E * I + M) / R.
-
-    `images` that had to be done again count once; `contexts` are of each session: one that moves has another grid.
+    """Emissions of the energy used and of making the cards, and both for 1,000 images: (E * I + M) / R. `images` that
+    had to be done again count once; `contexts` are of each session: one that moves has another grid.
     """
     method = "operational, location-based: IT energy x PUE x grid intensity"
     parts = [
@@ -126,9 +124,8 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
 
 
 def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Figure, Figure, Figure]]:
-    """Facility joules, PUE and carbon intensity of each data centre that the run was in, in the order of sessions.
-
-    A session that ended before its first line has no energy that is known, and counts where it is the only one.
+    """Facility joules, PUE and carbon intensity of each data centre that the run was in, in the order of sessions. A
+    session that ended before its first line has no energy that is known, and counts where it is the only one.
     """
     known = {number: each.it_joules for number, each in sessions.items() if each.it_joules.value is not None}
     by_site: dict[tuple[Figure, Figure], list[Figure]] = {}

@@ -128,9 +128,8 @@ def _no_run(run_dir: Path, diary: Diary) -> TrainerError:
 
 
 def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
-    """Whether a session without an end has been silent for so long that it was killed, and why so.
-
-    A session that runs writes lines at about equal distances, so several times the longest one is long.
+    """Whether a session without an end has been silent for so long that it was killed, and why so. A session that runs
+    writes lines at about equal distances, so several times the longest one is long.
     """
     longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
     limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)

@@ -62,9 +62,8 @@ def _color(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
-    """Shifts by up to an eighth of the side, whole pixels; the edge that comes in repeats the border's value.
-
-    The paper pads with zero, mid-grey in -1..1; digits stand on black, so a grey band would be a new object.
+    """Shifts by up to an eighth of the side, whole pixels; the edge that comes in repeats the border's value. The paper
+    pads with zero, mid-grey in -1..1; digits stand on black, so a grey band would be a new object.
     """
     if images.dim() == 5:
         return _translation(images.flatten(1, 2), uniforms).reshape(images.shape)

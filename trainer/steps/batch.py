@@ -68,9 +68,8 @@ class Batch:
         self._layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
 
     def for_discriminator(self, state: TrainState, images: int) -> Iterator[Micro]:
-        """Micro-batches of one of the discriminator's steps.
-
-        `images` were seen before this very step: the discriminator may make several in one of the run's.
+        """Micro-batches of one of the discriminator's steps. `images` were seen before this very step: the
+        discriminator may make several in one of the run's.
         """
         drawn = self._show(images).drawn
         yield from self._micros(

@@ -34,10 +34,7 @@ Pass = Callable[[], Tensor]
 
 
 class Compilation:
-    """Both losses, compiled or not (`losses` None).
-
-    `choice` is what is done now, and why; the same on every worker.
-    """
+    """Both losses, compiled or not (`losses` None). `choice` is what is done now, and why; the same on every worker."""
 
     def __init__(self, choice: str, losses: "tuple[DLoss, GLoss] | None" = None) -> None:
         self.choice, self._losses, self._failure = choice, losses, ""
@@ -63,9 +60,8 @@ class Compilation:
         return bool(failures)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
-        """Has a failing compilation answered by the same pass without it.
-
-        Data parallelism looks at gradients alone, so a worker may do that while the others need not.
+        """Has a failing compilation answered by the same pass without it. Data parallelism looks at gradients alone,
+        so a worker may do that while the others need not.
         """
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
@@ -99,9 +95,8 @@ def check_graphs(config: TrainConfig, device: torch.device) -> None:
 def compile_losses(
     d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch", config: TrainConfig, world: "World"
 ) -> Compilation:
-    """Compiles both losses in place where configuration and device want it; all workers call it together.
-
-    The losses come before `World.wrap`; `state` is what the first step begins with, `batch` is for the trial.
+    """Compiles both losses in place where configuration and device want it; all workers call it together. The losses
+    come before `World.wrap`; `state` is what the first step begins with, `batch` is for the trial.
     """
     if why_not := _why_not(config, world):
         return Compilation(f"off: {why_not}")
@@ -124,7 +119,6 @@ def compile_losses(
 
 
 def _uncompile(d_loss: "DLoss", g_loss: "GLoss") -> None:
-    """Leaves both as they were before."""
     d_loss._compiled_call_impl = g_loss._compiled_call_impl = None
     d_loss.functional = False
 

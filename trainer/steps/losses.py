@@ -66,9 +66,8 @@ class DTerms(NamedTuple):
 
 
 class DLoss(nn.Module):
-    """The discriminator's loss.
-
-    `functional`: penalties are differentiated by torch.func, which a compiled graph takes in whole.
+    """The discriminator's loss. `functional`: penalties are differentiated by torch.func, which a compiled graph takes
+    in whole.
     """
 
     def __init__(self, discriminator: Discriminator, config: TrainConfig) -> None:
@@ -80,9 +79,8 @@ class DLoss(nn.Module):
         self._r2_weight = config.r2_gamma / 2 * config.r1_interval
 
     def forward(self, inputs: Inputs, fake: Tensor | Callable[[], Tensor], penalised: bool) -> DTerms:
-        """Judges real and fake images; `penalised`: this step carries the penalties that the configuration has.
-
-        `fake` is of the reals' shape, detached; or what makes them once the reals are judged.
+        """Judges real and fake images; `penalised`: this step carries the penalties that the configuration has. `fake`
+        is of the reals' shape, detached; or what makes them once the reals are judged.
         """
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
@@ -108,11 +106,9 @@ class DLoss(nn.Module):
         return DTerms(_with_idle(total, self.discriminator), torch.stack([loss, r1, r2, gp, sign]).detach())
 
     def _seen(self, fake: Tensor, inputs: Inputs) -> Tensor:
-        """The fakes as the discriminator sees them."""
         return diffaugment(fake, self._config.augment, inputs.fake_uniforms).detach()
 
     def _judge(self, images: Tensor, labels: Tensor | None, penalised: bool) -> tuple[Tensor, Tensor]:
-        """Logits, and the mean of their squared gradients where that is wanted."""
         if not penalised:
             logits = self.discriminator(images, labels)
             return logits, logits.new_zeros(())
@@ -132,9 +128,8 @@ class GLoss(nn.Module):
         self._config = config
 
     def forward(self, inputs: Inputs, before_judging: Callable[[], object] | None = None) -> Tensor:
-        """Scalar loss; `inputs` have real images where it is relativistic.
-
-        `before_judging` is called when the fakes are made, for what the discriminator still lacks.
+        """Scalar loss; `inputs` have real images where it is relativistic. `before_judging` is called when the fakes
+        are made, for what the discriminator still lacks.
         """
         (discriminator,), config, labels = self._judge, self._config, inputs.labels
         fake = self.generator(inputs.latents, labels)
@@ -163,7 +158,6 @@ def _d_loss(config: TrainConfig, real_logits: Tensor, fake_logits: Tensor) -> Te
 
 def _with_idle(loss: Tensor, network: Network) -> Tensor:
     """The loss, unchanged, with every parameter in its graph: DistributedDataParallel waits for each one's gradient.
-
     Progressive networks have parameters that take no part yet, or no more.
     """
     idle = network.idle()
@@ -171,9 +165,8 @@ def _with_idle(loss: Tensor, network: Network) -> Tensor:
 
 
 def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
-    """Squared norm of d logit / d image for each image, [N], differentiable once more. R1 and R2 are its mean.
-
-    `logits` [N] come from `images` [N, ...], which require gradients, with no dependence between images.
+    """Squared norm of d logit / d image for each image, [N], differentiable once more. R1 and R2 are its mean. `logits`
+    [N] come from `images` [N, ...], which require gradients, with no dependence between images.
     """
     (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
     return gradients.square().flatten(1).sum(dim=1)
@@ -183,7 +176,6 @@ def judged_twice(
     discriminator: Discriminator, images: Tensor, labels: Tensor | None, *, functional: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Logits and `squared_gradients`, each [N], of detached images [N, ...] that nothing has been computed from yet.
-
     `functional` differentiates by torch.func: the same numbers, in one graph for torch.compile.
     """
     if not functional:
@@ -209,9 +201,8 @@ def gradient_penalty(
     *,
     functional: bool = False,
 ) -> Tensor:
-    """Mean squared difference of the gradient's norm from 1, at a point between each real image and its fake.
-
-    `fake` is detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as `judged_twice`.
+    """Mean squared difference of the gradient's norm from 1, at a point between each real image and its fake. `fake` is
+    detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as `judged_twice`.
     """
     share = mix.reshape(-1, *[1] * (real.dim() - 1))
     between = (fake + (real - fake) * share).detach()

@@ -16,10 +16,8 @@ _ALIGNED_BYTES = 512
 
 
 class Parcel:
-    """Some tensors by name, on the CPU.
-
-    `pack` puts them into one piece of memory, which `to` then copies at once; `pin` into page-locked memory: needs a
-    GPU.
+    """Some tensors by name, on the CPU. `pack` puts them into one piece of memory, which `to` then copies at once;
+    `pin` into page-locked memory: needs a GPU.
     """
 
     def __init__(self, contents: Mapping[str, Tensor], *, pack: bool = False, pin: bool = False) -> None:

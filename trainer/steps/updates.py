@@ -36,7 +36,6 @@ def update_of(
     then: Callable[[], None] = nothing,
 ) -> Update:
     """A network's update on the gradients that the last backward has left; layers that are idle now take no part.
-
     `loss` is the network's, wrapped; `then` follows the update at once.
     """
     network.drop_idle_gradients()

@@ -25,9 +25,8 @@ Task = Callable[[Tracker], None]
 
 
 class Feed:
-    """One tracker with its thread, in which `make` opens it, since importing and connecting may take seconds.
-
-    `warn` is told of the first failure, in one sentence.
+    """One tracker with its thread, in which `make` opens it, since importing and connecting may take seconds. `warn` is
+    told of the first failure, in one sentence.
     """
 
     def __init__(self, name: str, make: Callable[[], Tracker], warn: Callable[[str], None]) -> None:

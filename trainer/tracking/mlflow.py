@@ -18,7 +18,6 @@ _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 class MlflowTracker:
     """Metrics, with images seen as their step, the configuration as parameters and sample grids as artifacts.
-
     MlflowException: the server cannot be reached, or refuses.
     """
 
@@ -57,6 +56,5 @@ class MlflowTracker:
 
 
 def _experiment(client: object, name: str) -> str:
-    """The experiment's id; made where there is none."""
     found = client.get_experiment_by_name(name)  # type: ignore[attr-defined]
     return str(found.experiment_id if found else client.create_experiment(name))  # type: ignore[attr-defined]

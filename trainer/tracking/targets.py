@@ -34,8 +34,6 @@ def _wandb(run: TrackedRun) -> Tracker:
 
 
 class _Target(NamedTuple):
-    """One target: the `package` that must be installed, and the command that does it."""
-
     package: str
     install: str
     make: Callable[[TrackedRun], Tracker]

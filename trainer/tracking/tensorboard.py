@@ -11,9 +11,8 @@ FOLDER = "tensorboard"
 
 
 class TensorBoardTracker:
-    """Scalars and sample grids over images seen (OSError: not writable).
-
-    What an earlier session wrote beyond the images it resumes from is hidden, since it is done again.
+    """Scalars and sample grids over images seen (OSError: not writable). What an earlier session wrote beyond the
+    images it resumes from is hidden, since it is done again.
     """
 
     def __init__(self, run: TrackedRun) -> None:

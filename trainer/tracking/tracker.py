@@ -12,9 +12,8 @@ _NOT_SHOWN = frozenset({"time", "session"})
 
 
 class TrackedRun(NamedTuple):
-    """The run that a tracker shows; a resumed session finds the target's run by `run_id`.
-
-    `session` counts from 0; `images` were seen when it begins.
+    """The run that a tracker shows; a resumed session finds the target's run by `run_id`. `session` counts from 0;
+    `images` were seen when it begins.
     """
 
     run_id: str

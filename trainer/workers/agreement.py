@@ -26,9 +26,9 @@ def is_due(config: TrainConfig, step: int) -> bool:
 
 
 def check_same(world: World, state: TrainState) -> None:
-    """TrainerError on every worker, naming the first parameter that differs after a step; all workers call it together.
-
-    Of split networks (trainer.workers.sharding) moments and gradients, of which each keeps a part, are left out.
+    """TrainerError on every worker, naming the first parameter that differs after a step; all workers call it
+    together. Of split networks (trainer.workers.sharding) moments and gradients, of which each keeps a part, are
+    left out.
     """
     found = first_difference(world, _kept(state))
     if found is None:
@@ -44,9 +44,8 @@ def check_same(world: World, state: TrainState) -> None:
 
 
 def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple[str, list[int]] | None:
-    """The first tensor whose bits differ between workers, and every worker's sum of them; None where all are equal.
-
-    All workers call it together, with the same names in the same order, float32.
+    """The first tensor whose bits differ between workers, and every worker's sum of them; None where all are equal. All
+    workers call it together, with the same names in the same order, float32.
     """
     tensors = [(name, tensor) for name, tensor in named if not hasattr(tensor, "full_tensor")]
     if world.control is None or not tensors:

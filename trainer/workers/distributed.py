@@ -52,7 +52,6 @@ class World:
 
     def slice(self, batch_size: int) -> slice:
         """This worker's part of a global batch. Shares differ by at most one image; the first ranks have the larger.
-
         batch_size is not below world_size (`TrainConfig.check_workers`), so that no share is empty.
         """
         share, larger = divmod(batch_size, self.world_size)
@@ -167,9 +166,8 @@ class World:
         return values
 
     def together(self, action: Callable[[], T]) -> T:
-        """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever.
-
-        TrainerError on every worker: the first one's. WorkerFailedError: another failed otherwise; it raises its own.
+        """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever. TrainerError
+        on every worker: the first one's. WorkerFailedError: another failed otherwise; it raises its own.
         """
         try:
             outcome, failure = action(), None
@@ -195,7 +193,6 @@ def is_told(error: BaseException) -> bool:
 
 
 def _report(failure: Exception) -> dict[str, Any] | str:
-    """A failure as plain data for the other workers."""
     if isinstance(failure, TrainerError):
         return failure.fields()
     return "".join(traceback.format_exception_only(failure)).strip()
@@ -214,7 +211,6 @@ def require_xla() -> None:
 
 
 def _place(chosen: str) -> tuple[Ranks, torch.device]:
-    """Which worker this process is, and the device that it computes on."""
     if chosen == "xla":
         from trainer.workers import xla
 
@@ -229,10 +225,8 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
 
 @contextlib.contextmanager
 def start(backend: str) -> Iterator[World]:
-    """Joins the process group torchrun has described, and leaves it at the end of the block.
-
-    `backend` is auto, gloo, nccl or xla. TrainerError: nccl without CUDA, or xla without torch_xla or with processes
-    that it does not join.
+    """Joins the process group torchrun has described, and leaves it at the end of the block. `backend` is auto, gloo,
+    nccl or xla. TrainerError: nccl without CUDA, or xla without torch_xla or with processes that it does not join.
     """
     cuda = torch.cuda.is_available()
     if backend == "xla":

@@ -58,9 +58,8 @@ class Membership:
         return handler
 
     def leave(self) -> bool:
-        """Takes this node out; False where that was not possible: its heartbeats will be missed.
-
-        torch has no public way to leave; the two private names are held by the pinned version and the test.
+        """Takes this node out; False where that was not possible: its heartbeats will be missed. torch has no public
+        way to leave; the two private names are held by the pinned version and the test.
         """
         from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _RendezvousExitOp
 
@@ -95,9 +94,8 @@ def _anew(honest: "NextRendezvous") -> "NextRendezvous":
 
 
 def wait_for_store(endpoint: str, wait_sec: float = STORE_WAIT_SEC, poll_sec: float = 5.0) -> None:
-    """Returns when something listens at `host:port`; a head node may boot later than the workers.
-
-    TrainerError: nothing does within `wait_sec`.
+    """Returns when something listens at `host:port`; a head node may boot later than the workers. TrainerError: nothing
+    does within `wait_sec`.
     """
     host, _, port = endpoint.rpartition(":")
     began = time.monotonic()

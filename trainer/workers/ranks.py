@@ -12,9 +12,8 @@ __all__ = ["Ranks"]
 
 
 class Ranks(NamedTuple):
-    """What torchrun says of this process; without torchrun it is the only one.
-
-    `rank` is 0..world_size-1 over all nodes, `local_rank` 0 speaks to the user, all nodes have equally many workers.
+    """What torchrun says of this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all
+    nodes, `local_rank` 0 speaks to the user, all nodes have equally many workers.
     """
 
     rank: int

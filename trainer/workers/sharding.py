@@ -63,9 +63,8 @@ def _mesh(config: TrainConfig, world: "World") -> "DeviceMesh":
 
 
 def _renew(part: "FSDPModule") -> None:
-    """Drops the whole weights, which are older than the parts now, and gathers them anew.
-
-    The loop switches requires_grad off and on between the two networks' steps: it must find the whole weights.
+    """Drops the whole weights, which are older than the parts now, and gathers them anew. The loop switches
+    requires_grad off and on between the two networks' steps: it must find the whole weights.
     """
     part.reshard()
     part.unshard()
@@ -90,7 +89,6 @@ def _part_of(value: Tensor, parameter: Any) -> Tensor:
 
 
 def _parts(module: nn.Module) -> Iterator[Any]:
-    """The split networks in a module."""
     return (part for part in module.modules() if hasattr(part, "set_requires_gradient_sync"))
 
 
@@ -113,9 +111,8 @@ def gradients(network: nn.Module) -> list[Tensor]:
 
 
 def saved(value: Any) -> Any:
-    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere.
-
-    All at once, both networks with their moments would have to fit on every device beside what is there.
+    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere. All at once,
+    both networks with their moments would have to fit on every device beside what is there.
     """
     if isinstance(value, Tensor) and hasattr(value, "full_tensor"):
         gathered: Tensor = value.full_tensor()

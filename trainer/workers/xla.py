@@ -56,9 +56,8 @@ def _of_multislice(name: str) -> str:
 
 
 def join() -> tuple[Ranks, torch.device]:
-    """Opens this process's device; its rank by PJRT's count.
-
-    TrainerError: PJRT gives this process several devices, or does not know of the other processes.
+    """Opens this process's device; its rank by PJRT's count. TrainerError: PJRT gives this process several devices, or
+    does not know of the other processes.
     """
     started = Ranks.from_environment()
     local_world_size = started.world_size // started.num_nodes
