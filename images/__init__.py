@@ -1,7 +1,6 @@
 """What a node runs, as text: the trainer's Dockerfile and the cloud-init of its nodes, from Jinja2 templates.
 
-Nothing here builds an image, calls a cloud or starts a process: every function is pure, so the same call serves the
-offline plan and `Output.apply`. Specs are in `images.specs`, bash quoting and `docker run` in `images.shell`.
+Every function is pure, so the same call serves the offline plan and `Output.apply`; nothing calls a cloud.
 """
 
 from images.azure import render_azure_head, render_azure_node

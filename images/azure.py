@@ -1,8 +1,5 @@
-"""Machines on Azure: cloud-init of GPU workers and of the head node.
-
-They share scripts and units with nodes of other clouds (`templates/node`), and bring Python of their own for Azure's
-APIs (`images.on_node`). Pure, like everything here. Azure takes 64 KiB of custom data, gzip and all, and cloud-init
-unpacks it: `images.render.base64gzip` packs, `components.azure.machine.check_custom_data` counts.
+"""Cloud-init of GPU workers and the head node on Azure, which gives 64 KiB of custom data, gzip and all: cloud-init
+unpacks it, `images.render.base64gzip` packs, `components.azure.machine.check_custom_data` counts.
 """
 
 import json
@@ -129,7 +126,6 @@ def _common_files(spec: AzureMachineSpec) -> list[NodeFile]:
 
 
 def _values(spec: AzureMachineSpec, steps: Sequence[str], role: str) -> dict[str, object]:
-    """What the units of all machines are rendered with."""
     return {
         "client_id": spec.client_id,
         "ended_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.ended_object}",

@@ -1,7 +1,4 @@
-"""The bash files of machines on Azure: their settings, and the whole `docker run` argument list.
-
-Quoting and what nodes of all clouds share is `images.shell`; the scripts are under `templates/`.
-"""
+"""The bash files of machines on Azure: their settings, and the whole `docker run` argument list."""
 
 import math
 

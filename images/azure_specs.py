@@ -1,8 +1,4 @@
-"""What machines on Azure do at boot, all values known: GPU workers and the head node.
-
-Frozen dataclasses of plain values, made inside `Output.apply`. They check only what a machine would find out too late;
-what a person writes has been checked by `stacks`.
-"""
+"""What machines on Azure do at boot, as frozen dataclasses made in `Output.apply`; `stacks` has checked the values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +15,9 @@ class FabricSetup:
     """What a worker must have before it counts as one; `components.azure.fabric.FabricPlan` says what each is.
 
     Attributes:
-        num_hcas: InfiniBand devices with their link up; 0 checks the files alone.
-        gbps_each: the rate each of them must show.
-        devices: of the host, that the job's container gets beside the GPUs.
-        kernel_modules: to be loaded.
-        topology_file: must be there and not empty; empty for none.
+        num_hcas: InfiniBand devices with their link up, at `gbps_each`; 0 checks the files alone.
+        devices: of the host, passed to the job's container beside the GPUs.
+        topology_file: must exist and not be empty; empty for none.
         nccl_conf: variables that /etc/nccl.conf must set.
     """
 
@@ -39,9 +33,8 @@ class FabricSetup:
 class AzureMachineSpec(MachineSpec):
     """What machines on Azure are told besides. Data behind Managed Lustre comes by itself, as it is read.
 
-    Attributes:
-        client_id: of the managed identity that the machine runs as.
-        ingestion_url: where rows of lines and events are POSTed; None leaves both to the machine's journal.
+    `client_id` is of the machine's managed identity; log rows and events are POSTed to `ingestion_url`, None leaves
+    them in the machine's journal.
     """
 
     client_id: str
@@ -62,10 +55,10 @@ class AzureNodeSpec(AzureMachineSpec):
     """A GPU worker, in a scale set.
 
     Attributes:
-        fabric: what it must have for its InfiniBand; None checks nothing.
+        fabric: None checks nothing.
         data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        scratch_mount_point: where the machine's own disks go; None leaves them alone.
-        scratch_is_temporary_disk: whether they are Azure's one temporary disk, and no NVMe.
+        scratch_mount_point: of the machine's own disks; None leaves them alone.
+        scratch_is_temporary_disk: they are Azure's one temporary disk, not NVMe.
         labels: of the container.
         terminate_when_done: when the job has ended for good the node deletes itself from its scale set.
     """
@@ -92,13 +85,12 @@ class AzureHeadSpec(AzureMachineSpec):
     """The head node.
 
     Attributes:
-        subscription_id: of the stack.
-        resource_group_name: of the stack, in which all scale sets are its own.
+        resource_group_name: all scale sets in it are the stack's own.
         port: of the rendezvous store.
         metrics_port: of the workers' metrics.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
         fallback: `components.azure.fallback.FallbackConfig` as JSON data; None where something else asks for nodes.
-        plan_look_source: Python source of `plan_look` with all that it calls, which decides; with `fallback` alone.
+        plan_look_source: Python source of `plan_look` with all that it calls; with `fallback` alone.
     """
 
     subscription_id: str
@@ -110,7 +102,6 @@ class AzureHeadSpec(AzureMachineSpec):
     plan_look_source: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the head could only find out at boot."""
         super().__post_init__()
         if self.prometheus_image is not None:
             check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)

@@ -1,7 +1,6 @@
-"""Machines on Google Cloud: cloud-init of GPU workers and the head node, the start-up script of TPU hosts.
+"""Cloud-init of GPU workers and the head node on Google Cloud, and the start-up script of TPU hosts.
 
-They share scripts and units with nodes of other clouds (`templates/node`), and bring Python of their own for Google's
-APIs (`images.on_node`). Pure, like everything here. Google takes 256 KiB of metadata a value: nothing needs counting.
+Google takes 256 KiB of metadata a value, so nothing needs counting.
 """
 
 import json
@@ -154,7 +153,6 @@ def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
 
 
 def _values(spec: GcpMachineSpec, steps: Sequence[str]) -> dict[str, object]:
-    """What the units of all machines are rendered with."""
     return {
         "ended_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.ended_object}",
         "fallback_uri": getattr(spec, "fallback_uri", None),

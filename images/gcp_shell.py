@@ -1,7 +1,4 @@
-"""The bash files of machines on Google Cloud: their settings, and the whole `docker run` argument list.
-
-Quoting and what nodes of all clouds share is `images.shell`; the scripts are under `templates/`.
-"""
+"""The bash files of machines on Google Cloud: their settings, and the whole `docker run` argument list."""
 
 import math
 from collections.abc import Sequence
@@ -42,10 +39,8 @@ def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
 
 
 def _with_profile(job: JobSpec, nccl: NcclSetup) -> str:
-    """Bash that sources the plug-in's profile, then sets what the job says otherwise, then runs its arguments.
-
-    NCCL_NET is in the job's environment, because not every profile sets it. What the profile's last command returns
-    says nothing.
+    """Bash that sources the plug-in's profile, sets what the job says otherwise, then runs its arguments. The job's
+    environment sets NCCL_NET, as not every profile does. The profile's exit status says nothing.
     """
     ours = {name: value for name, value in job.env.items() if name.startswith("NCCL_") or name == "LD_LIBRARY_PATH"}
     lines = [
@@ -61,10 +56,11 @@ def _with_profile(job: JobSpec, nccl: NcclSetup) -> str:
 
 
 def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
-    """Arguments of run-tpu.sh on a TPU host: docker's up to the launcher's own, `--`, then torchrun's last ones.
+    """Arguments of run-tpu.sh: docker's up to the launcher's own, `--`, then torchrun's last ones; only the host knows
+    the rendezvous, which goes between.
 
-    Where the hosts meet is between the two, and known only by the host. The torchrun of torch 2.9, the last that
-    torch_xla goes with, has no --shutdown-timeout: workers get 30 s, which is all that a preempted machine has.
+    torch_xla stops at torch 2.9, whose torchrun lacks --shutdown-timeout: workers get 30 s, all a preempted machine
+    has.
     """
     job = spec.job
     # libtpu opens the chips' devices, which belong to root; Google's guide runs its containers so as well.

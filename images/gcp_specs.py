@@ -1,8 +1,4 @@
-"""What machines on Google Cloud do at boot, all values known: GPU workers, the head node, hosts of TPU slices.
-
-Frozen dataclasses of plain values, made inside `Output.apply`. They check only what a machine would find out too late;
-what a person writes has been checked by `stacks`.
-"""
+"""What machines on Google Cloud do at boot, as frozen dataclasses made in `Output.apply`; `stacks` has checked them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +12,12 @@ __all__ = ["DataSource", "GcpHeadSpec", "GcpMachineSpec", "GcpNodeSpec", "NcclSe
 
 @dataclass(frozen=True)
 class DataSource:
-    """The data that must be in the file system's `data` folder before anybody trains.
+    """The data that must be in the file system's `data` folder before training starts.
 
     Attributes:
         uri: `gs://BUCKET/PREFIX`.
-        by: who brings it, as this machine is concerned: the head (others wait), this machine by an import of Managed
-            Lustre, or whichever machine gets the lock, by copying.
+        by: who brings it: the head (others wait), this machine by an import of Managed Lustre, or whichever machine
+            gets the lock, by copying.
         request: the import's URL and body; None where nothing is imported here.
     """
 
@@ -44,12 +40,10 @@ class NcclSetup:
 
     Attributes:
         install_argv: arguments of `docker` that install its libraries onto the host.
-        devices: of the host, that the job's container gets beside the GPUs.
-        env_script: is sourced in the job's container before the job; empty for none.
-        kernel_modules: that have to be loaded.
+        devices: of the host, passed to the job's container beside the GPUs.
+        env_script: sourced in the job's container before the job; empty for none.
         aperture_device: PCI vendor:device whose resources are mounted; empty for none.
-        side_name: of the daemon beside the job; empty for none.
-        side_argv: arguments of `docker` that start it.
+        side_name: of the daemon beside the job; empty for none. `side_argv` starts it.
         side_ready: appears in its log once it serves; empty where nothing says so.
     """
 
@@ -65,13 +59,8 @@ class NcclSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class GcpMachineSpec(MachineSpec):
-    """What machines on Google Cloud are told besides.
-
-    Attributes:
-        project: id of the project.
-        region: of the stack.
-        data: to be brought into the file system; None for none.
-        log_id: log of Cloud Logging for the machine's events and our units' lines; None leaves both to its journal.
+    """What machines on Google Cloud are told besides. `data` is brought into the file system, None for none; `log_id`
+    is the Cloud Logging log of events and our units' lines, None leaves both in the machine's journal.
     """
 
     project: str
@@ -96,9 +85,8 @@ class GcpNodeSpec(GcpMachineSpec):
     Attributes:
         nccl: what its GPU NICs need; None without any.
         gvnics_planned: network interfaces of Google's driver, the first among them.
-        rdma_nics_planned: RDMA devices.
         data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        scratch_mount_point: where the machine's own disks go; None leaves them alone.
+        scratch_mount_point: of the machine's own disks; None leaves them alone.
         labels: of the container.
         terminate_when_done: when the job has ended for good the node deletes itself from its group.
     """
@@ -123,13 +111,7 @@ class GcpNodeSpec(GcpMachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class TpuHostSpec(GcpMachineSpec):
-    """A host of a TPU slice. It cannot delete itself: a slice goes with its queued resource.
-
-    Attributes:
-        num_slices: of the job.
-        data_dir: as of GcpNodeSpec.
-        labels: of the container.
-    """
+    """A host of a TPU slice. It cannot delete itself: a slice goes with its queued resource."""
 
     num_slices: int = 1
     data_dir: str | None = None
@@ -146,7 +128,7 @@ class GcpHeadSpec(GcpMachineSpec):
         metrics_port: of the workers' metrics.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
         fallback_uri: `gs://...` of the object that tells which groups it fills; None for none.
-        plan_fill_source: Python source of the function `plan_fill`, which decides; with a fallback_uri alone.
+        plan_fill_source: Python source of `plan_fill`; with a fallback_uri alone.
     """
 
     zones: tuple[str, ...] = ()
@@ -157,7 +139,6 @@ class GcpHeadSpec(GcpMachineSpec):
     plan_fill_source: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the head could only find out at boot."""
         super().__post_init__()
         if self.prometheus_image is not None:
             check_pinned("GcpHeadSpec.prometheus_image", self.prometheus_image)

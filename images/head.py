@@ -1,7 +1,4 @@
-"""The head node's cloud-init: the rendezvous store, the record and, if wanted, Prometheus, each as a systemd unit.
-
-It shares its scripts and its way of preparing with the workers (`images.render`). Pure, like everything here.
-"""
+"""The head node's cloud-init: the rendezvous store, the run record and, if wanted, Prometheus, as systemd units."""
 
 from images.observability import render_prometheus
 from images.render import ETC_DIR, NodeFile, cloud_config, scripts, unit

@@ -1,7 +1,6 @@
-"""Machines that are there already: one bash script each, which puts a stack's files and services there or removes them.
+"""Machines that exist already: one bash script each, which installs a stack's files and services or removes them.
 
-The script holds every file as text, so that whoever owns the machine can read what it is given. It shares scripts and
-units with nodes of all clouds (`templates/node`). Pure: how the script comes to the machine is `components.hosts`.
+It holds every file as text, so that the machine's owner can read it. `components.hosts` gets it to the machine.
 """
 
 import hashlib

@@ -1,8 +1,4 @@
-"""What a machine that is there already is given, all values known.
-
-A frozen dataclass of plain values. It checks only what a machine would find out too late; what a person writes has been
-checked by `stacks`.
-"""
+"""What a machine that exists already is given, as a frozen dataclass; `stacks` has checked the values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,14 +16,14 @@ class HostSpec(MachineSpec):
 
     Attributes:
         fabric: adapters that it must have up; None checks nothing.
-        shared_dir: must be another file system's than the machine's own disk; None where one machine trains alone.
+        shared_dir: must be on another file system than the machine's own disk; None where one machine trains alone.
         container_engine: behind /usr/bin/docker.
         labels: of the container.
         port: of the rendezvous store, where this machine holds it; None where another does, or none is needed.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus on this machine.
         workers: addresses of all machines, for Prometheus.
         metrics_port: of the workers' metrics.
-        keeps_record: puts the run record every minute when it has changed, not only when its trainer ends.
+        keeps_record: uploads the run record every minute when it has changed, not only when its trainer ends.
     """
 
     fabric: RdmaSetup | None = None

@@ -1,8 +1,4 @@
-"""What the renderers of Azure, Google Cloud and OpenStack are told of any machine of a stack, in the same words.
-
-Each provider's machines add what is its own (`images.azure_specs`, `images.gcp_specs`, `images.openstack_specs`). Not
-AWS's nodes: what they are told has other names (`images.specs`).
-"""
+"""What the renderers of Azure, Google Cloud and OpenStack are told of any machine. AWS's nodes have `images.specs`."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +18,6 @@ class FileSystem:
         kind: Managed Lustre; Filestore, or a Manila share over NFS; native CephFS; or a folder of the run bucket (for
             TPU slices without either).
         source: `IP@tcp:/NAME`, `IP:/SHARE`, `IP:6789,IP:6789:/SHARE`, `BUCKET/FOLDER`.
-        mount_point: where.
     """
 
     kind: Literal["lustre", "nfs", "ceph", "bucket"]
@@ -41,10 +36,9 @@ class RdmaSetup:
 
     Attributes:
         link_layer: as sysfs has it.
-        num_devices: with their link up.
-        gbps_each: the rate each of them must show.
+        num_devices: with their link up, at `gbps_each`.
         hcas: their names; empty for whichever are up.
-        devices: of the host, that the job's container gets beside the GPUs.
+        devices: of the host, passed to the job's container beside the GPUs.
     """
 
     link_layer: Literal["InfiniBand", "Ethernet"]
@@ -69,11 +63,9 @@ class MachineSpec:
     """What all of a stack's machines are told.
 
     Attributes:
-        stack: its name.
         job: what workers run; its image must be named by digest.
         image_registry: host to log in to, such as `us-central1-docker.pkg.dev` or `gangway.azurecr.io`.
-        bucket_uri: `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix under which `<job>/run.json` is
-            put.
+        bucket_uri: `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
         run_dir: the run directory as the machine sees it.
         file_system: to be mounted; None for none.
         max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.

@@ -1,9 +1,8 @@
-"""For those who run Prometheus and Grafana: a scrape configuration that finds a stack's workers, and a dashboard.
+"""For users of Prometheus and Grafana: a scrape configuration that finds a stack's workers, and a dashboard.
 
     python -m images.observability > grafana-dashboard.json
 
-Text only: nothing here starts Prometheus or talks to Grafana. The dashboard shows every gauge of
-`trainer.metering.telemetry`; this package may not import the trainer, so a test compares the two.
+It shows every gauge of `trainer.metering.telemetry`, which may not be imported here: a test compares the two.
 """
 
 import json
@@ -33,12 +32,8 @@ DATASOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
 
 @dataclass(frozen=True)
 class Panel:
-    """One graph.
-
-    Attributes:
-        title: above it.
-        unit: Grafana's id of it; `short` is a plain number.
-        queries: legend -> PromQL, in which {} stands for the name's selector.
+    """One graph. `unit` is Grafana's id (`short`: a plain number); `queries` maps legend to PromQL, {} being the
+    selector.
     """
 
     title: str
@@ -47,7 +42,6 @@ class Panel:
 
 
 def _gauges(*names: str) -> dict[str, str]:
-    """Plain gauges, each its own legend."""
     return {name: f"{PREFIX}{name}{{}}" for name in names}
 
 
@@ -70,13 +64,8 @@ PANELS: Sequence[Panel] = (
 
 
 def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec: int = 15) -> str:
-    """prometheus.yml for the head node, whose role has to allow ec2:DescribeInstances.
-
-    Args:
-        stack: value of the workers' tag `gangway:stack`.
-        region: of the workers.
-        port: at which rank 0 serves its metrics (`--metrics-port`).
-        scrape_interval_sec: seconds between two scrapes.
+    """prometheus.yml for the head node, whose role has to allow ec2:DescribeInstances. Workers are found by their tag
+    `gangway:stack`; `port` is where rank 0 serves its metrics (`--metrics-port`).
     """
     template = template_environment().get_template("prometheus.yml.j2")
     return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
@@ -85,14 +74,8 @@ def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec
 def render_prometheus_gce(
     stack: str, project: str, zones: Sequence[str], *, port: int, scrape_interval_sec: int = 15
 ) -> str:
-    """prometheus.yml for the head node on Google Cloud, which has to be allowed to list instances.
-
-    Args:
-        stack: value of the workers' label of the stack.
-        project: of the workers.
-        zones: in which there may be workers.
-        port: as of `render_prometheus`.
-        scrape_interval_sec: seconds between two scrapes.
+    """prometheus.yml for the head node on Google Cloud, which must be allowed to list instances. Workers are found by
+    their label of the stack, in `zones`.
     """
     template = template_environment().get_template("prometheus-gce.yml.j2")
     return template.render(
@@ -108,14 +91,8 @@ def render_prometheus_azure(
     port: int,
     scrape_interval_sec: int = 15,
 ) -> str:
-    """prometheus.yml for the head node on Azure, which has to be allowed to read machines and their interfaces.
-
-    Args:
-        stack: label of all its figures.
-        place: subscription id and resource group, whose scale sets are all the stack's.
-        client_id: of the head's identity.
-        port: as of `render_prometheus`.
-        scrape_interval_sec: seconds between two scrapes.
+    """prometheus.yml for the head node on Azure, which must be allowed to read machines and their interfaces. `stack`
+    labels all its metrics; `place` is subscription id and resource group; `client_id` is the head's identity.
     """
     template = template_environment().get_template("prometheus-azure.yml.j2")
     return template.render(
@@ -129,14 +106,7 @@ def render_prometheus_azure(
 
 
 def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int, scrape_interval_sec: int = 15) -> str:
-    """prometheus.yml where no API tells which machines there are.
-
-    Args:
-        stack: label of all their figures.
-        hosts: addresses of all machines on which rank 0 may run.
-        port: as of `render_prometheus`.
-        scrape_interval_sec: seconds between two scrapes.
-    """
+    """prometheus.yml where no API lists machines: `hosts` are all addresses on which rank 0 may run."""
     template = template_environment().get_template("prometheus-static.yml.j2")
     # An IPv6 address stands in brackets before a port.
     targets = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]

@@ -1,8 +1,5 @@
-"""Machines on OpenStack: cloud-init of GPU workers and of the head node.
-
-They share scripts and units with nodes of other clouds (`templates/node`), and bring Python of their own for Keystone
-and the object store (`images.on_node.openstack`). Pure, like everything here. Nova takes 64 KiB of base64, gzip and
-all, and cloud-init unpacks it: `images.render.base64gzip` packs, `components.openstack.launch.check_user_data` counts.
+"""Cloud-init of GPU workers and the head node on OpenStack. Nova takes 64 KiB of base64, gzip and all: cloud-init
+unpacks it, `images.render.base64gzip` packs, `components.openstack.launch.check_user_data` counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -118,7 +115,6 @@ def _common_files(spec: OpenstackMachineSpec) -> list[NodeFile]:
 
 
 def _values(spec: OpenstackMachineSpec, steps: Sequence[str], role: str) -> dict[str, object]:
-    """What the units of all machines are rendered with."""
     return {
         "image_has_docker": False,
         "mount": spec.file_system.script if spec.file_system else None,

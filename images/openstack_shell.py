@@ -1,7 +1,4 @@
-"""The bash and JSON files of machines on OpenStack: their settings, their credential, and `docker run`'s arguments.
-
-Quoting and what nodes of all clouds share is `images.shell`; the scripts are under `templates/`.
-"""
+"""The bash and JSON files of machines on OpenStack: settings, credential, and `docker run`'s arguments."""
 
 import json
 import math

@@ -1,8 +1,4 @@
-"""What machines on OpenStack do at boot, all values known: GPU workers and the head node.
-
-Frozen dataclasses of plain values, made inside `Output.apply`. They check only what a machine would find out too late;
-what a person writes has been checked by `stacks`.
-"""
+"""What machines on OpenStack do at boot, as frozen dataclasses made in `Output.apply`; `stacks` has checked them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +11,8 @@ __all__ = ["ObjectStore", "OpenstackHeadSpec", "OpenstackMachineSpec", "Openstac
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """How a machine puts runs: by an application credential, which may do nothing else.
-
-    Attributes:
-        auth_url: of Keystone's API, version 3.
-        region: whose object store it is.
-        credential_id: of the application credential.
-        credential_secret: the other half; in a file that root alone reads.
+    """How a machine uploads runs: by an application credential that may do nothing else; `auth_url` is Keystone's,
+    version 3, and `credential_secret` lies in a file that root alone reads.
     """
 
     auth_url: str
@@ -36,10 +27,9 @@ class OpenstackMachineSpec(MachineSpec):
 
     Attributes:
         store: where runs go.
-        mount_user: of a native CephFS share; empty with NFS.
-        mount_key: that user's; in a file that root alone reads.
-        terminate_when_done: when the job has ended for good the machine shuts itself down. It stays allocated: nobody
-            but its owner could delete it.
+        mount_user: of a native CephFS share; empty with NFS. `mount_key` lies in a file that root alone reads.
+        terminate_when_done: when the job has ended for good the machine shuts itself down. It stays allocated: only its
+            owner could delete it.
     """
 
     store: ObjectStore
@@ -66,12 +56,8 @@ class OpenstackMachineSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenstackNodeSpec(OpenstackMachineSpec):
-    """A GPU worker.
-
-    Attributes:
-        fabric: adapters that it must have up; None checks nothing.
-        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        labels: of the container.
+    """A GPU worker. `fabric` None checks nothing; `data_dir` is a folder outside the run directory that the job reads,
+    and may have to fill, None for none; `labels` are the container's.
     """
 
     fabric: RdmaSetup | None = None
@@ -90,13 +76,8 @@ class OpenstackNodeSpec(OpenstackMachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenstackHeadSpec(OpenstackMachineSpec):
-    """The head node.
-
-    Attributes:
-        port: of the rendezvous store.
-        metrics_port: of the workers' metrics.
-        workers: their addresses, which Prometheus scrapes.
-        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+    """The head node; Prometheus scrapes the addresses in `workers` at `metrics_port`; `port` is the rendezvous store's.
+    `prometheus_image` has a fixed tag or a digest; None for no Prometheus.
     """
 
     port: int = 29400

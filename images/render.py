@@ -1,7 +1,6 @@
 """Renders the trainer's Dockerfile and a node's cloud-init, and packs the latter as EC2 user data.
 
-Pure functions from a spec to text: no clock, no network, no file written. `render_cloud_init` is meant to run inside
-`Output.all(...).apply(...)`, where the file system's DNS name and the bucket have become plain strings.
+Pure functions: no clock, network or file. `render_cloud_init` is meant to run inside `Output.all(...).apply(...)`.
 """
 
 import base64
@@ -66,9 +65,8 @@ def render_dockerfile(spec: DockerfileSpec) -> str:
 
 
 def render_cloud_init(spec: NodeInitSpec) -> str:
-    """A worker's `#cloud-config` document, plain ASCII.
-
-    Preparation is a systemd unit rather than a list of runcmd steps, so a reboot mounts and checks again.
+    """A worker's `#cloud-config`, plain ASCII. Preparation is a systemd unit, no runcmd: a reboot mounts and checks
+    again.
     """
     steps = _preparation(spec)
     values = {
@@ -96,11 +94,7 @@ def render_cloud_init(spec: NodeInitSpec) -> str:
 
 
 def user_data_base64gzip(text: str) -> str:
-    """EC2 user data: gzip, then base64; the same text gives the same bytes (under one build of zlib).
-
-    Raises:
-        ValueError: the compressed text is above EC2's limit.
-    """
+    """EC2 user data: the same text gives the same bytes (under one zlib). ValueError: compressed above EC2's limit."""
     packed = base64gzip(text)
     if (size := len(base64.b64decode(packed))) > USER_DATA_LIMIT_BYTES:
         raise ValueError(
@@ -116,9 +110,8 @@ def base64gzip(text: str) -> str:
 
 
 def short_stop_margin_sec(job: JobSpec) -> int:
-    """Between the trainer's own end and systemd's, where a machine that is taken back has 30 s in all.
-
-    Compute Engine documentation, "Spot VMs"; Azure's, "Scheduled Events for Linux VMs": no more waiting than that.
+    """Between the trainer's end and systemd's, where a reclaimed machine has 30 s in all and no more waiting is allowed
+    (Compute Engine, "Spot VMs"; Azure, "Scheduled Events for Linux VMs").
     """
     return min(STOP_MARGIN_SEC, max(1, 30 - job.shutdown_timeout_sec))
 
@@ -141,10 +134,7 @@ def _preparation(spec: NodeInitSpec) -> list[str]:
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
-    """Shell scripts, of the cloud or of all, without their comments: prose is what gzip packs worst.
-
-    EC2's limit leaves no room for it.
-    """
+    """Shell scripts of the cloud, or of all, without comments: prose packs worst, and EC2's limit leaves no room."""
     return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", script_text(cloud, name))) for name in names]
 
 

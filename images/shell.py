@@ -1,7 +1,6 @@
 """The bash files a node reads: values quoted for bash, and the whole `docker run` argument list.
 
-Everything is quoted into printable ASCII, so the same text survives YAML's literal blocks, gzip and any locale. Not
-the scripts themselves: those are static files under `templates/`, so that they are checked as they run.
+Everything is printable ASCII: it survives YAML's literal blocks, gzip and any locale. The scripts are `templates/`.
 """
 
 import json
@@ -72,16 +71,9 @@ def container_argv(
 ) -> list[str]:
     """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it.
 
-    Variables travel as `--env NAME=VALUE` arguments: `--env-file` has no way to write a newline, and `--env NAME`
-    would put the job's variables into the docker client's own environment.
-
-    Args:
-        job: what runs in it.
-        accelerators: arguments that give it GPUs or TPUs, and what moves data between them.
-        scratch: a folder of the node's own disks; None for none.
-        labels: of the container.
-        name: of the container.
-        locks_memory: let it lock as much memory as a fabric wants; not everybody may say so.
+    Variables travel as `--env NAME=VALUE`: `--env-file` cannot write a newline, and `--env NAME` would put the job's
+    variables into the docker client's own environment. `accelerators` are the arguments for GPUs or TPUs and what moves
+    data between them; `scratch` is a folder of the node's own disks, None for none.
     """
     argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
@@ -103,12 +95,8 @@ def container_argv(
 
 
 def log_argv(log_group: str | None, region: str, stream: str | None = None) -> list[str]:
-    """Arguments of `docker run` that send a container's lines to CloudWatch; none without a group.
-
-    Args:
-        log_group: to write to.
-        region: of the group.
-        stream: in the group; None names it by the container's id.
+    """Arguments of `docker run` that send a container's lines to CloudWatch; none without a group. `stream` None names
+    it by the container's id.
     """
     if log_group is None:
         return []
@@ -163,9 +151,8 @@ def node_env_text(spec: NodeInitSpec) -> str:
 
 
 def head_env_text(spec: HeadInitSpec) -> str:
-    """`/etc/gangway/node.env` of the head node: what the scripts it shares with the workers read.
-
-    It is in no Auto Scaling group, so it has no hook and never leaves; it is no EFA client of the file system either.
+    """`/etc/gangway/node.env` of the head node, for the scripts it shares with the workers. It is in no Auto Scaling
+    group, so it has no hook and never leaves; nor is it an EFA client of the file system.
     """
     settings = {
         **_common_settings(spec),

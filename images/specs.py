@@ -1,7 +1,5 @@
-"""The inputs of the renderers, and the one place where image versions are pinned.
-
-Frozen dataclasses of plain values: `NodeInitSpec` is made inside `Output.apply`, where every value is a str. Not a
-reader of files: what a person writes is `stacks.settings.config`, and has been checked there.
+"""The inputs of the renderers, as frozen dataclasses made inside `Output.apply`, and the one place where image versions
+are pinned. `stacks.settings.config` reads and checks what a person writes.
 """
 
 import hashlib
@@ -36,17 +34,13 @@ TRAINER_UID = 10001
 
 
 def job_key(job: JobSpec) -> str:
-    """What tells this job from a stack's next one: of what runs, however many nodes it runs on.
-
-    Its clock and its end are kept by this. How many hours it may take is no part of it: more of them let it go on.
-    """
+    """Tells this job from a stack's next one, on any number of nodes. `max_hours` does not count: more let it go on."""
     return hashlib.sha256(json.dumps([job.image, job.argv]).encode()).hexdigest()[:12]
 
 
 def ended_object(job: JobSpec, max_hours: float | None) -> str:
-    """Below a stack's place in its bucket: there once this very job has ended, so that nobody fills groups for it.
-
-    The job is what runs, however many nodes it runs on: a pool of another size has the same head.
+    """Below a stack's place in its bucket: exists once this very job has ended (on any number of nodes: a pool of
+    another size has the same head), so that nobody fills groups for it.
     """
     what = json.dumps([job.image, job.argv, max_hours])
     return f"{job.name}/ended-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
@@ -103,16 +97,15 @@ class DockerfileSpec:
     Attributes:
         flavour: `cpu` (gloo), `cuda` (NCCL over TCP, or over what a node mounts into it), `cuda-efa` (NCCL over AWS's
             fabric) or `xla` (PyTorch/XLA, for TPUs).
-        base_image: image with a fixed tag or a digest, never `latest`.
+        base_image: with a fixed tag or a digest, never `latest`.
         python_version: major.minor; the interpreter is `python<version>`.
         lock: under images/locks, of the virtual environment.
-        apt_packages: what the final image installs; a C++ compiler among them, for torch.compile.
-        build_apt_packages: what only the stage that builds the virtual environment installs.
+        apt_packages: of the final image; a C++ compiler among them, for torch.compile.
+        build_apt_packages: only of the stage that builds the virtual environment.
         shared_libraries: that the final image must be able to load, or its build fails.
         efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None leaves EFA out.
         efa_installer_sha256: checksum of that archive; None trusts TLS alone.
         entrypoint: what `docker run IMAGE <torchrun arguments>` starts.
-        version: the image's version label.
     """
 
     flavour: Flavour
@@ -187,29 +180,26 @@ class NodeInitSpec:
 
     Attributes:
         job: what the node runs; its image must be named by digest.
-        cloud: whose notices the trainer looks out for.
-        region: of the node, its registry and its Auto Scaling group.
+        cloud: whose interruption notices the trainer looks out for.
         image_registry: host to log in to, such as `123456789012.dkr.ecr.us-east-2.amazonaws.com`.
         bucket_uri: `s3://...` prefix under which `<job>/run.json` is put when the trainer stops.
         run_dir: the run directory as the node sees it, on the parallel file system when there is one.
-        efa_interfaces_planned: EFA interfaces of the launch template; 0 asks for none and checks none.
-        lustre_dns_name: FSx file system's DNS name; None when the stack has no file system.
-        lustre_mount_name: FSx mount name, such as `fsx` or `abcdefgh`.
-        lustre_mount_point: where the node mounts it.
+        efa_interfaces_planned: of the launch template; 0 asks for none and checks none.
+        lustre_dns_name: of FSx; None when the stack has no file system.
+        lustre_mount_name: of FSx, such as `fsx` or `abcdefgh`.
         lustre_efa: reach it over EFA; a node that cannot is given up.
         lustre_efa_interfaces: how many of them LNet must have up for that.
         data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        scratch_mount_point: where instance-store NVMe goes, on the node and in the container, whose TMPDIR it is; None
-            leaves it alone.
+        scratch_mount_point: of instance-store NVMe, on the node and in the container, whose TMPDIR it is; None leaves
+            it alone.
         tags: the stack's tags, put on the container as labels.
         stack: value of the tag gangway:stack on the node's Auto Scaling groups.
-        log_group: CloudWatch log group of the container's output and the node's events; None leaves both to the node's
-            journal.
-        lifecycle_hook: name of the groups' hook on termination, completed as soon as the trainer has saved; None
-            lets AWS wait for the hook's own timeout.
+        log_group: CloudWatch log group of output and events; None leaves both in the node's journal.
+        lifecycle_hook: of the groups on termination, completed as soon as the trainer has saved; None lets AWS wait for
+            the hook's own timeout.
         max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
         terminate_when_done: when the job has ended for good (done, bad input, a fabric too slow, too many failures, its
-            hours over), the node takes itself out of its group; otherwise it stays, with the trainer stopped.
+            hours over), the node takes itself out of its group; else it stays, with the trainer stopped.
     """
 
     job: JobSpec
@@ -257,8 +247,6 @@ class HeadInitSpec:
 
     Attributes:
         image: the trainer's, by digest; it holds the rendezvous store too.
-        region: of the node and its registry.
-        image_registry: host to log in to.
         stack: value of the tag gangway:stack, by which Prometheus finds the workers.
         job_name: under which the record is put.
         job_key: `job_key` of the job that the workers run, whose clock it reads.
@@ -266,12 +254,9 @@ class HeadInitSpec:
         run_dir: the run directory on the parallel file system.
         port: of the rendezvous store.
         metrics_port: of the workers' metrics.
-        lustre_dns_name: FSx file system's DNS name; None leaves putting the record to the workers.
-        lustre_mount_name: FSx mount name.
-        lustre_mount_point: where the file system goes.
+        lustre_dns_name: of FSx; None leaves putting the record to the workers.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
-        log_group: CloudWatch log group of the containers' output and the node's events; None leaves both to the node's
-            journal.
+        log_group: CloudWatch log group of output and events; None leaves both in the node's journal.
         max_hours: of the job; with a file system, the node tells the log group when they are over.
     """
 
@@ -293,7 +278,6 @@ class HeadInitSpec:
     max_hours: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the node could only find out at boot."""
         check_digest("HeadInitSpec.image", self.image)
         _check_lustre("HeadInitSpec", self.lustre_dns_name, self.lustre_mount_name)
         check_hours("HeadInitSpec", self.max_hours)

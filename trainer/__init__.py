@@ -1,6 +1,5 @@
-"""The GAN trainer that Gangway puts on a cluster: data, networks, DDP loop, exact resume, run record.
+"""The GAN trainer that Gangway puts on a cluster; what the launcher knows (price, region, machine) enters by
+`--context`.
 
-It knows nothing of clouds: what the launcher knows (price, region, machine) enters as one JSON file, `--context`.
-Only `trainer.config`, `trainer.errors` and `trainer.record` are meant to be imported from outside; they do not
-import torch.
+From outside import only `trainer.config`, `trainer.errors` and `trainer.record`, which do not import torch.
 """

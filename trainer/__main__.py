@@ -2,16 +2,11 @@
 
     python -m trainer.launch --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --kimg 20
     python -m trainer train --preset dcgan-digits --backend xla
-    python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
     python -m trainer evaluate --run-dir runs/dcgan-digits
-    python -m trainer record --run-dir runs/dcgan-digits
-    python -m trainer sample --run-dir runs/dcgan-digits --out grid.png
-    python -m trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
 
 Exit codes: 0 done, 1 failed with a traceback or where another session is at work, 2 bad input, 3 the fabric is too slow
-to begin, 75 interrupted (start the same command again). Heavy imports wait until a command needs them. Under torchrun
-every worker runs this file; local rank 0 alone reports a user's mistake. On a TPU host `train` starts torchrun itself,
-with a process for each chip.
+to begin, 75 interrupted (start the same command again). Under torchrun every worker runs this file; local rank 0 alone
+reports a user's mistake. On a TPU host `train` starts torchrun itself, a process for each chip.
 """
 
 import argparse
@@ -176,12 +171,7 @@ def _xla_launcher() -> list[str]:
 
 @contextlib.contextmanager
 def _naming(flags: Mapping[str, str], otherwise: str) -> Iterator[None]:
-    """Lets an error about a field of TrainConfig name what gave the value.
-
-    Args:
-        flags: by field, of the values that the command line gave.
-        otherwise: preset or file that gave the rest.
-    """
+    """Lets an error about a field of TrainConfig name its source: a flag of `flags` (by field), or `otherwise`."""
     try:
         yield
     except TrainerError as error:
@@ -225,10 +215,10 @@ def _schema(_: argparse.Namespace) -> int:
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    """`main`, and the end of the process at once: all is written, and every thread of ours has ended.
+    """`main`, then ends the process at once: all is written, and every thread of ours has ended.
 
-    While Python takes itself down, a thread of torch's that is still ending aborts the process: of some forty complete
-    runs of two workers on a busy machine two ended with 134, "terminate called without an active exception".
+    While Python shuts down, a thread of torch's that is still ending aborts the process: of some forty complete runs of
+    two workers on a busy machine two ended with 134, "terminate called without an active exception".
     """
     try:
         code = main(argv)

@@ -1,9 +1,7 @@
 """Checkpoints: written whole or not at all, hashed, and read back only when the hash is right.
 
-`checkpoints/000000123456.pt` (named by images seen) with `000000123456.json` beside it, the manifest with the file's
-SHA-256 and the run's identity. The manifest is written first: a .pt file in place therefore always has one. Loading
-uses torch.load(weights_only=True), so a checkpoint is data and cannot run code. Not here: what the state consists of
-(trainer.state) and when to save (trainer.loop).
+`checkpoints/000000123456.pt` (images seen) with `000000123456.json`, the manifest with SHA-256 and identity, which is
+written first: a .pt in place always has one. torch.load(weights_only=True): a checkpoint cannot run code.
 """
 
 import contextlib
@@ -51,15 +49,8 @@ State = dict[str, Any]
 
 
 class Manifest(BaseModel):
-    """What stands beside a checkpoint.
-
-    Attributes:
-        images: images seen.
-        sha256: of the checkpoint file.
-        bytes: size of the checkpoint file.
-        state_sha256: of each part's tensors, so that two runs can be compared without loading them.
-        config: the configuration it was made with.
-        identity: the run and the session that made it.
+    """What stands beside a checkpoint: hash and size of its file, and its origin. `state_sha256` is of each part's
+    tensors, so that two runs can be compared without loading them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,21 +73,9 @@ class Checkpoint(NamedTuple):
 def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
     """Writes a checkpoint, then deletes what is older than the newest `config.keep_checkpoints` intact ones.
 
-    The first one at or after each multiple of `config.keep_every_kimg` stays for good.
-
-    Args:
-        folder: where checkpoints are; made where missing.
-        state: nested dicts and lists of tensors and numbers.
-        config: kept in the manifest.
-        images: images seen; names the file.
-        identity: kept in the manifest.
-
-    Returns:
-        The checkpoint file.
-
-    Raises:
-        TrainerError: the state holds a number that is not finite, the disk is full or the folder cannot be written;
-            earlier checkpoints are intact.
+    The first one at or after each multiple of `config.keep_every_kimg` stays for good. `state` is nested dicts and
+    lists of tensors and numbers. TrainerError: a number is not finite, the disk is full or the folder cannot be
+    written; earlier checkpoints are intact.
     """
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
@@ -137,11 +116,7 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
 
 
 def load(path: Path) -> Checkpoint:
-    """Reads one checkpoint.
-
-    Raises:
-        TrainerError: it is missing, has no manifest, its content is not what the manifest promises, or is code.
-    """
+    """Reads one checkpoint. TrainerError: missing, without manifest, not what that promises, or code."""
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
     manifest = _read_manifest(path)
@@ -176,13 +151,8 @@ def load(path: Path) -> Checkpoint:
 
 
 def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Reads the newest checkpoint that is valid.
-
-    Returns:
-        The checkpoint, or None where the folder has none; and one sentence for each newer one that was passed over.
-
-    Raises:
-        TrainerError: there are checkpoints, and every one is corrupt: starting anew silently would lose the run.
+    """The newest valid checkpoint, None where the folder has none, and a sentence on each newer one passed over.
+    TrainerError: every one is corrupt: starting anew silently would lose the run.
     """
     passed_over: list[str] = []
     for path in _files(folder):
@@ -201,15 +171,8 @@ def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
-    """The newest valid checkpoint of a run, for those who do not go on with it; newer, corrupt ones are told of.
-
-    Args:
-        run_dir: of the run.
-        purpose: what it is wanted for, such as " to judge".
-        aloud: say on stdout what was passed over; one of several workers is enough.
-
-    Raises:
-        TrainerError: there is none yet.
+    """The newest valid checkpoint of a run, for those who do not go on with it (TrainerError: none yet). `purpose` is
+    such as " to judge"; `aloud` tells of newer, corrupt ones on stdout: on one of several workers is enough.
     """
     found, passed_over = load_newest_valid(run_dir / "checkpoints")
     for sentence in passed_over if aloud else ():
@@ -231,11 +194,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> None:
-    """Compares the fields that decide what a step computes.
-
-    Raises:
-        TrainerError: naming the first field that differs, with both values.
-    """
+    """TrainerError for the first field deciding what a step computes that differs, with both values."""
     for field in TrainConfig.model_fields:
         before, now = getattr(saved, field), getattr(current, field)
         if field not in RESUMABLE_CHANGES and before != now:
@@ -251,8 +210,8 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
     """Deletes what is older than the newest `keep_checkpoints` that look intact, but for those that stay for good.
 
-    Corrupt ones do not count, or they would push the good ones out. Looked at are the manifest, the run and the size
-    alone: hashing every kept file at each save would cost as much as the save itself, `keep` times.
+    Corrupt ones do not count, or they would push the good ones out. Only manifest, run and size are looked at: hashing
+    every kept file would cost as much as the save itself, `keep` times.
     """
     kept, files = 0, _files(folder)
     stay = _milestones(files, config.keep_every_kimg)
@@ -265,9 +224,8 @@ def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
 
 
 def _milestones(newest_first: list[Path], every_kimg: float) -> set[Path]:
-    """The first checkpoint at or after each multiple of so many thousand images; none where that is 0.
-
-    It was the first when it was written and still is: what came before it in the same stretch cannot come later.
+    """The first checkpoint at or after each multiple of so many thousand images; none where that is 0. It was the first
+    when written and still is: what came before it in the same stretch cannot come later.
     """
     if not every_kimg:
         return set()
@@ -284,7 +242,6 @@ def _looks_intact(checkpoint: Path, run_id: str) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Checkpoint files, newest first."""
     return sorted(folder.glob("[0-9]*.pt"), reverse=True)
 
 

@@ -1,8 +1,6 @@
-"""TrainConfig: everything that decides what a training run computes, as a human writes it.
+"""TrainConfig: everything that decides what a training run computes, as a human writes it. Does not import torch.
 
-Not here: values that run as they are (trainer.presets), which of them go together (trainer.rules), where the run
-happens (trainer.workers.distributed), where its files go (the command line) and what it costs (RunContext in
-trainer.record). Does not import torch.
+Which values go together is in trainer.rules, what a run costs in RunContext (trainer.record).
 """
 
 import json
@@ -205,16 +203,8 @@ class TrainConfig(BaseModel):
         return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
-        """Refuses more workers than a step has images: one of them would have none.
-
-        Any number up to that will do: `World.slice` shares a batch that does not divide evenly.
-
-        Args:
-            world_size: number of workers.
-            equal_shares: refuse a batch that does not divide evenly too; XLA's workers must run the same program.
-
-        Raises:
-            TrainerError: batch_size is below world_size, or not a multiple of it.
+        """TrainerError where batch_size is below world_size: a worker would have no image. Up to that any number will
+        do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must run the same program.
         """
         if self.batch_size < world_size:
             raise TrainerError(
@@ -239,14 +229,8 @@ class TrainConfig(BaseModel):
 
     @classmethod
     def from_json(cls, text: str, place: str = "TrainConfig") -> Self:
-        """Reads what `to_json` wrote, or a human.
-
-        Args:
-            text: a JSON object.
-            place: file the text came from, for the error message.
-
-        Raises:
-            TrainerError: not JSON, an unknown field, one given twice, or a value out of range.
+        """Reads what `to_json` wrote, or a human; `place` is the file, for the message. TrainerError: not JSON, an
+        unknown field, one given twice, or a value out of range.
         """
         try:
             config = cls.model_validate_json(text)
@@ -259,19 +243,11 @@ class TrainConfig(BaseModel):
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """`from_json` of a file's text.
-
-        Raises:
-            TrainerError: also when there is no such file.
-        """
+        """`from_json` of a file's text (TrainerError also without the file)."""
         return cls.from_json(read_text_input(path, "name a TrainConfig JSON file"), str(path))
 
     def replace(self, changes: Mapping[str, object]) -> Self:
-        """A copy with some fields changed, validated anew.
-
-        Raises:
-            TrainerError: an unknown field or a value out of range; its place is `TrainConfig.<field>`.
-        """
+        """A copy with some fields changed, validated anew; a TrainerError's place is `TrainConfig.<field>`."""
         try:
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:

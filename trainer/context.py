@@ -1,5 +1,5 @@
 """What only the launcher knows of a run: stack, machine type, prices, grid. The stack writes it, the trainer copies it
-into the record. Not here: what the trainer finds out by itself (trainer.record). Does not import torch.
+into the record. Does not import torch.
 """
 
 from pathlib import Path
@@ -63,11 +63,7 @@ class RunContext(Frozen):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a context file.
-
-        Raises:
-            TrainerError: no such file, not JSON, an unknown field or a bad value.
-        """
+        """Reads a context file. TrainerError: no such file, not JSON, an unknown field or a bad value."""
         try:
             return cls.model_validate_json(read_text_input(path, "give --context an existing JSON file"))
         except ValidationError as error:

@@ -1,7 +1,4 @@
-"""What a state's tensors hold, looked at as a whole: hashes to compare runs by, and whether all of it is numbers.
-
-Not the files it is written to (trainer.checkpoint), and nothing about what the parts mean (trainer.state).
-"""
+"""A state's tensors as a whole: hashes to compare runs by, and whether all of it is numbers."""
 
 import hashlib
 from collections.abc import Mapping

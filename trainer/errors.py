@@ -1,7 +1,4 @@
-"""What the trainer says about a user's mistake: one exception, one layout, exit code 2.
-
-Not for our own bugs (those are `assert`) and not a logging layer: nothing here prints.
-"""
+"""What the trainer says about a user's mistake: one exception, one layout, exit code 2. Our own bugs are `assert`."""
 
 import difflib
 import re
@@ -73,7 +70,6 @@ class TrainerError(Exception):
         value: the offending value; None when there is none to show.
         allowed: what would have been accepted.
         fix: the step that mends it.
-        exit_code: of a command that ends with it.
     """
 
     exit_code = EXIT_BAD_INPUT
@@ -122,11 +118,8 @@ class InUseError(TrainerError):
 
 
 class WorkerFailedError(Exception):
-    """Raised on the workers that are well when another one failed with anything but a TrainerError.
-
-    Args:
-        rank: of the worker that failed; its own output has the traceback.
-        what: type and message of its exception.
+    """Raised on the healthy workers when another one (`rank`, whose own output has the traceback) failed with anything
+    but a TrainerError; `what` is type and message.
     """
 
     exit_code = EXIT_FAILED
@@ -153,13 +146,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str = "") -> PydanticCustomError:
-    """What a validator raises, so that `from_validation` tells it in these words.
-
-    Args:
-        allowed: what would have been accepted.
-        value: the offending part of what was given; None for all of it.
-        field: that the message names, where the rule is about several.
-        fix: the step that mends it; empty for the sentence that fits everywhere.
+    """What a validator raises, so that `from_validation` tells it in these words. `value` None is all of what was
+    given; `field` is named where the rule is about several; `fix` empty for the sentence that fits everywhere.
     """
     given = {"value": value, "field": field, "fix": fix}
     context = {"allowed": allowed, **{name: each for name, each in given.items() if each not in (None, "")}}
@@ -167,13 +155,8 @@ def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str
 
 
 def from_rule(error: PydanticCustomError, place: str, *, value: object, fix: str) -> TrainerError:
-    """A `broken_rule` as a TrainerError, where no pydantic model stands between.
-
-    Args:
-        error: the broken rule.
-        place: flag that gave the value.
-        value: that was given, where the rule names no part of it.
-        fix: where the rule knows none.
+    """A `broken_rule` as a TrainerError, where no pydantic model stands between; `place` is the flag. `value` and `fix`
+    stand in where the rule names none.
     """
     told = {"value": value, "fix": fix, **(error.context or {})}
     return TrainerError(place=place, problem=_REFUSED, value=told["value"], allowed=told["allowed"], fix=told["fix"])
@@ -184,12 +167,8 @@ def from_validation(
 ) -> TrainerError:
     """Pydantic's first finding as a TrainerError, or an unknown field, if there is one.
 
-    Args:
-        error: what pydantic raised.
-        place: the file or object that held the values; the field's path is appended.
-        known: the fields there are, to offer the nearest for an unknown one, and to say what one of them may be.
-        separator: between place and path.
-        fix: for a value out of range; empty for a sentence that fits everywhere.
+    `place` is the file or object, to which `separator` and the field's path are appended; `known` fields offer the
+    nearest for an unknown one; `fix` is for a value out of range, empty for a sentence that fits everywhere.
     """
     findings = error.errors()
     # A misspelt field is missing too: its own name says more.
@@ -243,12 +222,8 @@ def _choices(finding: ErrorDetails) -> list[str]:
 
 
 def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
-    """What would have been accepted, in a few words; pydantic's sentences tell of its parser as well.
-
-    Args:
-        finding: pydantic's.
-        field: that it is about: all its words or bounds are told; None for one inside another, of which only the
-            finding tells.
+    """What would have been accepted, in a few words; pydantic's sentences tell of its parser as well. `field` gives all
+    its words or bounds; None for one inside another, of which only the finding tells.
     """
     context = finding.get("ctx", {})
     if finding["type"] == _RULE:

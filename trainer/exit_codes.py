@@ -1,8 +1,4 @@
-"""What the trainer's exit codes mean, for it and for whoever starts it.
-
-A leaf without imports: `trainer.errors` uses it inside, `trainer.record` shows it to the outside. Not a list of all
-that can go wrong; that is what messages are for.
-"""
+"""What the trainer's exit codes mean. Without imports: `trainer.errors` uses it inside, `trainer.record` outside."""
 
 __all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_UNHEALTHY"]
 

@@ -1,7 +1,4 @@
-"""A number that says where it came from, the building block of the run record.
-
-Not for internal arithmetic: figures are made where a number leaves the program for a person.
-"""
+"""A number that says where it came from, made where it leaves the program for a person."""
 
 from typing import Literal, Self
 

@@ -1,10 +1,7 @@
-"""Files that appear whole or not at all, and their hashes.
+"""Files that appear whole or not at all, and their hashes; paths are local or on a mounted parallel file system.
 
-Every file the trainer must be able to trust goes through `write_atomically`: a crash, a full disk or a second
-signal leaves the old file, never half a new one. Not a storage abstraction: paths are local or on a mounted
-parallel file system.
-
-Files that people write or that may be damaged are read through `read_input`, which names them in its error.
+What must be trusted goes through `write_atomically`: a crash or full disk leaves the old file. What people write, or
+may be damaged, is read by `read_input`, which names it in its error.
 """
 
 import contextlib
@@ -53,13 +50,8 @@ def is_intact(path: Path, sha256: str) -> bool:
 
 
 def try_lock(file: IO[bytes]) -> bool | None:
-    """Takes the kernel's lock on a file, which ends with the last descriptor of it, or with the process.
-
-    Returns:
-        Whether it is this process's now; None on a file system without locks.
-
-    Raises:
-        OSError: the file system has locks, and fails.
+    """Whether the kernel's lock is this process's now, until its last descriptor closes or the process ends. None on a
+    file system without locks; OSError where it has locks, and fails.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,16 +65,7 @@ def try_lock(file: IO[bytes]) -> bool | None:
 
 
 def read_input(path: Path, fix: str, missing: str = "no such file") -> bytes:
-    """A whole file's content.
-
-    Args:
-        path: to read.
-        fix: the step that mends it when there is nothing to read.
-        missing: how to call it that there is no such file.
-
-    Raises:
-        TrainerError: there is no file, or it cannot be read.
-    """
+    """A whole file's content. TrainerError with `fix`: unreadable, or there is none (`missing` is how to call that)."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -97,11 +80,7 @@ def read_input(path: Path, fix: str, missing: str = "no such file") -> bytes:
 
 
 def read_text_input(path: Path, fix: str) -> str:
-    """`read_input` of a file that people write.
-
-    Raises:
-        TrainerError: also where it is no text; what it is then is not shown.
-    """
+    """`read_input` of a file that people write; TrainerError also for no text, which is not shown."""
     content = read_input(path, fix)
     try:
         return content.decode("utf-8")
@@ -116,15 +95,7 @@ def read_text_input(path: Path, fix: str) -> str:
 
 
 def check_folder(path: Path, flag: str) -> None:
-    """Refuses a folder that cannot be made or written, before anything is written anywhere.
-
-    Args:
-        path: of the folder; it need not exist.
-        flag: that named it.
-
-    Raises:
-        TrainerError: a file is in the way, or this user may not write there.
-    """
+    """TrainerError for a folder that cannot be made or written, before anything is written; `flag` named it."""
     problem, fix = _hindrance(path)
     if problem:
         allowed, fix = "a folder that can be written", f"{fix}name another {flag}"
@@ -197,10 +168,8 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file to write to, which becomes `path` when the block ends without an error.
-
-    Raises:
-        TrainerError: the disk is full or the folder cannot be written; `path` is then what it was before.
+    """A binary file to write to, which becomes `path` when the block ends without an error. TrainerError: disk full or
+    not writable; `path` is then what it was before.
     """
     temporary = path.with_name(f"{_TEMPORARY}{path.name}")
     try:
@@ -219,11 +188,7 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a whole small file.
-
-    Raises:
-        TrainerError: as `atomic_writer`.
-    """
+    """Writes a whole small file (TrainerError as `atomic_writer`)."""
     with atomic_writer(path) as file:
         file.write(content)
 

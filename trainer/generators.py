@@ -1,7 +1,4 @@
-"""The generator that a run has learnt so far, for those who want images of it: averaged, whole, and verified.
-
-Not here: going on with training (trainer.resume).
-"""
+"""The generator that a run has learnt so far, for those who want images of it: averaged, whole, and verified."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -18,26 +15,15 @@ __all__ = ["Trained", "load_generator"]
 
 
 class Trained(NamedTuple):
-    """A run's averaged generator.
-
-    Attributes:
-        network: in evaluation, without gradients.
-        manifest: of the checkpoint it is from.
-    """
+    """A run's averaged generator, in evaluation, without gradients, and its checkpoint's manifest."""
 
     network: Generator
     manifest: Manifest
 
 
 def load_generator(run_dir: Path, device: torch.device) -> Trained:
-    """Loads the averaged generator of the newest valid checkpoint; newer ones that are corrupt are told of.
-
-    Args:
-        run_dir: of the run.
-        device: to load it on, whatever device it was trained on.
-
-    Raises:
-        TrainerError: there is no run or no valid checkpoint.
+    """The averaged generator of the newest valid checkpoint, on any device; newer, corrupt ones are told of.
+    TrainerError: no run or no valid checkpoint.
     """
     require_run(run_dir, ("checkpoints",))
     found = checkpoint.newest_of_run(run_dir)

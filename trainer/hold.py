@@ -1,12 +1,9 @@
 """One session at a time in a run directory: worker 0 holds it from before anything is read until the session ends.
 
-Two sessions in one directory would save over each other's checkpoints, and the record of both would be true of neither.
-On one host the kernel knows whether the holder lives: it keeps the lock on `.lock` for as long as that process does,
-however it ends. On another host signs of life tell, whatever a file system makes of locks between hosts: a holder
-touches the file every quarter of a minute, and one that does not for a minute and a half is taken for gone. One that
-was only asleep, in a paused machine say, finds the file another's and ends at once, without a word to the run's files.
-
-Not here: `evaluate` and `record`, which write whole files and lines, and may do so beside a session.
+On one host the kernel knows whether the holder lives: it keeps the lock on `.lock` for as long as that process does. On
+another host signs of life tell, whatever a file system makes of locks between hosts: a holder touches the file every
+quarter of a minute, and one silent for a minute and a half is taken for gone. One that was only asleep, in a paused
+machine say, finds the file another's and ends at once. `evaluate` and `record` may run beside a session.
 """
 
 import contextlib
@@ -55,21 +52,11 @@ _PATIENCE = Patience()
 
 @contextlib.contextmanager
 def held(run_dir: Path, world: World, stopped: Callable[[], bool], patience: Patience = _PATIENCE) -> Iterator[bool]:
-    """Makes the directory where it is missing, and keeps other sessions out of it until the block ends.
+    """Makes the directory where missing, and keeps other sessions out until the block ends; all workers call it
+    together.
 
-    A directory that was made here, and that nothing was written to, is gone afterwards.
-
-    Args:
-        run_dir: of the run.
-        world: this worker's place; all workers call it together.
-        stopped: whether a signal has come, which ends a wait.
-        patience: with another session that may be about to end.
-
-    Yields:
-        Whether it is held; False where a signal has come first.
-
-    Raises:
-        TrainerError: on every rank: the directory cannot be written; InUseError: another session is at work in it.
+    Yields whether it is held: False where a signal (`stopped`) came first. A directory made here and left empty is
+    removed. TrainerError on every rank: not writable; InUseError: another session is at work in it.
     """
     hold = _Hold(run_dir)
     try:
@@ -99,12 +86,8 @@ _TAKEN = _Taken()
 
 
 class _Holder(NamedTuple):
-    """Who holds a directory, as far as it says so.
-
-    Attributes:
-        who: process, host and since when.
-        here: whether it is on this host, whose kernel then knows that it lives.
-        sign: of life; another one in a while.
+    """Who holds a directory: `who` is process, host and since when; `here` is on this host, whose kernel then knows
+    that it lives; `sign` of life is another one in a while.
     """
 
     who: str = "another session"
@@ -126,11 +109,7 @@ class _Hold:
         self._beating = threading.Thread(target=self._beat, name="hold", daemon=True)
 
     def take(self, stopped: Callable[[], bool], patience: Patience) -> _Taken:
-        """Returns when the directory is this process's, or will not become so.
-
-        Raises:
-            TrainerError: it cannot be written.
-        """
+        """Returns when the directory is this process's, or will not become so (TrainerError: not writable)."""
         check_folder(self._dir, "--run-dir")
         self._made = [folder for folder in (self._dir, *self._dir.parents) if not folder.exists()]
         first: _Holder | None = None

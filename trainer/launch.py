@@ -1,12 +1,11 @@
 """torchrun with an exit code that means something: `python -m trainer.launch --standalone --nproc-per-node 2 -m trainer
 train --preset dcgan-digits`.
 
-torchrun itself ends with 1 whatever its workers said. Here a worker's own code comes through, so that a service manager
-can tell bad input (2: do not try again) from an interruption (75: start the same command again). Before torchrun's own
-arguments, `--watch aws`, `azure` or `gcp` makes it look out for the cloud's notices, and `--start-when` with `--hours`
-and `--forecast` makes it wait for clean power (trainer.power.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is
-the job's deadline. All other arguments are torchrun's, unchanged; this is no launcher of its own. When its workers are
-gone, it restores what a killed one has left set on a GPU (trainer.power.ledger).
+torchrun itself ends with 1 whatever its workers said; here a worker's own code comes through: bad input (2: do not try
+again) or an interruption (75: start the same command again). Before torchrun's own arguments, `--watch aws`, `azure` or
+`gcp` looks out for the cloud's notices, and `--start-when` with `--hours` and `--forecast` waits for clean power
+(trainer.power.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is the job's deadline. When its workers are gone, it
+restores what a killed one has left set on a GPU (trainer.power.ledger).
 """
 
 import argparse
@@ -67,11 +66,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """What torchrun makes of its arguments; with those it cannot start with, it would end in a traceback and code 1.
-
-    Raises:
-        TrainerError: quoting torchrun.
-    """
+    """What torchrun makes of its arguments; TrainerError, quoting it, where it would end in a traceback and code 1."""
     from torch.distributed import run
 
     parsed: argparse.Namespace = run.parse_args(list(argv))  # type: ignore[no-untyped-call]  # torch has no types here
@@ -130,10 +125,8 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
 
 
 def _note_ends(ends: dict[int, int | None]) -> None:
-    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody.
-
-    Args:
-        ends: exit codes; negative, the signal that ended it; None for one that not even SIGKILL has ended.
+    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody. Exit codes;
+    negative, the signal that ended it; None for one that not even SIGKILL has ended.
     """
     from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 
@@ -148,13 +141,8 @@ def _note_ends(ends: dict[int, int | None]) -> None:
 
 
 def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
-    """75 where the workers were told, wrote their checkpoint and left: that is an interruption, not a failure.
-
-    Args:
-        ends: see `_note_ends`.
-
-    Returns:
-        Otherwise the code of one that did not leave in time and was killed, or that failed while it stopped.
+    """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure. Otherwise the
+    code of one that was killed for being late, or failed while it stopped.
     """
     killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
     if killed:
@@ -183,11 +171,7 @@ def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
 
 
 def _cloud(name: str | None) -> str:
-    """The cloud to watch; empty for none.
-
-    Raises:
-        TrainerError: a cloud that nobody can watch.
-    """
+    """The cloud to watch; empty for none (TrainerError: one that nobody can watch)."""
     if name is not None and name not in CLOUDS:
         near = nearest(name, CLOUDS)
         raise TrainerError(

@@ -1,7 +1,4 @@
-"""Names by commas, as flags and configuration files give them: each one known, and each only once.
-
-Not here: what the names stand for. Does not import torch.
-"""
+"""Names by commas, as flags and configuration files give them: each known, and only once. Does not import torch."""
 
 from collections.abc import Collection
 
@@ -13,14 +10,8 @@ NONE = "none"
 
 
 def listed(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """The names in a text; nothing for "none".
-
-    Args:
-        text: of a flag or a field.
-        known: every name that there is.
-
-    Raises:
-        PydanticCustomError: a `broken_rule`: an unknown name, with the nearest one, or one that comes twice.
+    """The names in a text; nothing for "none". PydanticCustomError, a `broken_rule`: an unknown name, with the nearest
+    one, or one that comes twice.
     """
     names = tuple(name.strip() for name in text.split(","))
     if NONE in names:

@@ -1,8 +1,4 @@
-"""The training loop: one step shows one global batch of real images, on however many workers there are.
-
-Not here: what a session begins with (trainer.set_up), what is written (trainer.reporter), the losses
-(trainer.steps.losses), what a worker's share of a step is (trainer.steps.batch).
-"""
+"""The training loop: one step shows one global batch of real images, on however many workers there are."""
 
 from functools import partial
 from pathlib import Path
@@ -46,21 +42,8 @@ def train(
     interruption: Interruption,
     options: RunOptions = PLAIN,
 ) -> int:
-    """Trains to the end or to an interruption.
-
-    Args:
-        config: what to compute.
-        run_dir: where everything is written.
-        data_dir: the data set's shards; prepared there when missing.
-        context: what the launcher knows.
-        interruption: asked in every step, installed already.
-        options: of this session.
-
-    Returns:
-        The exit code: 0 done, 75 interrupted.
-
-    Raises:
-        TrainerError: on every rank; UnhealthyError for a fabric that is too slow.
+    """Trains to the end (exit code 0) or to an interruption (75); shards are prepared in `data_dir` when missing.
+    `interruption` is installed already. TrainerError on every rank; UnhealthyError for a fabric that is too slow.
     """
     with (
         distributed.start(config.backend) as world,
@@ -209,12 +192,10 @@ def _run(
 
 
 def _is_due(config: TrainConfig, state: TrainState, metrics: MetricsInTraining) -> bool:
-    """Whether anything is shown, saved, measured or checked after this step."""
     intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
     done = state.images >= config.total_images
     return done or agreement.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
 
 
 def _request(interruption: Interruption, reporter: Reporter) -> Request:
-    """What this worker wants now."""
     return max(interruption.request(), reporter.request)

@@ -1,7 +1,4 @@
-"""How a run is carried out, beside what it computes (trainer.config): what the command line says of this session alone.
-
-Nothing here changes an image that a run learns from, so a run may go on with other options.
-"""
+"""How a run is carried out: what the command line says of this session alone; it may go on with other options."""
 
 from dataclasses import dataclass
 
@@ -21,7 +18,6 @@ class RunOptions:
         fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
         track: targets that rank 0 shows the run to besides, see trainer.tracking.
         log_json: print the lines of stats.jsonl instead of sentences about them.
-        power: limits of the GPUs that were asked for.
     """
 
     resume: bool = True

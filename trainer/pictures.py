@@ -1,7 +1,4 @@
-"""Images side by side, as a PNG or as a film: .mp4 through PyAV, .gif through Pillow.
-
-Not here: which images (trainer.samples and trainer.commands.sample).
-"""
+"""Images side by side, as a PNG or as a film: .mp4 through PyAV, .gif through Pillow."""
 
 import io
 from pathlib import Path
@@ -53,11 +50,7 @@ def film_frames(clips: Tensor, columns: int) -> list[Pixels]:
 
 
 def write_png(path: Path, pixels: Pixels) -> None:
-    """Writes [height, width, 1 or 3] uint8 as a PNG.
-
-    Raises:
-        TrainerError: the file cannot be written.
-    """
+    """Writes [height, width, 1 or 3] uint8 as a PNG (TrainerError: not writable)."""
     buffer = io.BytesIO()
     Image.fromarray(_plain(pixels)).save(buffer, format="PNG")
     write_atomically(path, buffer.getvalue())
@@ -65,9 +58,7 @@ def write_png(path: Path, pixels: Pixels) -> None:
 
 def write_film(path: Path, frames: list[Pixels], frames_per_sec: int) -> None:
     """Writes frames [height, width, 1 or 3] uint8 of equal size as .mp4 (H.264) or .gif (repeating), by the suffix.
-
-    Raises:
-        TrainerError: the file cannot be written.
+    TrainerError: not writable.
     """
     encode = _gif if path.suffix == ".gif" else _mp4
     write_atomically(path, encode(frames, frames_per_sec))

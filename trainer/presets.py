@@ -1,9 +1,7 @@
-"""Configurations that run as they are, each with its source and with what departs from it.
+"""Configurations that run as they are, each with its source and with what departs from it. Does not import torch.
 
-A paper's set-up is its networks' widths, batch, losses, optimiser and length; numbers that have no place in a
-TrainConfig (schedules of a step size, say) are named as departures. What reproduces a paper's set-up has not thereby
-reached the paper's score: scores of runs are in their run.json. How they are shown is trainer.commands.presets's
-matter. Does not import torch.
+A paper's set-up is widths, batch, losses, optimiser and length; what has no place in a TrainConfig is named as a
+departure. A preset has not thereby reached the paper's score: runs' scores are in their run.json.
 """
 
 from collections.abc import Mapping
@@ -17,13 +15,8 @@ __all__ = ["CATALOGUE", "PRESETS", "Preset", "preset"]
 
 
 class Preset(NamedTuple):
-    """A configuration and where its values come from.
-
-    Attributes:
-        config: the values.
-        summary: one line for a person who chooses.
-        source: paper and table.
-        departures: what is otherwise than in the source, and why; one a sentence.
+    """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and
+    why, one a sentence; `summary` is for a person who chooses.
     """
 
     config: TrainConfig
@@ -277,15 +270,7 @@ PRESETS: Mapping[str, TrainConfig] = MappingProxyType({name: entry.config for na
 
 
 def preset(name: str, place: str = "--preset") -> TrainConfig:
-    """The preset of that name.
-
-    Args:
-        name: as people write it.
-        place: what gave it, for the error message.
-
-    Raises:
-        TrainerError: there is none.
-    """
+    """The preset of that name (TrainerError at `place`: there is none)."""
     if name not in PRESETS:
         near = nearest(name, PRESETS)
         raise TrainerError(

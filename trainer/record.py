@@ -1,8 +1,7 @@
-"""The run record: what one training run did, used and cost, every figure with its provenance.
+"""The run record: what one training run did, used and cost, every figure with its provenance. Does not import torch.
 
-A record is only data. It is computed from a run directory by `trainer.records.summary` and read by anybody through
-`RunRecord.read` or, without Python, by the JSON schema beside this file. Its file carries a digest of its content, so
-that one that was changed afterwards is not read (trainer.records.seal). Does not import torch.
+Computed by `trainer.records.summary`, read through `RunRecord.read` or, without Python, by the JSON schema beside this
+file. A digest of its content shows changes (trainer.records.seal).
 """
 
 import json
@@ -228,11 +227,7 @@ class RunRecord(Sealed):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a run.json.
-
-        Raises:
-            TrainerError: no such file, not a run record of this version, or changed after it was written.
-        """
+        """Reads a run.json (TrainerError: none, not a record of this version, or changed after it was written)."""
         fix = "name a run directory that has run.json, or write it: python -m trainer record --run-dir DIR"
         try:
             return cls.model_validate_json(read_input(path, fix, missing="no run record"))

@@ -2,11 +2,9 @@
 
     python -m trainer.rendezvous --port 29400
 
-Workers join it by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may
-come and go; several jobs may share it under different `--rdzv-id`. It prints a line when a host connects or leaves,
-and a health line every minute for which it has asked itself: a store that does not answer ends with 1, so that its
-service manager starts it again. Holds no training state and is no scheduler. Exit codes: 0 after SIGTERM, 1 sick, 2 bad
-input.
+Workers join by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come
+and go; jobs may share it under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every
+minute. Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2 bad input.
 """
 
 import os
@@ -56,11 +54,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _listen(port: int) -> socket.socket:
-    """A listening socket, dual-stack where this machine has IPv6.
-
-    Raises:
-        TrainerError: no port, or a port in use.
-    """
+    """A listening socket, dual-stack where this machine has IPv6 (TrainerError: no port, or one in use)."""
     if not 0 <= port <= _LAST_PORT:
         raise TrainerError(place="--port", problem="not a port", value=port, allowed=_ALLOWED, fix="--port 29400")
     try:
@@ -130,11 +124,8 @@ def _socket_tables() -> list[str]:
 
 
 def connected_hosts(tables: Iterable[str], port: int) -> set[str]:
-    """Addresses of the hosts with an established connection to that local port, our own client's left out.
-
-    Args:
-        tables: texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
-        port: the store's.
+    """Addresses of the hosts with an established connection to that local port, our own client's left out. `tables` are
+    texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
     """
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):

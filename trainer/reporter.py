@@ -1,9 +1,7 @@
 """Everything a run leaves behind, as the loop tells it: the run directory and, behind a flag, the metrics endpoint.
 
-run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. Only rank 0 writes, and
-what it finds damaged and writes anew it says, on stdout and as an event. The loop calls these methods on every rank,
-and an error of rank 0 (a full disk) is raised on all. Decides nothing about training. Not here: the open files
-(trainer.session).
+run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. The loop calls on every
+rank, only rank 0 writes, and its error (a full disk) is raised on all. What it finds damaged it says.
 """
 
 import contextlib
@@ -50,16 +48,7 @@ _PLAIN = ("fp32:", "ddp: whole", "off: not asked for")
 
 
 class Reporter:
-    """One session's outputs. Use it as a context, `begin` first, then the rest.
-
-    Args:
-        run_dir: of the run.
-        config: of the run.
-        world: this worker's place.
-        context: what the launcher knows.
-        endpoint: for Prometheus; None for none.
-        options: what the run is shown to.
-    """
+    """One session's outputs. Use it as a context, `begin` first, then the rest. `endpoint` None for no Prometheus."""
 
     def __init__(
         self,
@@ -97,14 +86,8 @@ class Reporter:
         return self._world.world_size == 1 or isinstance(error, TrainerError | WorkerFailedError) or is_told(error)
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
-        """Writes the first event, the real images and the first samples; the clock starts after that.
-
-        Args:
-            ready: what the session begins with.
-            fabric: its acceptance test.
-
-        Raises:
-            TrainerError: the directory cannot be written, or holds parts of two runs; on every rank.
+        """Writes the first event, the real images and the first samples; the clock starts after that. `fabric` is its
+        acceptance test. TrainerError on every rank: not writable, or parts of two runs are there.
         """
         world, state = self._world, ready.state
         self._saved_images = state.images if state.images else -1
@@ -161,16 +144,10 @@ class Reporter:
     def tick(
         self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], loader_stall_sec: float = 0.0
     ) -> Line:
-        """Writes a statistics line, and returns it: it is equal on every worker.
+        """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
-        Args:
-            state: after a step.
-            sums: this worker's, since the last line.
-            networks: generator and discriminator, their gradients those of the last step.
-            loader_stall_sec: what this worker has waited for images since the session began.
-
-        Raises:
-            TrainerError: a loss is no longer finite, or the disk is full; on every rank.
+        `sums` are this worker's since the last line; the networks' gradients those of the last step; `loader_stall_sec`
+        since the session began. TrainerError on every rank: a loss is no longer finite, or the disk is full.
         """
         sums = sums.cpu()  # waits for the steps that are still under way, which are no part of telemetry's time
         with self._timed():
@@ -208,13 +185,7 @@ class Reporter:
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
         """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
-
-        Args:
-            state: after a step.
-            notices: every worker's, of those that asked for it.
-
-        Raises:
-            TrainerError: the save before failed; on every rank.
+        `notices` are every worker's that asked for it. TrainerError on every rank: the save before failed.
         """
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
@@ -228,11 +199,7 @@ class Reporter:
         return Request.FAIL if self._opened is not None and self._opened.saver.failed else Request.NOTHING
 
     def fail(self) -> NoReturn:
-        """Raises what has failed in the thread that saves.
-
-        Raises:
-            TrainerError: on every rank.
-        """
+        """Raises, on every rank, what has failed in the thread that saves (TrainerError)."""
         self._settle()
         raise AssertionError("a worker asked for FAIL, and none has failed")
 
@@ -256,12 +223,8 @@ class Reporter:
         self._session.event(event, state.images, **details)
 
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
-        """Writes the last event and the record.
-
-        Args:
-            state: already saved by `checkpoint`.
-            cause: a notice's kind or a signal's name; empty when the run is done.
-            waited_sec: since the first worker's signal, when this is called; 0 without one.
+        """Writes the last event and the record of a state that `checkpoint` has saved. `cause` is a notice's kind or a
+        signal's name, empty when done; `waited_sec` since the first worker's signal, or 0.
         """
         began = time.monotonic()
         self._settle()
@@ -289,7 +252,6 @@ class Reporter:
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Counts the block as telemetry's time."""
         began = time.monotonic()
         yield
         self._telemetry_sec += time.monotonic() - began

@@ -1,7 +1,6 @@
 """Going on from what a run directory holds: the newest valid checkpoint, if it is of this run and for this data.
 
-Every check here is made before anything is written. Not here: reading checkpoints (trainer.checkpoint) and which
-session this is (trainer.records.identity).
+Every check here is made before anything is written.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,23 +20,14 @@ __all__ = ["Restored", "check_run_dir", "found_damage", "is_done", "restore", "s
 
 
 class Restored(NamedTuple):
-    """What was found.
-
-    Attributes:
-        identity: of the checkpoint; None where there was none.
-        passed_over: a sentence on each newer, corrupt checkpoint.
-    """
+    """What was found: `identity` None where there was no checkpoint; a sentence on each newer, corrupt one."""
 
     identity: RunIdentity | None
     passed_over: list[str]
 
 
 def check_run_dir(run_dir: Path, data_dir: Path) -> None:
-    """Refuses directories that cannot be written, before the run has done anything; of run_dir itself it is known.
-
-    Raises:
-        TrainerError: naming the flag.
-    """
+    """TrainerError, naming the flag, for a directory that cannot be written; of run_dir itself it is known."""
     for folder in (run_dir / "checkpoints", run_dir / "samples"):
         check_folder(folder, "--run-dir")
     if not data_dir.is_dir():  # shards that are there are only read
@@ -47,10 +37,8 @@ def check_run_dir(run_dir: Path, data_dir: Path) -> None:
 def restore(
     state: TrainState, config: TrainConfig, run_dir: Path, data_dir: Path, dataset_sha256: str, *, resume: bool
 ) -> Restored:
-    """Loads the newest valid checkpoint into the state, if there is one.
-
-    Raises:
-        TrainerError: all are corrupt, or of another configuration or data set; or `resume` is off and a run is here.
+    """Loads the newest valid checkpoint into the state, if there is one. TrainerError: all corrupt, or of another
+    configuration or data set; or a run is here and `resume` is off.
     """
     folder = run_dir / "checkpoints"
     if not resume and (checkpoint.newest(folder) or (run_dir / STATS_FILE).exists()):
@@ -73,13 +61,8 @@ def restore(
 def found_damage(
     run_dir: Path, diary: Diary, identity: RunIdentity, restored: Restored
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """What earlier sessions have left that cannot be read: a sentence on each, and its event with its details.
-
-    Args:
-        run_dir: of the run, before this session has written anything.
-        diary: what can be read of its stats.jsonl.
-        identity: of this session.
-        restored: what it goes on from.
+    """What earlier sessions have left that cannot be read, before this one writes: a sentence on each, its event and
+    details.
     """
     for sentence in restored.passed_over:
         yield f"passed over a checkpoint: {sentence}", "checkpoint-skipped", {"why": sentence}
@@ -101,9 +84,8 @@ def found_damage(
 
 
 def is_done(record: Path) -> bool:
-    """Whether the last session got as far as to say so; one killed after its last checkpoint did not.
-
-    A damaged record says nothing: the run is then brought to its end once more, which writes it anew.
+    """Whether the last session got as far as to say so; one killed after its last checkpoint did not. A damaged record
+    says nothing: the run is then brought to its end once more, which writes it anew.
     """
     try:
         return RunRecord.read(record).status == "done"
@@ -112,11 +94,7 @@ def is_done(record: Path) -> bool:
 
 
 def same_everywhere(images: list[int], run_dir: Path) -> None:
-    """Workers that restored different checkpoints would train on together without a word.
-
-    Raises:
-        TrainerError: on every rank, naming what each holds.
-    """
+    """TrainerError on every rank where workers restored different checkpoints: they would train on without a word."""
     if len(set(images)) > 1:
         raise TrainerError(
             place=str(run_dir / "checkpoints"),

@@ -1,8 +1,4 @@
-"""Which values of a TrainConfig go together: one table, in the words that the user reads.
-
-What a single field may be stands in trainer.config. Not here: what depends on the machine (trainer.workers.distributed)
-or on the data (trainer.data).
-"""
+"""Which values of a TrainConfig go together: one table, in the words that the user reads."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,14 +10,7 @@ __all__ = ["RULES", "Rule", "first_broken"]
 
 
 class Rule(NamedTuple):
-    """One rule.
-
-    Attributes:
-        field: that the message names.
-        is_broken: by this configuration.
-        allowed: what would have been accepted.
-        fix: the step that mends it.
-    """
+    """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it."""
 
     field: str
     is_broken: Callable[["TrainConfig"], bool]

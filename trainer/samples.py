@@ -1,7 +1,4 @@
-"""What the generator makes of the same latents over time: a grid for images, a film strip and a film for clips.
-
-Not a gallery: one grid, fixed latents, no picking. Any other latents are `python -m trainer sample`'s.
-"""
+"""What the generator makes of the same latents over time: a grid for images, a film strip and a film for clips."""
 
 from pathlib import Path
 
@@ -44,14 +41,8 @@ def sample_grid(generator: Generator, config: TrainConfig, device: torch.device)
 
 
 def write_samples(path: Path, images: Tensor) -> None:
-    """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as a film beside it.
-
-    Args:
-        path: of the .png; the film's has the suffix .mp4.
-        images: to write.
-
-    Raises:
-        TrainerError: a file cannot be written.
+    """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as an .mp4 beside it.
+    TrainerError: not writable.
     """
     if images.dim() == 4:
         write_png(path, tile(images, COLUMNS))

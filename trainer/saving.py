@@ -1,8 +1,7 @@
 """Checkpoints without a stop: a step hands over a copy of the state, and a thread writes it while training goes on.
 
-What a step waits for is the copy, and the save before where that has not ended yet (a slow disk); both are counted in
-`stall_sec`. What fails in the thread is kept and raised by the next `wait`. What a checkpoint is and how it is written
-is in trainer.checkpoint; when to save is the loop's.
+A step waits for the copy, and for the save before if unfinished (a slow disk): `stall_sec`. What fails in the thread is
+raised by the next `wait`.
 """
 
 import threading
@@ -24,8 +23,6 @@ class Saved(NamedTuple):
     """A checkpoint that is on disk.
 
     Attributes:
-        path: of it.
-        images: images seen.
         why: the notice that asked for it; empty for none.
         sec: from the moment the state was handed over to the file in place.
         stall_sec: of these, what the step waited for.
@@ -39,16 +36,8 @@ class Saved(NamedTuple):
 
 
 class Saver:
-    """Writes one checkpoint at a time. For the one process that writes the folder.
-
-    Args:
-        folder: of the checkpoints.
-        config: kept in the manifests.
-        identity: kept in the manifests.
-        done: told of each checkpoint on disk, in the thread.
-
-    Attributes:
-        stall_sec: what steps have waited for so far, seconds.
+    """Writes one checkpoint at a time. For the one process that writes the folder. `done` is told of each checkpoint on
+    disk, in the thread; `stall_sec` is what steps have waited for so far, seconds.
     """
 
     def __init__(self, folder: Path, config: TrainConfig, identity: RunIdentity, done: Callable[[Saved], None]) -> None:
@@ -64,15 +53,8 @@ class Saver:
         return self._failure is not None
 
     def save(self, state: Mapping[str, Any], images: int, why: str = "") -> None:
-        """Copies the state and returns; it is written meanwhile.
-
-        Args:
-            state: nested dicts and lists of tensors, on any device, and numbers; may change as soon as this returns.
-            images: images seen.
-            why: the notice that asked for it.
-
-        Raises:
-            TrainerError: the save before failed.
+        """Copies the state (nested dicts and lists of tensors, on any device, and numbers) and writes it after it
+        returns. `why` is the notice that asked for it. TrainerError: the save before failed.
         """
         began = time.monotonic()
         self.wait()
@@ -84,11 +66,7 @@ class Saver:
         self._thread.start()
 
     def wait(self) -> None:
-        """Returns when nothing is being written any more.
-
-        Raises:
-            TrainerError: the save failed; raised once.
-        """
+        """Returns when nothing is being written any more (TrainerError: the save failed; raised once)."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -107,10 +85,8 @@ class Saver:
 def copy_to_cpu(value: Any, buffers: Any = None) -> Any:
     """The same nested dicts and lists with copies of their tensors on the CPU, memory layout included.
 
-    Args:
-        value: to copy.
-        buffers: what an earlier copy of the same structure returned, to be overwritten; None to make them. They stay in
-            page-locked memory where the tensors are on a GPU: copying is then several times faster.
+    `buffers`, an earlier copy of the same structure, are overwritten; None makes them, in page-locked memory where
+    tensors are on a GPU: copying is then several times faster.
     """
     pending: set[torch.device] = set()
     copied = _copy(value, buffers, pending)

@@ -1,7 +1,6 @@
-"""The files of one session, held by the one worker that writes them: diary, checkpoints, and what listens to the diary.
+"""The files of one session, held by the one worker that writes them: stats.jsonl, checkpoints, and its listeners.
 
-Opening them finds out which session this is, and says what earlier ones have left damaged. Not here: what is written
-and when (trainer.reporter), and other workers, who write nothing.
+Opening them finds out which session this is, and says what earlier ones have left damaged.
 """
 
 from pathlib import Path
@@ -23,25 +22,14 @@ __all__ = ["Session"]
 
 
 class Session:
-    """One session's open files.
-
-    Args:
-        run_dir: of the run.
-        config: of the run; written there.
-        context: what the launcher knows.
-        options: what the diary is shown to.
-        endpoint: for Prometheus; None for none.
-        data: the shards.
-        restored: what the session goes on from.
-        images: seen before it.
+    """One session's open files (TrainerError: not writable, or parts of two runs); writes `config`.
 
     Attributes:
+        options: what stats.jsonl is shown to.
+        endpoint: for Prometheus; None for none.
+        images: seen before it.
         identity: which run and session this is.
-        saver: of its checkpoints.
         say: tells the user a sentence; also called by trackers' threads, which stop no run.
-
-    Raises:
-        TrainerError: the directory cannot be written, or holds parts of two runs.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""What a session begins with: device, data, networks and the newest valid checkpoint, checked before a file is written.
-
-Not here: what is restored from (trainer.resume) and what a session leaves behind (trainer.reporter).
-"""
+"""What a session begins with: device, data, networks and newest valid checkpoint, checked before a file is written."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -23,9 +20,6 @@ class Ready(NamedTuple):
     """A worker that could make its first step.
 
     Attributes:
-        state: as restored.
-        data: the shards.
-        restored: what the state was restored from.
         complete: whether the run has come to its end already.
         allocator: what was done to the C library's.
         choices: what it trains with, each with its reason.
@@ -40,17 +34,10 @@ class Ready(NamedTuple):
 
 
 def set_up(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
-    """Makes this worker ready; all workers call it together.
+    """Makes this worker ready; all workers call it together. Shards are prepared in `data_dir` where missing.
 
-    Args:
-        config: of the run.
-        run_dir: of the run; only looked at.
-        data_dir: of the shards, which are prepared where they are missing.
-        world: this worker's place.
-        resume: go on from the newest valid checkpoint; False refuses a directory that has one.
-
-    Raises:
-        TrainerError: on every rank: device, directories, data or checkpoints are not what the run needs.
+    `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
+    checkpoints are not what the run needs.
     """
     config.check_workers(world.world_size, equal_shares=world.on_xla)
     precision = world.together(lambda: choose(config.precision, world.device))

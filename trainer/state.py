@@ -1,7 +1,7 @@
 """All that a training run is at one moment: two networks, the averaged generator, two optimisers, images seen, p.
 
-There is no generator state among it: every random number is a function of seed and images seen (trainer.steps.draws,
-trainer.data.sampler). Not here: files (trainer.checkpoint) and the steps (trainer.loop).
+No generator state: every random number is a function of seed and images seen (trainer.steps.draws,
+trainer.data.sampler).
 """
 
 import copy
@@ -27,16 +27,11 @@ class TrainState:
     """The moving parts of a run. Use `create`.
 
     Attributes:
-        generator: trained.
-        discriminator: trained.
         ema: the generator averaged over time; the one that is judged and shown.
-        opt_g: Adam of the generator.
-        opt_d: Adam of the discriminator.
         images: real images shown so far.
         augment_p: share of the images that each part of the augmentation changes, see trainer.steps.ada.
         phase: what the networks make now, a function of `images`.
-        scale_g: of the generator's loss; see trainer.steps.loss_scale.
-        scale_d: of the discriminator's.
+        scale_g: of the generator's loss, see trainer.steps.loss_scale; `scale_d` of the discriminator's.
     """
 
     def __init__(
@@ -105,9 +100,8 @@ class TrainState:
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averaged generator towards the present one, with a half-life of ema_kimg; once after `advance`.
-
-        The half-life grows with the run up to that, as StyleGAN2's does, so that a young run's average is young.
+        """Moves the averaged generator towards the present one, with a half-life of ema_kimg; once after `advance`. The
+        half-life grows with the run up to that, as StyleGAN2's does, so that a young run's average is young.
         """
         half_life = min(self._config.ema_kimg * 1000, self.images * 0.05)
         keep = 0.5 ** (self._config.step_images / half_life) if half_life else 0.0
@@ -125,9 +119,8 @@ class TrainState:
         return live
 
     def live(self) -> dict[str, Any]:
-        """`state_dict` without the copy: the tensors that the next step changes, where they are.
-
-        Split networks are gathered on rank 0 alone: all workers call this together (trainer.workers.sharding).
+        """`state_dict` without the copy: the tensors that the next step changes, where they are. Split networks are
+        gathered on rank 0 alone: all workers call this together (trainer.workers.sharding).
         """
         parts = {name: saved(part.state_dict()) for name, part in self._parts().items()}
         scales = {"scale_g": self.scale_g.state_dict(), "scale_d": self.scale_d.state_dict()}
@@ -175,8 +168,8 @@ def _adam(network: nn.Module, lr: float, betas: tuple[float, float]) -> torch.op
 def _load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     """Loads the moments and counts of steps; all else is of the configuration and of this device.
 
-    The moments take the memory layout of their parameters. A checkpoint from XLA has none but the usual one, and the
-    fused kernels pair numbers by their place in memory: with another layout they mix them up without a word.
+    Moments take their parameters' memory layout: a checkpoint from XLA has only the usual one, and the fused kernels
+    pair numbers by place in memory, so another layout would silently mix them up.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state = {

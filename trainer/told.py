@@ -1,7 +1,4 @@
-"""Sentences for whoever started the trainer. That nobody reads them any more ends no run.
-
-Not a logger: what is to last stands in a file. Errors that end a command are trainer.errors'.
-"""
+"""Sentences for whoever started the trainer. That nobody reads them any more ends no run."""
 
 import contextlib
 import sys

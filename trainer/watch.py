@@ -1,12 +1,9 @@
 """A thread of the launcher that asks the cloud, every few seconds, whether this node is about to go.
 
-An interruption or a termination by the Auto Scaling group becomes a notice in the node's file and a SIGTERM to the
-launcher itself: torchrun hands that on, the workers agree, save and leave with 75. A rebalance recommendation, or a
-host's maintenance to come, becomes a notice only; the workers see it and save once
-(`trainer.interruptions.interruption`). The same thread keeps the job's deadline.
-
-One `Poll` per cloud: AWS's and Google Cloud's are here, Azure's is in `trainer.interruptions.scheduled_events`. Not
-here: what needs root or a cloud's command line, such as completing a lifecycle action.
+An interruption or termination becomes a notice in the node's file and a SIGTERM to the launcher: torchrun hands that
+on, the workers agree, save and leave with 75. A rebalance recommendation or a host's maintenance becomes a notice only;
+the workers save once. The same thread keeps the job's deadline. What needs root or a cloud's command line, such as
+completing a lifecycle action, is the node's scripts'.
 """
 
 import http.client
@@ -40,11 +37,7 @@ _AZURE_POLL_SEC = 1.0
 
 
 class AwsMetadata:
-    """EC2's instance metadata, version 2 only. Needs a hop limit of 2, or the host's network, in a container.
-
-    Args:
-        url: of the service.
-    """
+    """EC2's instance metadata, version 2 only. Needs a hop limit of 2, or the host's network, in a container."""
 
     def __init__(self, url: str = "http://169.254.169.254") -> None:
         parts = urlsplit(url)
@@ -52,11 +45,7 @@ class AwsMetadata:
         self._token = ""
 
     def poll(self) -> Iterable[tuple[Kind, str]]:
-        """The notices that hold now.
-
-        Raises:
-            OSError: nobody answers.
-        """
+        """The notices that hold now (OSError: no answer)."""
         if action := self.get("spot/instance-action"):
             yield "spot-interruption", str(json.loads(action).get("time", ""))
         if self.get("autoscaling/target-lifecycle-state") == "Terminated":
@@ -65,10 +54,8 @@ class AwsMetadata:
             yield "rebalance", str(json.loads(recommendation).get("noticeTime", ""))
 
     def get(self, item: str) -> str:
-        """One item of metadata; empty where there is no such item.
-
-        Raises:
-            OSError: nobody answers, or with anything but the item, 401 (a new token is asked for, once) and 404.
+        """One item of metadata; empty where there is no such item. OSError: no answer, or other than the item, 401 (a
+        new token is asked for, once) and 404.
         """
         for _ in range(2):
             self._token = self._token or self._ask(
@@ -101,11 +88,8 @@ class AwsMetadata:
 
 
 class GceMetadata:
-    """Compute Engine's metadata server, on virtual machines and on hosts of TPU slices.
-
-    Args:
-        url: of the server.
-        wait_sec: for how long it may hold back its answer until there is a preemption.
+    """Compute Engine's metadata server, on virtual machines and on hosts of TPU slices. `wait_sec`: for how long it may
+    hold back its answer until there is a preemption.
     """
 
     def __init__(self, url: str = "http://169.254.169.254", wait_sec: int = _GCE_WAIT_SEC) -> None:
@@ -115,11 +99,7 @@ class GceMetadata:
         self._etag = ""
 
     def poll(self) -> Iterable[tuple[Kind, str]]:
-        """The notices that hold now, after a wait for a preemption. Neither has a time in it.
-
-        Raises:
-            OSError: nobody answers.
-        """
+        """The notices that hold now, after a wait for a preemption, without times (OSError: no answer)."""
         # MIGRATE_ON_HOST_MAINTENANCE needs nothing, and machines with GPUs or TPUs never migrate.
         if self._get("instance/maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
             yield "host-maintenance", ""
@@ -127,12 +107,10 @@ class GceMetadata:
             yield "spot-interruption", ""
 
     def _get(self, item: str, *, wait: bool = False) -> str:
-        """One item of metadata; empty where there is no such item, as on a machine that is no spot one.
+        """One item of metadata; empty where there is none, as on a machine that is no spot one (OSError: neither that
+        nor 404).
 
         With `wait` the server answers when the item is another than at the last such call, or after `wait_sec`.
-
-        Raises:
-            OSError: nobody answers, or with anything but the item and 404.
         """
         query = ""
         if wait and self._etag:
@@ -178,13 +156,8 @@ def poll_sec_of(cloud: str) -> float:
 
 
 class Watcher(threading.Thread):
-    """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends.
-
-    Args:
-        notices: the node's file.
-        poll: of the cloud; None to keep the deadline alone.
-        stop_at: the job's deadline, seconds since 1970; None for none.
-        poll_sec: between two polls.
+    """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends. `poll` None keeps
+    the deadline alone; `stop_at` is seconds since 1970, None for no deadline.
     """
 
     def __init__(

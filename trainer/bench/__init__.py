@@ -1,5 +1,4 @@
-"""The trainer's speed as ratios in one run: `make bench`, or `python -m trainer.bench`.
+"""The trainer's speed as ratios in one run: `make bench`, or `python -m trainer.bench`. No build fails by it.
 
-Both sides of a ratio take turns, several times, on the same machine and the same threads; the median of the rounds'
-ratios is told. Not a test: a busy machine says little, so nothing here fails a build.
+Both sides of a ratio take turns on the same machine and threads; the median of the rounds' ratios counts.
 """

@@ -1,11 +1,10 @@
-"""The benchmark's command line.
+"""The benchmark's command line: about half an hour, on an otherwise idle machine.
 
     python -m trainer.bench
     python -m trainer.bench --only textbook,start --seconds 5 --rounds 1
 
-Takes about half an hour with its defaults and wants an otherwise idle machine. Writes nothing but its results, beside
-those of other machines; what cannot be measured here stands among them without a value, and says why. With --only just
-the parts asked for are shown, and nothing is kept. By fewer rounds or seconds than the defaults no target is judged.
+Results go beside those of other machines; what cannot be measured here has no value, and says why. --only keeps
+nothing; fewer rounds or seconds than the defaults judge no target.
 """
 
 import argparse
@@ -74,10 +73,7 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM and a closed terminal end what is measured as Ctrl-C does: in order, and with a word.
-
-    What `nohup` ignores stays ignored.
-    """
+    """SIGTERM and a closed terminal end the measurement as Ctrl-C does; what `nohup` ignores stays ignored."""
     heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, _stop) for number in heard}
     try:
@@ -101,11 +97,7 @@ def _parser() -> Parser:
 
 
 def _kept(arguments: argparse.Namespace) -> list[Run]:
-    """The runs that the results go beside. All that could keep these from being written is found before a measurement.
-
-    Raises:
-        TrainerError: naming the flag or the file.
-    """
+    """The runs that the results go beside. TrainerError for all that could prevent writing, before measuring."""
     page, data = arguments.markdown, arguments.json
     if data is None:
         if page is not None:
@@ -155,17 +147,12 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
 
 
 def _write_tables(page: Path, tables: str) -> None:
-    """Replaces what stands between the two marks."""
     before, after = _around(page)
     write_atomically(page, f"{before}{_BEGIN}\n{tables}\n{_END}{after}".encode())
 
 
 def _around(page: Path) -> tuple[str, str]:
-    """What stands before and after the two marks; a page that is not there yet gets a title.
-
-    Raises:
-        TrainerError: the page lacks a mark, so that nobody knows what to replace.
-    """
+    """What stands before and after the two marks (TrainerError: one is missing); a new page gets a title."""
     if not page.exists():
         return "# Benchmarks\n\n", ""
     text = read_text_input(page, "name another page")

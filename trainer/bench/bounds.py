@@ -1,11 +1,10 @@
-"""How fast this machine could be, about, measured in the same run: what a missed target is held against.
+"""About how fast this machine could be, measured in the same run: what a missed target is held against.
 
     python -m trainer.bench.bounds 2
 
-prints the machine's fp32 speed in a large convolution with so many threads, as JSON: about the best that the library
-gets out of the processor. No strict bound of a step: a step's work counts the products with padding's zeros, a sixth of
-it in DCGAN, and a kernel may leave those out; here there are none. (A matrix product tells less: some processors'
-vector units are used by one library and not by the other.) Not a target: nothing here says how fast the trainer is.
+prints its fp32 speed in a large convolution with so many threads, as JSON. No strict bound: a step's work counts
+products with padding's zeros (a sixth in DCGAN), which a kernel may leave out. A matrix product tells less: some
+processors' vector units are used by one library and not by the other.
 """
 
 import json

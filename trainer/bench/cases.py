@@ -1,7 +1,6 @@
-"""The benchmarks themselves: each takes a folder to work in and gives its figures.
+"""The benchmarks: each takes a folder to work in and gives its figures, on a GPU too where there is one.
 
-What is run is the trainer's own command line (`trainer.bench.runs`), so that a figure holds everything a user's run
-does: data, statistics, averages, hash checks. GPU figures come out of the same cases where there is a GPU.
+They run the trainer's own command line (`trainer.bench.runs`), with everything that a user's run does.
 """
 
 import time

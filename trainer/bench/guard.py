@@ -1,15 +1,9 @@
-"""The benchmark's folder and the processes it starts, which end with it whatever ends it: SIGKILL, or want of memory.
+"""The benchmark's folder and processes, which end with it whatever ends it: SIGKILL, or want of memory.
 
-A process of its own, in a session of its own, makes the folder and reads a pipe whose other end the benchmark alone
-holds. All that is started meanwhile has the folder's name in its environment, and so has what that starts in turn,
-whoever its parent is by then. When the pipe ends, all of them are killed, those that sleep (SIGSTOP) too, and the
-folder is removed. An orderly end goes the same way; there is little left to do then.
-
-What ends all processes of a container or a service at once ends the guard too: then the folder stays.
-
-Not here: how loops are started and ended in order (trainer.bench.turns, trainer.bench.runs). What the benchmark forks
-without a new program is not found, since it keeps the benchmark's own environment; nothing here does that. Needs
-/proc. The guard imports neither torch nor psutil: it is small, also when memory runs out, and runs in any image.
+A process in a session of its own makes the folder and reads a pipe whose other end the benchmark alone holds. When that
+ends, all processes with the folder's name in their environment are killed, sleeping ones (SIGSTOP) too, and the folder
+is removed. What ends all processes of a container or service at once ends the guard too: the folder stays. What the
+benchmark forks without exec is not found. Needs /proc; no torch or psutil, to stay small.
 """
 
 import contextlib
@@ -32,10 +26,8 @@ _POLL_SEC = 0.1
 
 @contextlib.contextmanager
 def guarded_folder() -> Iterator[Path]:
-    """A new temporary folder; neither it nor any program that is started meanwhile is left afterwards.
-
-    Raises:
-        RuntimeError: there is no folder; the guard has said why on standard error.
+    """A new temporary folder; neither it nor any program that is started meanwhile is left afterwards. RuntimeError: no
+    folder; the guard has said why on standard error.
     """
     argv = [sys.executable, "-m", "trainer.bench.guard"]
     pipe = subprocess.PIPE  # made so that no program that is started later holds its end open

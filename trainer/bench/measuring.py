@@ -1,8 +1,4 @@
-"""What a benchmark measures with: its runs, and the titles of all figures, so that what is not measured is named too.
-
-Not here: the cases (trainer.bench.cases, trainer.bench.speed), how a run is begun (trainer.bench.runs) and how sides
-take turns (trainer.bench.turns).
-"""
+"""What a benchmark measures with: its runs, and the titles of all figures: what is not measured is named too."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,12 +60,11 @@ class Bench:
     """How much is measured, and where.
 
     Attributes:
-        work_dir: folder for runs and data; its contents are of no use afterwards.
+        work_dir: for runs and data; its contents are of no use afterwards.
         data_dir: the shards, prepared already.
         seconds: of one measurement, or of a turn.
         rounds: measurements, or turns of each side.
         threads: of a process, where a case does not say otherwise.
-        tell: is told what begins.
     """
 
     work_dir: Path
@@ -120,12 +115,8 @@ class Bench:
         return rates_in_turn(sides, self.seconds, self.rounds, self.tell)
 
     def judged(self, met: bool, *, rounds: bool = False, seconds: bool = False) -> bool | None:
-        """Whether a target is met; None where less was measured than it is judged by.
-
-        Args:
-            met: by the value that was found.
-            rounds: the value comes from `ROUNDS` of them.
-            seconds: the value comes from measurements of `SECONDS`.
+        """Whether a target is met; None where less was measured than it is judged by: `ROUNDS` of them (`rounds`), or
+        measurements of `SECONDS` (`seconds`).
         """
         too_little = (rounds and self.rounds < ROUNDS) or (seconds and self.seconds < SECONDS)
         return None if too_little else met
@@ -149,19 +140,10 @@ def ahead(
     parts: Mapping[str, float] = MappingProxyType({}),
     note: str = "",
 ) -> Result:
-    """How many times as fast one side is as another: the median of the rounds' ratios, with the lowest and the highest.
+    """How many times as fast `side` is as `base`: the median of the rounds' ratios, with the lowest and the highest.
 
-    A round's rates are taken in turn, so that a neighbour who comes and goes meets both or shows in the spread.
-
-    Args:
-        bench: how much was measured.
-        name: of the figure.
-        rates: images per second of each side in each round.
-        side: which is compared.
-        base: with which.
-        wanted: the least ratio; None where the project wants none.
-        parts: what the figure is made of.
-        note: what to keep in mind.
+    A round's rates (images per second) are taken in turn, so that a neighbour who comes and goes meets both or shows in
+    the spread. `wanted` is the least ratio, None where the project wants none; `parts` is what the figure is made of.
     """
     ratios = [found / other for found, other in zip(rates[side], rates[base], strict=True)]
     value = median(ratios)
@@ -176,11 +158,6 @@ def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def absent(case: str, why: str) -> Iterator[Result]:
-    """A case's figures without values.
-
-    Args:
-        case: its name in `CASES`.
-        why: it was not measured.
-    """
+    """A case's figures without values, with why it was not measured."""
     for title in TITLES[case]:
         yield Result(title, None, "", "", None, note=f"not measured: {why}")

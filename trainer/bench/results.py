@@ -1,7 +1,5 @@
-"""What a benchmark found: a ratio or a share, what it is made of, and whether it is where the project wants it.
-
-Targets are met on one kind of processor and missed on another, so a file of results holds a run of each machine, the
-last one made there. Not here: how anything is measured.
+"""What a benchmark found: ratios or shares, their parts, and whether targets are met; a file keeps each machine's last
+run.
 """
 
 import os
@@ -27,13 +25,13 @@ class Result:
 
     Attributes:
         name: what is compared, as a sentence's subject.
-        value: the ratio, share or time; None where it could not be measured here.
+        value: None where it could not be measured here.
         unit: "x", "%" or "s".
-        target: what the project wants, such as ">= 1.4 x".
-        met: whether it is there; None without a value or a target, and where too little was measured to judge.
+        target: such as ">= 1.4 x".
+        met: None without a value or a target, and where too little was measured to judge.
         parts: the rates it comes from, by name, with their units in the name.
         note: why there is no value, or what to keep in mind.
-        spread: the lowest and the highest of the rounds whose median the value is; None where there are no rounds.
+        spread: lowest and highest of the rounds whose median the value is; None without rounds.
     """
 
     name: str
@@ -60,15 +58,12 @@ class Machine:
 
 @dataclass(frozen=True)
 class Run:
-    """All figures of one machine.
+    """All figures of one machine, in the order of the cases.
 
     Attributes:
         date: of the run, ISO 8601.
-        machine: where.
-        results: in the order of the cases.
-        code_sha256: over the trainer's own source files, as in run.json: which code was measured.
-        rounds: measurements, or turns of each side; None where a run is older than this field.
-        seconds: of a measurement, or of a turn; None likewise.
+        code_sha256: over the trainer's own source files, as in run.json.
+        rounds: measurements, or turns of each side; like `seconds` of each, None where a run is older than this field.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -119,11 +114,7 @@ def _cpuinfo() -> list[str]:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """What `as_json` wrote; nothing where there is no such file.
-
-    Raises:
-        TrainerError: the file holds something else, or is none.
-    """
+    """What `as_json` wrote; nothing without the file. TrainerError: the file holds something else."""
     fix = "name another file, or remove this one: every machine's run can be made again"
     if not path.exists():
         return []

@@ -27,12 +27,8 @@ def environment(threads: int) -> dict[str, str]:
 def train_for(
     config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, threads: int
 ) -> list[dict[str, Any]]:
-    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines.
-
-    The first of them is the warm-up's last, with which the clock starts.
-
-    Raises:
-        RuntimeError: the trainer ended otherwise; its output is in the message.
+    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines. The first is the
+    warm-up's last, with which the clock starts. RuntimeError, with its output: it ended otherwise.
     """
     argv = _prepared(config, run_dir, data_dir, processes=1)
     log = run_dir.with_suffix(".log")
@@ -102,15 +98,7 @@ def trainer_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, processe
 
 
 def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, reuse: bool = False) -> Loop:
-    """The textbook's loop.
-
-    Args:
-        config: of both sides; its statistics lines say how often this loop writes one.
-        run_dir: for its statistics.
-        data_dir: the shards.
-        threads: of the process.
-        reuse: judge the same fakes in both steps, see `trainer.bench.textbook.steps`.
-    """
+    """The textbook's loop; `config` says how often it writes a line, `reuse` is `trainer.bench.textbook.steps`'."""
     file, stats = _written(config, run_dir), run_dir / STATS_FILE
     argv = [sys.executable, "-m", "trainer.bench.textbook", str(file), str(data_dir), str(stats)]
     return Loop([*argv, "reuse"] if reuse else argv, _at_home(run_dir, threads), stats)

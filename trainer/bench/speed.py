@@ -1,7 +1,6 @@
-"""The training step against the textbook's: how far ahead, which part gave what, what the machine leaves to gain.
+"""The training step against the textbook's: how far ahead, by which part, and what the machine leaves to gain.
 
-Two sizes: DCGAN as paper P2 has it, and one of half its width and batch, where a step is short and what surrounds the
-convolutions counts for more. Not here: the other cases (trainer.bench.cases).
+Two sizes: paper P2's DCGAN, and half its width and batch, where what surrounds the convolutions counts for more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +42,6 @@ def narrow(bench: Bench) -> Iterator[Result]:
 
 
 def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str, list[float]]:
-    """Images per second of each side in each round."""
     changes: Mapping[str, dict[str, object]] = {
         _CONTIGUOUS: {"channels_last": False},
         _OURS: {},
@@ -66,13 +64,8 @@ def _ahead(bench: Bench, rates: Mapping[str, Sequence[float]], fast: str, low: s
 
 
 def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textbook: float) -> Result:
-    """What the processor's speed in a large convolution leaves to gain, roughly: no strict bound, as its note says.
-
-    Args:
-        bench: how much is measured.
-        name: of the figure.
-        ours: images per second.
-        textbook: images per second of that loop.
+    """What the processor's speed in a large convolution leaves to gain, roughly; `ours` and `textbook` are images per
+    second.
     """
     from trainer.metering.flops import count_step
 

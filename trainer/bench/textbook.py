@@ -1,14 +1,14 @@
-"""The loop that ours is compared with: DCGAN as tutorials have it, in fp32, contiguous, with plain Adam, eagerly.
+"""The loop that ours is compared with: DCGAN as tutorials have it, in fp32, contiguous, plain Adam, eager. Never to
+train.
 
     python -m trainer.bench.textbook CONFIG.json DATA_DIR STATS.jsonl [reuse]
 
-The same computation as `trainer.loop` on the same initial weights, images and latents, so that its losses must be
-equal; only how it is done differs: networks of PyTorch's own layers and a PixelNorm as it is written in its paper, a
-DataLoader's batches copied one image at a time, real and fake images judged in two passes, an average of the weights
-in a Python loop, Adam unfused, a loss read out in every step. Never used to train.
+The same computation as `trainer.loop` on the same weights, images and latents, so that losses must be equal, done as
+usual: PyTorch's own layers, PixelNorm as in its paper, a DataLoader copying image by image, reals and fakes judged in
+two passes, weights averaged in a Python loop, Adam unfused, a loss read out in every step.
 
-Most tutorials judge the discriminator's fakes again in the generator's step, where the trainer draws new ones. With
-`reuse` it is done so here: a pass of the generator less, but other fakes, so that losses are no longer the trainer's.
+With `reuse` the generator's step judges the discriminator's fakes again, as most tutorials do; the trainer draws new
+ones. That saves a pass of the generator, but losses are no longer the trainer's.
 """
 
 import copy
@@ -45,13 +45,10 @@ class StepLosses(NamedTuple):
 def steps(
     config: TrainConfig, data: ShardedImages, device: torch.device, *, reuse: bool = False
 ) -> Iterator[StepLosses]:
-    """Trains without end, a step each time the next losses are asked for.
+    """Trains without end, a step each time the next losses are asked for; all shards are held in memory.
 
-    Args:
-        config: without augmentation; its memory layout is not looked at.
-        data: the shards, all of which are held in memory.
-        device: to train on.
-        reuse: let the generator learn from the fakes that the discriminator has just seen, instead of from new ones.
+    `config` has no augmentation, and its memory layout is ignored. `reuse`: the generator learns from the fakes that
+    the discriminator has just seen.
     """
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     generator, discriminator = (network.to(device) for network in _networks(config))

@@ -1,10 +1,8 @@
 """Training loops that take turns on one machine, so that a neighbour who comes and goes meets them all.
 
-Each side of a comparison is started once; its first line of statistics ends its warm-up. Then one side runs for some
-seconds while the others sleep (SIGSTOP), round by round. A turn ends with a line, and what is measured reaches from the
-last line of the side's turn before to this one, but for the sleep: every step counts once, and a turn's are as many as
-its lines have, so that what happens every so many steps is in each of them. Not here: which sides a benchmark has, and
-what its loops are (trainer.bench.runs). Needs psutil, which `make bench` has.
+Each side is started once; its first statistics line ends its warm-up. Then one side runs while the others sleep
+(SIGSTOP), round by round. A turn is measured from the last line of the side's turn before to its own last line, less
+the sleep: every step counts once, as does what happens every so many steps. Needs psutil.
 """
 
 from __future__ import annotations
@@ -34,13 +32,8 @@ _Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Loop:
-    """A command that trains without end.
-
-    Attributes:
-        argv: what is started.
-        environment: of its processes.
-        stats: file that it appends lines to: JSON with the `images` seen so far and the `time`, seconds since 1970.
-            Its output goes beside the file's folder.
+    """A command that trains without end and appends lines to `stats`: JSON with the `images` seen so far and the
+    `time`, seconds since 1970. Its output goes beside that file's folder.
     """
 
     argv: Sequence[str]
@@ -50,12 +43,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared with another.
-
-    Attributes:
-        name: in the results.
-        loops: that run at the same time; their images per second are added up.
-    """
+    """What is compared with another: `loops` run at the same time, and their images per second are added up."""
 
     name: str
     loops: Sequence[Loop]
@@ -64,17 +52,11 @@ class Side:
 def rates_in_turn(
     sides: Sequence[Side], seconds: float, rounds: int, tell: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Images per second of each side in each round.
+    """Images per second of each side in each round; all sides are in memory at once, compared ones should be
+    neighbours.
 
-    Args:
-        sides: all of which are held in memory at once. Those that are compared should be neighbours.
-        seconds: of a turn, at least: it ends with the first line after them.
-        rounds: turns of each side. Every other round goes the other way round, so that none is always the first.
-        tell: is told what begins.
-
-    Raises:
-        TrainerError: psutil is missing.
-        RuntimeError: a loop ended or stood still; the end of its output is in the message.
+    A turn takes at least `seconds`, to the next line. Every other round goes the other way round, so that none is
+    always the first. TrainerError: psutil is missing; RuntimeError, with its output: a loop ended or stood still.
     """
     if importlib.util.find_spec("psutil") is None:
         problem = "lets loops take turns, for which it needs psutil"
@@ -94,12 +76,7 @@ def rates_in_turn(
 
 
 def pace(lines: Sequence[_Line], pauses: Sequence[tuple[float, float]] = ()) -> float:
-    """Images per second from the first line to the last, disturbances included, and pauses not.
-
-    Args:
-        lines: with `images` and `time`.
-        pauses: beginning and end of each.
-    """
+    """Images per second from the first line to the last, disturbances included, `pauses` (beginning, end) not."""
     first, last = lines[0], lines[-1]
     began, ended = first["time"], last["time"]
     asleep = sum(max(0.0, min(ended, end) - max(began, begin)) for begin, end in pauses)
@@ -107,11 +84,7 @@ def pace(lines: Sequence[_Line], pauses: Sequence[tuple[float, float]] = ()) -> 
 
 
 def whole_lines(file: Path) -> list[_Line]:
-    """A loop's lines so far; events are left out, and one that is being written.
-
-    Args:
-        file: see `Loop.stats`; it may not be there yet.
-    """
+    """The lines of a `Loop.stats` so far, if any; events and a line that is being written are left out."""
     text = file.read_text() if file.exists() else ""
     parsed = [json.loads(line) for line in text.split("\n")[:-1]]
     return [line for line in parsed if "event" not in line]
@@ -134,12 +107,8 @@ class _Running:
     """A loop that has been started.
 
     Attributes:
-        loop: which.
-        side: its name.
-        process: that was started.
         known: processes that it has started in turn: torchrun's workers are in sessions of their own.
-        pauses: so far, beginning and end.
-        asleep_since: the last pause's beginning.
+        pauses: so far, beginning and end; `asleep_since` is the present one's beginning.
         measured_lines: number of lines up to the end of its last turn.
     """
 
@@ -161,7 +130,6 @@ class _Running:
         self.send(signal.SIGSTOP)
 
     def await_line(self) -> None:
-        """Returns when a line has come that is not there yet."""
         before, deadline = len(whole_lines(self.loop.stats)), time.monotonic() + _LIMIT_SEC
         while len(whole_lines(self.loop.stats)) == before:
             if self.process.poll() is not None or time.monotonic() > deadline:

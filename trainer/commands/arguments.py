@@ -1,7 +1,4 @@
-"""argparse whose errors are TrainerErrors: the same layout as every other mistake, with the nearest flag or command.
-
-Not a command line of its own: trainer.__main__ says what there is.
-"""
+"""argparse whose errors are TrainerErrors: the same layout as every other mistake, with the nearest flag or command."""
 
 import argparse
 import math
@@ -42,11 +39,7 @@ class Parser(argparse.ArgumentParser):
         self._given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Every argument must be known to the command it is given to.
-
-        Raises:
-            TrainerError: for an unknown flag, with the nearest one, and for whatever else argparse does not accept.
-        """
+        """TrainerError for an unknown flag, with the nearest one, and for whatever else argparse does not accept."""
         self._given = args
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:

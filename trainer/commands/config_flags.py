@@ -1,7 +1,6 @@
-"""The flags of `train` that change its configuration: one for each field of TrainConfig, with what it takes.
-
-All of it is read from there: the sentences from its docstring, the kinds of values from its types. Not here: what a
-value must be. Values stay text, which pydantic parses and checks, with one kind of message for every source.
+"""The flags of `train` that change its configuration, one for each field of TrainConfig: sentences come from its
+docstring, kinds of values from its types. Values stay text, which pydantic parses, with one kind of message for every
+source.
 """
 
 import argparse

@@ -2,9 +2,8 @@
 
     python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
 
-Exit codes: 0 complete, 2 bad input, 75 interrupted (the same command goes on). Only parses and reports; the formats
-are modules of trainer.data, imported when their command runs: beside that package and not in it, because importing
-any of it loads NumPy, and `--help` must not wait for that.
+Exit codes: 0 complete, 2 bad input, 75 interrupted (the same command goes on). Not in trainer.data, whose import loads
+NumPy: `--help` must not wait for that.
 """
 
 import argparse
@@ -87,7 +86,6 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    """Prepares, and says what there is then."""
     from trainer.data.buckets import drop_copies
     from trainer.data.prepare import prepare
     from trainer.data.progress import Progress

@@ -1,7 +1,4 @@
-"""`python -m trainer evaluate --run-dir DIR`: judges a run's newest checkpoint, alone or under torchrun.
-
-Only parses and reports; trainer.quality.evaluate is imported when the command runs.
-"""
+"""`python -m trainer evaluate --run-dir DIR`: judges a run's newest checkpoint, alone or under torchrun."""
 
 import argparse
 import os

@@ -2,9 +2,8 @@
 
     python -m trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
 
-ONNX and torch.export programs take any number of latents at once; safetensors holds the weights alone. Beside the file
-stands FILE.json: what is in it, where it is from, and the lines that use it. Not a checkpoint: nothing can be trained
-on from it. Needs torch alone; whether ONNX Runtime agrees with torch is for the tests.
+ONNX and torch.export programs take any number of latents; safetensors holds the weights alone. FILE.json beside it says
+what is in it and how to use it. No checkpoint: training cannot go on from it. Needs torch alone.
 """
 
 import argparse
@@ -43,18 +42,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
-    """Writes the averaged generator of the newest valid checkpoint.
-
-    Args:
-        run_dir: of the run.
-        format_name: one of `FORMATS`.
-        out: file to write, with the format's suffix.
-
-    Returns:
-        What stands in the file beside it.
-
-    Raises:
-        TrainerError: another suffix, no checkpoint, or the file cannot be written; nothing is half written.
+    """Writes the averaged generator of the newest valid checkpoint; returns what FILE.json beside it holds.
+    TrainerError: another suffix than the format's, no checkpoint, or not writable; nothing is half written.
     """
     chosen = FORMATS[format_name]
     if out.suffix != chosen.suffix:
@@ -159,12 +148,7 @@ def _safetensors(network: "Generator", config: "TrainConfig") -> bytes:
 
 
 def safetensors(tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, str]) -> bytes:
-    """Tensors in the safetensors format: the header's length, the header as JSON, then the numbers one after another.
-
-    Args:
-        tensors: float32, by name.
-        metadata: text, by name.
-    """
+    """float32 tensors in the safetensors format: the header's length, the header as JSON, then the numbers."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     parts, end = [], 0
     for name, tensor in tensors.items():
@@ -177,13 +161,7 @@ def safetensors(tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, st
 
 
 class _Format(NamedTuple):
-    """A way to write a generator.
-
-    Attributes:
-        suffix: of its files.
-        encode: the network as the file's content.
-        how_to_use: lines of Python, by the file's name and the run's configuration.
-    """
+    """A way to write a generator; `how_to_use` gives lines of Python by the file's name and the run's configuration."""
 
     suffix: str
     encode: Callable[["Generator", "TrainConfig"], bytes]

@@ -1,10 +1,5 @@
-"""`python -m trainer presets`: the presets in a table, or one of them with its values and its departures.
-
-    python -m trainer presets
-    python -m trainer presets r3gan-cifar10
-    python -m trainer presets --json
-
-Only prints: what there is stands in trainer.presets. Does not import torch.
+"""`python -m trainer presets`: the presets in a table, or one (`presets r3gan-cifar10`) with its values and
+departures, or all as `--json`. Does not import torch.
 """
 
 import argparse
@@ -57,11 +52,7 @@ def _aligned(cells: Iterable[str], widths: Iterable[int]) -> str:
 
 
 def preset_text(name: str) -> str:
-    """One preset for people: what it is for, its source, each departure from that on lines of its own, its values.
-
-    Args:
-        name: of a preset that there is.
-    """
+    """One preset for people: its purpose, source, each departure from that on lines of its own, its values."""
     entry = CATALOGUE[name]
     departures = [textwrap.fill(each, _WIDTH, initial_indent="- ", subsequent_indent="  ") for each in entry.departures]
     values = [f"{field} {value}" for field, value in entry.config.model_dump(mode="json").items() if field != "preset"]

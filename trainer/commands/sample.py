@@ -2,10 +2,8 @@
 
     python -m trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
     python -m trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
-    python -m trainer sample --run-dir runs/progan-video-ucf101 --num 9 --out clips.mp4
 
-The same seed gives the same images, and the first 16 of 64 are those of 16. Not the run's own grids, which show the
-same latents over time (trainer.samples).
+The same seed gives the same images, and the first 16 of 64 are those of 16. The run's own grids: trainer.samples.
 """
 
 import argparse
@@ -72,24 +70,12 @@ def sample(
     interpolate: int | None = None,
     frames_per_sec: int = 16,
 ) -> int:
-    """Writes a grid or a film.
+    """Writes a grid or a film, and returns the images that the generator has been trained for.
 
-    Args:
-        run_dir: of the run.
-        out: .png, .mp4 or .gif. A PNG of clips is a strip, a row of frames for each.
-        num: images or clips.
-        seed: of the latents.
-        labels: comma-separated classes, taken in turn; None for all.
-        truncation: bound of each latent's numbers; None for none.
-        interpolate: frames from one latent to the next; None for no film of images.
-        frames_per_sec: of a film.
-
-    Returns:
-        Images that the generator has been trained for.
-
-    Raises:
-        TrainerError: no checkpoint, an unknown suffix, classes that the run does not know, or options that do not fit
-            what the run makes, or more pixels than fit in memory.
+    `out` is .png, .mp4 or .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated
+    classes, taken in turn, None for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one
+    latent to the next, None for no film of images. TrainerError: no checkpoint, an unknown suffix or class, options
+    that do not fit, or more pixels than fit in memory.
     """
     _check_suffix(out)
     import torch
@@ -117,10 +103,10 @@ def sample(
 
 
 def walk(stops: "Sequence[Tensor]", frames: int) -> "list[Tensor]":
-    """Latents on the way from each stop to the next and from the last to the first, `frames` for each way.
+    """Latents from each stop to the next and from the last to the first, `frames` for each way.
 
-    On the way between independent standard normal latents a and b, cos t a + sin t b is standard normal at every t; a
-    straight line would pass nearer to zero, where no latent of the training lies.
+    Between independent standard normal a and b, cos t a + sin t b is standard normal at every t; a straight line would
+    pass nearer to zero, where no latent of the training lies.
     """
     if len(stops) == 1:
         return list(stops)
@@ -130,10 +116,8 @@ def walk(stops: "Sequence[Tensor]", frames: int) -> "list[Tensor]":
 
 
 def truncated(latents: "Tensor", bound: float) -> "Tensor":
-    """Standard normal numbers to normal ones cut off at -bound and bound, each moved and none drawn anew.
-
-    The map keeps ranks: the share of the normal distribution below a number becomes the share of the cut one. Drawing
-    anew, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
+    """Standard normal numbers to normal ones cut off at -bound and bound, keeping ranks: each moved, none drawn anew.
+    Drawing anew, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
     """
     import torch
 
@@ -223,7 +207,6 @@ def _check_amount(num: int, config: "TrainConfig", times: int) -> None:
 
 
 def _check_film(out: Path, config: "TrainConfig", interpolate: int | None) -> None:
-    """Whether what is asked for can be shown in such a file."""
     if interpolate and (config.frames > 1 or out.suffix not in _FILMS):
         raise TrainerError(
             place="--interpolate",

@@ -1,7 +1,4 @@
-"""Data: what is prepared once into shards, and the order in which training sees it.
-
-Preparing writes uint8 shards with their hashes; training only ever reads shards. Not here: augmentation.
-"""
+"""Data: prepared once into uint8 shards with hashes, and the order in which training sees it."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -38,10 +35,8 @@ SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
 
 
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
-    """Writes the configured data set's shards unless the folder has an index already.
-
-    Raises:
-        TrainerError: the folder cannot be written, or the data set needs a source: with the command to run.
+    """Writes the configured data set's shards unless the folder has an index already. TrainerError: not writable, or
+    the data set needs a source: with the command to run.
     """
     if (folder / INDEX_FILE).exists():
         return
@@ -64,15 +59,8 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
 
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
-    """Opens and verifies the shards, and checks that they are what the configuration says.
-
-    Args:
-        config: of the run.
-        folder: of the shards.
-        verify: compare every file with its hash.
-
-    Raises:
-        TrainerError: no shards, a corrupt shard, or another data set, shape or number of classes than configured.
+    """Opens and, with `verify`, hashes the shards; checks that they are what the configuration says. TrainerError: no
+    shards, a corrupt one, or another data set, shape or number of classes.
     """
     images = ShardedImages.open(folder, verify=verify)
     found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
@@ -99,12 +87,8 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
 
 
 def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
-    """`open_matching` on every worker; the first of each node compares the hashes, and the others trust it.
-
-    Each of a node's workers would read all of the data set, and compute as much, for the same answer.
-
-    Raises:
-        TrainerError: as `open_matching`, on every worker.
+    """`open_matching` on every worker, with its errors; only the first of each node compares the hashes. Each of a
+    node's workers would read all of the data set for the same answer.
     """
     world.together(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
     return world.together(lambda: open_matching(config, folder, verify=False))
@@ -117,7 +101,6 @@ def _beside(folder: Path, config: TrainConfig) -> Path:
 
 
 def _command(config: TrainConfig, folder: Path) -> str:
-    """The command that prepares what the configuration wants."""
     words = ["python -m trainer data prepare", config.dataset]
     if config.dataset not in SHIPPED:
         words.append("--source PATH_OR_URL")

@@ -1,8 +1,6 @@
-"""Buckets (s3://, gs://, az://) as sources, and copies of single archives in them.
-
-Through fsspec with obstore's stores. Endpoint and credentials come from the cloud's ordinary environment variables
-(AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, ...), never from here. Not for training,
-which reads mounted disks.
+"""Buckets (s3://, gs://, az://) as sources, and copies of single archives in them, through fsspec with obstore's
+stores. Endpoint and credentials come from the cloud's ordinary environment variables (AWS_ENDPOINT_URL,
+GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, ...). Training reads mounted disks only.
 """
 
 import hashlib
@@ -27,11 +25,7 @@ _COPY_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Bucket:
-    """A FileSet of what lies below a URL.
-
-    Attributes:
-        url: of the names.
-    """
+    """A FileSet of what lies below a URL."""
 
     url: str
 
@@ -51,11 +45,7 @@ class Bucket:
         return dict(sorted((name, size) for name, size in files.items() if not is_hidden(name)))
 
     def read(self, name: str) -> bytes:
-        """As FileSet. A storage that cannot be reached is no broken file: nothing must be left out for that.
-
-        Raises:
-            TrainerError: the storage does not answer, after obstore's own retries.
-        """
+        """As FileSet, but TrainerError, no broken file, where storage does not answer after obstore's retries."""
         url = f"{self.url.rstrip('/')}/{name}"
         try:
             content: bytes = _store(self.url).cat_file(url)
@@ -67,11 +57,7 @@ class Bucket:
 
 
 def is_remote(source: str) -> bool:
-    """Whether a source is a URL.
-
-    Raises:
-        TrainerError: of a kind that is not read.
-    """
+    """Whether a source is a URL (TrainerError: of a kind that is not read)."""
     scheme, found, _ = source.partition("://")
     if not found:
         return False
@@ -87,14 +73,8 @@ def is_remote(source: str) -> bool:
 
 
 def fetch(source: str, copies: Path) -> Path:
-    """One file on this machine: itself when it is local, else a copy that appears whole or not at all.
-
-    Args:
-        source: path or URL of a file.
-        copies: folder of the data set, under which the copy is kept while it is prepared.
-
-    Raises:
-        TrainerError: there is no such file, the storage cannot be reached, or the disk is full.
+    """A file on this machine: itself when local, else a copy under `copies`, the data set's folder, whole or not at
+    all. TrainerError: there is no such file, the storage cannot be reached, or the disk is full.
     """
     if not is_remote(source):
         if not Path(source).is_file():

@@ -2,10 +2,10 @@
 
     python -m trainer data prepare celeba --source celeba/ --resolution 64 --out data/
 
-Source: Z. Liu, P. Luo, X. Wang, X. Tang, Deep Learning Face Attributes in the Wild, ICCV 2015; 202,599 images of
-178x218. The source needs `img_align_celeba.zip` (or the folder `img_align_celeba`) and `list_eval_partition.txt`.
-Up to 64 pixels the central 108x108 are taken, as is common since the first GANs on these faces; above that the 128x128
-around column 89, row 121, as Progressive GAN's. Attributes and landmarks are not read: these images have no labels.
+Z. Liu, P. Luo, X. Wang, X. Tang, Deep Learning Face Attributes in the Wild, ICCV 2015; 202,599 images of 178x218. Needs
+`img_align_celeba.zip` (or the folder `img_align_celeba`) and `list_eval_partition.txt`. Up to 64 pixels the central
+108x108 are taken, as since the first GANs on these faces; above, the 128x128 around column 89, row 121, as in
+Progressive GAN. No labels: attributes and landmarks are not read.
 """
 
 from collections.abc import Mapping
@@ -34,18 +34,9 @@ _LARGE_CROP: Box = (25, 57, 153, 185)
 def celeba_recipe(
     source: str, out: Path, *, resolution: int, channels: int, split: str, allow_other_hash: bool
 ) -> Recipe:
-    """The recipe of CelebA.
+    """The recipe of CelebA from a path or URL of the archive, or of a folder that holds it or what it unpacks to.
 
-    Args:
-        source: path or URL of the archive, or of a folder that holds it, or holds what it unpacks to.
-        out: folder of the data set.
-        resolution: height and width to resize the crop to.
-        channels: 1 or 3.
-        split: train, valid, test or all.
-        allow_other_hash: accept an archive or a number of images that is not the official one.
-
-    Raises:
-        TrainerError: a file is missing, or not the official one.
+    `split` is train, valid, test or all. TrainerError: a file is missing, or (unless `allow_other_hash`) not official.
     """
     images, partition, official, content = _opened(source, out, allow_other_hash)
     sizes = {name.rpartition("/")[2]: (name, size) for name, size in images.sizes().items() if name.endswith(".jpg")}

@@ -2,9 +2,8 @@
 
     python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
 
-Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; 60,000 colour images of 32x32 in
-10 classes. The archive's pickles are read without executing any of their code: the only things they may name are
-NumPy arrays, and even those are taken apart here.
+A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; 60,000 colour images of 32x32 in 10 classes.
+The pickles are read without executing their code: they may name only NumPy arrays, taken apart here.
 """
 
 import io
@@ -40,16 +39,8 @@ _SPLITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool) -> Recipe:
-    """The recipe of CIFAR-10.
-
-    Args:
-        source: path or URL of an archive, or of a folder that holds one.
-        out: folder of the data set.
-        split: train (50,000 images) or test (10,000).
-        allow_other_hash: accept an archive that is not the official one.
-
-    Raises:
-        TrainerError: there is no archive, it is damaged, or not the official one.
+    """The recipe of CIFAR-10 from a path or URL of an archive, or of a folder that holds one. `split` is train (50,000
+    images) or test (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
     """
     path = fetch(_archive_of(source, out), out)
     md5 = md5_of(path)
@@ -76,7 +67,6 @@ def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool
 
 
 def _archive_of(source: str, out: Path) -> str:
-    """The archive itself, or the one in a folder."""
     if source.endswith((".tar.gz", ".tgz", ".tar")) or (not is_remote(source) and Path(source).is_file()):
         return source
     names = files_in(source, out).sizes()
@@ -174,7 +164,6 @@ class _Array:
         self._state = state
 
     def array(self) -> NDArray[np.uint8]:
-        """The array, if it is one of bytes in C order."""
         _, shape, dtype, is_fortran, content = self._state
         if not isinstance(dtype, _Dtype) or dtype.name not in ("u1", b"u1", "|u1", b"|u1") or is_fortran:
             raise BrokenItemError("its pixels are not bytes in C order")
@@ -192,13 +181,11 @@ class _Dtype:
 
 
 class _Bytes(bytes):
-    """Stands in for the function by which Python 3 writes bytes in the old protocol. A class, for its `__setstate__`.
-
-    Without one, a pickle could set attributes of what it names.
+    """Stands in for the function by which Python 3 writes bytes in the old protocol. A class, for its `__setstate__`:
+    without one, a pickle could set attributes of what it names.
     """
 
     def __new__(cls, text: str, encoding: str) -> Self:
-        """The text's bytes."""
         if encoding not in ("latin1", b"latin1"):
             raise BrokenItemError(f"text in {encoding!r}")
         return super().__new__(cls, text.encode("latin1"))
@@ -221,11 +208,7 @@ class _Unpickler(pickle.Unpickler):
     )
 
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for a name.
-
-        Raises:
-            BrokenItemError: for any other name.
-        """
+        """The stand-in for a name (BrokenItemError: any other name)."""
         if (module, name) not in self._KNOWN:
             raise BrokenItemError(f"its pickle asks for {module}.{name}, which is not read: it could run code")
         return self._KNOWN[module, name]

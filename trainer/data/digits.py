@@ -2,9 +2,8 @@
 
     python -m trainer data prepare digits --out data/
 
-Source: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998,
-doi:10.24432/C50P49 (CC BY 4.0), its test part, 8x8 pixels with values 0..16. They need no download, so demo and
-tests train on real data anywhere. Not MNIST, and nothing to compare published scores on.
+E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998,
+doi:10.24432/C50P49 (CC BY 4.0), test part, 8x8, values 0..16. Not MNIST: nothing compares with published scores.
 """
 
 from dataclasses import dataclass
@@ -69,9 +68,5 @@ class _Table:
 
 
 def prepare_digits(folder: Path) -> None:
-    """Writes the digits' shards, 32x32.
-
-    Raises:
-        TrainerError: the folder cannot be written.
-    """
+    """Writes the digits' shards, 32x32 (TrainerError: not writable)."""
     prepare(digits_recipe(), folder)

@@ -1,7 +1,4 @@
-"""Films to clips: decode through PyAV, crop, resize, cut. And the recipe of any list of films.
-
-A clip is T frames, [C, T, H, W]. Not here: which films there are and what their labels are.
-"""
+"""Films to clips [C, T, H, W]: decode through PyAV, crop, resize, cut. And the recipe of any list of films."""
 
 import io
 from collections.abc import Iterator
@@ -23,12 +20,9 @@ _CLIPS_PER_FILM = 12
 
 @dataclass(frozen=True)
 class Cut:
-    """How a film becomes clips.
+    """How a film becomes clips of `frames` frames.
 
     Attributes:
-        resolution: height and width of a clip.
-        channels: 1 or 3.
-        frames: of a clip.
         stride: frames of the film from one frame of a clip to the next; 2 halves the frame rate.
         step: frames of the film from the beginning of one clip to that of the next.
         squares: square parts of a frame, side by side; each gives clips of its own. 1 is the central square.
@@ -56,7 +50,6 @@ class Cut:
         return self.step or self.frames * self.stride
 
     def __str__(self) -> str:
-        """As the index says it."""
         where = "the central square" if self.squares == 1 else f"{self.squares} squares from side to side"
         return (
             f"{where} of each frame, {RESIZER}, to {self.resolution}x{self.resolution}; clips of {self.frames} frames, "
@@ -73,14 +66,7 @@ class Cut:
         return [(at, 0, at + side, side) if wide else (0, at, side, at + side) for at in spread]
 
     def clips(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """All clips of a film, [n, C, T, H, W].
-
-        Args:
-            frames: of the film, [F, squares, C, H, W].
-
-        Raises:
-            BrokenItemError: there are too few.
-        """
+        """All clips [n, C, T, H, W] of a film [F, squares, C, H, W] (BrokenItemError: too few frames)."""
         if len(frames) < self.span:
             raise BrokenItemError(f"too few frames: {len(frames)}, a clip needs {self.span}")
         starts = range(0, len(frames) - self.span + 1, self._step)
@@ -90,11 +76,7 @@ class Cut:
 
 
 def check_cut(cut: Cut) -> None:
-    """Refuses what is no clip.
-
-    Raises:
-        TrainerError: it has a single frame.
-    """
+    """TrainerError for a clip of a single frame."""
     if cut.frames < 2:
         raise TrainerError(
             place="--frames",
@@ -112,14 +94,7 @@ def films_per_shard(cut: Cut) -> int:
 
 @dataclass(frozen=True)
 class FilmDecoder:
-    """Item n is the n-th film.
-
-    Attributes:
-        files: to read from.
-        names: of the films.
-        cut: how they become clips.
-        labels: by film; empty for none.
-    """
+    """Item n is the n-th film; `labels` by film, empty for none."""
 
     files: FileSet
     names: tuple[str, ...]
@@ -127,11 +102,7 @@ class FilmDecoder:
     labels: tuple[int, ...] = ()
 
     def __call__(self, item: int) -> Decoded:
-        """Reads, decodes and cuts one film.
-
-        Raises:
-            BrokenItemError: it cannot be read, is not a film, or is too short.
-        """
+        """Reads, decodes and cuts one film (BrokenItemError: unreadable, no film, or too short)."""
         import av
 
         try:

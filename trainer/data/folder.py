@@ -1,8 +1,7 @@
-"""Any folder of images: every picture in it and below it, with the first folder's name as its label if wanted.
+"""Any folder of images (or a .zip archive, or a bucket): every picture in and below it, with the first folder's name as
+its label if wanted. The licence is the pictures' own.
 
     python -m trainer data prepare folder --source pictures/ --resolution 64 --out data/
-
-The folder may be a .zip archive or a bucket. The licence is the pictures' own.
 """
 
 from pathlib import Path
@@ -17,17 +16,8 @@ __all__ = ["folder_recipe"]
 
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
-    """The recipe of an image folder.
-
-    Args:
-        source: path or URL.
-        out: folder of the data set.
-        resolution: height and width to resize the central square to.
-        channels: 1 or 3.
-        labels: the first folder below the source is the image's class.
-
-    Raises:
-        TrainerError: there is no such folder, no image in it, or an image without a class.
+    """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is
+    the class. TrainerError: no such folder, no image, or an image without a class.
     """
     files = files_in(source, out)
     sizes = {name: size for name, size in files.sizes().items() if name.lower().endswith(SUFFIXES)}
@@ -61,7 +51,6 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
 
 
 def _classes(files: FileSet, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Names of the classes, and each image's number among them."""
     bare = [name for name in names if "/" not in name]
     if bare:
         raise TrainerError(

@@ -1,8 +1,5 @@
-"""index.json: what a folder of shards holds, where it came from, and every file's hash.
-
-It is written last and in one step: a folder with an index is complete. Version 1, which had neither labels nor a
-source, is still read. Not here: the shards themselves (trainer.data.shards) and how they are made
-(trainer.data.prepare).
+"""index.json: what a folder of shards holds, where it came from, and every file's hash. It is written last and in one
+step: a folder with an index is complete. Version 1, without labels or source, is still read.
 """
 
 import hashlib
@@ -27,13 +24,7 @@ class _Model(BaseModel):
 
 
 class Shard(_Model):
-    """One file of images.
-
-    Attributes:
-        file: its name in the folder.
-        num_images: in it; clips are images of four dimensions.
-        sha256: of the file.
-    """
+    """One file of images; clips are images of four dimensions."""
 
     file: str
     num_images: int
@@ -41,13 +32,7 @@ class Shard(_Model):
 
 
 class LabelsFile(_Model):
-    """The file of all labels, [num_images] int64 in the order of the images.
-
-    Attributes:
-        file: its name in the folder.
-        classes: their names; label n is the n-th.
-        sha256: of the file.
-    """
+    """The file of all labels, [num_images] int64 in the order of the images; label n is the n-th of `classes`."""
 
     file: str
     classes: tuple[str, ...]
@@ -60,9 +45,8 @@ class SourceNote(_Model):
     Attributes:
         name: of the source, with its version.
         location: path or URL as it was given; empty where the images ship in a Python package.
-        content: what identifies the source's content: the hash of its archive, or one over file names and sizes.
+        content: identifies the source's content: the hash of its archive, or one over file names and sizes.
         official: whether that is the official one, and how that is known.
-        split: the part of the source.
         processing: crop, resizing, choice of frames.
         licence: terms of the source; the reader's own duty.
         skipped: files left out because they cannot be read.
@@ -83,13 +67,10 @@ class ShardIndex(_Model):
 
     Attributes:
         version: of this format.
-        dataset: its name, as in TrainConfig.
         shape: of one image: channels, height, width; of a clip: channels, frames, height, width.
-        num_images: over all shards.
         sha256: of the data set: over all shards' hashes in order, and the labels' where there are any.
-        labels: their file; None where the data set has none.
-        source: where the images came from; None in version 1.
-        shards: in order.
+        labels: None where the data set has none.
+        source: None in version 1.
     """
 
     version: Literal[1, 2] = 2
@@ -152,11 +133,7 @@ class ShardIndex(_Model):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Reads a folder's index.
-
-        Raises:
-            TrainerError: there is none, or it is damaged.
-        """
+        """Reads a folder's index (TrainerError: none, or damaged)."""
         path = folder / INDEX_FILE
         fix = f"prepare one: python -m trainer data prepare DATASET --out {folder}"
         try:
@@ -165,11 +142,7 @@ class ShardIndex(_Model):
             raise from_validation(error, str(path)) from None
 
     def write(self, folder: Path) -> None:
-        """Writes it, which makes the folder complete.
-
-        Raises:
-            TrainerError: the disk is full or the folder cannot be written.
-        """
+        """Writes it, which makes the folder complete (TrainerError: disk full or not writable)."""
         write_atomically(folder / INDEX_FILE, (self.model_dump_json(indent=2) + "\n").encode())
 
 

@@ -1,7 +1,6 @@
-"""journal.jsonl: which shards of a preparation are finished, so that an interrupted one goes on from there.
+"""journal.jsonl: which shards of a preparation are finished, a line synced after each, so that it can be resumed.
 
-A line for each shard, written and synced after the shard's own file. It stays beside the index: the same command then
-finds a shard that went bad later and makes it anew. Not the index, which alone says that a folder is complete.
+It stays beside the index: the same command then finds a shard that went bad later and makes it anew.
 """
 
 import contextlib
@@ -32,13 +31,11 @@ class _Head(BaseModel):
 
 
 class Entry(BaseModel):
-    """A finished shard.
+    """A finished shard, with names of the items left out.
 
     Attributes:
-        number: of the shard.
-        shard: its file; num_images is 0, and there is no file, where every item was broken.
+        shard: num_images is 0, and there is no file, where every item was broken.
         labels: of its images; empty where the data set has none.
-        skipped: names of its items that were left out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,7 +51,7 @@ class Journal:
 
     Attributes:
         finished: entries whose files are what they say, by number of the shard.
-        damaged: names of files that were finished once and are no longer what they were.
+        damaged: names of files that were finished once and have changed since.
     """
 
     def __init__(self, file: IO[bytes], finished: dict[int, Entry], damaged: tuple[str, ...]) -> None:
@@ -63,11 +60,8 @@ class Journal:
     @classmethod
     @contextlib.contextmanager
     def open(cls, folder: Path, recipe: Recipe) -> Iterator[Self]:
-        """Begins a journal, or goes on with the one that is there after comparing hashes. Held until the block ends.
-
-        Raises:
-            TrainerError: the folder holds another data set, or the same from another source or with other settings;
-                another process is at it; it cannot be written.
+        """Begins a journal, or goes on with the present one after comparing hashes. Held until the block ends.
+        TrainerError: another data set, source or settings; another process is at it; it cannot be written.
         """
         path = folder / JOURNAL_FILE
         if (folder / INDEX_FILE).exists() and not path.exists():
@@ -86,11 +80,7 @@ class Journal:
             yield cls(file, finished, damaged)
 
     def add(self, entry: Entry) -> None:
-        """Notes a finished shard.
-
-        Raises:
-            TrainerError: the disk is full.
-        """
+        """Notes a finished shard (TrainerError: disk full)."""
         _append(self._file, entry)
         self.finished[entry.number] = entry
 

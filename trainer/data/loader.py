@@ -1,9 +1,6 @@
-"""Reads ahead: a thread takes the next batch from the shards, and draws what it needs at random, while the step
-computes on this one.
+"""Reads ahead: a thread takes the next batch from the shards, and draws its random numbers, while the step computes.
 
-What a batch holds is a function of its position alone (trainer.data.sampler), so reading ahead changes nothing but
-time: a position that was not foreseen, as after a resume, is simply read then. Not here: pixels to floats, and
-augmentation, which belong to the step.
+A batch is a function of its position alone (trainer.data.sampler): one not foreseen, as after a resume, is read then.
 """
 
 import time
@@ -61,16 +58,8 @@ class Reals:
 class Loader:
     """This worker's share of the batch at any position, read ahead.
 
-    Args:
-        data: the shards.
-        seed: of the order.
-        batch_size: global batch.
-        share: this worker's slice of it.
-        pin: into page-locked memory, from which a GPU copies while it computes.
-        draw: what else the batch at a position needs.
-
-    Attributes:
-        stall_sec: how long `take` waited for data, all calls together.
+    `share` is this worker's slice of the global batch; `pin` is into page-locked memory, from which a GPU copies while
+    it computes; `draw` gives what else the batch at a position needs. `stall_sec` is what `take` has waited so far.
     """
 
     def __init__(
@@ -90,11 +79,7 @@ class Loader:
         self.stall_sec = 0.0
 
     def take(self, images: int) -> Reals:
-        """The share of the batch that begins after `images` images; the batches after it are then read ahead.
-
-        Args:
-            images: shown before this batch.
-        """
+        """The share of the batch that begins after `images` images; the batches after it are then read ahead."""
         began = time.perf_counter()
         for position in [position for position in self._ahead if position < images]:
             self._ahead.pop(position).cancel()

@@ -1,7 +1,5 @@
-"""Whether a source is the one its publisher gave out.
-
-A hash or a count that differs is an error unless --allow-other-hash says that it is meant; the index records which.
-Not a check of single images.
+"""Whether a source is the one its publisher gave out: a hash or count that differs is an error unless
+--allow-other-hash says that it is meant; the index records which.
 """
 
 import hashlib
@@ -26,19 +24,8 @@ def md5_of(path: Path) -> str:
 
 
 def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other: bool) -> str:
-    """Compares an archive's hash with the published ones.
-
-    Args:
-        path: of the archive.
-        md5: of it.
-        official: what each published hash is of.
-        allow_other: accept any.
-
-    Returns:
-        A sentence for the index.
-
-    Raises:
-        TrainerError: it is none of them.
+    """A sentence for the index on an archive's hash; `official` says what each published hash is of. TrainerError: it
+    is none of them, unless `allow_other`.
     """
     if md5 in official:
         return f"yes: md5 {md5} is that of {official[md5]}"
@@ -54,14 +41,7 @@ def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other:
 
 
 def check_count(place: str, what: str, found: int, expected: int, *, allow_other: bool) -> str:
-    """Compares a number of files with the published one, where there is no archive to hash.
-
-    Returns:
-        A sentence for the index.
-
-    Raises:
-        TrainerError: it is another.
-    """
+    """A sentence for the index on a number of files, without an archive to hash (TrainerError: another number)."""
     if found == expected:
         return f"by count alone: {found:,} {what}"
     if not allow_other:

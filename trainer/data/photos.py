@@ -1,9 +1,8 @@
-"""Crops of the seven colour photographs that ship in scikit-image and scikit-learn, each photograph a class.
+"""Crops of the seven colour photographs that ship in scikit-image and scikit-learn, each a class: no download.
 
     python -m trainer data prepare photos --resolution 64 --out data/
 
-They need no download, so demo and tests train on real photographs anywhere. The crops overlap much: a network learns
-seven pictures by heart, and nothing here compares with published scores.
+The crops overlap much: a network learns seven pictures by heart, and nothing compares with published scores.
 """
 
 from dataclasses import dataclass
@@ -38,14 +37,8 @@ _SMALLEST = 300
 
 
 def photos_recipe(*, resolution: int, channels: int = 3) -> Recipe:
-    """The recipe of the photographs.
-
-    Args:
-        resolution: height and width of a crop once resized.
-        channels: 1 or 3.
-
-    Raises:
-        TrainerError: a package is not installed here, or the photographs are smaller than the resolution.
+    """The recipe of the photographs. TrainerError: a package is not installed here, or the photographs are smaller than
+    the resolution.
     """
     if resolution > _SMALLEST:
         raise TrainerError(

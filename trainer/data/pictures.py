@@ -1,7 +1,4 @@
-"""Image files to pixels: decode, crop, resize. And the recipe of any list of pictures.
-
-Resizing is Pillow's Lanczos, antialiased. Not here: which files there are and what their labels are.
-"""
+"""Image files to pixels: decode, crop, resize (Pillow's Lanczos, antialiased); the recipe of any list of pictures."""
 
 import io
 import warnings
@@ -34,10 +31,8 @@ def central_square(width: int, height: int) -> Box:
 
 
 def opened(content: bytes, channels: int) -> "Image":
-    """An image file's picture, upright, of 1 (grey) or 3 (RGB) channels.
-
-    Raises:
-        BrokenItemError: it is no image, is cut short, or has more than 8 bits a channel.
+    """A picture, upright, of 1 (grey) or 3 (RGB) channels. BrokenItemError: it is no image, is cut short, or has more
+    than 8 bits a channel.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -58,15 +53,8 @@ def opened(content: bytes, channels: int) -> "Image":
 
 
 def resized(image: "Image", resolution: int, box: Box | None = None) -> NDArray[np.uint8]:
-    """A part of a picture, resized, [channels, resolution, resolution].
-
-    Args:
-        image: grey or RGB.
-        resolution: height and width of the result.
-        box: the part to take; None for the central square.
-
-    Raises:
-        BrokenItemError: the picture is smaller than the box.
+    """A part of a picture (None: the central square), resized, [channels, resolution, resolution]. BrokenItemError: the
+    picture is smaller than the box.
     """
     from PIL import Image
 
@@ -80,16 +68,7 @@ def resized(image: "Image", resolution: int, box: Box | None = None) -> NDArray[
 
 @dataclass(frozen=True)
 class PictureDecoder:
-    """Item n is the n-th file.
-
-    Attributes:
-        files: to read from.
-        names: of the files.
-        resolution: height and width of the result.
-        channels: 1 or 3.
-        box: the part to take; None for the central square.
-        labels: by file; empty for none.
-    """
+    """Item n is the n-th file. `box` None takes the central square; `labels` by file, empty for none."""
 
     files: FileSet
     names: tuple[str, ...]
@@ -99,11 +78,7 @@ class PictureDecoder:
     labels: tuple[int, ...] = ()
 
     def __call__(self, item: int) -> Decoded:
-        """Reads and decodes one file.
-
-        Raises:
-            BrokenItemError: it cannot be read, or is not an image.
-        """
+        """Reads and decodes one file (BrokenItemError: unreadable, or no image)."""
         try:
             content = self.files.read(self.names[item])
         except OSError as error:

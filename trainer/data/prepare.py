@@ -1,7 +1,7 @@
 """Preparing a data set: items are decoded, shards written one by one, the index last.
 
-Whatever stops it (Ctrl-C, a kill, a full disk, a broken file) leaves the finished shards, and the same command goes
-on after them. At most one shard and the chunks under way are in memory. Not here: formats, which are recipes.
+Whatever stops it leaves the finished shards, and the same command goes on. At most one shard and the chunks under way
+are in memory.
 """
 
 import hashlib
@@ -29,20 +29,10 @@ _LABELS_FILE = "labels.npy"
 def prepare(
     recipe: Recipe, folder: Path, *, workers: int = 1, skip_broken: bool = False, progress: Progress | None = None
 ) -> ShardIndex:
-    """Writes a data set's shards, or what is missing of them; nothing where all is there and is what it was.
+    """Writes a data set's shards, or what is missing of them; returns the index as written.
 
-    Args:
-        recipe: of the data set.
-        folder: is made where missing.
-        workers: decoding processes.
-        skip_broken: leave broken items out, and count them, instead of stopping at the first.
-        progress: counts the items, or is told that all are there; None for silence.
-
-    Returns:
-        The index, as written.
-
-    Raises:
-        TrainerError: a broken item, nothing usable at all, a full disk, or a folder that holds something else.
+    `workers` decode in parallel; `skip_broken` leaves broken items out, and counts them, instead of stopping at the
+    first. TrainerError: a broken item, nothing usable, a full disk, or a folder that holds something else.
     """
     with Journal.open(folder, recipe) as journal:
         todo = [number for number in range(recipe.num_shards) if number not in journal.finished]
@@ -64,7 +54,6 @@ def prepare(
 
 
 def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
-    """Writes labels and index."""
     shards = [entry.shard for entry in entries if entry.shard.num_images]
     skipped = tuple(name for entry in entries for name in entry.skipped)
     if not shards:
@@ -91,7 +80,6 @@ def _counted(results: Generator[Result], progress: Progress | None) -> Generator
 
 
 def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder: Path, *, skip_broken: bool) -> Entry:
-    """Takes one shard's items from the results and writes its file."""
     decoded: list[Decoded] = []
     skipped: list[str] = []
     for _ in recipe.items_of(number):
@@ -137,7 +125,6 @@ class _Hashing:
         self._file, self.digest = file, hashlib.sha256()
 
     def write(self, content: bytes) -> int:
-        """As a file's."""
         self.digest.update(content)
         return self._file.write(content)
 

@@ -1,7 +1,4 @@
-"""How far a long preparation is: a line on a terminal, rewritten every 2 s; elsewhere a new line every 10 s.
-
-Not a progress bar library: items done, rate, time left.
-"""
+"""How far a long preparation is: a line on a terminal, rewritten every 2 s; elsewhere a new line every 10 s."""
 
 import sys
 import time
@@ -14,18 +11,7 @@ _TTY_SEC, _LOG_SEC = 2.0, 10.0
 
 
 class Progress:
-    """Progress of one preparation.
-
-    Args:
-        what: is prepared.
-        total: items, or bytes.
-        unit: of what is counted.
-        out: to write to.
-        clock: seconds.
-
-    Attributes:
-        was_complete: whether there was nothing left to do.
-    """
+    """Progress of one preparation; `total` counts `unit`s. `was_complete`: nothing was left to do."""
 
     def __init__(
         self,
@@ -44,11 +30,8 @@ class Progress:
         self._began = self._last = clock()
 
     def go_on(self, done: int, damaged: tuple[str, ...]) -> None:
-        """Says what an earlier session left.
-
-        Args:
-            done: items that need not be done again; they do not count for the rate.
-            damaged: files that were finished and are not what they were.
+        """Says what an earlier session left: items `done`, not in the rate, and `damaged` files finished then and
+        changed since.
         """
         self._before = self._done = done
         if done:
@@ -85,7 +68,6 @@ class Progress:
 
 
 def _duration(sec: float) -> str:
-    """Rounded to what a person wants to know."""
     minutes, seconds = divmod(round(sec), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -1,7 +1,5 @@
-"""What a data set is made of: a list of items, and how one of them becomes images.
-
-An item is what is decoded in one go: a picture, a film, a batch file of CIFAR-10. A recipe travels to the decoding
-processes once. Not here: who decodes (trainer.data.workers) and who writes (trainer.data.prepare).
+"""What a data set is made of: a list of items (a picture, a film, a batch file of CIFAR-10: what is decoded in one go),
+and how one becomes images. A recipe travels to the decoding processes once.
 """
 
 import hashlib
@@ -26,12 +24,7 @@ class BrokenItemError(Exception):
 
 @dataclass(frozen=True)
 class Decoded:
-    """What one item became.
-
-    Attributes:
-        images: [n, C, H, W] or [n, C, T, H, W] uint8.
-        labels: [n] int64; None where the data set has none.
-    """
+    """What one item became: images [n, C, H, W] or [n, C, T, H, W] uint8; labels [n] int64, None without any."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64] | None = None
@@ -42,13 +35,10 @@ class Recipe:
     """How a data set is made. Picklable.
 
     Attributes:
-        dataset: its name, as in TrainConfig.
         shape: of one image.
         classes: names of the labels' classes; empty for none.
         items: what each item is called in messages; their order is the order of the images.
-        items_per_shard: so many become one file.
         decode: the images of the item of that number. Raises BrokenItemError.
-        note: where the images come from.
     """
 
     dataset: str

@@ -1,8 +1,5 @@
-"""The order in which training sees the images: a pure function of seed and images seen.
-
-Within an epoch every image comes exactly once; a batch may span two epochs. The order does not depend on the
-number of workers (each takes its slice of the global batch) and there is no state to save: a run that resumes at
-n images goes on with image n. Not here: reading the images.
+"""The order in which training sees the images: a pure function of seed and images seen, on any number of workers, so
+there is no state to save. Within an epoch every image comes exactly once; a batch may span two epochs.
 """
 
 import functools
@@ -16,23 +13,13 @@ __all__ = ["Sampler"]
 
 @dataclass(frozen=True)
 class Sampler:
-    """The endless sequence of image numbers.
-
-    Attributes:
-        num_images: size of the data set.
-        seed: of the order.
-    """
+    """The endless sequence of image numbers."""
 
     num_images: int
     seed: int
 
     def indices(self, images_seen: int, batch_size: int) -> NDArray[np.int64]:
-        """Numbers of the images of one global batch, [batch_size], each in 0..num_images-1.
-
-        Args:
-            images_seen: images shown before this batch.
-            batch_size: global batch.
-        """
+        """Numbers of the images of the global batch after `images_seen`, [batch_size], each in 0..num_images-1."""
         positions = np.arange(images_seen, images_seen + batch_size)
         epochs, offsets = np.divmod(positions, self.num_images)
         batch = np.empty(batch_size, dtype=np.int64)

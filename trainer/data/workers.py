@@ -1,8 +1,6 @@
-"""Decoding in parallel processes, with the results in the order of the items.
+"""Decoding in parallel processes, with the results in the order of the items and a bounded number of chunks under way.
 
-A bounded number of chunks is under way, so memory stays small however large the data set is. Workers leave Ctrl-C to
-the process that started them and end when it is gone, also when it was killed. Not a general pool: one recipe, one
-pass.
+Workers leave Ctrl-C to the process that started them and end when it is gone, also when it was killed.
 """
 
 import multiprocessing
@@ -47,15 +45,8 @@ _Sent = tuple[int, Decoded | Broken | _Failed]
 
 
 def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Generator[Result]:
-    """Each item's number and what became of it. Close the generator to end the processes early.
-
-    Args:
-        recipe: of the data set.
-        items: numbers of the items.
-        workers: processes; 1 decodes in this one.
-
-    Raises:
-        TrainerError: a process was killed, or the source is out of reach.
+    """Each item's number and what became of it. Close the generator to end the processes early; 1 worker is this
+    process. TrainerError: a process was killed, or the source is out of reach.
     """
     if workers <= 1:
         yield from (_received((item, _decode(recipe, item))) for item in items)
@@ -85,7 +76,6 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
 
 
 def _begin(recipe: Recipe) -> None:
-    """In a worker, before its first chunk."""
     global _recipe
     _recipe = recipe
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,10 +1,8 @@
 """SIGTERM, SIGINT and the node's notices become a request that the loop asks for in every step.
 
-torchrun passes the signal it receives on to every worker, but the workers get it at different moments: the loop
-therefore acts only on what all have agreed on (`World.highest_later`), so that one checkpoint holds one step. A
-rebalance notice asks for one checkpoint without a stop: a restart would cost minutes on every node, and the node may
-well live for hours. Not here: the clouds' notices themselves; `trainer.watch` polls them, writes them down and sends
-the signal.
+Workers get the signal at different moments: the loop acts on what all have agreed on (`World.highest_later`), so that
+one checkpoint holds one step. A rebalance notice asks for a checkpoint without a stop: a restart costs minutes on every
+node, and the node may well live for hours. `trainer.watch` polls the clouds.
 """
 
 import ctypes
@@ -35,10 +33,8 @@ class Request(IntEnum):
 
 
 class Interruption:
-    """Catches the signals from `install` on; any number of them asks for the same stop, once.
-
-    Args:
-        notices: the node's file of notices; None for the one that the launcher names in the environment, if any.
+    """Catches the signals from `install` on; any number of them asks for the same stop, once. `notices` is the node's
+    file of them; None for the one that the environment names, if any.
     """
 
     def __init__(self, notices: Path | None = None) -> None:

@@ -1,9 +1,7 @@
 """What a cloud or a launcher has said about this node's future: one JSON line for each notice, in a file of the node.
 
-`trainer.launch` creates the file, `trainer.watch` appends to it, and every worker of the node finds it through
-$GANGWAY_NOTICES (`trainer.interruptions.interruption`). So the record can say why a run stopped, where the signal only
-says that it must. A file of the node, not of the run: several nodes share the run directory, and a notice is about one
-of them.
+`trainer.launch` makes it, `trainer.watch` appends, workers find it by $GANGWAY_NOTICES: the record then says why a run
+stopped, where the signal only says that it must.
 """
 
 import json
@@ -25,10 +23,10 @@ class Notice(NamedTuple):
     Attributes:
         kind: spot-interruption, lifecycle-terminate (its Auto Scaling group or scale set wants the node to go),
             max-hours (the job's time is over), rebalance (an interruption has become likely: save, and go on),
-            host-maintenance (the machine's host will be taken away, up to an hour from now, or stand still for some
-            seconds: save, and go on until the machine is shut down), or host-restart (the machine will be restarted
-            soon, here or on another host, and come back).
-        seen_at: when it was noticed, seconds since 1970.
+            host-maintenance (the host will be taken away, up to an hour from now, or stand still for some seconds:
+            save, and go on until the machine is shut down), or host-restart (the machine will be restarted soon, here
+            or on another host, and come back).
+        seen_at: seconds since 1970.
         deadline: when the node goes, ISO 8601 as the cloud wrote it; empty where it does not say.
     """
 

@@ -1,8 +1,6 @@
-"""Azure's Scheduled Events: what is about to happen to this virtual machine, as notices for `trainer.watch`.
-
-Polled only. Nothing is acknowledged here: an event that is acknowledged may begin at once, so the node's own scripts do
-it when the trainer has saved and gone (`images.on_node.azure`). After "Azure Metadata Service: Scheduled Events for
-Linux VMs".
+"""Azure's Scheduled Events for this virtual machine, polled as notices ("Azure Metadata Service: Scheduled Events for
+Linux VMs"). An acknowledged event may begin at once: only the node's own scripts do that, after the trainer has saved
+and gone (`images.on_node.azure`).
 """
 
 import http.client
@@ -34,11 +32,7 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
 
 
 class AzureMetadata:
-    """The metadata service of one virtual machine.
-
-    Args:
-        url: of the service.
-    """
+    """The metadata service of one virtual machine."""
 
     def __init__(self, url: str = "http://169.254.169.254") -> None:
         parts = urlsplit(url)
@@ -47,12 +41,7 @@ class AzureMetadata:
         self._timeout_sec = _FIRST_TIMEOUT_SEC
 
     def poll(self) -> Iterable[tuple[Kind, str]]:
-        """The notices that hold now, of events that name this machine; other machines' are told as well.
-
-        Raises:
-            OSError: nobody answers.
-            ValueError: the answer is no JSON.
-        """
+        """The notices that hold now, of events that name this machine. OSError: no answer; ValueError: no JSON."""
         self._name = self._name or self._get(_NAME, _TIMEOUT_SEC)
         document = json.loads(self._get(_EVENTS, self._timeout_sec))
         self._timeout_sec = _TIMEOUT_SEC
@@ -78,7 +67,6 @@ class AzureMetadata:
 
 
 def _kind(event: Mapping[str, Any]) -> Kind | None:
-    """What an event means for the run; None where there is nothing to do."""
     kind = _KINDS.get(event["EventType"])
     if kind in _ENDS:
         return kind

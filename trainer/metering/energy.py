@@ -1,10 +1,8 @@
 """Energy used since the session began, by device: measured where there is a meter, else estimated and called so.
 
-CPU: the RAPL counters under /sys/class/powercap; they are mostly absent on virtual machines and need root. GPU: NVML's
-energy counter. Without a meter: power times time, whose model each reading names. The powers are the launcher's
-(RunContext); without a launcher a CPU is estimated from busy time, and a GPU without a counter is absent. RAPL and the
-host's power are of a whole node, so only local rank 0 reads them, else they would be counted once for each process; a
-process's own GPU and its own CPU time are its own to read. Not here: PUE, carbon and dollars (trainer.records.summary).
+CPU: RAPL counters under /sys/class/powercap, mostly absent on virtual machines and for root only. GPU: NVML's energy
+counter. Without a meter: power (the launcher's, RunContext) x time; without a launcher a CPU is estimated from busy
+time, a GPU is absent. RAPL and host power are of a whole node, so only local rank 0 reads them.
 """
 
 import importlib
@@ -41,12 +39,8 @@ server's power at 100 % load over its threads. The same source has 0.74 W for an
 
 
 class EnergyReading(NamedTuple):
-    """Energy of one device since the reader was made.
-
-    Attributes:
-        joules: None when absent.
-        source: measured, estimated or absent.
-        method: the meter, the model with its assumptions, or why there is neither.
+    """Energy of one device since the reader was made; `joules` is None when absent. `method` is the meter, the model
+    with its assumptions, or why there is neither.
     """
 
     joules: float | None
@@ -55,13 +49,7 @@ class EnergyReading(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """The GPU of one process.
-
-    Attributes:
-        name: such as "NVIDIA H100 80GB HBM3".
-        uuid: as NVML spells it, GPU-...
-        local_rank: of the process that has it.
-    """
+    """The GPU of one process: `name` such as "NVIDIA H100 80GB HBM3", `uuid` as NVML spells it, GPU-..."""
 
     name: str
     uuid: str
@@ -77,11 +65,7 @@ class Reader(Protocol):
 
 
 class RaplMeter:
-    """Intel's and AMD's package counters, summed over sockets. Wraps around, so read it at least every few minutes.
-
-    Args:
-        root: the powercap folder.
-    """
+    """Intel's and AMD's package counters, summed over sockets. Wraps around, so read it at least every few minutes."""
 
     def __init__(self, root: Path = POWERCAP) -> None:
         self._packages = [path for path in sorted(root.glob("intel-rapl:*")) if path.name.count(":") == 1]
@@ -108,12 +92,7 @@ class RaplMeter:
 
 
 class NvmlMeter:
-    """NVML's total energy counter of one GPU. It steps about every 100 ms: fine over seconds, not over single steps.
-
-    Args:
-        nvml: the pynvml module, initialised.
-        gpu: the device.
-    """
+    """NVML's total energy counter of one GPU. It steps about every 100 ms: fine over seconds, not over single steps."""
 
     def __init__(self, nvml: Any, gpu: Gpu) -> None:
         self._nvml, self._key = nvml, f"gpu{gpu.local_rank}"
@@ -147,11 +126,7 @@ class CpuTimeEstimate:
 
 
 class HostPowerEstimate:
-    """The node's power without its accelerators x time, as the launcher knows it, whatever the load is.
-
-    Args:
-        watts: of one node, present.
-    """
+    """The node's power (W) without its accelerators x time, as the launcher knows it, whatever the load is."""
 
     def __init__(self, watts: Figure) -> None:
         self._watts, self._start = watts, time.monotonic()
@@ -165,11 +140,8 @@ class HostPowerEstimate:
 
 
 class GpuPowerEstimate:
-    """Board power x utilisation x time of one GPU, both from the launcher. Off by 27-37 % in published comparisons.
-
-    Args:
-        gpu: the device.
-        context: with the powers; without them the reading is absent.
+    """Board power x utilisation x time of one GPU, both from the launcher; absent without. Off by 27-37 % in published
+    comparisons.
     """
 
     def __init__(self, gpu: Gpu, context: RunContext) -> None:
@@ -191,14 +163,10 @@ class GpuPowerEstimate:
 def choose_readers(
     local_rank: int, gpu: Gpu | None, context: RunContext, root: Path = POWERCAP, nvml: Any = None
 ) -> list[Reader]:
-    """The readers this process is responsible for, so that each device is counted once.
+    """The readers this process is responsible for, so that each device is counted once: its GPU (None on a CPU), and on
+    local rank 0 the whole node's CPU meter.
 
-    Args:
-        local_rank: of this process; the CPU meter of the whole node is read by 0 alone.
-        gpu: this process's GPU; None on a CPU.
-        context: with the launcher's powers, for what has no meter.
-        root: the powercap folder.
-        nvml: the pynvml module or a fake; None imports it where there is a GPU.
+    `nvml` is the pynvml module or a fake; None imports it where there is a GPU.
     """
     readers: list[Reader] = []
     host = context.host_watts

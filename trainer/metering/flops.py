@@ -1,9 +1,7 @@
 """How much a step computes, counted once on the meta device, and what share of the machine's peak that is (MFU).
 
-The count is of multiplications and additions in convolutions and matrix products, forward and backward; what else a
-step does is little and not counted. Convolutions are counted here, since torch.utils.flop_counter leaves their groups
-out of a weight's gradient; matrix products are counted by it. Nothing is computed: tensors on the meta device have
-shapes alone. Not a profiler.
+Multiplications and additions of convolutions and matrix products, forward and backward; the rest is little.
+Convolutions are counted here: torch.utils.flop_counter leaves their groups out of a weight's gradient.
 """
 
 import math
@@ -29,12 +27,7 @@ _IMAGES = 4
 
 
 class StepFlops(NamedTuple):
-    """The work of a step and the speed it could have.
-
-    Attributes:
-        per_image: floating-point operations for each real image shown, its fakes and lazy penalty included.
-        peak: of one device, FLOP/s.
-    """
+    """A step's work for each real image shown, its fakes and lazy penalty included, and one device's `peak`, FLOP/s."""
 
     per_image: Figure
     peak: Figure
@@ -47,13 +40,7 @@ class StepFlops(NamedTuple):
 
 
 def step_flops(config: TrainConfig, device: str, context: RunContext) -> StepFlops:
-    """The work of a step of this configuration, and this device's peak.
-
-    Args:
-        config: of the run.
-        device: its name, as in the record.
-        context: with the launcher's figures, if it has any.
-    """
+    """The work of a step of this configuration, and this device's peak; `device` is its name, as in the record."""
     numbers = "tf32" if config.precision == "fp32" and config.tf32 else config.precision
     return StepFlops(count_step(config), peak_flops(device, numbers, context.accelerator_tflops))
 
@@ -109,13 +96,8 @@ def _generator_step(config: TrainConfig, networks: _Networks) -> int:
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no annotations
-    """Adds up what each operation computes.
-
-    FlopCounterMode does the same and also by module, for which it hooks into autograd in a way that forbids
-    autograd.grad, and with it the penalties.
-
-    Attributes:
-        flops: so far.
+    """Adds up what each operation computes. FlopCounterMode also does so by module, and hooks into autograd in a way
+    that forbids autograd.grad, and with it the penalties.
     """
 
     def __init__(self) -> None:
@@ -135,8 +117,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
 def _convolution_backward(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, *rest: Any) -> int:
     """FLOP of aten::convolution_backward, whose arguments these are; `outputs` is the output's gradient.
 
-    Each weight meets every position of every image once in the gradient of the inputs, and once in its own: as often as
-    forward. A weight has inputs / groups channels, so its size knows of the groups. A bias's gradient is additions.
+    Each weight meets every position of every image once in the inputs' gradient, and once in its own. A weight has
+    inputs / groups channels, so its size knows of the groups. A bias's gradient is additions.
     """
     transposed, (of_inputs, of_weight, _) = rest[4], rest[-1]
     slid_over = inputs if transposed else outputs

@@ -1,8 +1,6 @@
 """What a statistics line says: progress, losses, and how well the machine is used, over all workers.
 
-Sums of seconds (`..._sec`) are counted since the session began, so that a lost line loses nothing; shares are computed
-from them in the record. Not here: where the lines go (trainer.reporter) and the meters of energy
-(trainer.metering.energy).
+Sums of seconds (`..._sec`) count from the session's beginning: a lost line loses nothing, the record computes shares.
 """
 
 import math
@@ -60,15 +58,7 @@ class _Own(NamedTuple):
 
 
 class Meters:
-    """The figures of one session; the clock starts when it is made.
-
-    Args:
-        config: of the run.
-        world: this worker's place.
-        context: with the launcher's powers, for what has no meter.
-        images: seen already.
-        flops: of a step, for the share of the peak.
-    """
+    """The figures of one session; the clock starts when it is made. `images` were seen before; `flops` are a step's."""
 
     def __init__(self, config: TrainConfig, world: World, context: RunContext, images: int, flops: StepFlops) -> None:
         self._config, self._world, self._flops = config, world, flops
@@ -80,13 +70,8 @@ class Meters:
         self._last_cpu_sec, self._last_cpu_wait_sec = _cpu([each for _, each in begun])
 
     def line(self, state: TrainState, sums: Sums, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
-        """One line, equal on every worker.
-
-        Args:
-            state: after a step.
-            sums: this worker's, since the last line.
-            networks: generator and discriminator, their gradients those of the last step.
-            stalls: of this worker.
+        """One line, equal on every worker, of the state after a step. `sums` are this worker's since the last line;
+        generator and discriminator have the last step's gradients.
         """
         own = time.monotonic(), sums.tolist(), sums.order, read_all(self._readers, self._world.node_rank)
         everyone = self._world.gather(_Own(*own, load(self._world), stalls))
@@ -139,11 +124,7 @@ def is_finite(line: dict[str, Any]) -> bool:
 
 
 def check_finite(line: dict[str, Any]) -> None:
-    """Refuses to go on with numbers that are none.
-
-    Raises:
-        TrainerError: a loss or a gradient's norm is no longer finite.
-    """
+    """TrainerError where a loss or a gradient's norm is no longer finite."""
     for key in _MUST_BE_FINITE:
         if not math.isfinite(line[key]):
             raise diverged(f"{key} at step {line['step']}, {line['images']} images", str(line[key]))

@@ -1,8 +1,7 @@
 """The few calls of NVML that change a GPU: power limit and locked clocks, with their ranges, and how to undo them.
 
-All of them need root (NVML, "Device Commands": others get NVML_ERROR_NO_PERMISSION); in a container also the capability
-SYS_ADMIN. A power limit and locked clocks outlive the process that set them, not a reboot. Not here: who decides
-(trainer.power), the energy counter (trainer.metering.energy).
+All need root (NVML, "Device Commands": others get NVML_ERROR_NO_PERMISSION), in a container also SYS_ADMIN. Both
+settings outlive the process that made them, not a reboot.
 """
 
 import importlib
@@ -22,12 +21,11 @@ class Range(NamedTuple):
 
 
 class BoardState(NamedTuple):
-    """What a GPU was set to before it was changed.
+    """What a GPU (`uuid` as NVML spells it, GPU-...) was set to before it was changed.
 
     Attributes:
-        uuid: as NVML spells it, GPU-...
         limit_mw: its power limit, milliwatts; None where that is not touched.
-        clocks: whether its clocks get locked. NVML does not tell what they were locked to before, so undoing unlocks.
+        clocks: whether its clocks get locked. NVML does not tell what they were before, so undoing unlocks.
     """
 
     uuid: str
@@ -41,16 +39,7 @@ class BoardState(NamedTuple):
 
 
 class Board:
-    """One GPU.
-
-    Args:
-        nvml: from `load_nvml`.
-        uuid: of the GPU.
-        name: in the run's own words, such as node0/gpu3.
-
-    Raises:
-        nvml.NVMLError: there is no such GPU.
-    """
+    """One GPU (NVMLError: there is none such); `name` is in the run's own words, such as node0/gpu3."""
 
     def __init__(self, nvml: Any, uuid: str, name: str) -> None:
         self._nvml, self.uuid, self.name = nvml, uuid, name
@@ -70,11 +59,7 @@ class Board:
         self._nvml.nvmlDeviceSetPowerManagementLimit(self._handle, round(watts * _MILLI))
 
     def clocks_mhz(self) -> Range:
-        """What the graphics clock may be at the fastest memory clock.
-
-        Raises:
-            nvml.NVMLError: the board does not tell.
-        """
+        """What the graphics clock may be at the fastest memory clock (NVMLError: the board does not tell)."""
         memory: Sequence[int] = self._nvml.nvmlDeviceGetSupportedMemoryClocks(self._handle)
         clocks: Sequence[int] = (
             self._nvml.nvmlDeviceGetSupportedGraphicsClocks(self._handle, max(memory)) if memory else ()
@@ -94,23 +79,14 @@ class Board:
 
 
 def load_nvml(nvml: Any = None) -> Any:
-    """The pynvml module, or the fake in its place, initialised.
-
-    Raises:
-        ImportError: it is not installed.
-        nvml.NVMLError: there is no driver.
-    """
+    """The pynvml module, or the fake in its place, initialised. ImportError; NVMLError: no driver."""
     nvml = nvml or importlib.import_module("pynvml")
     nvml.nvmlInit()
     return nvml
 
 
 def put_back(nvml: Any, state: BoardState) -> None:
-    """Undoes what was done to one GPU.
-
-    Raises:
-        nvml.NVMLError: it is lost, or this user may not.
-    """
+    """Undoes what was done to one GPU (NVMLError: it is lost, or this user may not)."""
     handle = nvml.nvmlDeviceGetHandleByUUID(state.uuid)
     if state.clocks:
         nvml.nvmlDeviceResetGpuLockedClocks(handle)

@@ -1,8 +1,7 @@
 """The greatest speed of accelerators, for the share of it that training reaches (MFU).
 
-Dense figures of the vendors' data sheets, without sparsity: assumed, never measured here. What the launcher says of
-the machine (RunContext.accelerator_tflops) counts before this table. Not a catalogue: other devices have no MFU until
-their launcher gives a figure.
+Dense figures of the vendors' data sheets: assumed. The launcher's (RunContext.accelerator_tflops) go first; other
+devices have no MFU.
 """
 
 from collections.abc import Mapping
@@ -31,12 +30,8 @@ PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Figure]) -> Figure:
-    """The peak of one device, FLOP/s.
-
-    Args:
-        device: as torch or the host names it, such as "NVIDIA H100 80GB HBM3".
-        precision: fp32, tf32, bf16, fp16 or fp8.
-        given: the launcher's figures in TFLOP/s, by precision.
+    """The peak of one device, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
+    `precision` is fp32, tf32, bf16, fp16 or fp8.
     """
     told = given.get(precision)
     if told is not None and told.value is not None:

@@ -1,8 +1,6 @@
-"""The last statistics line for Prometheus, behind a flag.
+"""The last statistics line for Prometheus, behind a flag, on rank 0, which alone has the figures of all workers.
 
-Rank 0 alone listens, because it alone has the figures of all workers. The port is taken before anything else of the
-run is touched, so that a port in use costs no time. Not a logger; what is kept is in trainer.records.diary, and who is
-told without asking is in trainer.tracking.
+The port is taken before anything else of the run is touched, so that one in use costs no time.
 """
 
 import contextlib
@@ -47,11 +45,7 @@ _GAUGES: Mapping[str, str] = MappingProxyType(
 
 
 def check_port(port: int) -> None:
-    """Refuses what is no port.
-
-    Raises:
-        TrainerError: it is out of range.
-    """
+    """TrainerError for a port out of range."""
     if not 1 <= port <= _LAST_PORT:
         raise TrainerError(
             place=_FLAG, problem="not a port", value=port, allowed=_ALLOWED, fix=f"{_FLAG} 9400, for example"
@@ -60,10 +54,8 @@ def check_port(port: int) -> None:
 
 @contextlib.contextmanager
 def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | None"]:
-    """The endpoint on rank 0, None on all other ranks and without a port; listens until the block ends.
-
-    Raises:
-        TrainerError: the port is taken; on every rank.
+    """The endpoint on rank 0, None on other ranks or without a port; listens until the block ends. TrainerError on
+    every rank: the port is taken.
     """
     endpoint = world.together(lambda: None if port is None or world.rank else MetricsEndpoint(port))
     try:
@@ -74,14 +66,8 @@ def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | Non
 
 
 class MetricsEndpoint:
-    """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics.
-
-    Args:
-        port: 1..65535.
-        address: to listen on; all interfaces, because Prometheus scrapes from another machine.
-
-    Raises:
-        TrainerError: the port is taken.
+    """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics (TrainerError: port
+    taken). Listens on all interfaces unless told otherwise: Prometheus scrapes from another machine.
     """
 
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:

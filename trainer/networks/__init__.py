@@ -39,8 +39,8 @@ def build(config: TrainConfig) -> tuple[Generator, Discriminator]:
 def _to_channels_last(network: nn.Module) -> None:
     """Lays the weights out as NHWC, but where both layouts are the same memory under different strides.
 
-    So it is for a convolution of grey images or of single channels, and of single pixels: autograd returns the plain
-    one, and DistributedDataParallel would warn of the difference and copy.
+    That is so for grey images, single channels and single pixels: autograd returns the plain one, and
+    DistributedDataParallel would warn of the difference and copy.
     """
     for module in network.modules():
         weight = getattr(module, "weight", None)

@@ -1,7 +1,4 @@
-"""What a run asks of every family's networks: how they are called, and which of their layers take part.
-
-Not here: any layer.
-"""
+"""What a run asks of every family's networks: how they are called, and which of their layers take part."""
 
 from typing import Any
 
@@ -14,11 +11,7 @@ __all__ = ["Discriminator", "Generator", "Network"]
 
 
 class Network(nn.Module):
-    """Either of the two. No network here has buffers or looks across the images of a batch.
-
-    Attributes:
-        precision: of the forward passes; None for that of the inputs, which is float32.
-    """
+    """Either of the two, without buffers; none looks across a batch. `precision` None: that of the inputs, float32."""
 
     precision: Precision | None = None
 
@@ -48,15 +41,7 @@ class Generator(Network):
     """Latents to images."""
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Makes images.
-
-        Args:
-            latents: [N, z_dim], standard normal.
-            labels: [N] int64, where the network knows classes.
-
-        Returns:
-            [N, C, H, W] or [N, C, T, H, W], in -1..1 or about it.
-        """
+        """Images [N, C, H, W] or [N, C, T, H, W], about -1..1, of normal latents [N, z_dim], labels [N] int64."""
         raise NotImplementedError
 
     # So that a call has forward's types.
@@ -69,15 +54,7 @@ class Discriminator(Network):
     """Images to logits. High means real."""
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Judges images.
-
-        Args:
-            images: [N, C, H, W] or [N, C, T, H, W] in -1..1.
-            labels: [N] int64, where the network knows classes.
-
-        Returns:
-            [N] logits.
-        """
+        """Logits [N] of images [N, C, H, W] or [N, C, T, H, W] in -1..1; labels [N] int64, where it knows classes."""
         raise NotImplementedError
 
     def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:

@@ -1,6 +1,5 @@
-"""How a network gets to know the class: an embedding beside the latents, a projection behind the features.
-
-Projection: Miyato & Koyama 2018, arXiv:1802.05637. Not here: where labels come from (trainer.steps.batch).
+"""How a network gets to know the class: an embedding beside the latents, a projection behind the features (Miyato &
+Koyama 2018, arXiv:1802.05637).
 """
 
 import math
@@ -12,14 +11,8 @@ __all__ = ["WithClass", "WithProjection"]
 
 
 class WithClass(nn.Module):
-    """Latents with a learnt vector of the same length for the class beside them; as they are without classes.
-
-    Args:
-        z_dim: length of the latents.
-        num_classes: 0 for none.
-
-    Attributes:
-        width: length of what comes out.
+    """Latents with a learnt vector of the same length for the class beside them; as they are without classes. `width`
+    is the length of what comes out.
     """
 
     def __init__(self, z_dim: int, num_classes: int) -> None:
@@ -36,12 +29,7 @@ class WithClass(nn.Module):
 
 
 class WithProjection(nn.Module):
-    """Logits, plus how well the features agree with a learnt vector of the class; as they are without classes.
-
-    Args:
-        num_features: length of the features.
-        num_classes: 0 for none.
-    """
+    """Logits, plus how well the features agree with a learnt vector of the class; as they are without classes."""
 
     def __init__(self, num_features: int, num_classes: int) -> None:
         super().__init__()

@@ -1,12 +1,9 @@
 """DCGAN (Radford et al. 2016, arXiv:1511.06434) from 16x16 up, in grey or colour, without BatchNorm.
 
-The paper normalises over the batch. Here nothing looks across images: the discriminator has no normalisation,
-because batch statistics make the R1 penalty of one image depend on its neighbours and SyncBatchNorm has no double
-backward; the generator has PixelNorm (Karras et al. 2018, arXiv:1710.10196) in its place. So there are no buffers
-to synchronise, average or restore, and a step computes the same however its batch is spread over workers. On the
-digits it does as well as BatchNorm.
-
-Not here: losses, augmentation, and anything that knows of workers.
+The discriminator has no normalisation, as batch statistics make the R1 penalty of one image depend on its neighbours
+and SyncBatchNorm has no double backward; the generator has PixelNorm (Karras et al. 2018, arXiv:1710.10196). So there
+are no buffers to synchronise, average or restore, and a step is the same however its batch is spread over workers. On
+the digits it does as well as BatchNorm.
 """
 
 import itertools
@@ -29,9 +26,8 @@ _TO_FEATURES = -2
 
 
 class _FromVector(nn.ConvTranspose2d):
-    """A transposed convolution of one pixel is a matrix product, and several times as fast as one on a CPU.
-
-    The pixels come in the order of the weight, so that what follows does not have to turn them.
+    """A transposed convolution of one pixel as a matrix product, several times as fast on a CPU. The pixels come in the
+    order of the weight, so that what follows does not have to turn them.
     """
 
     def forward(self, vectors: Tensor, output_size: list[int] | None = None) -> Tensor:
@@ -59,12 +55,8 @@ class _ToNumber(nn.Conv2d):
 class Generator(base.Generator):
     """Latents to images by transposed convolutions that double the size, from 4x4 up.
 
-    Args:
-        z_dim: length of the latent vector.
-        width: channels of the last feature map; each one before has twice as many.
-        channels: of the image.
-        resolution: 16, 32, ...: 4 times a power of two.
-        num_classes: 0 for none.
+    `width` is of the last feature map, each one before has twice as many channels; `resolution` is 16, 32, ...: 4 times
+    a power of two; `num_classes` 0 for none.
     """
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
@@ -90,13 +82,8 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by convolutions that halve the size, down to 4x4. High means real.
-
-    Args:
-        width: channels of the first feature map; each one after has twice as many.
-        channels: of the image.
-        resolution: 16, 32, ...: 4 times a power of two.
-        num_classes: 0 for none.
+    """Images to logits by convolutions that halve the size, down to 4x4. High means real. `width` is of the first
+    feature map, each one after has twice as many channels; otherwise as `Generator`.
     """
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:

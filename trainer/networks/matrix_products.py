@@ -1,10 +1,8 @@
 """A convolution of kernel 4, stride 2, padding 1, its transpose and their weight's gradient, as matrix products.
 
 Each window of an image becomes a row of a matrix, of which a processor's matrix unit makes short work. The copies cost
-four times the image's memory, so they are made for some images at a time. Not here: which layers gain by it, and
-gradients of gradients (trainer.networks.scaling_layers).
-
-All of it in the order of channels_last, and without gradients. Sums over many images are kept in float32.
+four times the image's memory, so they are made for some images at a time. All in the order of channels_last, without
+gradients; sums over many images are kept in float32.
 """
 
 from collections.abc import Iterator
@@ -21,16 +19,7 @@ _AT_ONCE = 1 << 22
 
 
 def halved(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The convolution.
-
-    Args:
-        images: [N, C, 2 H, 2 W].
-        weight: [O, C, 4, 4].
-        bias: [O].
-
-    Returns:
-        [N, O, H, W], channels last.
-    """
+    """The convolution: [N, C, 2 H, 2 W] by [O, C, 4, 4], bias [O], to [N, O, H, W], channels last."""
     num, _, high, wide = images.shape
     features = _empty(images, (num, len(weight), high // 2, wide // 2))
     made = features.movedim(1, -1).view(-1, len(weight))
@@ -41,14 +30,8 @@ def halved(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def weight_gradient(images: Tensor, features: Tensor) -> Tensor:
-    """Derivative of sum(convolution(images) * features) by the convolution's weight.
-
-    Args:
-        images: [N, C, 2 H, 2 W].
-        features: [N, O, H, W].
-
-    Returns:
-        [O, C, 4, 4], channels last.
+    """Derivative of sum(convolution(images) * features) by the convolution's weight, [O, C, 4, 4], channels last.
+    `images` are [N, C, 2 H, 2 W], `features` [N, O, H, W].
     """
     width, channels = features.shape[1], images.shape[1]
     given = features.movedim(1, -1).reshape(-1, width)
@@ -59,16 +42,7 @@ def weight_gradient(images: Tensor, features: Tensor) -> Tensor:
 
 
 def doubled(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The transposed convolution.
-
-    Args:
-        features: [N, O, H, W].
-        weight: [O, C, 4, 4].
-        bias: [C].
-
-    Returns:
-        [N, C, 2 H, 2 W], channels last.
-    """
+    """The transposed convolution: [N, O, H, W] by [O, C, 4, 4], bias [C], to [N, C, 2 H, 2 W], channels last."""
     num, _, high, wide = features.shape
     channels = weight.shape[1]
     columns = as_kernel_two(weight).movedim(1, -1).reshape(4 * channels, -1).t()
@@ -83,11 +57,8 @@ def doubled(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 
 def interleave(pixels: Tensor, images: Tensor) -> None:
-    """Puts the four pixels of each window of `as_kernel_two` where they belong.
-
-    Args:
-        pixels: [N, 2, 2, C, H + 1, W + 1], the pixel's row and column before the channel.
-        images: [N, C, 2 H, 2 W], to be filled.
+    """Puts the four pixels of each window of `as_kernel_two`, [N, 2, 2, C, H + 1, W + 1] (the pixel's row and column
+    before the channel), where they belong in `images`, [N, C, 2 H, 2 W].
     """
     high, wide = (side - 1 for side in pixels.shape[-2:])
     for row in (0, 1):
@@ -97,15 +68,10 @@ def interleave(pixels: Tensor, images: Tensor) -> None:
 
 
 def as_kernel_two(weight: Tensor) -> Tensor:
-    """The transposed convolution's weight as that of a convolution of kernel 2 that makes four pixels of each window.
+    """The transposed convolution's weight [O, C, 4, 4] as that of a convolution of kernel 2 that makes four pixels of
+    each window, [4 C, O, 2, 2], the pixel's row and column before the channel.
 
     Row 2 i + p of an image sums rows i + p - 1 and i + p of the features, by the kernel's rows 3 - p and 1 - p.
-
-    Args:
-        weight: [O, C, 4, 4].
-
-    Returns:
-        [4 C, O, 2, 2], the pixel's row and column before the channel.
     """
     width, channels = weight.shape[:2]
     taps = weight.reshape(width, channels, 2, 2, 2, 2).flip(2, 3, 4, 5).permute(3, 5, 1, 0, 2, 4)

@@ -1,8 +1,7 @@
 """PixelNorm (Karras et al. 2018, arXiv:1710.10196, section 4.2), with a gradient written by hand.
 
-Autograd's own goes over the features a dozen times, and a generator has one of these behind every convolution: on a
-CPU, forward and backward together took four times as long. Not for a discriminator: the gradient is of the first order
-alone, and a penalty would need the second.
+Autograd's own took four times as long on a CPU, forward and backward together. Of the first order alone: not for a
+discriminator, whose penalty needs the second.
 """
 
 from typing import Any

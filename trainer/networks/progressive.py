@@ -1,15 +1,10 @@
 """Networks that grow, for images (Karras et al. 2018, arXiv:1710.10196) and clips (Acharya et al. 2018,
 arXiv:1810.02419): trained at 4x4 first, then at twice the size, each new resolution fading in.
 
-With the paper's equalised learning rate, PixelNorm and leaky ReLUs. For clips every convolution is three-dimensional
-and time grows with height and width (trainer.steps.phases). Left out is the minibatch deviation: it looks across the
-images of a batch, so that a step would depend on how the batch is spread over workers, and an image's penalty on its
-neighbours.
-
-All layers exist from the start; which take part is the phase's matter. In evaluation the generator enlarges its
-images to full size by repeating pixels, as the paper does to show them.
-
-Not here: when which phase comes (trainer.steps.phases) and how real images are shrunk for it.
+With equalised learning rate, PixelNorm and leaky ReLUs. Clips: every convolution is three-dimensional, and time grows
+with height and width (trainer.steps.phases). The minibatch deviation is left out: it looks across the batch, so that a
+step would depend on how that is spread over workers, and a penalty on an image's neighbours. All layers exist from the
+start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
 """
 
 import itertools
@@ -32,13 +27,9 @@ _GAIN = math.sqrt(2)
 
 
 class EqualConv(nn.Module):
-    """A convolution over images or clips whose weights are standard normal and scaled when they are used.
+    """A convolution whose weights are standard normal and scaled when used: all learn at the same speed under Adam.
 
-    So all weights learn at the same speed under Adam, whatever they sum over.
-
-    Args:
-        inputs: channels.
-        outputs: channels.
+    Attributes:
         kernel: edge; the size stays.
         dims: 2 for images, 3 for clips.
         gain: deviation of the outputs for inputs of deviation 1.
@@ -71,12 +62,8 @@ class _EqualLinear(nn.Module):
 
 
 class _Growing:
-    """What both networks know of their sizes.
-
-    Args:
-        width: channels at the full resolution; twice as many at each half of it, up to 512.
-        resolution: full height and width.
-        frames: 1 for images.
+    """What both networks know of their sizes: `width` channels at the full resolution, twice as many at each half of
+    it, up to 512; `frames` is 1 for images.
     """
 
     def __init__(self, width: int, resolution: int, frames: int) -> None:
@@ -99,16 +86,7 @@ class _Growing:
 
 
 class Generator(base.Generator):
-    """Latents to images or clips.
-
-    Args:
-        z_dim: length of the latent vector.
-        width: channels of the last feature map.
-        channels: of the image.
-        resolution: 16, 32, ...: 4 times a power of two.
-        frames: 1 for images.
-        num_classes: 0 for none.
-    """
+    """Latents to images or clips. `width` is of the last feature map, `resolution` 4 times a power of two, from 16."""
 
     def __init__(
         self, z_dim: int, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0
@@ -159,15 +137,7 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images or clips to logits, the generator's mirror. High means real.
-
-    Args:
-        width: channels of the first feature map.
-        channels: of the image.
-        resolution: 16, 32, ...: 4 times a power of two.
-        frames: 1 for images.
-        num_classes: 0 for none.
-    """
+    """Images or clips to logits, the generator's mirror: `width` is of the first feature map. High means real."""
 
     def __init__(self, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0) -> None:
         super().__init__()

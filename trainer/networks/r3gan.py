@@ -1,15 +1,13 @@
 """The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper.
 
-Generator and discriminator mirror each other: at each resolution a change of size (bilinear) and of width (1x1), then
-two residual blocks, each 1x1 to twice the width, 3x3 in groups of 16 channels, 1x1 back, with leaky ReLUs between.
-There is no normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each block's last convolution starts at
-zero and the others are scaled down by the network's depth. A learnt 4x4 basis, scaled by the latents, begins the
-generator; a learnt 4x4 window per channel ends the discriminator.
+Generator and discriminator mirror each other: at each resolution a change of size (bilinear) and width (1x1), then two
+residual blocks, each 1x1 to twice the width, 3x3 in groups of 16 channels, 1x1 back, with leaky ReLUs. No
+normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each block's last convolution starts at zero and the
+others are scaled down by depth. A learnt 4x4 basis, scaled by the latents, begins the generator; a learnt 4x4 window
+per channel ends the discriminator.
 
-Otherwise than in the paper: halving is the plain mean of 2x2 pixels, which bilinear sampling comes to there, without
-its wider filter; a class is an embedding beside the latents, and a projection beside an unconditional logit.
-
-Not here: the relativistic loss and its two penalties (trainer.steps.losses).
+Unlike the paper: halving is the plain mean of 2x2 pixels, which bilinear sampling comes to there, without its wider
+filter; a class is an embedding beside the latents, and a projection beside an unconditional logit.
 """
 
 import math
@@ -35,14 +33,8 @@ _GAIN = math.sqrt(2 / (1 + _SLOPE**2))
 
 
 class Generator(base.Generator):
-    """Latents to images, from 4x4 up.
-
-    Args:
-        z_dim: length of the latent vector.
-        width: channels of the feature maps up to 32x32; half as many with each doubling above.
-        channels: of the image.
-        resolution: 16, 32, ...: 4 times a power of two.
-        num_classes: 0 for none.
+    """Latents to images, from 4x4 up; `width` channels up to 32x32, half as many with each doubling above.
+    `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
     """
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
@@ -67,14 +59,7 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits, down to 4x4. High means more real.
-
-    Args:
-        width: channels of the feature maps up to 32x32; half as many with each doubling above.
-        channels: of the image.
-        resolution: 16, 32, ...: 4 times a power of two.
-        num_classes: 0 for none.
-    """
+    """Images to logits, down to 4x4; arguments as `Generator`. High means more real."""
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()

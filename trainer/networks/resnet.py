@@ -1,11 +1,8 @@
 """The residual networks of WGAN-GP (Gulrajani et al. 2017, arXiv:1704.00028, appendix F), of one width throughout.
 
-At 32x32 they are the paper's: three blocks that double the size; two that halve it and two that do not. The
-discriminator has no normalisation, as in the paper. The generator has PixelNorm (Karras et al. 2018,
-arXiv:1710.10196) where the paper has BatchNorm, for the reasons that trainer.networks.dcgan gives. At other sizes the
-numbers of blocks that double or halve follow, and the last feature map stays 8x8.
-
-Not here: losses, augmentation, and anything that knows of workers.
+At 32x32 they are the paper's: three blocks that double; two that halve and two that do not, without normalisation.
+Elsewhere the numbers of blocks follow, and the last feature map stays 8x8. The generator has PixelNorm (Karras et al.
+2018, arXiv:1710.10196) for BatchNorm, see trainer.networks.dcgan.
 """
 
 import math
@@ -25,14 +22,8 @@ _PLAIN_BLOCKS = 2
 
 
 class Generator(base.Generator):
-    """Latents to images by residual blocks that double the size, from 4x4 up.
-
-    Args:
-        z_dim: length of the latent vector.
-        width: channels of every feature map.
-        channels: of the image.
-        resolution: 16, 32, ...: 4 times a power of two.
-        num_classes: 0 for none.
+    """Latents to images by residual blocks that double the size, from 4x4 up; every feature map has `width` channels.
+    `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
     """
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
@@ -53,13 +44,8 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by residual blocks that halve the size, down to 8x8. High means real.
-
-    Args:
-        width: channels of every feature map.
-        channels: of the image.
-        resolution: 16, 32, ...: 8 times a power of two.
-        num_classes: 0 for none.
+    """Images to logits by residual blocks that halve the size, down to 8x8. High means real. `resolution` is 16, 32,
+    ...: 8 times a power of two; otherwise as `Generator`.
     """
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:

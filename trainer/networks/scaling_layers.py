@@ -1,15 +1,13 @@
-"""The layers that halve and double an image's size, each computed in the way that its device is fastest in.
+"""The layers that halve and double an image's size (kernel 4, stride 2, padding 1), each as its device is fastest in.
 
-All have kernel 4, stride 2 and padding 1. A GPU and a compiler get PyTorch's own layers, and so does a CPU, but for:
+PyTorch's own, but on a CPU:
 
-- a transposed convolution of one to four channels: the generator's last layer, and the gradient by images of the
-  discriminator's first. It is, for each of the four pixels that a feature becomes, a convolution of kernel 2; one
-  convolution makes all four, of as many operations, but five times as fast as the library's own way to three channels.
-- bfloat16 on small feature maps, as matrix products (trainer.networks.matrix_products), as far as that is faster. Where
-  a CPU has matrix units, all is: the library fills them to a quarter, and with maps of 4x4 gradients come about twice
-  as fast. Where it has vectors of bfloat16 alone, the weight's gradient is, by a third. With larger maps nothing is.
-
-Not here: other kernels.
+- a transposed convolution of one to four channels (the generator's last layer, and the gradient by images of the
+discriminator's first) is one convolution of kernel 2 that makes the four pixels of each feature: as many operations,
+but five times as fast as the library's own way to three channels.
+- bfloat16 on small feature maps is matrix products (trainer.networks.matrix_products), as far as faster. With matrix
+units all is: the library fills them to a quarter, and with maps of 4x4 gradients come about twice as fast. With vectors
+of bfloat16 alone, the weight's gradient is, by a third. With larger maps nothing is.
 """
 
 from typing import Any
@@ -30,14 +28,8 @@ _SMALL_WIDTH = 4
 
 
 class Halving(nn.Conv2d):
-    """Images, or features, to features of half their height and width.
-
-    Args:
-        channels: of the images.
-        width: of the features.
-
-    Attributes:
-        products: what of bfloat16 on small maps is computed as matrix products.
+    """Images, or features, to features of half their height and width. `products`: what of bfloat16 on small maps is
+    computed as matrix products.
     """
 
     products = Products.NONE
@@ -55,15 +47,7 @@ class Halving(nn.Conv2d):
 
 
 class Doubling(nn.ConvTranspose2d):
-    """Features to images, or features, of twice their height and width.
-
-    Args:
-        width: of the features.
-        channels: of the images.
-
-    Attributes:
-        products: what of bfloat16 on small maps is computed as matrix products.
-    """
+    """Features to images, or features, of twice their height and width; `products` as of `Halving`."""
 
     products = Products.NONE
 
@@ -194,12 +178,8 @@ def _gradients(
 
 
 def _doubled(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The transposed convolution as one of kernel 2, whose outputs are the four pixels' channels.
-
-    Args:
-        features: [N, width, H, W].
-        weight: [width, channels, 4, 4].
-        bias: [channels].
+    """The transposed convolution [N, width, H, W] by [width, channels, 4, 4] as one of kernel 2, whose outputs are the
+    four pixels' channels.
     """
     num, _, high, wide = features.shape
     channels = weight.shape[1]

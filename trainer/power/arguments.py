@@ -21,11 +21,7 @@ def add_power(parser: argparse.ArgumentParser) -> None:
 
 
 def power_asked(arguments: argparse.Namespace) -> PowerAsked:
-    """What the flags ask for; warns of one that is ignored.
-
-    Raises:
-        TrainerError: a value that is none.
-    """
+    """What the flags ask for; warns of one that is ignored (TrainerError: a bad value)."""
     auto, slowdown = arguments.power_limit_watts == _AUTO, arguments.max_slowdown
     watts = None if auto or arguments.power_limit_watts is None else _number(arguments.power_limit_watts)
     if slowdown is not None and not auto:

@@ -3,10 +3,10 @@
     python -m trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
         --standalone --nproc-per-node 8 -m trainer train --preset r3gan-cifar10
 
-The job begins with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`.
-Where there is none, it begins at the latest moment from which it is done in time, and meanwhile the forecast is read
-again now and then: a window may open. SIGTERM ends the wait like an interruption. A run that has begun already goes on
-at once. A machine that waits is a machine that is paid for: this is for machines of one's own, or before renting any.
+The job begins with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`, else
+at the latest moment from which it is done in time; meanwhile the forecast is read again. SIGTERM ends the wait like an
+interruption. A run that has begun already goes on at once. A waiting machine is paid for: this is for machines of one's
+own, or before renting any.
 """
 
 import json
@@ -39,14 +39,7 @@ _FIRST_YEAR = 2000
 
 
 class StartWhen(NamedTuple):
-    """What was asked for.
-
-    Attributes:
-        limit_g_per_kwh: the window's mean has to be below it.
-        by: when the job has to be done.
-        hours: it takes.
-        forecast: file or address.
-    """
+    """What was asked for: the window's mean below `limit_g_per_kwh`, done `by`, with a `forecast` file or address."""
 
     limit_g_per_kwh: float
     by: datetime
@@ -60,13 +53,8 @@ class StartWhen(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """When to start, and why.
-
-    Attributes:
-        at: the moment.
-        window: whether it is a window below the limit.
-        mean_g_per_kwh: the forecast's mean over the job; None where the forecast does not cover it.
-        reason: one sentence.
+    """When to start, and why. `window`: it is a window below the limit; `mean_g_per_kwh` is over the job, None where
+    the forecast does not cover it.
     """
 
     at: datetime
@@ -76,11 +64,7 @@ class Decision(NamedTuple):
 
 
 def parse_start_when(text: str, hours: str | None, forecast: str | None) -> StartWhen:
-    """Reads the launcher's three flags.
-
-    Raises:
-        TrainerError: one of them is missing or makes no sense.
-    """
+    """Reads the launcher's three flags (TrainerError: one is missing or makes no sense)."""
     found = _WHEN.fullmatch(text)
     if found is None:
         raise TrainerError(
@@ -171,19 +155,10 @@ def wait(
     read: Callable[[str], Forecast] = read_forecast,
     pause: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> dict[str, Any] | None:
-    """Waits for the moment, telling on stderr how long it will be.
+    """Waits for the moment, telling on stderr how long; returns the decision for the record, None after a signal.
 
-    Args:
-        asked: by the user.
-        now: seconds since 1970.
-        read: gives the forecast.
-        pause: waits so many seconds for a signal, and says whether one came.
-
-    Returns:
-        The decision as plain data, for the record; None where a signal has ended the wait.
-
-    Raises:
-        TrainerError: there is no forecast to begin with. One that cannot be read again later leaves the last.
+    `pause` waits so many seconds for a signal, and says whether one came. TrainerError: no forecast to begin with; one
+    that cannot be read again later leaves the last.
     """
     asked_at = datetime.fromtimestamp(now(), UTC)
     forecast = read(asked.forecast)
@@ -225,7 +200,6 @@ def _again(read: Callable[[str], Forecast], where: str, last: Forecast) -> Forec
 
 @contextmanager
 def _listening() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set while the block runs."""
     stopped = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: stopped.set()) for number in signals]

@@ -3,11 +3,10 @@
     time,g_per_kwh                              a CSV file; or the same two keys in a list of JSON objects
     2026-12-01T00:00Z,310
 
-Each value holds until the next one, the last for as long as the one before it. Read as they answer: Electricity Maps
+Each value holds until the next, the last for as long as the one before it. Read as they answer: Electricity Maps
 (`forecast` of `carbonIntensity`), WattTime version 3 (`data` of `point_time` and `value`, in lbs_co2_per_mwh) and the
 Carbon Aware SDK (`forecastData` of `timestamp`, `duration` and `value`, g/kWh). Marginal and average intensities are
-different quantities: whoever writes the limit knows which of them the source gives. Not here: what is decided by it
-(trainer.power.carbon_start).
+different quantities: whoever writes the limit knows which of them the source gives.
 """
 
 import csv
@@ -49,12 +48,7 @@ class Interval(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """A forecast.
-
-    Attributes:
-        intervals: in order, none over another; there may be gaps.
-        source: file or address, without what is secret in it.
-    """
+    """A forecast: `intervals` in order, without overlaps, gaps allowed; `source` is without secrets."""
 
     intervals: tuple[Interval, ...]
     source: str
@@ -79,13 +73,10 @@ class Forecast(NamedTuple):
 
 
 def read_forecast(where: str) -> Forecast:
-    """Reads a file, or asks an address that begins with http.
+    """Reads a file, or asks an address that begins with http (TrainerError: nothing there, no answer, unknown shape).
 
     The token of $GANGWAY_CARBON_TOKEN goes along to an address that is encrypted or this machine's own: as `auth-token`
     to Electricity Maps, as a bearer token to others.
-
-    Raises:
-        TrainerError: nothing there, no answer, or not of a known shape.
     """
     if where.startswith(("http://", "https://")):
         try:
@@ -104,11 +95,7 @@ def read_forecast(where: str) -> Forecast:
 
 
 def parse_forecast(content: bytes, place: str) -> Forecast:
-    """Reads what a file or an API holds.
-
-    Raises:
-        TrainerError: it is of no known shape, or a value makes no sense.
-    """
+    """Reads what a file or an API holds (TrainerError: unknown shape, or a bad value)."""
     # Spreadsheets write a byte order mark.
     text = content.decode("utf-8-sig", "replace").strip()
     try:
@@ -234,11 +221,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _token() -> str:
-    """The token without the line end that files put behind it; empty where there is none.
-
-    Raises:
-        TrainerError: it cannot be one. It is not repeated: messages end up in logs.
-    """
+    """The token without its file's line end; empty for none. TrainerError (without it: logs): it cannot be one."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not (token.isascii() and token.isprintable()):
         raise TrainerError(

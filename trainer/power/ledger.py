@@ -1,9 +1,8 @@
 """What a node's GPUs were set to before this job changed it, on disk, so that somebody else can undo it.
 
-Written whole before the first change and removed after the last one is undone; its writer holds a lock on it as long as
-it lives, which the kernel drops however the writer ends. A note that nobody holds is therefore a run that was killed:
-the launcher undoes it when its workers are gone, and the next start of any run on the node does. A reboot undoes
-everything by itself. Not here: what is set, and why (trainer.power).
+Written whole before the first change and removed after the last is undone; its writer holds a lock on it while it
+lives. An unlocked note is therefore a killed run's: the launcher undoes it when its workers are gone, and so does the
+next start of any run on the node. A reboot undoes everything.
 """
 
 import fcntl
@@ -30,23 +29,14 @@ def ledger_folder() -> Path:
 
 
 class Note(NamedTuple):
-    """A note of this process.
-
-    Attributes:
-        path: of the file.
-        handle: that holds the lock; the lock is this process's own, so no child carries it on.
-    """
+    """A note of this process. `handle` holds the lock, which no child carries on."""
 
     path: Path
     handle: int
 
     @classmethod
     def write(cls, folder: Path, boards: Sequence[BoardState]) -> "Note":
-        """Writes and locks a note.
-
-        Raises:
-            OSError: the folder cannot be made or written; then nothing may be changed.
-        """
+        """Writes and locks a note (OSError: not writable; then nothing may be changed)."""
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         path = folder / f"power-{os.getpid()}-{time.monotonic_ns()}.json"
         unfinished = path.with_suffix(".partial")
@@ -70,14 +60,8 @@ class Note(NamedTuple):
 
 
 def undo_left_over(folder: Path | None = None, nvml: Any = None) -> list[str]:
-    """Undoes what killed runs have left behind on this node.
-
-    Args:
-        folder: of the notes; None for the node's.
-        nvml: the pynvml module or a fake; None imports it where there is something to undo.
-
-    Returns:
-        A sentence for each note that was found.
+    """Undoes what killed runs have left behind on this node; a sentence for each note that was found. `folder` None is
+    the node's; `nvml` is pynvml or a fake, None imports it where there is something to undo.
     """
     found = sorted((folder or ledger_folder()).glob(_PATTERN))
     return [sentence for path in found if (sentence := _undo(path, nvml))]
@@ -124,7 +108,6 @@ def _restore(path: Path, content: bytes, nvml: Any) -> str:
 
 
 def _put_back_all(boards: Iterable[BoardState], nvml: Any) -> Iterable[str]:
-    """Restores each; yields why one could not be."""
     try:
         nvml = load_nvml(nvml)
     except Exception as error:  # NVML's own errors, or no pynvml: whatever it is, the note stays for the next start

@@ -3,11 +3,9 @@
     torchrun ... -m trainer train --preset r3gan-cifar10 --power-limit-watts 450
     torchrun ... -m trainer train --preset r3gan-cifar10 --power-limit-watts auto --max-slowdown 0.05
 
-One process a node sets the GPUs of that node. Where NVML refuses, the run goes on without, and says so. Every change is
-an event in stats.jsonl. What was set before is on disk before anything is changed (trainer.power.ledger), so a killed
-run's settings are restored by the launcher or by the next start. With `auto` the whole job searches: a step of a run on
-many nodes is as slow as its slowest GPU, so all nodes change their limits at the same line. Not here: the search itself
-(trainer.power.search), what one node does (trainer.power.node), NVML's calls (trainer.metering.nvml).
+One process a node sets its GPUs; where NVML refuses, the run goes on without, and says so. Every change is an event in
+stats.jsonl, and on disk before it is made (trainer.power.ledger). With `auto` all nodes change their limits at the same
+line: a step is as slow as its slowest GPU.
 """
 
 import contextlib
@@ -35,8 +33,7 @@ class PowerAsked(NamedTuple):
     """What the user asked for.
 
     Attributes:
-        watts: power limit of each GPU; None for none of ours.
-        auto: search the limit with the most images per joule.
+        watts: power limit of each GPU; None for none of ours. `auto` searches the one with the most images per joule.
         clock_mhz: highest graphics clock of each GPU; None for none of ours.
         max_slowdown: share of images per second that the search may lose, 0..1.
         window_sec: of each step of the search.
@@ -67,20 +64,8 @@ NOTHING_ASKED = PowerAsked()
 
 
 class Limiter:
-    """The limits of one run; made by `limiting`.
-
-    Args:
-        world: this worker's place.
-        asked: by the user.
-        gpu: this worker's; None on a CPU.
-        folder: of the node's notes.
-        nvml: the pynvml module or a fake; None imports it.
-
-    Attributes:
-        choice: what the run is made with and why, for its record; empty where nothing is asked.
-
-    Raises:
-        TrainerError: a limit that a GPU cannot have; on every rank.
+    """The limits of one run; made by `limiting`, with its arguments. TrainerError on every rank: a GPU cannot have it.
+    `choice` is what the run is made with and why, for its record; empty where nothing is asked.
     """
 
     def __init__(self, world: "World", asked: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
@@ -97,10 +82,8 @@ class Limiter:
             self._troubles = ["there is no GPU in this run"]
 
     def begin(self, tell: Tell) -> None:
-        """Sets what is asked for, or the first step of the search; all workers call it together.
-
-        Args:
-            tell: writes an event from now on; called on rank 0.
+        """Sets what is asked for, or the first step of the search; all workers call it together. `tell` writes an event
+        from now on; called on rank 0.
         """
         self._tell = tell
         if self._troubles:
@@ -120,10 +103,8 @@ class Limiter:
         self._tell_limits(reports, self.choice)
 
     def after(self, line: Mapping[str, Any]) -> bool:
-        """Lets the search see a statistics line, which is equal on every worker; all workers call it together.
-
-        Returns:
-            Whether `choice` says something else now.
+        """Shows a statistics line, equal on every worker, to the search; whether `choice` has changed. All call it
+        together.
         """
         search = self._search
         if search is None:
@@ -185,17 +166,8 @@ def limiting(
 ) -> Iterator[Limiter | None]:
     """The run's limiter, None where nothing is asked; undoes everything when the block ends, however it ends.
 
-    First restores what killed runs have left on this node, whatever is asked.
-
-    Args:
-        world: this worker's place.
-        asked: by the user.
-        gpu: this worker's; None on a CPU.
-        nvml: the pynvml module or a fake; None imports it.
-        folder: of the node's notes; None for the node's own.
-
-    Raises:
-        TrainerError: a limit that a GPU cannot have; on every rank.
+    First restores what killed runs have left on this node. `gpu` is this worker's, None on a CPU; `folder` None is the
+    node's own. TrainerError on every rank: a limit that a GPU cannot have.
     """
     if world.local_rank == 0:
         for sentence in undo_left_over(folder, nvml):

@@ -1,7 +1,4 @@
-"""The GPUs of one node under a job's limits: noted on disk, set, and put back. One process a node has them.
-
-Knows nothing of other nodes; that all or none change is trainer.power.limits' business.
-"""
+"""The GPUs of one node under a job's limits: noted on disk, set, and put back, by one process a node."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -36,16 +33,8 @@ class Report(NamedTuple):
 
 
 class NodeLimits:
-    """The GPUs that this process sets; none where another process of the node does it.
-
-    Args:
-        node_rank: of this node, for names.
-        gpus: of the run on this node.
-        folder: of the node's notes.
-        nvml: the pynvml module or a fake; None imports it where there are GPUs.
-
-    Attributes:
-        trouble: why they cannot be reached; empty when they can.
+    """The GPUs that this process sets; none where another process of the node does it. `trouble` is why they cannot be
+    reached; empty when they can. `nvml` None imports pynvml where there are GPUs.
     """
 
     def __init__(self, node_rank: int, gpus: Sequence["Gpu"], folder: Path, nvml: Any = None) -> None:
@@ -57,11 +46,7 @@ class NodeLimits:
         self.trouble = self._open(node_rank, gpus) if gpus else ""
 
     def check(self, watts: float | None, clock_mhz: int | None) -> None:
-        """Refuses what a GPU cannot have. A GPU that does not tell its range is found out when it is set.
-
-        Raises:
-            TrainerError: naming the GPU and its range.
-        """
+        """TrainerError, with GPU and range, for what it cannot have; one that tells no range fails when it is set."""
         for board in self._boards:
             with contextlib.suppress(self._nvml.NVMLError):
                 if watts is not None:
@@ -70,12 +55,8 @@ class NodeLimits:
                     _check(CLOCK_FLAG, clock_mhz, board.clocks_mhz(), "MHz", board.name)
 
     def begin(self, *, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
-        """Notes what is set now, then sets what is asked for.
-
-        Args:
-            limit: whether power limits are to be changed, now or later.
-            watts: of each GPU; None leaves them as they are for now.
-            clock_mhz: highest graphics clock; None leaves clocks alone.
+        """Notes what is set now, then sets what is asked for; None leaves it as it is. `limit`: power limits are to be
+        changed, now or later.
         """
         return self._try(lambda: self._begin(limit, watts, clock_mhz))
 
@@ -84,11 +65,7 @@ class NodeLimits:
         return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
 
     def undo(self) -> tuple[str, list[str]]:
-        """Puts back what was changed.
-
-        Returns:
-            What that is, in words, empty for nothing; and what could not be put back, with the reasons.
-        """
+        """Puts back what was changed: what that is, empty for nothing; and what could not be put back, with reasons."""
         if self._note is None:
             return "", []
         troubles = []

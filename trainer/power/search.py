@@ -1,10 +1,9 @@
 """The power limit with which a job makes the most images per joule: a search over statistics lines, pure.
 
-The limit is lowered step by step; at each step samples of at least a second are taken over a window of seconds, since
-NVML's energy counter steps every 100 ms and some boards sample their power a quarter of the time only. A step's figures
-are the medians of its samples, so that a checkpoint or a grid of samples does not decide. Lower limits are only ever
-slower, so the first step beyond the allowed slowdown is the last one tried. All workers see the same lines and so come
-to the same steps. Not here: setting anything (trainer.power).
+The limit is lowered step by step, each the median of samples of at least a second over a window of seconds, since
+NVML's energy counter steps every 100 ms and some boards sample their power a quarter of the time only; so a checkpoint
+or a grid does not decide. Lower limits are only ever slower: the first step beyond the allowed slowdown is the last
+tried. All workers see the same lines and so take the same steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +21,8 @@ _LEAST_SAMPLES = 5
 
 
 class Measured(NamedTuple):
-    """One step of the ladder.
-
-    Attributes:
-        share: of the limit that a GPU had before.
-        images_per_sec: of the whole job, median over the window.
-        images_per_joule: likewise; joules of all devices whose energy is known.
+    """One step of the ladder: medians over the window, of the whole job and all devices whose energy is known. `share`
+    is of the limit that a GPU had before.
     """
 
     share: float
@@ -36,13 +31,7 @@ class Measured(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do after a line.
-
-    Attributes:
-        share: the limit to set.
-        done: whether this is the answer.
-        reason: why, in words.
-    """
+    """What to do after a line: set the limit to `share` of the one before; `done`: this is the answer."""
 
     share: float
     done: bool
@@ -52,7 +41,7 @@ class Step(NamedTuple):
 class Search:
     """One search.
 
-    Args:
+    Attributes:
         ladder: shares to try, falling, the first 1.
         max_slowdown: share of the first step's images per second that may be lost, 0..1.
         window_sec: of each step, at least.
@@ -76,10 +65,8 @@ class Search:
         self._measured_sec = 0.0
 
     def see(self, line: Mapping[str, Any]) -> Step | None:
-        """Takes a statistics line; returns what to change, if anything.
-
-        Args:
-            line: with images, wall_sec, energy_joules and resolution, of a step made under the present limit.
+        """Takes a statistics line of a step under the present limit; returns what to change, if anything. It needs
+        images, wall_sec, energy_joules and resolution.
         """
         if line["resolution"] != self._resolution:
             # Progressive networks: another resolution is another job. The first line of all sets the first one.

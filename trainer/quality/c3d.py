@@ -1,9 +1,8 @@
 """C3D (Tran et al. 2015, arXiv:1412.0767) fine-tuned on UCF101: classes of clips, for the video Inception Score.
 
 Prepared as in TGAN (Saito et al. 2017, arXiv:1611.06624), whose published score this is: frames resized to 128x128
-bicubically, blue first, minus the mean clip, the 112x112 centre. The architecture is written from the paper;
-weights and mean clip are the authors' files, read as plain arrays from paths. Their hashes are nowhere published, so
-the record holds what was found.
+bicubically, blue first, minus the mean clip, the 112x112 centre. Weights and mean clip are the authors' files, read as
+plain arrays; their hashes are nowhere published, so the record holds what was found.
 """
 
 from collections.abc import Mapping
@@ -76,14 +75,8 @@ class C3D(nn.Module):
 
 
 class C3DFeatures:
-    """FeatureExtractor whose features are the logits of UCF101's classes.
-
-    Args:
-        device: to compute on.
-        weights: the network's file, the mean clip beside it; None for the one that the environment names.
-
-    Raises:
-        TrainerError: a file is missing, or holds other arrays.
+    """FeatureExtractor whose features are the logits of UCF101's classes. `weights` has the mean clip beside it; None
+    for the environment's. TrainerError: a file is missing, or holds other arrays.
     """
 
     name = "video IS"

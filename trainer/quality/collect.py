@@ -1,8 +1,7 @@
 """Work of the metrics over all workers: features of many images, and any other jobs that can be dealt out.
 
-Of features each worker computes its parts, sums are added, rows are brought together. A part is a few images with the
-same borders on any number of workers, so the features are the same bits and only the order of the float64 sums differs.
-Not here: which images (trainer.quality.judge) and which network.
+A part is a few images with the same borders on any number of workers, so the features are the same bits and only the
+order of the float64 sums differs.
 """
 
 import itertools
@@ -50,11 +49,8 @@ def go_on() -> bool:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """What is known of a set of images, the same on every worker.
-
-    Attributes:
-        stats: sums over all their features.
-        rows: the features [N, dim] in order; None where only the sums were asked for.
+    """What is known of a set of images, the same on every worker: `stats` are sums over all their features, `rows` the
+    features [N, dim] in order, None where only the sums were asked for.
     """
 
     stats: FeatureStats
@@ -91,18 +87,10 @@ def agree_to_go_on(world: World, ask: Ask) -> None:
 def collect(
     of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool, ask: Ask = go_on
 ) -> FeatureSet:
-    """The features of images 0..num-1, computed once by all workers together.
+    """The features of images 0..num-1, computed once by all workers together; every one must call.
 
-    Args:
-        of: features [rows, dim] of a range of images; as many rows per image everywhere.
-        num: images, at least one.
-        dim: length of a feature vector.
-        world: the workers; every one must call.
-        keep: bring the features themselves together on every worker too.
-        ask: after each part; what one worker answers counts for all.
-
-    Raises:
-        AbandonedError: as soon as a worker's answer was yes.
+    `of` gives [rows, dim] of a range of images, as many rows per image everywhere; `keep` brings the features
+    themselves to every worker too; `ask` comes after each part. AbandonedError: a worker's answer was yes.
     """
     size = _GPU_PART if world.own_device.type == "cuda" else _CPU_PART
     parts = [slice(start, min(start + size, num)) for start in range(0, num, size)]
@@ -124,15 +112,8 @@ def collect(
 
 
 def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on) -> list[T]:
-    """What all jobs give, in their order, each done by one worker; known to all.
-
-    Args:
-        jobs: the same on every worker; what they give travels.
-        world: the workers; every one must call.
-        ask: before each worker's next job; what one worker answers counts for all.
-
-    Raises:
-        AbandonedError: as soon as a worker's answer was yes.
+    """What all jobs give, in their order, each done by one worker; known to all; what they give travels. All workers
+    call; `ask` comes before each worker's next job. AbandonedError: a worker's answer was yes.
     """
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
@@ -149,14 +130,8 @@ def _results(jobs: Sequence[Callable[[], T]]) -> list[T]:
 def _agreed(
     of: Callable[[slice], Features], mine: list[slice], rounds: int, world: World, ask: Ask
 ) -> Iterator[Features]:
-    """This worker's features part by part, as long as no worker fails or asks for the end.
-
-    Args:
-        of: see `collect`.
-        mine: this worker's parts.
-        rounds: parts of the worker that has the most: all workers agree as often.
-        world: the workers.
-        ask: see `collect`.
+    """This worker's features part by part, as long as no worker fails or asks for the end. `rounds` are the parts of
+    the worker that has the most: all workers agree as often.
     """
     failure: Exception | None = None
     with closing(_in_threads(of, mine)) as computed:
@@ -182,9 +157,8 @@ def _raise(failure: Exception | None) -> None:
 
 
 def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
-    """Part by part in as many threads as this worker has cores to itself; one where a GPU computes.
-
-    Each thread computes alone: on a busy machine threads that share one batch mostly wait for each other.
+    """Part by part in as many threads as this worker has cores to itself; one where a GPU computes. Each thread
+    computes alone: on a busy machine threads that share one batch mostly wait for each other.
     """
     if torch.cuda.is_available():
         yield from map(of, parts)

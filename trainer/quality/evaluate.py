@@ -3,8 +3,7 @@
     python -m trainer evaluate --run-dir DIR --metrics fd-enl0,precision-recall-enl0
     python -m trainer.launch --standalone --nproc-per-node 8 -m trainer evaluate --run-dir DIR --metrics fid,is,kid
 
-On one worker or many, on whatever device there is; the values do not depend on that. How a metric is computed is in
-trainer.quality.
+The values do not depend on the number of workers or the device.
 """
 
 from collections.abc import Sequence
@@ -37,11 +36,7 @@ def evaluate(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> RunRecord:
-    """`judge_newest`, and the run's record with it and with what was judged before.
-
-    Raises:
-        TrainerError: as `judge_newest`.
-    """
+    """`judge_newest`, with its errors, and the run's record with it and with what was judged before."""
     judge_newest(run_dir, data_dir, samples, metrics, paths)
     return RunRecord.read(run_dir / "run.json")
 
@@ -53,21 +48,12 @@ def judge_newest(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> list[QualityRecord]:
-    """Judges the newest valid checkpoint, notes the result in stats.jsonl and writes run.json anew.
+    """Judges the newest valid checkpoint, notes each value in stats.jsonl and writes run.json anew; returns the new
+    values.
 
-    Args:
-        run_dir: of the run.
-        data_dir: its shards.
-        samples: fakes to draw; None for the configuration's metrics_samples.
-        metrics: names; none for the configuration's, or FD-ENL0 where it has none.
-        paths: of weights; None for those that the environment names.
-
-    Returns:
-        What was judged now, a record for each value.
-
-    Raises:
-        TrainerError: on every rank: there is no run, no checkpoint or no data set, it is another than the run's, or a
-            metric cannot be computed for it.
+    `samples` None takes the configuration's metrics_samples; no `metrics` its metrics, or FD-ENL0; `paths` None the
+    environment's. TrainerError on every rank: no run, checkpoint or data set, another than the run's, or a metric that
+    cannot be computed for it.
     """
     with distributed.start("auto") as world:
         found, config = world.together(lambda: _newest(run_dir, samples, world))

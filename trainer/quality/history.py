@@ -1,6 +1,6 @@
-"""What the diary tells of quality: the newest value of each metric, and those of the training with their cost.
+"""What stats.jsonl tells of quality: the newest value of each metric, and those of the training with their cost.
 
-A pure reading of the lines of stats.jsonl with event "quality", for trainer.records.summary. Does not import torch.
+A pure reading of its "quality" events, for trainer.records.summary. Does not import torch.
 """
 
 from collections.abc import Sequence
@@ -32,15 +32,7 @@ def latest_quality(lines: Sequence[Line]) -> list[QualityRecord]:
 
 
 def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTraining | None:
-    """The values computed while training.
-
-    Args:
-        lines: of the diary, in order.
-        wall_sec: training time of all sessions.
-
-    Returns:
-        None where there are none.
-    """
+    """The values computed while training, None without any; `wall_sec` is the training time of all sessions."""
     ours = [line for line in lines if line.get("event") == "quality" and "in_training" in line]
     if not ours:
         return None

@@ -1,8 +1,8 @@
 """Quality metrics while a run goes on: when they are due, and what they cost it.
 
-All workers compute them together at multiples of metrics_kimg, on the averaged generator; each value becomes a line of
-stats.jsonl, event "quality". They change nothing that a step computes. A worker that has to stop has the others abandon
-them: a notice leaves half a minute, metrics take longer. Not here: the metrics (trainer.quality.judge).
+All workers compute them together at multiples of metrics_kimg, on the averaged generator; each value becomes an event
+"quality" of stats.jsonl, and no step changes. A worker that has to stop has the others abandon them: a notice leaves
+half a minute.
 """
 
 import time
@@ -25,26 +25,17 @@ __all__ = ["MetricsInTraining", "Moment"]
 class Moment:
     """The metrics of one moment.
 
-    Args:
+    Attributes:
         records: a value each; None where they were abandoned.
         cost_sec: that all workers waited for them.
         share: of the session's time so far that went into metrics.
-
-    Attributes:
-        cost_sec: see there.
     """
 
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self.cost_sec, self._share = records, cost_sec, share
 
     def tell(self, event: Callable[..., None], say: Callable[[str], None], images: int) -> None:
-        """Writes one event for each value, or the one that there are none, and a line for people.
-
-        Args:
-            event: writes an event of the run's diary.
-            say: tells the user a sentence.
-            images: seen.
-        """
+        """Writes an event for each value, or that there are none, and a line for people."""
         cost = {"cost_sec": self.cost_sec, "share_of_wall": self._share}
         if self._records is None:
             why = "a worker has to stop; `python -m trainer evaluate` computes them from a checkpoint"
@@ -64,16 +55,8 @@ def _told(record: QualityRecord) -> str:
 
 
 class MetricsInTraining:
-    """Computes the configured metrics when they are due; with none configured it does nothing.
-
-    Args:
-        config: of the run.
-        data: the real images.
-        world: the workers; every one makes the same calls.
-        ask: whether this worker has to stop.
-
-    Raises:
-        TrainerError: as Judge, before the first step: weights are missing, or a metric does not fit the data.
+    """Computes the configured metrics, if any, when they are due; every worker makes the same calls. `ask`: whether
+    this worker has to stop. TrainerError as Judge, before the first step.
     """
 
     def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
@@ -87,11 +70,7 @@ class MetricsInTraining:
         return self._judge is not None and state.passed(self._every_kimg)
 
     def moment(self, state: TrainState) -> Moment:
-        """The metrics of this state, of a run that has some; saved before, since they may take long and may fail.
-
-        Args:
-            state: after a step.
-        """
+        """The metrics of this state, saved before, since they may take long and may fail."""
         assert self._judge is not None, "they are due"
         began = time.monotonic()
         try:

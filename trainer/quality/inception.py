@@ -1,8 +1,6 @@
-"""Inception features: the TensorFlow network of 2015 that FID, IS and KID are defined by, as torch-fidelity ports it.
-
-The architecture and the meaning of its layers are torch-fidelity's; ours is only how it is run: BatchNorm folded into
-the convolutions, NHWC memory, resizing as two matrix products. Its own forward is the reference in the tests. Never
-torchvision's Inception: other weights, other pooling, other scores. The weights come from a path.
+"""Inception features: the TensorFlow network of 2015 that FID, IS and KID are defined by, as torch-fidelity ports it,
+but run with BatchNorm folded into the convolutions, NHWC memory and resizing as two matrix products; its own
+forward is the tests' reference. Never torchvision's: other weights, other pooling, other scores.
 """
 
 import io
@@ -47,16 +45,12 @@ _RESIZERS = {
 
 
 class InceptionFeatures:
-    """FeatureExtractor of FID, IS and KID.
+    """FeatureExtractor of FID, IS and KID. TrainerError: there are no weights, or others than the published ones.
 
-    Args:
-        device: to compute on.
+    Attributes:
         weights: the published file; None for the one that the environment names.
         resizer: legacy as every published FID until 2021; clean antialiases. Their scores are not comparable.
         published: which file is accepted; None for the published one. Only tests and speed measurements take another.
-
-    Raises:
-        TrainerError: there are no weights, or others than the published ones.
     """
 
     network = "Inception, TensorFlow 2015-12-05 (torch-fidelity's port), 2048 pooled features"
@@ -98,16 +92,10 @@ class InceptionFeatures:
 
 
 def reference_network(path: Path | None = None, features: Sequence[str] = ("2048",)) -> nn.Module:
-    """torch-fidelity's network.
+    """torch-fidelity's network; `path` None leaves torch's initialisation, `features` has torch-fidelity's names.
 
     It unpickles whatever its file holds, so it is handed one in memory that is known to hold tensors only.
-
-    Args:
-        path: of its weights; None to leave the values of torch's initialisation.
-        features: what its forward returns, by torch-fidelity's names.
-
-    Raises:
-        TrainerError: the file holds something else than this network's tensors.
+    TrainerError: the file holds something else than this network's tensors.
     """
     # torch-fidelity publishes no types.
     from torch_fidelity.feature_extractor_inceptionv3 import (  # type: ignore[import-untyped]
@@ -144,11 +132,7 @@ def _fold_norm(module: nn.Module) -> None:
 
 
 def _resize_like_tensorflow(pixels: Tensor) -> Tensor:
-    """TensorFlow 1's bilinear resize, whose pixels have their corners, not their centres, at whole numbers.
-
-    Args:
-        pixels: [N, C, H, W] float32.
-    """
+    """TensorFlow 1's bilinear resize of [N, C, H, W] float32: pixels' corners, not centres, are at whole numbers."""
     height, width = (_interpolation(length, pixels.device) for length in pixels.shape[2:])
     resized: Tensor = height @ pixels @ width.T
     return resized

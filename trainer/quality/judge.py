@@ -1,8 +1,7 @@
 """All of a run's metrics, by one protocol: which reals, which fakes, in which order, over all workers.
 
-Everything drawn is a function of the run's seed: the reals and their halves, latents and labels. So a value depends
-neither on the number of workers nor on the moment it is asked for, and the one computed while training is the one that
-`python -m trainer evaluate` finds for the same state. Not here: the features (trainer.quality.spaces) and files.
+Everything drawn is a function of the run's seed: a value depends neither on the number of workers nor on when it is
+asked for, and that of the training is the one of `python -m trainer evaluate` for the same state.
 """
 
 import time
@@ -54,18 +53,11 @@ class _Scored(NamedTuple):
 
 
 class Judge:
-    """Judges generators of one configuration. Features of the real images are computed once.
+    """Judges generators of one configuration; every worker must make the same calls. Features of reals are computed
+    once.
 
-    Args:
-        names: of metrics, see trainer.quality.names.
-        config: of the run; its seed draws everything, its metrics_samples says how many fakes.
-        data: the real images.
-        world: the workers; every one must make the same calls.
-        paths: of weights.
-        ask: whether to abandon; asked between parts of the work, which are seconds long at most.
-
-    Raises:
-        TrainerError: a metric means nothing for the data, needs weights that are not there, or more images.
+    The run's seed draws everything, its metrics_samples says how many fakes; `ask` comes between parts of seconds at
+    most. TrainerError: a metric means nothing for the data, needs missing weights, or more images.
     """
 
     @without_tf32()
@@ -93,18 +85,11 @@ class Judge:
 
     @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
     def judge(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
-        """All metrics of a generator.
+        """A record for each value, equal on every worker but for the times.
 
-        Args:
-            generator: averaged, in evaluation, on `world.own_device`, in the phase of `images`.
-            images: it was trained for.
-            compared: compute the same of the untrained generator and between halves of the reals too.
-
-        Returns:
-            A record for each value, equal on every worker but for the times.
-
-        Raises:
-            AbandonedError: on every worker, when one has asked for it.
+        `generator` is averaged, in evaluation, on `world.own_device`, in the phase of `images`, which it was trained
+        for; `compared` adds the untrained generator and halves of the reals. AbandonedError on every worker, when one
+        asked for it.
         """
         records = []
         for space, extractor in self._extractors.items():

@@ -1,9 +1,9 @@
 """Precision, recall, density and coverage: do fakes fall where reals are, and do they reach all of them.
 
 Kynkäänniemi et al. 2019 (arXiv:1904.06991): a set's manifold is the union of balls around its points, each as large as
-the distance to the point's k-th neighbour, k = 3. Precision is the share of fakes on the manifold of reals, recall the
-reverse. Density and coverage: Naeem et al. 2020 (arXiv:2002.09797), k = 5. Distances are computed block by block in
-float32, on every worker for its own rows. The papers use VGG-16 features; here it is said which network's were used.
+the distance to the k-th neighbour, k = 3; precision is the share of fakes on the reals' manifold, recall the reverse.
+Density and coverage: Naeem et al. 2020 (arXiv:2002.09797), k = 5. Distances come block by block in float32, on every
+worker for its own rows. The papers use VGG-16 features.
 """
 
 from collections.abc import Callable
@@ -36,16 +36,10 @@ class Manifolds(NamedTuple):
 
 
 def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
-    """All four, with the rows shared over the workers; equal on each of them.
+    """All four, of features [N, dim] and [M, dim] (N more than COVERAGE_NEIGHBOURS), the rows shared over the workers.
 
-    Args:
-        reals: features [N, dim], the same on every worker, more than COVERAGE_NEIGHBOURS.
-        fakes: features [M, dim], as the reals.
-        world: the workers; one with XLA computes on its CPU.
-        ask: whether to abandon, before each block.
-
-    Raises:
-        AbandonedError: on every worker, when one has asked for it.
+    Features are the same on every worker, and so is what is returned; with XLA a worker computes on its CPU.
+    AbandonedError on every worker, when one has asked for it, before a block.
     """
     # Distances do not change when both sets are moved; near the origin float32 keeps more of their digits.
     centre = reals.mean(axis=0, dtype=np.float64).astype(np.float32)

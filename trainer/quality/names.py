@@ -1,8 +1,6 @@
 """Which metrics there are, by the names that people write; what each is in one line, and what it is no metric of.
 
 Does not import torch.
-
-Not here: how one is computed (trainer.quality.spaces).
 """
 
 from collections.abc import Mapping
@@ -73,9 +71,5 @@ def misfit(name: str, config: "TrainConfig") -> Misfit | None:
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Names from a comma-separated list, each once; nothing for "none".
-
-    Raises:
-        PydanticCustomError: as `listed`.
-    """
+    """Names from a comma-separated list, each once; nothing for "none". PydanticCustomError as `listed`."""
     return listed(text, METRICS)

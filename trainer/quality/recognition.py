@@ -1,8 +1,7 @@
 """Digit recognition: are the samples digits, and all ten of them? Judged by a small classifier of our own.
 
-Trained on the spot on four fifths of the 1,797 real digits, in seconds and with the same result every time; the last
-fifth says how well it reads. Its score is called by that name and is never an Inception Score: other network, other
-data, another formula. Only for the data set "digits".
+Trained on the spot on four fifths of the 1,797 real digits, with the same result every time; the last fifth says how
+well it reads. Never an Inception Score: other network, data and formula. Only for the data set "digits".
 """
 
 from typing import NamedTuple
@@ -34,12 +33,7 @@ _CLASSES = 10
 
 
 class Recognition(NamedTuple):
-    """How much of a set was recognised.
-
-    Attributes:
-        share: of the images that have a class of more than CONFIDENT.
-        classes: how many classes are there.
-    """
+    """How much was recognised: share of the images with a class of more than CONFIDENT, and how many classes occur."""
 
     share: float
     classes: int
@@ -51,11 +45,8 @@ class Recognition(NamedTuple):
 
 
 class Recogniser:
-    """FeatureExtractor whose features are the logits of ten digits.
-
-    Attributes:
-        held_out_accuracy: on real digits it was not trained on.
-        weights_sha256: empty; it is trained here, from the data set and this file.
+    """FeatureExtractor whose features are the logits of ten digits; `held_out_accuracy` is on real digits not trained
+    on, `weights_sha256` is empty: it is trained here.
     """
 
     name = "digit recognition"
@@ -87,11 +78,7 @@ class Recogniser:
 
 
 def recognise(found: FeatureSet) -> Recognition:
-    """Counts what the recogniser is sure of.
-
-    Args:
-        found: its logits.
-    """
+    """Counts what the recogniser is sure of, by its logits."""
     logits = found.kept.astype(np.float64)
     unscaled = np.exp(logits - logits.max(axis=1, keepdims=True))
     best = 1 / unscaled.sum(axis=1)
@@ -113,9 +100,8 @@ def _normalise(images: Tensor) -> Tensor:
 
 
 def _train(images: Tensor, labels: Tensor) -> nn.Module:
-    """A classifier of digits [N, 1, 16, 16], the same on every machine with the same torch.
-
-    Length, width and noise are those that read the held-out digits best: 99.7 %, 98.9 % of them at over 0.9.
+    """A classifier of digits [N, 1, 16, 16], the same on every machine with the same torch. Length, width and noise
+    read the held-out digits best: 99.7 %, 98.9 % of them at over 0.9.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)

@@ -1,7 +1,4 @@
-"""What a quality metric leaves in the run record: its values, how they were computed, and what they cost.
-
-Only data, part of trainer.record, which passes these names on. Does not import torch.
-"""
+"""What a quality metric leaves in the run record: values, how they were computed, their cost. No torch."""
 
 from typing import Literal
 

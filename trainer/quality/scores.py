@@ -1,8 +1,6 @@
 """Scores from features or logits: Inception Score and kernel distance, as the papers and torch-fidelity compute them.
 
-Float64 sums; the draws are NumPy's RandomState of the seed in the protocol, as in torch-fidelity, so that equal
-features give its numbers. The Fréchet distance is in trainer.quality.frechet, precision and recall in
-trainer.quality.manifold.
+Float64 sums; NumPy's RandomState of the protocol's seed draws, as in torch-fidelity: equal features give its numbers.
 """
 
 from functools import partial
@@ -32,10 +30,8 @@ class Spread(NamedTuple):
 def inception_score(logits: NDArray[np.float64], *, splits: int = SPLITS, shuffle: bool = True) -> Spread:
     """The exponential of the mean KL divergence of each image's classes from its split's (Salimans et al. 2016).
 
-    Args:
-        logits: [N, classes], N at least `splits`.
-        splits: parts of about equal size that are scored one by one.
-        shuffle: draw the parts at random, by SEED; else they follow each other.
+    `logits` are [N, classes], N at least `splits`; `shuffle` draws the splits at random, by SEED, else they follow each
+    other.
     """
     num = len(logits)
     if shuffle:
@@ -63,16 +59,8 @@ def kernel_distance(
 ) -> Spread:
     """Squared maximum mean discrepancy of two sets, unbiased, kernel (x.y / dim + 1)^3 (Binkowski et al. 2018).
 
-    Args:
-        first: features [N, dim], the same on every worker.
-        second: features [M, dim], as the first.
-        subset_size: drawn from each, for each estimate; from 2 to the smaller of N and M.
-        world: the workers, which share the estimates; equal on each of them.
-        subsets: estimates.
-        ask: whether to abandon, before each estimate.
-
-    Raises:
-        AbandonedError: on every worker, when one has asked for it.
+    Features [N, dim] and [M, dim] are the same on every worker, and so is the result; `subset_size` is from 2 to the
+    smaller of N and M. AbandonedError on every worker, when one has asked for it, before an estimate.
     """
     random = np.random.RandomState(SEED)
     # Drawn here, all of them: which worker makes an estimate must not matter to the next draw.

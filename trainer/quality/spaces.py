@@ -1,7 +1,5 @@
-"""What makes each metric: the features it is computed in, and its score of fakes against reals.
-
-A new metric is a line here and a name in trainer.quality.names. Not here: which images, on which workers, with which
-protocol (trainer.quality.judge).
+"""What makes each metric: its features, and its score of fakes against reals. A new metric is a line here and a name in
+trainer.quality.names.
 """
 
 from collections.abc import Callable, Mapping
@@ -177,11 +175,7 @@ def metric(name: str) -> Metric:
 
 
 def check_applies(name: str, config: TrainConfig) -> None:
-    """Refuses a metric that means nothing for the data.
-
-    Raises:
-        TrainerError: with the reason, and what to ask for instead.
-    """
+    """TrainerError for a metric that means nothing for the data, with the reason and what to ask for instead."""
     if found := misfit(name, config):
         raise _refused(name, config, found.why, found.instead)
 

@@ -2,8 +2,7 @@
 
     python -m trainer.quality.speed
 
-For the benchmark, as a ratio within one run. The weights are random values of the true shapes: speed does not depend on
-them, and nothing else may be read from them.
+The weights are random: nothing but speed may be read from them.
 """
 
 import os
@@ -43,7 +42,6 @@ class FeatureSpeed(NamedTuple):
     """Images per second, each the best of some rounds that take turns.
 
     Attributes:
-        ours: through trainer.quality.collect.
         torch_fidelity: its own forward, in its default batches, with all cores of this process.
         ratio: ours over theirs.
         largest_difference: between any two of their features, relative to the largest feature.
@@ -56,12 +54,8 @@ class FeatureSpeed(NamedTuple):
 
 
 def feature_speed(num_images: int = 64, rounds: int = 2, resolution: int = 32) -> FeatureSpeed:
-    """Measures both on random images on the CPU or, where there is one, the GPU.
-
-    Args:
-        num_images: in each round.
-        rounds: of each; a busy machine needs more.
-        resolution: of the images before resizing, pixels.
+    """Measures both on random images on the CPU or, where there is one, the GPU; a busy machine needs more `rounds`.
+    `resolution` is that of the images before resizing, pixels.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
 """Weights that cannot ship with the trainer: where the file is, whether it is the published one, and loading it.
 
-Nothing is downloaded: a training node may have no way out, and a score must not depend on what a server answers today.
-Nothing is unpickled but tensors.
+Nothing is downloaded (a training node may have no way out, and a score must not depend on a server), nor unpickled but
+tensors.
 """
 
 import os
@@ -29,7 +29,6 @@ class WeightsFile:
         variable: of the environment that names it for both.
         published: where it can be had, in words.
         sha256_prefix: first digits of its hash; empty where none is published.
-        what_for: the metrics that need it.
         instead: a metric that does without.
     """
 
@@ -42,11 +41,8 @@ class WeightsFile:
     instead: str
 
     def find(self, given: Path | None) -> Path:
-        """The file that the flag or the variable names.
-
-        Raises:
-            TrainerError: neither names one, or there is no such file; with where to get it and how to put it into
-                the image.
+        """The file that the flag or the variable names. TrainerError: there is none; with where to get it and how to
+        put it into the image.
         """
         named = given or (Path(os.environ[self.variable]) if os.environ.get(self.variable) else None)
         if named is not None and named.is_file():
@@ -66,11 +62,7 @@ class WeightsFile:
         )
 
     def verify(self, path: Path) -> str:
-        """The SHA-256 of a file that `find` gave.
-
-        Raises:
-            TrainerError: it is not that of the published file.
-        """
+        """The SHA-256 of a file that `find` gave (TrainerError: not the published one's)."""
         found = sha256_of(path)
         if not found.startswith(self.sha256_prefix):
             raise TrainerError(
@@ -84,11 +76,7 @@ class WeightsFile:
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """A state_dict of tensors, on the CPU.
-
-    Raises:
-        TrainerError: it is no such file.
-    """
+    """A state_dict of tensors, on the CPU (TrainerError: no such file)."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
@@ -99,11 +87,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def check_shapes(path: Path, found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """Compares names and shapes of tensors with a network's.
-
-    Raises:
-        TrainerError: naming the first tensor that is missing, too many or of another shape.
-    """
+    """TrainerError, naming the first tensor that is missing, too many or of another shape than a network's."""
     for name in [*expected, *found]:
         shapes = [tuple(state[name].shape) if name in state else None for state in (found, expected)]
         if shapes[0] != shapes[1]:

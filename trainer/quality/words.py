@@ -1,7 +1,6 @@
-"""A quality record in one line for a terminal: values with their units, and with what is wanted where that is known.
+"""A quality record in one line for a terminal: values with units, and with what is wanted where known.
 
-All of it is read from the record, so that an old one is told by the protocol it was computed with. Not here: what a
-value is computed from (trainer.quality.spaces). Does not import torch.
+All of it is read from the record: an old one is told by its own protocol. Does not import torch.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,12 +16,8 @@ _DIGITS = 10
 
 
 class _Unit(NamedTuple):
-    """How a metric's values are told.
-
-    Attributes:
-        text: of a value.
-        wanted: parameter of the protocol that is the least wanted of a trained run.
-        meaning: what is counted, to be filled in with the protocol's parameters.
+    """How a metric's values are told: `wanted` is the protocol's parameter that is the least wanted of a trained run,
+    `meaning` what is counted, to be filled in with its parameters.
     """
 
     text: Callable[[float], str]
@@ -55,11 +50,8 @@ def value_text(name: str, value: float) -> str:
 
 
 def sentence(quality: QualityRecord, of: str = "") -> str:
-    """One record in one line; the values of an unfinished comparison are left out.
-
-    Args:
-        quality: to tell.
-        of: which state of the run that was, and when; empty where a line above says so.
+    """One record in one line, without the values of an unfinished comparison. `of` is which state of the run that was,
+    and when; empty where a line above says so.
     """
     figures = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
     known = {label: figure.value for label, figure in figures.items() if figure.value is not None}

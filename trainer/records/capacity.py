@@ -1,8 +1,7 @@
 """Which kind of capacity a node came from, and what an hour of it costs.
 
-A node's scripts ask the cloud's metadata and set $GANGWAY_CAPACITY: `spot`, or `on-demand` for whatever is not taken
-back. A stack may fall back from one kind to another in the middle of a run, so each session's record says of which
-kind its nodes were. Knows no cloud, and asks none.
+A node's scripts set $GANGWAY_CAPACITY by the cloud's metadata: `spot`, or `on-demand` for whatever is not taken back.
+It may change within a run, so each session's record has its nodes' kinds.
 """
 
 import os
@@ -51,19 +50,15 @@ def own_capacity() -> str:
 
 
 def by_node(told: Sequence[tuple[int, str]]) -> list[str]:
-    """The kind of each node, by its rank.
-
-    Args:
-        told: node rank and kind, of every worker.
-    """
+    """The kind of each node, by its rank, of every worker's node rank and kind."""
     return [kind for _, kind in sorted(dict(told).items())]
 
 
 def price(told: str, context: "RunContext") -> tuple[str, Figure]:
     """The kind of a node that told `told`, and what it costs an hour.
 
-    Metadata tell spot from the rest, and no more: `on-demand` is the ladder's one kind that is not spot, where there is
-    just one. A node that told nothing counts as one of the first rung.
+    Metadata tell only spot from the rest: `on-demand` is the ladder's one kind that is not spot, where there is just
+    one. A node that told nothing counts as one of the first rung.
     """
     ladder, prices = context.capacity, context.usd_per_hour_by_kind
     firm = [kind for kind in ladder if kind != _SPOT]

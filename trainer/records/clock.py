@@ -1,9 +1,7 @@
 """The time of day that a session's lines carry: taken once, then carried on by the monotonic clock.
 
-A clock that is set while a run goes on (a virtual machine that wakes, NTP's first answer) would make a line earlier
-than the one before it, and with it negative times, rates and costs in the record. Not a stopwatch: differences that
-need no date use time.monotonic themselves. Between two sessions a clock may still go back; trainer.records.summary
-tells.
+A clock that is set in a run (a waking virtual machine, NTP's first answer) would give negative times, rates and costs.
+Between two sessions a clock may still go back; trainer.records.summary tells.
 """
 
 import time

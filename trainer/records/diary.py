@@ -1,9 +1,8 @@
-"""stats.jsonl, the run's diary: lines appended and flushed one by one, read back with a count of what is damaged.
+"""stats.jsonl: lines appended and flushed one by one, by rank 0, read back with a count of what is damaged. No torch.
 
-Two kinds of lines: statistics (no `event` key) and events (`event` is start, resume, checkpoint, checkpoint-skipped,
+Lines are statistics (no `event` key) or events (`event` is start, resume, checkpoint, checkpoint-skipped,
 stats-damaged, repaired, choices, start-delayed, power-limit, power-search, power-refused, power-restored, interrupt,
-done or quality). It is the only source of the record's times, so a line that cannot be read is counted and told, never
-passed over silently. Only rank 0 writes. Not a logger, and no torch.
+done or quality). It is the only source of the record's times, so an unreadable line is counted and told.
 """
 
 import json
@@ -44,12 +43,7 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
 
 
 class Diary(NamedTuple):
-    """What can be read of a stats.jsonl.
-
-    Attributes:
-        lines: readable ones, in order.
-        unreadable: number of lines that are not.
-    """
+    """What can be read of a stats.jsonl, in order, and the number of lines that cannot."""
 
     lines: list[Line]
     unreadable: int
@@ -68,11 +62,7 @@ class Diary(NamedTuple):
 
 
 def read_diary(run_dir: Path) -> Diary:
-    """The directory's stats.jsonl; no lines where there is none.
-
-    Raises:
-        TrainerError: there is something of that name that cannot be read.
-    """
+    """The directory's stats.jsonl; no lines where there is none (TrainerError: unreadable)."""
     path = run_dir / STATS_FILE
     if not path.exists():
         return Diary([], 0)
@@ -92,15 +82,7 @@ def _parse(text: str) -> Line | None:
 
 
 def require_run(run_dir: Path, needs: Sequence[str]) -> None:
-    """Refuses a directory that holds no run.
-
-    Args:
-        run_dir: as given by `--run-dir`.
-        needs: files or folders of which a run has at least one.
-
-    Raises:
-        TrainerError: there is no such folder, or none of these in it.
-    """
+    """TrainerError for a directory that holds no run: no such folder, or none of `needs` in it."""
     if not run_dir.is_dir():
         problem = "is a file, not a run's folder" if run_dir.exists() else "no such folder"
     elif not any((run_dir / name).exists() for name in needs):
@@ -119,13 +101,8 @@ def require_run(run_dir: Path, needs: Sequence[str]) -> None:
 class StatsWriter:
     """Appends to stats.jsonl, opening it anew for each line: nothing to close, and other machines see it at once.
 
-    Args:
-        run_dir: of the run; it exists.
-        echo: print each line as well, for those who collect this process's output.
-        listeners: told of each line that has been written, by whichever thread wrote it.
-
-    Raises:
-        TrainerError: it cannot be written.
+    `echo` prints each line as well; `listeners` are told of each, by whichever thread wrote it. TrainerError: not
+    writable.
     """
 
     def __init__(
@@ -139,9 +116,7 @@ class StatsWriter:
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Writes one line, with the present time where it has none: seconds since 1970, of this session's clock.
-
-        Raises:
-            TrainerError: the disk is full or the folder cannot be written.
+        TrainerError: disk full or not writable.
         """
         with self._lock:
             stamped = {"time": self._clock.now(), **line}

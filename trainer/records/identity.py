@@ -1,8 +1,6 @@
-"""Which run this is and which of its sessions: known from the diary, and from the checkpoint when the diary is lost.
+"""Which run this is and which of its sessions: known from stats.jsonl, or from the checkpoint when that is lost.
 
-Every checkpoint's manifest carries a RunIdentity, so that a resumed run keeps its name and its count of sessions even
-when stats.jsonl was truncated or deleted. Not here: what a session did (trainer.records.diary,
-trainer.records.summary).
+Every checkpoint's manifest carries a RunIdentity.
 """
 
 import secrets
@@ -20,8 +18,7 @@ class RunIdentity(Frozen):
     """Of one session of a run.
 
     Attributes:
-        run_id: the record's id.
-        session: number of the session, from 0; as many came before it, whatever the diary still holds of them.
+        session: its number, from 0; as many came before it, whatever stats.jsonl still holds of them.
         dataset_sha256: of the shards it trains on.
     """
 
@@ -33,18 +30,10 @@ class RunIdentity(Frozen):
 def identify(
     run_dir: Path, diary: Diary, saved: RunIdentity | None, wanted_id: str, preset: str, dataset_sha256: str
 ) -> RunIdentity:
-    """The identity of a session that is about to begin.
+    """The identity of a session that is about to begin (TrainerError: stats.jsonl and checkpoint are of two runs).
 
-    Args:
-        run_dir: of the run, for the error message.
-        diary: what can be read of the sessions before.
-        saved: of the checkpoint it goes on from; None for none.
-        wanted_id: the launcher's id for a new run; empty for one made up of preset, time and four random digits.
-        preset: of the configuration.
-        dataset_sha256: of the shards.
-
-    Raises:
-        TrainerError: diary and checkpoint are of two different runs.
+    `saved` is of the checkpoint it goes on from, None for none; `wanted_id` is the launcher's for a new run, empty for
+    one made up of preset, time and four random digits.
     """
     told = diary.beginnings[0]["run_id"] if diary.beginnings else ""
     if saved is not None and told and told != saved.run_id:
@@ -69,11 +58,7 @@ def _made_up(preset: str) -> str:
 
 
 def check_dataset(saved: RunIdentity, dataset_sha256: str, data_dir: Path) -> None:
-    """Compares the shards with those a checkpoint was trained on.
-
-    Raises:
-        TrainerError: they are others; going on would mix two data sets in one run.
-    """
+    """TrainerError where a checkpoint was trained on other shards: going on would mix two data sets in one run."""
     if saved.dataset_sha256 != dataset_sha256:
         raise TrainerError(
             place="--data",

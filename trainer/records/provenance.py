@@ -1,7 +1,5 @@
 """What a run's numbers were computed with: a hash of the trainer's own code, versions of what they depend on, and the
 processor, whose instructions decide the order in which sums are made.
-
-Not the container's digest, which only the launcher knows.
 """
 
 import hashlib

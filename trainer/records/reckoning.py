@@ -1,8 +1,7 @@
 """Dollars and emissions of a run, from its sessions, its energy and what the launcher knew. Only arithmetic.
 
-Every figure says what it is made of, is absent where a part is, and never better than an estimate: prices, intensity
-and the emissions of making cards are somebody's word. What the cloud charges for booting, for waiting and between
-sessions is not in here; `gangway reconcile` shows it.
+A figure is absent where a part is, and never better than an estimate: prices, intensity and the making of cards are
+somebody's word. Charges for booting, waiting and between sessions are `gangway reconcile`'s.
 """
 
 from collections import Counter
@@ -58,11 +57,8 @@ def total(figures: Sequence[Figure]) -> Figure:
 
 
 def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
-    """Dollars of the capacity really used: each session's nodes at the price of their own kind.
-
-    Args:
-        sessions: by number.
-        contexts: what the launcher knew at the beginning of each.
+    """Dollars of the capacity really used: each session's nodes at the price of their own kind. `contexts` are what the
+    launcher knew at the beginning of each session.
     """
     uses = tuple(use for number in sessions for use in _uses(number, sessions[number], contexts[number]))
     kinds = dict.fromkeys(use.capacity for use in uses)
@@ -92,13 +88,7 @@ def _uses(number: int, session: SessionRecord, context: RunContext) -> Iterator[
 
 
 def energy(devices: Mapping[str, Figure], sessions: Sessions, contexts: Contexts) -> EnergyRecord:
-    """Energy of the devices, and what the building of each session added.
-
-    Args:
-        devices: joules by device, over all sessions.
-        sessions: by number.
-        contexts: what the launcher knew at the beginning of each.
-    """
+    """Energy of the devices (joules over all sessions), and what the building of each session added."""
     it_joules = total(list(devices.values())) if devices else _NO_ENERGY
     parts = [(facility, pue) for facility, pue, _ in _by_site(sessions, contexts)]
     facility = total([joules for joules, _ in parts])
@@ -111,13 +101,8 @@ def energy(devices: Mapping[str, Figure], sessions: Sessions, contexts: Contexts
 
 
 def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Contexts) -> CarbonRecord:
-    """Emissions of the energy used and of making the cards, and both for 1,000 images: (E * I + M) / R.
-
-    Args:
-        record: energy of the run.
-        sessions: by number.
-        images: that the training has got to; what had to be done again counts once.
-        contexts: what the launcher knew at the beginning of each session: one that moves has another grid.
+    """Emissions of the energy used and of making the cards, and both for 1,000 images: (E * I + M) / R. `images` that
+    had to be done again count once; `contexts` are of each session: one that moves has another grid.
     """
     method = "operational, location-based: IT energy x PUE x grid intensity"
     parts = [
@@ -139,9 +124,8 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
 
 
 def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Figure, Figure, Figure]]:
-    """Facility joules, PUE and carbon intensity of each data centre that the run was in, in the order of sessions.
-
-    A session that ended before its first line has no energy that is known, and counts where it is the only one.
+    """Facility joules, PUE and carbon intensity of each data centre that the run was in, in the order of sessions. A
+    session that ended before its first line has no energy that is known, and counts where it is the only one.
     """
     known = {number: each.it_joules for number, each in sessions.items() if each.it_joules.value is not None}
     by_site: dict[tuple[Figure, Figure], list[Figure]] = {}

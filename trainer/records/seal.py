@@ -1,10 +1,9 @@
-"""The seal of a record: a digest over its content, so that a file that was changed afterwards is noticed.
+"""The digest of a record's content, so that a file that was changed afterwards is noticed. Does not import torch.
 
     digest = sha256(json.dumps(the rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False) as UTF-8)
 
-Over the file's own content, not over what this version makes of it: a record of an older version, read with today's
-defaults, keeps its seal. Layout and order of keys are no content. Not a signature: whoever changes a record on purpose
-can compute a new digest; against that helps only a copy that they cannot reach. Does not import torch.
+Over the file's own content, so that an older version's record, read with today's defaults, keeps its digest; layout and
+order of keys do not count. Not a signature: whoever changes a record on purpose can compute a new digest.
 """
 
 import hashlib
@@ -29,11 +28,7 @@ BROKEN_SEAL = "broken_seal"
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
-    """SHA-256 of a record's content, `digest` left out; hexadecimal.
-
-    Args:
-        values: plain JSON data.
-    """
+    """SHA-256 of a record's content, plain JSON data, `digest` left out; hexadecimal."""
     content = {key: value for key, value in values.items() if key != DIGEST}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -63,11 +58,7 @@ class Sealed(Frozen):
         return values
 
     def write(self, path: Path) -> None:
-        """Writes the data, sealed, in one step: readers see the old file or the new one.
-
-        Raises:
-            TrainerError: the disk is full or the folder cannot be written.
-        """
+        """Writes the data with its digest in one step: readers see the old or new file (TrainerError: not writable)."""
         values = seal(json.loads(self.model_dump_json()))
         write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 

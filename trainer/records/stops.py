@@ -1,8 +1,4 @@
-"""The stops of a run before its end, for its record: why, what was saved and how fast, and the time that was lost.
-
-A part of `trainer.records.summary`, which gives it the diary's lines; reads no file itself. Not here: how a run is
-stopped (trainer.interruptions.interruption, trainer.watch).
-"""
+"""The stops of a run before its end, for its record: why, what was saved and how fast, and the time that was lost."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +15,7 @@ SAVE_BUDGET_SEC = 20.0
 def interruptions(
     sessions: Mapping[int, SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
 ) -> Iterable[InterruptionRecord]:
-    """One record for each session that was stopped or killed, or failed.
-
-    Args:
-        sessions: by number.
-        beginnings: the first line of each.
-        lines: all that count, in order.
-    """
+    """One record for each session that was stopped or killed, or failed; `beginnings` are each one's first line."""
     for number, session in sessions.items():
         if session.ended_by not in ("interrupt", "failed", "killed"):
             continue

@@ -1,8 +1,7 @@
-"""The run record, computed from the run directory: config.json and the lines of stats.jsonl.
+"""The run record, computed from config.json and the lines of stats.jsonl; no torch.
 
-Because every session only appends to stats.jsonl, the record needs no state of its own: an interrupted, killed or
-resumed run is summed up by the same fold, also long after (`python -m trainer record`). Measures nothing itself and
-does not import torch.
+Every session only appends, so the record needs no state of its own: an interrupted, killed or resumed run is summed up
+by the same fold, also long after (`python -m trainer record`).
 """
 
 import itertools
@@ -40,14 +39,10 @@ _SILENT_GAPS = 5
 
 
 def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
-    """The record of what the directory's stats.jsonl tells so far.
+    """The record of what stats.jsonl tells so far (TrainerError: no run has begun there, or its beginning is
+    unreadable).
 
-    Args:
-        run_dir: of the run.
-        now: seconds since 1970, to tell a session that was killed from one that is running; None for the clock's.
-
-    Raises:
-        TrainerError: no run has begun there, or nothing of its beginning can be read.
+    `now` (seconds since 1970; None for the clock's) tells a session that was killed from one that is running.
     """
     diary = read_diary(run_dir)
     if not diary.beginnings:
@@ -133,9 +128,8 @@ def _no_run(run_dir: Path, diary: Diary) -> TrainerError:
 
 
 def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
-    """Whether a session without an end has been silent for so long that it was killed, and why so.
-
-    A session that runs writes lines at about equal distances, so several times the longest one is long.
+    """Whether a session without an end has been silent for so long that it was killed, and why so. A session that runs
+    writes lines at about equal distances, so several times the longest one is long.
     """
     longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
     limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)

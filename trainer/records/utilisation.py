@@ -1,8 +1,4 @@
-"""How well a run used its machines, for its record: share of the peak, what steps waited for, how busy all was.
-
-A part of `trainer.records.summary`, which gives it the diary's lines; reads no file itself, and does not import torch.
-The lines themselves are trainer.metering.meters'.
-"""
+"""How well a run used its machines, for its record: share of the peak, what steps waited for, load. No torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,12 +40,7 @@ class UtilisationRecord(Frozen):
 
 
 def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> UtilisationRecord:
-    """The record.
-
-    Args:
-        ticks: statistics lines, in order.
-        beginnings: the first line of each session.
-    """
+    """The record of statistics lines in order, and the first line of each session."""
     per_image, peak = _flops(beginnings[-1])
     stretches = _stretches(ticks, beginnings)
     return UtilisationRecord(

@@ -1,12 +1,9 @@
 """Adaptive augmentation (Karras et al. 2020, arXiv:2006.06676): augment as much as keeps D from overfitting.
 
-The statistic is the mean sign of the logits of real images, over the whole global batch: counted in whole numbers, so
-that it does not depend on how the batch is spread over workers. When it is above the target, D is too sure of what it
-has seen, and p, the probability of each part of the augmentation, rises; else it falls.
-
-The paper averages the sign over 4 steps; here it is that of the last of 4. So the only state is p itself, and a run
-goes on bit by bit from a checkpoint between two adjustments. The parts are DiffAugment's (trainer.steps.augment), not
-the paper's.
+The statistic is the mean sign of the logits of real images, over the whole global batch, counted in whole numbers so
+that it does not depend on the workers. Above the target D is too sure of what it has seen, and p, the probability of
+each part of the augmentation, rises; else it falls. The paper averages the sign over 4 steps; here it is that of the
+last of 4, so that the only state is p. The parts are DiffAugment's (trainer.steps.augment).
 """
 
 from trainer.config import TrainConfig
@@ -28,13 +25,7 @@ def is_due(config: TrainConfig, step: int) -> bool:
 
 
 def adapted(p: float, sum_of_signs: int, config: TrainConfig) -> float:
-    """The next p, equal on every worker.
-
-    Args:
-        p: the present one.
-        sum_of_signs: of the logits of the step's real images, over all workers.
-        config: target, and the speed.
-    """
+    """The next p, equal on every worker; `sum_of_signs` is of the logits of the step's reals, over all workers."""
     mean_sign = sum_of_signs / config.step_images
     change = EVERY_STEPS * config.step_images / (config.ada_kimg * 1000)
     return min(1.0, max(0.0, p + (change if mean_sign > config.ada_target else -change)))

@@ -1,10 +1,7 @@
 """DiffAugment (Zhao et al. 2020, arXiv:2006.10738): differentiable augmentation of what the discriminator sees.
 
-Written from the paper. Unlike the usual implementation it draws nothing itself: the random numbers come in as a
-matrix of uniforms, so that the result is a pure function of its arguments and every image's augmentation is the
-same however the batch is spread over workers. A clip is augmented as one image: all its frames alike.
-
-Not here: how often to augment (trainer.steps.ada).
+It draws nothing itself: the uniforms come in as a matrix, so that an image's augmentation is the same however the batch
+is spread over workers. A clip is augmented as one image: all its frames alike.
 """
 
 import torch
@@ -25,16 +22,10 @@ _HOLE = 1 / 2
 
 
 def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
-    """Augments each image on its own.
+    """Augments each image [N, C, H, W] in -1..1, or clip [N, C, T, H, W], on its own, differentiably.
 
-    Args:
-        images: [N, C, H, W] in -1..1, or clips [N, C, T, H, W].
-        policy: comma-separated parts of color, translation, cutout, applied in this order; or "none".
-        uniforms: [N, UNIFORMS] in [0, 1), on the images' device; or [N, UNIFORMS + GATES] to leave parts out. None for
-            "none".
-
-    Returns:
-        The images' shape, differentiable with respect to `images`.
+    `policy` is comma-separated parts of color, translation, cutout, applied in this order; or "none". `uniforms` are
+    [N, UNIFORMS] in [0, 1), on the images' device; or [N, UNIFORMS + GATES] to leave parts out; None for "none".
     """
     if policy == "none":
         return images
@@ -71,9 +62,8 @@ def _color(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
-    """Shifts by up to an eighth of the side, whole pixels; the edge that comes in repeats the border's value.
-
-    The paper pads with zero, mid-grey in -1..1; digits stand on black, so a grey band would be a new object.
+    """Shifts by up to an eighth of the side, whole pixels; the edge that comes in repeats the border's value. The paper
+    pads with zero, mid-grey in -1..1; digits stand on black, so a grey band would be a new object.
     """
     if images.dim() == 5:
         return _translation(images.flatten(1, 2), uniforms).reshape(images.shape)

@@ -1,8 +1,6 @@
 """One worker's share of a step: its slice of the global batch in micro-batches, and what each counts for.
 
-The global batch is a function of configuration and images seen alone, on however many workers and in however many
-pieces. Not here: how it is shared out (trainer.workers.distributed) and in which order the images come
-(trainer.data.sampler).
+The global batch is a function of configuration and images seen alone, on however many workers and in any pieces.
 """
 
 from collections.abc import Iterator
@@ -24,13 +22,8 @@ __all__ = ["Batch", "Micro"]
 
 
 class Micro(NamedTuple):
-    """One micro-batch.
-
-    Attributes:
-        inputs: for a loss.
-        weight: of its means, see `World.weight`; the weights of a worker's micro-batches add up to that.
-        first: whether it is the first of its batch.
-        last: whether it is the last of its batch.
+    """One micro-batch. `weight` is of its means, see `World.weight`; a worker's micro-batches add up to that. `first`
+    and `last` are of its batch.
     """
 
     inputs: Inputs
@@ -45,7 +38,7 @@ class _Shown(NamedTuple):
     Attributes:
         images: shown before it.
         reals: in -1..1.
-        labels: their classes; None for a run without.
+        labels: None for a run without.
         order: digest of which images these are.
         drawn: see `Draws`.
     """
@@ -58,13 +51,7 @@ class _Shown(NamedTuple):
 
 
 class Batch:
-    """This worker's slice of everything a step of the global batch needs, on its device.
-
-    Args:
-        config: of the run.
-        world: this worker's place.
-        data: the shards.
-    """
+    """This worker's slice of everything a step of the global batch needs, on its device."""
 
     def __init__(self, config: TrainConfig, world: World, data: ShardedImages) -> None:
         self._config, self._world, self._mine = config, world, world.slice(config.batch_size)
@@ -81,11 +68,8 @@ class Batch:
         self._layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
 
     def for_discriminator(self, state: TrainState, images: int) -> Iterator[Micro]:
-        """Micro-batches of one of the discriminator's steps.
-
-        Args:
-            state: of the run, for the augmentation's p and the networks' phase.
-            images: seen before this very step: the discriminator may make several in one of the run's.
+        """Micro-batches of one of the discriminator's steps. `images` were seen before this very step: the
+        discriminator may make several in one of the run's.
         """
         drawn = self._show(images).drawn
         yield from self._micros(

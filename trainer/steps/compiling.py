@@ -1,11 +1,9 @@
 """torch.compile for the two losses, tried before it is trusted: where it fails or computes otherwise, a run goes on
-without it and says why.
+without it and says why. PyTorch/XLA compiles by itself.
 
-The whole loss is compiled in one graph, its penalty included (`DLoss.functional`: torch.func differentiates inside the
-graph), and then wrapped for data parallelism, so that gradients are averaged as ever. The trial runs each pass once
-both ways on the step's own images and compares gradients; nothing of it stays. A shape that the trial did not see is
-compiled when a step brings it: where that fails, the very pass is made uncompiled, and so is all that follows. Not
-here: PyTorch/XLA, which compiles by itself.
+The whole loss is one graph, its penalty included (`DLoss.functional`: torch.func differentiates inside the graph), then
+wrapped for data parallelism. The trial runs each pass once both ways on the step's own images and compares gradients;
+nothing of it stays. Where a later shape fails to compile, that pass and all that follow are uncompiled.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,15 +34,7 @@ Pass = Callable[[], Tensor]
 
 
 class Compilation:
-    """Both losses, compiled or not.
-
-    Args:
-        choice: what was done, and why.
-        losses: D's and G's where they are compiled; None where they are not.
-
-    Attributes:
-        choice: what is done now, and why; the same on every worker.
-    """
+    """Both losses, compiled or not (`losses` None). `choice` is what is done now, and why; the same on every worker."""
 
     def __init__(self, choice: str, losses: "tuple[DLoss, GLoss] | None" = None) -> None:
         self.choice, self._losses, self._failure = choice, losses, ""
@@ -58,11 +48,8 @@ class Compilation:
         return self._losses is not None
 
     def given_up(self, world: "World", images: int) -> bool:
-        """Whether a compilation has failed on any worker since the last call: then all go on uncompiled.
-
-        Args:
-            world: all workers call this together.
-            images: seen so far.
+        """Whether a compilation has failed on any worker since the last call: then all, who call this together, go on
+        without.
         """
         if self._losses is None:
             return False
@@ -73,9 +60,8 @@ class Compilation:
         return bool(failures)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
-        """Has a failing compilation answered by the same pass without it.
-
-        Data parallelism looks at gradients alone, so a worker may do that while the others need not.
+        """Has a failing compilation answered by the same pass without it. Data parallelism looks at gradients alone,
+        so a worker may do that while the others need not.
         """
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
@@ -95,11 +81,7 @@ class Compilation:
 
 
 def check_graphs(config: TrainConfig, device: torch.device) -> None:
-    """Refuses CUDA graphs elsewhere.
-
-    Raises:
-        TrainerError: naming the device.
-    """
+    """TrainerError, naming the device, for CUDA graphs elsewhere."""
     if config.cuda_graphs and device.type != "cuda":
         raise TrainerError(
             place="TrainConfig.cuda_graphs",
@@ -113,18 +95,8 @@ def check_graphs(config: TrainConfig, device: torch.device) -> None:
 def compile_losses(
     d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch", config: TrainConfig, world: "World"
 ) -> Compilation:
-    """Compiles both losses in place where the configuration and the device want it; the same on every worker.
-
-    Args:
-        d_loss: before `World.wrap`.
-        g_loss: likewise.
-        state: that the first step begins with.
-        batch: for the trial.
-        config: of the run.
-        world: all workers call this together.
-
-    Returns:
-        What was done, and why.
+    """Compiles both losses in place where configuration and device want it; all workers call it together. The losses
+    come before `World.wrap`; `state` is what the first step begins with, `batch` is for the trial.
     """
     if why_not := _why_not(config, world):
         return Compilation(f"off: {why_not}")
@@ -147,7 +119,6 @@ def compile_losses(
 
 
 def _uncompile(d_loss: "DLoss", g_loss: "GLoss") -> None:
-    """Leaves both as they were before."""
     d_loss._compiled_call_impl = g_loss._compiled_call_impl = None
     d_loss.functional = False
 

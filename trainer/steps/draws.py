@@ -1,10 +1,7 @@
 """Every random number of a training step, as a pure function of (seed, images seen, purpose).
 
-The whole batch is drawn on the CPU and each worker takes its slice. So no generator has a state to save, a resumed
-run continues with exactly the numbers it would have drawn, and those numbers depend neither on the number of
-workers nor on the device. A batch's latents are a few kilobytes: drawing them everywhere costs nothing.
-
-Not here: the order of the images, which is trainer.data.sampler.
+The whole batch is drawn on the CPU and each worker takes its slice: no state to save, and the same numbers on any
+number of workers and any device. A batch's latents are a few kilobytes: drawing them everywhere costs nothing.
 """
 
 import enum
@@ -65,10 +62,6 @@ class Draws:
 
     Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
     first batch of a step; `real_gates` and so on where the augmentation adapts. Only what is used is drawn.
-
-    Args:
-        config: of the run.
-        mine: this worker's slice of the global batch.
     """
 
     def __init__(self, config: TrainConfig, mine: slice) -> None:

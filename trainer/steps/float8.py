@@ -1,9 +1,8 @@
 """Linear layers whose matrix products run in FP8: e4m3 for values, e5m2 for gradients, one scale for each tensor.
 
-Scales are taken from each tensor's largest magnitude at the moment (Micikevicius et al. 2022, arXiv:2209.05433), so
-that there is no history to save. Weights stay float32, results are bfloat16. Sides of 16 are what the kernels take:
-other layers stay as they are, and rows are padded. Where autocast is off, such as in a pass that a penalty
-differentiates twice, the layer is an ordinary one. Not here: whether the hardware has FP8 (trainer.steps.precision).
+Scales come from each tensor's largest magnitude at the moment (Micikevicius et al. 2022, arXiv:2209.05433): no history
+to save. Weights stay float32, results are bfloat16. Layers need sides of 16; rows are padded. Where autocast is off, as
+in a pass that a penalty differentiates twice, the layer is an ordinary one.
 """
 
 from typing import Any

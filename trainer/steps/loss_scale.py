@@ -1,7 +1,7 @@
 """fp16's range is small: losses are scaled up before their backward, and a step whose gradients overflow is skipped.
 
-One scale for each network, part of the state, so that a resumed run takes the very steps it would have taken. All
-workers see the same averaged gradients, so they skip alike. Without fp16 nothing is scaled, and nothing is saved.
+One scale for each network, in the state, so that a resumed run takes the same steps. All workers see the same averaged
+gradients, so they skip alike. Without fp16 nothing is scaled or saved.
 """
 
 from typing import Any
@@ -18,12 +18,7 @@ _FIRST_SCALE = 2.0**12
 
 
 class LossScale:
-    """The scale of one network's loss.
-
-    Args:
-        device_type: cpu or cuda.
-        enabled: whether the precision needs one.
-    """
+    """The scale of one network's loss; `device_type` is cpu or cuda."""
 
     def __init__(self, device_type: str, *, enabled: bool) -> None:
         self._scaler = torch.amp.GradScaler(device_type, init_scale=_FIRST_SCALE) if enabled else None

@@ -1,18 +1,15 @@
 """The two losses, each a module that is wrapped for data parallelism as a whole.
 
 - nonsaturating: logistic loss (Goodfellow et al. 2014, arXiv:1406.2661), its generator's half non-saturating;
-- wgan-gp: Wasserstein loss, whose critic is kept 1-Lipschitz by a penalty between real images and fakes (Gulrajani et
-  al. 2017, arXiv:1704.00028), and near zero by the drift term (Karras et al. 2018, arXiv:1710.10196);
+- wgan-gp: Wasserstein loss, its critic kept 1-Lipschitz by a penalty between reals and fakes (Gulrajani et al. 2017,
+arXiv:1704.00028), and near zero by the drift term (Karras et al. 2018, arXiv:1710.10196);
 - relativistic: each fake is judged against one real image (Jolicoeur-Martineau 2019, arXiv:1807.00734; with R1 and R2,
-  Huang et al. 2024, arXiv:2501.05441).
+Huang et al. 2024, arXiv:2501.05441).
 
-R1 (Mescheder et al. 2018, arXiv:1801.04406) and its counterpart on fakes, R2, are applied lazily (Karras et al. 2020,
-arXiv:1912.04958). Loss and penalties go through one ordinary backward: DistributedDataParallel cannot reduce a
-penalty's backward alone (pytorch#47562). So Adam makes k updates in k steps, not k + 1 as in that paper, which scales
-its step size and decays by k / (k + 1) for the one more. Penalties are taken at what the discriminator sees: after the
-augmentation.
-
-Not here: optimisers and random draws.
+R1 (Mescheder et al. 2018, arXiv:1801.04406) and R2, the same on fakes, are applied lazily (Karras et al. 2020,
+arXiv:1912.04958), at what the discriminator sees: after the augmentation. Loss and penalties go through one backward:
+DistributedDataParallel cannot reduce a penalty's alone (pytorch#47562). So Adam makes k updates in k steps, not k + 1
+as in that paper, which scales its step size and decays by k / (k + 1) for the one more.
 """
 
 from collections.abc import Callable
@@ -55,12 +52,8 @@ class Inputs(NamedTuple):
 
 
 class DTerms(NamedTuple):
-    """What a discriminator step yields.
-
-    Attributes:
-        total: scalar to call backward on.
-        means: [5] of `MEANS`, detached: the loss without penalties, each penalty without its weight (zero in steps
-            without it), and the mean sign of the real images' logits.
+    """A discriminator step's `total`, to call backward on, and `means`, [5] of `MEANS`, detached: the loss without
+    penalties, each penalty without its weight (zero in steps without it), and the mean sign of the reals' logits.
     """
 
     total: Tensor
@@ -73,14 +66,8 @@ class DTerms(NamedTuple):
 
 
 class DLoss(nn.Module):
-    """The discriminator's loss.
-
-    Args:
-        discriminator: images to logits.
-        config: loss, penalties and augmentation.
-
-    Attributes:
-        functional: whether penalties are differentiated by torch.func, which a compiled graph takes in whole.
+    """The discriminator's loss. `functional`: penalties are differentiated by torch.func, which a compiled graph takes
+    in whole.
     """
 
     def __init__(self, discriminator: Discriminator, config: TrainConfig) -> None:
@@ -92,12 +79,8 @@ class DLoss(nn.Module):
         self._r2_weight = config.r2_gamma / 2 * config.r1_interval
 
     def forward(self, inputs: Inputs, fake: Tensor | Callable[[], Tensor], penalised: bool) -> DTerms:
-        """Judges real and fake images.
-
-        Args:
-            inputs: with real images.
-            fake: of the reals' shape, detached from the generator; or what makes them once the reals are judged.
-            penalised: whether this step carries the penalties that the configuration has.
+        """Judges real and fake images; `penalised`: this step carries the penalties that the configuration has. `fake`
+        is of the reals' shape, detached; or what makes them once the reals are judged.
         """
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
@@ -123,11 +106,9 @@ class DLoss(nn.Module):
         return DTerms(_with_idle(total, self.discriminator), torch.stack([loss, r1, r2, gp, sign]).detach())
 
     def _seen(self, fake: Tensor, inputs: Inputs) -> Tensor:
-        """The fakes as the discriminator sees them."""
         return diffaugment(fake, self._config.augment, inputs.fake_uniforms).detach()
 
     def _judge(self, images: Tensor, labels: Tensor | None, penalised: bool) -> tuple[Tensor, Tensor]:
-        """Logits, and the mean of their squared gradients where that is wanted."""
         if not penalised:
             logits = self.discriminator(images, labels)
             return logits, logits.new_zeros(())
@@ -136,12 +117,8 @@ class DLoss(nn.Module):
 
 
 class GLoss(nn.Module):
-    """The generator's loss.
-
-    Args:
-        generator: latents to images; the only registered part, so only its gradients travel between workers.
-        discriminator: judges; its weights must not require gradients during this step.
-        config: loss and augmentation.
+    """The generator's loss. The generator is the only registered part, so only its gradients travel between workers;
+    the discriminator's weights must not require gradients during this step.
     """
 
     def __init__(self, generator: Generator, discriminator: Discriminator, config: TrainConfig) -> None:
@@ -151,11 +128,8 @@ class GLoss(nn.Module):
         self._config = config
 
     def forward(self, inputs: Inputs, before_judging: Callable[[], object] | None = None) -> Tensor:
-        """Scalar loss.
-
-        Args:
-            inputs: with real images where the loss is relativistic.
-            before_judging: is called when the fakes are made, for what the discriminator still lacks.
+        """Scalar loss; `inputs` have real images where it is relativistic. `before_judging` is called when the fakes
+        are made, for what the discriminator still lacks.
         """
         (discriminator,), config, labels = self._judge, self._config, inputs.labels
         fake = self.generator(inputs.latents, labels)
@@ -184,7 +158,6 @@ def _d_loss(config: TrainConfig, real_logits: Tensor, fake_logits: Tensor) -> Te
 
 def _with_idle(loss: Tensor, network: Network) -> Tensor:
     """The loss, unchanged, with every parameter in its graph: DistributedDataParallel waits for each one's gradient.
-
     Progressive networks have parameters that take no part yet, or no more.
     """
     idle = network.idle()
@@ -192,11 +165,8 @@ def _with_idle(loss: Tensor, network: Network) -> Tensor:
 
 
 def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
-    """Squared norm of d logit / d image for each image, [N], differentiable once more. R1 and R2 are its mean.
-
-    Args:
-        logits: [N], computed from `images` with no dependence between images.
-        images: [N, ...] that requires gradients.
+    """Squared norm of d logit / d image for each image, [N], differentiable once more. R1 and R2 are its mean. `logits`
+    [N] come from `images` [N, ...], which require gradients, with no dependence between images.
     """
     (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
     return gradients.square().flatten(1).sum(dim=1)
@@ -205,13 +175,8 @@ def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
 def judged_twice(
     discriminator: Discriminator, images: Tensor, labels: Tensor | None, *, functional: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Logits and `squared_gradients`, each [N], of images that nothing has been computed from yet.
-
-    Args:
-        discriminator: images to logits.
-        images: [N, ...], detached.
-        labels: [N], where the network knows classes.
-        functional: differentiate by torch.func: the same numbers, in one graph for torch.compile.
+    """Logits and `squared_gradients`, each [N], of detached images [N, ...] that nothing has been computed from yet.
+    `functional` differentiates by torch.func: the same numbers, in one graph for torch.compile.
     """
     if not functional:
         images = images.detach().requires_grad_()
@@ -236,15 +201,8 @@ def gradient_penalty(
     *,
     functional: bool = False,
 ) -> Tensor:
-    """Mean squared difference of the gradient's norm from 1, at a point between each real image and its fake.
-
-    Args:
-        discriminator: images to logits, with no dependence between images.
-        real: [N, ...].
-        fake: the same shape, detached.
-        mix: [N, 1] in 0..1, the real image's share in the point.
-        labels: [N], of both.
-        functional: see `judged_twice`.
+    """Mean squared difference of the gradient's norm from 1, at a point between each real image and its fake. `fake` is
+    detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as `judged_twice`.
     """
     share = mix.reshape(-1, *[1] * (real.dim() - 1))
     between = (fake + (real - fake) * share).detach()

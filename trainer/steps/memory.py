@@ -1,11 +1,9 @@
 """Memory: one setting of the C library's allocator, for training on a CPU; and too little of it, in words.
 
 Networks that cannot fit are refused before they are made: the kernel would promise their memory, and kill the process
-when it is used. A step's own tensors are not added up beforehand, as that would be a guess.
-
-glibc returns every large freed block to the kernel, and a training step frees and takes the same tensors again: a
-quarter of the CPU time went into mapping pages anew (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
-Not a memory pool of our own.
+when it is used. A step's own tensors would be a guess, and are not added up. glibc returns every large freed block to
+the kernel, and a step takes the same again: a quarter of the CPU time went into mapping pages anew (1.2-1.4 to 0.9 CPU
+seconds per thousand images, dcgan-digits).
 """
 
 import ctypes
@@ -42,17 +40,10 @@ def keep_freed_memory() -> str:
 
 
 def check_networks_fit(config: TrainConfig, world: World) -> None:
-    """Refuses networks for which this node's memory has no room, before there is any of them; a GPU's is not looked at.
+    """TrainerError, with the field to blame, where this node's memory (not a GPU's) has no room for the networks.
 
     Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
     moments besides.
-
-    Args:
-        config: of the run.
-        world: this worker's place.
-
-    Raises:
-        TrainerError: naming the field that is to blame, what is needed and what there is.
     """
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
     workers = world.world_size // world.num_nodes
@@ -84,11 +75,7 @@ def _gib_a_worker(config: TrainConfig, trains_here: bool) -> float:
 
 @contextmanager
 def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
-    """Says of a GPU or CPU that runs out of memory in this block which field makes a step need less.
-
-    Raises:
-        LoneError: naming batch_gpu, with the next smaller size.
-    """
+    """LoneError, naming batch_gpu with the next smaller size, where a GPU or CPU runs out of memory in this block."""
     try:
         yield
     except RuntimeError as error:

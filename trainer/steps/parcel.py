@@ -1,8 +1,7 @@
 """Tensors on their way to a device without a wait: in one piece of page-locked memory, copied at once.
 
-A copy from ordinary memory has the step wait for the GPU, each time; one from page-locked memory is only ordered. Where
-there is no GPU nothing is packed, and nothing copied that is there already. Not here: what is sent
-(trainer.steps.batch).
+A copy from ordinary memory has the step wait for the GPU, each time. Without a GPU nothing is packed, and nothing
+copied that is there already.
 """
 
 from collections.abc import Mapping
@@ -17,15 +16,8 @@ _ALIGNED_BYTES = 512
 
 
 class Parcel:
-    """Some tensors by name.
-
-    Args:
-        contents: on the CPU.
-        pack: into one piece of memory, which `to` then copies at once.
-        pin: in page-locked memory; needs a GPU.
-
-    Attributes:
-        contents: the same, on the CPU.
+    """Some tensors by name, on the CPU. `pack` puts them into one piece of memory, which `to` then copies at once;
+    `pin` into page-locked memory: needs a GPU.
     """
 
     def __init__(self, contents: Mapping[str, Tensor], *, pack: bool = False, pin: bool = False) -> None:

@@ -1,11 +1,7 @@
-"""What progressive networks make at a moment of the run (Karras et al. 2018, arXiv:1710.10196): a pure function of
-the images seen.
+"""What progressive networks make at a moment of the run (Karras et al. 2018, arXiv:1710.10196), by images seen alone.
 
-It starts at 4x4. Each resolution lasts `stable_kimg`; each but the first fades in over `fade_kimg` before. A clip
-grows in time with its height and width, from 4 frames until it has all of them (Acharya et al. 2018,
-arXiv:1810.02419). Any other network has one phase, in which everything is of full size.
-
-Not here: the layers themselves (trainer.networks.progressive).
+Each resolution from 4x4 lasts `stable_kimg`; each but the first fades in over `fade_kimg` before. A clip grows in time
+with its height and width, from 4 frames (Acharya et al. 2018, arXiv:1810.02419). Any other network has one phase.
 """
 
 from typing import NamedTuple
@@ -24,11 +20,8 @@ SMALLEST = 4
 
 
 class Phase(NamedTuple):
-    """A moment.
-
-    Attributes:
-        resolution: height and width that are being learnt.
-        fade: share of the newest layers, a scalar tensor in 0..1 on the networks' device; None when they are all in.
+    """A moment: the `resolution` that is being learnt, and `fade`, the share of the newest layers, a scalar tensor in
+    0..1 on the networks' device; None when they are all in.
     """
 
     resolution: int
@@ -66,12 +59,7 @@ def size_at(resolution: int, frames: int) -> tuple[int, ...]:
 
 
 def shrink(images: Tensor, phase: Phase) -> Tensor:
-    """Real images as they are shown in the phase: averaged down, and faded as the networks are.
-
-    Args:
-        images: [N, C, H, W] or [N, C, T, H, W] of full size.
-        phase: of the step.
-    """
+    """Full-size reals [N, C, H, W] or [N, C, T, H, W] as the phase shows them: averaged down, faded as the networks."""
     frames = images.shape[2] if images.dim() == 5 else 1
     small = pool(images, size_at(phase.resolution, frames))
     if phase.fade is None:

@@ -1,14 +1,8 @@
-"""In which numbers the networks compute: fp32, or less of them where the hardware gains by it.
+"""In which numbers the networks compute: fp32, or less of them where the hardware gains by it; and which kernels.
 
 Autocast covers the networks' forward passes alone; weights, losses, penalties' norms and optimisers stay float32. A
 pass that a penalty is computed from is differentiated twice: fp16's range and fp8's kernels do not carry that, so there
 it is float32; bf16 carries it. The averaged generator, which is judged and shown, always computes in float32.
-
-`choose` refuses what the device cannot do, and says why it took what it took. Not here: the FP8 layers themselves
-(trainer.steps.float8), and which gradients fp16 skips (trainer.steps.loss_scale).
-
-`choose_kernels` is about the same numbers in another order: the fastest kernels of a GPU, or those that come to the
-same bits each time.
 """
 
 import contextlib
@@ -53,7 +47,6 @@ class Precision:
 
     Attributes:
         name: as the configuration has it.
-        device_type: cpu, cuda or xla.
         dtype: of the forward passes; None for float32, in which case autocast stays out of the way altogether.
         exact_penalty: whether passes that are differentiated twice are float32 all the same.
         reason: why this, for the record.
@@ -68,25 +61,13 @@ class Precision:
     products: Products = Products.NONE
 
     def autocast(self, *, twice: bool) -> torch.autocast:
-        """For one forward pass.
-
-        Args:
-            twice: whether the result is differentiated twice, by a penalty.
-        """
+        """For one forward pass; `twice`: the result is differentiated twice, by a penalty."""
         enabled = self.dtype is not None and not (twice and self.exact_penalty)
         return torch.autocast(self.device_type, self.dtype or torch.bfloat16, enabled=enabled)
 
 
 def choose(name: str, device: torch.device) -> Precision:
-    """What a configuration's `precision` means on a device.
-
-    Args:
-        name: fp32, bf16, fp16 or fp8.
-        device: of this worker.
-
-    Raises:
-        TrainerError: the device cannot do it; names the device and what it can.
-    """
+    """What fp32, bf16, fp16 or fp8 means on a device (TrainerError, with what it can: it cannot do that)."""
     kind = device.type
     if name == "fp32":
         return Precision(name, kind, None, False, "fp32: asked for, or nothing else was")
@@ -116,14 +97,9 @@ def set_tf32(*, enabled: bool) -> None:
 def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: bool) -> dict[str, str]:
     """Lets cuDNN try out which convolution is fastest, or keeps to kernels that give the same bits each time.
 
-    Args:
-        device: of this worker; elsewhere than on CUDA there is nothing to choose.
-        deterministic: refuse kernels that add up in the order in which threads happen to finish; torch raises an error
-            for an operation that has no other.
-        channels_last: the layout in which cuDNN has the most to choose from.
-
-    Returns:
-        What was done, and why, for the record's choices; nothing where there is nothing to choose.
+    Returns what was done, and why, for the record; nothing elsewhere than on CUDA. `deterministic` refuses kernels that
+    add up in the order in which threads finish; torch raises where an operation has no other. With `channels_last`
+    cuDNN has the most to choose from.
     """
     if device.type != "cuda":
         return {}

@@ -1,7 +1,6 @@
 """What the steps between two lines of statistics add up to, on the device, so that no step waits for a number.
 
-Every value is a worker's mean times its weight (`World.weight`); the plain average over the workers is then the mean
-over the global batch. Not here: what the line says besides (trainer.reporter).
+Every value is a worker's mean times its weight (`World.weight`); the plain average is the global batch's mean.
 """
 
 from collections.abc import Sequence
@@ -19,15 +18,7 @@ __all__ = ["Sums"]
 
 
 class Sums:
-    """Sums since the last line.
-
-    Args:
-        config: of the run: the discriminator's steps within one, and which penalties there are.
-        device: of the losses.
-
-    Attributes:
-        order: digest of the images' order, of this worker (trainer.steps.order).
-    """
+    """Sums since the last line. `order` is the digest of the images' order, of this worker (trainer.steps.order)."""
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         self._d_steps = config.d_steps

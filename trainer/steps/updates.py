@@ -1,8 +1,7 @@
 """A network's update: made once, by whoever needs it first.
 
-On CPUs the workers' averages of its gradients still travel when a backward has returned (trainer.workers.averaging).
-So an update is a function that the loop hands on, and that is called as late as the numbers allow. Not here: when that
-is (trainer.loop).
+On CPUs the averages of its gradients still travel when a backward has returned (trainer.workers.averaging): an update
+is a function that the loop hands on, called as late as the numbers allow.
 """
 
 from collections.abc import Callable
@@ -37,14 +36,7 @@ def update_of(
     then: Callable[[], None] = nothing,
 ) -> Update:
     """A network's update on the gradients that the last backward has left; layers that are idle now take no part.
-
-    Args:
-        world: this worker's place.
-        loss: of the network, wrapped.
-        network: to be updated.
-        scale: of that loss.
-        optimizer: of the network.
-        then: what follows the update at once.
+    `loss` is the network's, wrapped; `then` follows the update at once.
     """
     network.drop_idle_gradients()
 
@@ -57,13 +49,7 @@ def update_of(
 
 
 def make_fakes(state: TrainState, inputs: Inputs, update_g: Update) -> Tensor:
-    """The discriminator's fakes, [n, C, H, W] or [n, C, T, H, W], without gradients of the generator.
-
-    Args:
-        state: of the run.
-        inputs: of the discriminator's micro-batch.
-        update_g: what the generator may still lack.
-    """
+    """The discriminator's fakes, [n, C, H, W] or [n, C, T, H, W], without gradients; `update_g` comes first."""
     update_g()
     with torch.no_grad():
         fakes: Tensor = state.generator(inputs.latents, inputs.labels)

@@ -2,10 +2,8 @@
 
     python -m trainer train --preset dcgan-digits --track tensorboard,mlflow
 
-Rank 0 alone feeds them, with the very dicts that go to stats.jsonl. Each has a thread and a queue of its own: training
-never waits for a server, and one that fails is told of once and stops nothing. A resumed session goes on in the same
-run. Prometheus, which asks instead of being told, is in trainer.metering.telemetry; what is kept for good is in
-trainer.records.diary.
+Rank 0 alone feeds them, each by a thread and queue of its own: training never waits for a server, and one that fails is
+told of once and stops nothing. A resumed session goes on in the same run.
 """
 
 from trainer.tracking.feed import Feed, Feeds

@@ -1,7 +1,7 @@
 """Hands lines to trackers from threads of their own, so that a slow server costs training nothing.
 
-A tracker that fails is told of once and fed on, since servers come back; a queue that is full drops its newest line,
-which is told of once too. Not a store: what a tracker has missed is in stats.jsonl.
+A tracker that fails is told of once and fed on, since servers come back; a full queue drops its newest line, told once
+too.
 """
 
 import contextlib
@@ -25,12 +25,8 @@ Task = Callable[[Tracker], None]
 
 
 class Feed:
-    """One tracker with its thread.
-
-    Args:
-        name: of the target, for the warning.
-        make: opens the tracker; called in the thread, since importing and connecting may take seconds.
-        warn: told of the first failure, in one sentence.
+    """One tracker with its thread, in which `make` opens it, since importing and connecting may take seconds. `warn` is
+    told of the first failure, in one sentence.
     """
 
     def __init__(self, name: str, make: Callable[[], Tracker], warn: Callable[[str], None]) -> None:
@@ -80,11 +76,7 @@ class Feed:
 
 
 class Feeds:
-    """All feeds of a session.
-
-    Args:
-        feeds: none for a session that nobody follows.
-    """
+    """All feeds of a session; none where nobody follows it."""
 
     def __init__(self, feeds: Sequence[Feed] = ()) -> None:
         self._feeds = feeds

@@ -1,7 +1,7 @@
 """MLflow: a run on the server that $MLFLOW_TRACKING_URI names, in the experiment $MLFLOW_EXPERIMENT_NAME ["gangway"].
 
-The run is found by its tag `gangway.run_id`, so that a resumed session goes on in it, on whatever machine. Uses
-MlflowClient alone: the fluent functions keep state of their own for the whole process.
+Found by its tag `gangway.run_id`, so that a resumed session goes on in it, on any machine. Uses MlflowClient alone: the
+fluent functions keep state for the whole process.
 """
 
 import os
@@ -18,12 +18,7 @@ _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 class MlflowTracker:
     """Metrics, with images seen as their step, the configuration as parameters and sample grids as artifacts.
-
-    Args:
-        run: to show.
-
-    Raises:
-        MlflowException: the server cannot be reached, or refuses.
+    MlflowException: the server cannot be reached, or refuses.
     """
 
     def __init__(self, run: TrackedRun) -> None:
@@ -61,6 +56,5 @@ class MlflowTracker:
 
 
 def _experiment(client: object, name: str) -> str:
-    """The experiment's id; made where there is none."""
     found = client.get_experiment_by_name(name)  # type: ignore[attr-defined]
     return str(found.experiment_id if found else client.create_experiment(name))  # type: ignore[attr-defined]

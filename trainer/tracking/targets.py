@@ -1,7 +1,4 @@
-"""The targets by name: what each needs, checked before a run begins, and how it is opened.
-
-Loads no client library: that is done in the target's thread. Not the command line, which only passes names on.
-"""
+"""The targets by name: what each needs, checked before a run begins, and how it is opened, in its own thread."""
 
 import importlib.util
 import os
@@ -37,14 +34,6 @@ def _wandb(run: TrackedRun) -> Tracker:
 
 
 class _Target(NamedTuple):
-    """One target.
-
-    Attributes:
-        package: that must be installed.
-        install: the command that does it.
-        make: opens it.
-    """
-
     package: str
     install: str
     make: Callable[[TrackedRun], Tracker]
@@ -61,11 +50,7 @@ TARGETS: Mapping[str, _Target] = MappingProxyType(
 
 
 def check_targets(names: Sequence[str]) -> None:
-    """Refuses what cannot be tracked to, before the run has done anything.
-
-    Raises:
-        TrainerError: an unknown name, one given twice, a package that is not installed, or MLflow without a server.
-    """
+    """TrainerError, before the run: an unknown or repeated name, a missing package, or MLflow without a server."""
     for number, name in enumerate(names):
         if name not in TARGETS or name in names[:number]:
             near = nearest(name, TARGETS)
@@ -94,13 +79,7 @@ def check_targets(names: Sequence[str]) -> None:
 
 
 def open_feeds(names: Sequence[str], run: TrackedRun, warn: Callable[[str], None]) -> Feeds:
-    """Starts a feed for each of the names; the targets themselves are opened in the feeds' threads.
-
-    Args:
-        names: as `check_targets` has passed them.
-        run: to show.
-        warn: told of each target's first failure, from its thread.
-    """
+    """Starts a feed for each name that `check_targets` has passed; each thread opens its target, and warns once."""
     return Feeds([Feed(name, _maker(name, run), warn) for name in names])
 
 

@@ -1,7 +1,4 @@
-"""TensorBoard: event files in RUN_DIR/tensorboard, for `tensorboard --logdir RUN_DIR`.
-
-Not a server; the event files are all there is.
-"""
+"""TensorBoard: event files in RUN_DIR/tensorboard, for `tensorboard --logdir RUN_DIR`."""
 
 import json
 from pathlib import Path
@@ -14,13 +11,8 @@ FOLDER = "tensorboard"
 
 
 class TensorBoardTracker:
-    """Scalars and sample grids over images seen.
-
-    Args:
-        run: to show; what an earlier session wrote beyond the images it resumes from is hidden, since it is done again.
-
-    Raises:
-        OSError: the folder cannot be written.
+    """Scalars and sample grids over images seen (OSError: not writable). What an earlier session wrote beyond the
+    images it resumes from is hidden, since it is done again.
     """
 
     def __init__(self, run: TrackedRun) -> None:

@@ -1,7 +1,4 @@
-"""What a target of telemetry must be able to do, and what it is told.
-
-Not the targets themselves, and not how they are fed (trainer.tracking.feed).
-"""
+"""What a target of telemetry must be able to do, and what it is told."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +12,8 @@ _NOT_SHOWN = frozenset({"time", "session"})
 
 
 class TrackedRun(NamedTuple):
-    """The run that a tracker shows.
-
-    Attributes:
-        run_id: the record's id; a resumed session finds the target's run by it.
-        session: number of this session, from 0.
-        images: images seen when it begins.
-        run_dir: of the run, for targets that write files.
-        config: the configuration as plain values.
+    """The run that a tracker shows; a resumed session finds the target's run by `run_id`. `session` counts from 0;
+    `images` were seen when it begins.
     """
 
     run_id: str

@@ -1,7 +1,7 @@
 """Weights & Biases: a run in the project $WANDB_PROJECT ["gangway"], whose id is the run's own.
 
-With WANDB_MODE=offline everything stays in RUN_DIR/wandb until `wandb sync`. Curves are over images seen, not over
-W&B's own steps, which may never go back: a run that was killed does.
+With WANDB_MODE=offline all stays in RUN_DIR/wandb until `wandb sync`. Curves are over images seen: W&B's own steps may
+never go back, as a killed run does.
 """
 
 import os
@@ -17,14 +17,7 @@ _EXIT_CODES = {"done": 0, "interrupted": 0, "failed": 1}
 
 
 class WandbTracker:
-    """Numbers and sample grids over images seen.
-
-    Args:
-        run: to show.
-
-    Raises:
-        wandb.Error: there is no login, or the server refuses.
-    """
+    """Numbers and sample grids over images seen (wandb.Error: no login, or the server refuses)."""
 
     def __init__(self, run: TrackedRun) -> None:
         import wandb

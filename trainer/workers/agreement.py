@@ -1,9 +1,7 @@
 """Whether all workers still train the same networks: the bits of what each has, compared every so many steps.
 
-Averaged gradients are the same everywhere whatever they were computed from, since an all-reduce makes them so. What
-tells workers apart that have drifted is what they keep: weights, Adam's moments and the averaged generator. Gradients
-are compared last, to tell a worker whose average itself went wrong before its weights show it. Not here: what to do
-about it; a run stops.
+An all-reduce makes averaged gradients equal whatever they came from, so what workers keep is compared: weights, Adam's
+moments, the averaged generator; gradients last, to find an average that went wrong before its weights show it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,17 +26,9 @@ def is_due(config: TrainConfig, step: int) -> bool:
 
 
 def check_same(world: World, state: TrainState) -> None:
-    """Compares the state after a step over all workers.
-
-    Of split networks (trainer.workers.sharding) every worker keeps another part of moments and gradients: those are
+    """TrainerError on every worker, naming the first parameter that differs after a step; all workers call it
+    together. Of split networks (trainer.workers.sharding) moments and gradients, of which each keeps a part, are
     left out.
-
-    Args:
-        world: all workers call this together.
-        state: after a step.
-
-    Raises:
-        TrainerError: on every worker, naming the first parameter that differs.
     """
     found = first_difference(world, _kept(state))
     if found is None:
@@ -54,11 +44,8 @@ def check_same(world: World, state: TrainState) -> None:
 
 
 def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple[str, list[int]] | None:
-    """The first tensor whose bits differ between workers, and every worker's sum of them; None where all are equal.
-
-    Args:
-        world: all workers call this together.
-        named: float32 tensors, the same names in the same order on every worker.
+    """The first tensor whose bits differ between workers, and every worker's sum of them; None where all are equal. All
+    workers call it together, with the same names in the same order, float32.
     """
     tensors = [(name, tensor) for name, tensor in named if not hasattr(tensor, "full_tensor")]
     if world.control is None or not tensors:

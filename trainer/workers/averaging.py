@@ -1,8 +1,7 @@
 """Data parallelism whose averages may still travel when a backward has returned, so that what comes next can begin.
 
-DistributedDataParallel waits for them at the end of each backward. On CPUs, where workers keep each other waiting most,
-the next thing is often a pass of the other network, which needs none of them (trainer.steps.updates). Not for GPUs:
-NCCL has streams of its own to wait for, and what it would bring there has not been measured.
+On CPUs the next thing is often a pass of the other network, which needs none of them (trainer.steps.updates). Not for
+GPUs: NCCL has streams of its own to wait for, and the gain there has not been measured.
 """
 
 import torch
@@ -19,11 +18,7 @@ _LARGEST_MB = 25
 
 
 class LateAverages(DistributedDataParallel):
-    """Averages gradients plainly over the default group. They are the averages once `wait` has returned.
-
-    Args:
-        module: on the CPU.
-    """
+    """Averages gradients, on the CPU, plainly over the default group. They are ready once `wait` has returned."""
 
     def __init__(self, module: nn.Module) -> None:
         # A network's gradients in one message: there is time for it to travel, and each one more wakes both workers.
@@ -32,11 +27,7 @@ class LateAverages(DistributedDataParallel):
         self.register_comm_hook(self._under_way, _begin)
 
     def wait(self) -> None:
-        """Returns when all averages have come.
-
-        Raises:
-            RuntimeError: gloo's, where another worker has gone.
-        """
+        """Returns when all averages have come (gloo's RuntimeError: another worker has gone)."""
         while self._under_way:
             self._under_way.pop().wait()
 

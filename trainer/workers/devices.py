@@ -1,7 +1,4 @@
-"""What one worker's devices are and how busy they are, as far as torch can tell.
-
-Not energy, which has meters of its own (`trainer.metering.energy`).
-"""
+"""What one worker's devices are and how busy they are, as far as torch can tell. Energy: `trainer.metering.energy`."""
 
 import contextlib
 import os

@@ -1,8 +1,7 @@
 """Who am I among the workers, and what all of them agree on.
 
-Without torchrun the process is a world of its own: no process group, and modules are used as they are. Not a
-launcher: torchrun starts the processes, and trainer.workers.ranks reads what it says. What PyTorch/XLA does its own way
-is in trainer.workers.xla, which is loaded for that backend alone.
+Without torchrun the process is a world of its own: no process group, and modules are used as they are. What PyTorch/XLA
+does its own way is in trainer.workers.xla, loaded for that backend alone.
 """
 
 import contextlib
@@ -36,14 +35,8 @@ class World:
     """This worker's place, frozen.
 
     Attributes:
-        rank: 0..world_size-1 over all nodes.
-        local_rank: 0.. on this node.
-        world_size: number of workers.
-        node_rank: 0.. of this node.
-        num_nodes: number of nodes.
-        device: what this worker computes on.
+        rank: 0..world_size-1 over all nodes; `local_rank` on this node.
         backend: gloo, nccl, xla, or none for a single process on any device.
-        backend_reason: why that one.
         control: CPU group for flags and messages, so that agreeing never waits for the GPU.
     """
 
@@ -59,33 +52,27 @@ class World:
 
     def slice(self, batch_size: int) -> slice:
         """This worker's part of a global batch. Shares differ by at most one image; the first ranks have the larger.
-
-        Args:
-            batch_size: global batch, not below world_size (`TrainConfig.check_workers`), so that no share is empty.
+        batch_size is not below world_size (`TrainConfig.check_workers`), so that no share is empty.
         """
         share, larger = divmod(batch_size, self.world_size)
         start = self.rank * share + min(self.rank, larger)
         return slice(start, start + share + (self.rank < larger))
 
     def weight(self, batch_size: int) -> float:
-        """What a mean over this worker's share counts for: its images by those of a mean share.
+        """What a mean over this worker's share counts for: its images by those of a mean share; 1.0 where all are
+        equal.
 
-        Exactly 1.0 where the shares are equal. Every mean times its weight, averaged plainly over the workers, is the
-        mean over the global batch: losses and so the gradients that `wrap` averages, penalties, statistics. That
-        holds for what is computed image by image: a BatchNorm would see the statistics of its own worker's share
-        alone, whatever the weight. No network here has one.
-
-        Args:
-            batch_size: global batch.
+        Every mean times its weight, averaged plainly over the workers, is the mean over the global batch: losses and so
+        the gradients that `wrap` averages, penalties, statistics. Not with BatchNorm, which sees its own worker's share
+        alone, whatever the weight; no network here has one.
         """
         mine = self.slice(batch_size)
         share: int = mine.stop - mine.start
         return share * self.world_size / batch_size
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module with its gradients averaged plainly over all workers after every backward (see `weight`).
-
-        They are the averages from `settle` on; on a GPU at once.
+        """The module with its gradients averaged plainly over all workers (see `weight`), from `settle` on; on a GPU at
+        once.
 
         `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
         module stays as it is, and `step` averages.
@@ -109,12 +96,7 @@ class World:
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module, *, last: bool) -> Iterator[None]:
-        """For forward and backward of one micro-batch through `wrap`: gradients travel with the last one alone.
-
-        Args:
-            module: what `wrap` returned.
-            last: whether this is the step's last micro-batch.
-        """
+        """For forward and backward of one micro-batch through `wrap`: gradients travel with the last one alone."""
         accumulate(module, last=last)
         with module.no_sync() if isinstance(module, DistributedDataParallel) and not last else contextlib.nullcontext():
             yield
@@ -184,12 +166,8 @@ class World:
         return values
 
     def together(self, action: Callable[[], T]) -> T:
-        """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever.
-
-        Raises:
-            TrainerError: the first worker's that had one; on every worker.
-            WorkerFailedError: another worker failed in any other way. That worker raises its own exception, whose
-                traceback is thus seen once.
+        """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever. TrainerError
+        on every worker: the first one's. WorkerFailedError: another failed otherwise; it raises its own.
         """
         try:
             outcome, failure = action(), None
@@ -215,18 +193,13 @@ def is_told(error: BaseException) -> bool:
 
 
 def _report(failure: Exception) -> dict[str, Any] | str:
-    """A failure as plain data for the other workers."""
     if isinstance(failure, TrainerError):
         return failure.fields()
     return "".join(traceback.format_exception_only(failure)).strip()
 
 
 def require_xla() -> None:
-    """Refuses the backend where PyTorch/XLA is not installed.
-
-    Raises:
-        TrainerError: naming the lock that has it.
-    """
+    """TrainerError, naming the lock that has it, where PyTorch/XLA is not installed."""
     if importlib.util.find_spec("torch_xla") is None:
         raise TrainerError(
             place="TrainConfig.backend",
@@ -238,7 +211,6 @@ def require_xla() -> None:
 
 
 def _place(chosen: str) -> tuple[Ranks, torch.device]:
-    """Which worker this process is, and the device that it computes on."""
     if chosen == "xla":
         from trainer.workers import xla
 
@@ -253,14 +225,8 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
 
 @contextlib.contextmanager
 def start(backend: str) -> Iterator[World]:
-    """Joins the process group torchrun has described, and leaves it at the end of the block.
-
-    Args:
-        backend: auto, gloo, nccl or xla.
-
-    Raises:
-        TrainerError: nccl was asked for on a machine without CUDA, or xla without torch_xla or with processes that
-            it does not join.
+    """Joins the process group torchrun has described, and leaves it at the end of the block. `backend` is auto, gloo,
+    nccl or xla. TrainerError: nccl without CUDA, or xla without torch_xla or with processes that it does not join.
     """
     cuda = torch.cuda.is_available()
     if backend == "xla":

@@ -1,16 +1,14 @@
 """Is the fabric as fast as it should be? All-reduces over the workers' default group, before a job may start.
 
-Bandwidths are defined as NCCL's own tests define them (nccl-tests, doc/PERFORMANCE.md): the algorithm's is size / time,
-the bus's is that times 2 (n - 1) / n, which does not depend on the number of workers n and compares with what the
-network cards of one node carry together. Not a benchmark: a few seconds, and one verdict. Does not import torch before
-it measures.
+Bandwidths as in nccl-tests, doc/PERFORMANCE.md: the algorithm's is size / time, the bus's that times 2 (n - 1) / n,
+which does not depend on the number of workers n and compares with what the network cards of one node carry together.
+Does not import torch before it measures.
 
-What may be demanded follows from the sizes. Over EFA a small all-reduce is bound by latency, and the bandwidth levels
-off only at about 1 GiB, so the largest sizes are 1 and 2 GiB and the best of all counts. There, p4d.24xlarge (400
-Gbit/s) was seen to reach 457 Gbit/s on 2 nodes, where NCCL's tree reads above the cards, 254 on 3 and 237 on 4, that is
-1.14, 0.64 and 0.59 of nominal (github.com/NVIDIA/nccl, issue 527, NCCL 2.9.9, 1 GiB). Nodes whose GPUs share no NVLink
-(g5, g6e) should stay below that, bound by PCIe: assumed, we know of no published figure. So a quarter of nominal is a
-demand that sound machines of every kind should meet, and that a fabric with most of its cards missing does not.
+Over EFA a small all-reduce is bound by latency, and bandwidth levels off only at about 1 GiB: the largest sizes are 1
+and 2 GiB, the best of all counts. There p4d.24xlarge (400 Gbit/s) was seen to reach 457 Gbit/s on 2 nodes, where NCCL's
+tree reads above the cards, 254 on 3 and 237 on 4: 1.14, 0.64 and 0.59 of nominal (github.com/NVIDIA/nccl, issue 527,
+NCCL 2.9.9, 1 GiB). Nodes whose GPUs share no NVLink (g5, g6e) should stay below, bound by PCIe: assumed. So sound
+machines of every kind should meet a quarter of nominal, and a fabric with most of its cards missing does not.
 """
 
 import statistics
@@ -90,14 +88,10 @@ def check_fabric(
     clock: Callable[[], float] = time.perf_counter,
     devices: Path = Path("/sys/class/infiniband"),
 ) -> FabricRecord:
-    """Measures, unless there is nothing to measure; the same verdict on every worker.
+    """Measures, unless there is nothing to measure; all workers call it together and get the same verdict.
 
-    Args:
-        world: all workers call this together.
-        min_gbps: the least bus bandwidth with which the job may start; None when nobody asked.
-        expected: by the launcher, for the record and the message.
-        clock: seconds.
-        devices: where the kernel lists RDMA devices, EFA's among them.
+    `min_gbps` is the least bus bandwidth with which the job may start, None when nobody asked; `expected` is the
+    launcher's; `devices` is where the kernel lists RDMA devices, EFA's among them.
     """
     threshold = (
         Figure.absent(_UNIT, "no --fabric-min-gbps")

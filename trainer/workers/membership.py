@@ -1,10 +1,8 @@
 """How a node joins and leaves a rendezvous whose store outlives it: torchrun's c10d rendezvous, with some changes.
 
-torchrun closes a rendezvous for good when an agent ends, which is right where the agents hold the store themselves.
-With a store on the head node it would bar every later start of the same job. Here an ending node only leaves, and at
-once: the others need not wait until its heartbeats are missed. A node may join a group that is up, and workers may be
-started anew. And a node that is up before the store waits for it. Not here: the store itself, which is
-`trainer.rendezvous`.
+torchrun closes a rendezvous for good when an agent ends, which with a store on the head node would bar every later
+start of the same job. Here an ending node only leaves, at once, without waiting for missed heartbeats; a node may join
+a group that is up, workers may be started anew, and a node up before the store (`trainer.rendezvous`) waits for it.
 """
 
 import socket
@@ -60,9 +58,8 @@ class Membership:
         return handler
 
     def leave(self) -> bool:
-        """Takes this node out of the rendezvous; False where that was not possible: its heartbeats will be missed.
-
-        torch has no public way to leave; the two private names are held by the pinned version and the test.
+        """Takes this node out; False where that was not possible: its heartbeats will be missed. torch has no public
+        way to leave; the two private names are held by the pinned version and the test.
         """
         from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _RendezvousExitOp
 
@@ -81,9 +78,9 @@ class Membership:
 def _anew(honest: "NextRendezvous") -> "NextRendezvous":
     """`next_rendezvous` with a new store for the workers, announced to all nodes, in every round.
 
-    torch 2.15 opens and announces one when a node is first of its group for the first time, and then no more. So a node
-    that joins later waits in vain, and the first one with it (seen: 60 s, both end with 1); and workers started anew
-    find addresses of those before them (seen: "Connection refused", and the job ends).
+    torch 2.15 opens and announces one only when a node is first of its group for the first time. So a node that joins
+    later waits in vain, and the first one with it (seen: 60 s, both end with 1); and workers started anew find
+    addresses of those before them (seen: "Connection refused", and the job ends).
     """
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
@@ -97,10 +94,8 @@ def _anew(honest: "NextRendezvous") -> "NextRendezvous":
 
 
 def wait_for_store(endpoint: str, wait_sec: float = STORE_WAIT_SEC, poll_sec: float = 5.0) -> None:
-    """Returns when something listens at `host:port`; a head node may boot later than the workers.
-
-    Raises:
-        TrainerError: nothing does within `wait_sec`.
+    """Returns when something listens at `host:port`; a head node may boot later than the workers. TrainerError: nothing
+    does within `wait_sec`.
     """
     host, _, port = endpoint.rpartition(":")
     began = time.monotonic()

@@ -1,7 +1,6 @@
 """Which of the workers this process is: the only reader of RANK, WORLD_SIZE, LOCAL_RANK and their kin.
 
-torchrun sets them; without torchrun the process is the only one. Kept apart from trainer.workers.distributed because a
-user's mistake must be reported by one process at once, without loading torch first.
+Apart from trainer.workers.distributed: a user's mistake must be reported by one process at once, without loading torch.
 """
 
 import os
@@ -13,14 +12,8 @@ __all__ = ["Ranks"]
 
 
 class Ranks(NamedTuple):
-    """What torchrun says of this process.
-
-    Attributes:
-        rank: 0..world_size-1 over all nodes.
-        local_rank: 0.. on this node; 0 speaks to the user.
-        world_size: number of workers.
-        node_rank: 0.. of this node.
-        num_nodes: number of nodes; all have equally many workers.
+    """What torchrun says of this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all
+    nodes, `local_rank` 0 speaks to the user, all nodes have equally many workers.
     """
 
     rank: int
@@ -31,11 +24,7 @@ class Ranks(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Reads torchrun's variables.
-
-        Raises:
-            TrainerError: one of them is no whole number, or too small.
-        """
+        """Reads torchrun's variables (TrainerError: no whole number, or too small)."""
         world_size = _number("WORLD_SIZE", 1, least=1)
         return cls(
             rank=_number("RANK", 0),

@@ -1,12 +1,11 @@
 """Networks that do not fit on one worker beside their optimisers: each worker keeps a part (FSDP2, or HSDP).
 
-Weights, gradients and Adam's moments are split over all workers (fsdp2), or over the workers of each node and repeated
-on every node (hsdp), so that only averages cross the network between nodes. Within a step a network's weights are
-gathered once and stay whole until its optimiser has stepped: a gradient penalty runs a backward inside the forward,
-after which FSDP would take them away (seen with torch 2.15: "its data is not allocated yet").
-
-The averaged generator is whole on every worker, and so are checkpoints: a run may go on sharded or not, on any number
-of workers. Weights alone must fit once. Not here: progressive networks, parts of which rest.
+Weights, gradients and Adam's moments are split over all workers (fsdp2), or over each node's and repeated on every node
+(hsdp), so that only averages cross the network. A network's weights are gathered once a step and stay whole until its
+optimiser has stepped: a gradient penalty runs a backward inside the forward, after which FSDP would take them away
+(seen with torch 2.15: "its data is not allocated yet"). The averaged generator and checkpoints are whole: a run may go
+on sharded or not, on any number of workers. Weights alone must fit once. Not for progressive networks, parts of which
+rest.
 """
 
 import warnings
@@ -30,11 +29,7 @@ __all__ = ["accumulate", "gradients", "is_sharded", "saved", "shard", "whole"]
 
 
 def shard(state: "TrainState", config: TrainConfig, world: "World") -> str:
-    """Splits the state's networks and optimisers as `config.shard` says; all workers call this together.
-
-    Returns:
-        What was done, and why.
-    """
+    """Splits networks and optimisers as `config.shard` says, on all workers together; what was done, and why."""
     if config.shard == "ddp":
         return "ddp: whole networks on every worker"
     if world.control is None:
@@ -68,9 +63,8 @@ def _mesh(config: TrainConfig, world: "World") -> "DeviceMesh":
 
 
 def _renew(part: "FSDPModule") -> None:
-    """Drops the whole weights, which are older than the parts now, and gathers them anew.
-
-    The loop switches requires_grad off and on between the two networks' steps: it must find the whole weights.
+    """Drops the whole weights, which are older than the parts now, and gathers them anew. The loop switches
+    requires_grad off and on between the two networks' steps: it must find the whole weights.
     """
     part.reshard()
     part.unshard()
@@ -95,7 +89,6 @@ def _part_of(value: Tensor, parameter: Any) -> Tensor:
 
 
 def _parts(module: nn.Module) -> Iterator[Any]:
-    """The split networks in a module."""
     return (part for part in module.modules() if hasattr(part, "set_requires_gradient_sync"))
 
 
@@ -118,9 +111,8 @@ def gradients(network: nn.Module) -> list[Tensor]:
 
 
 def saved(value: Any) -> Any:
-    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere.
-
-    All at once, both networks with their moments would have to fit on every device beside what is there.
+    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere. All at once,
+    both networks with their moments would have to fit on every device beside what is there.
     """
     if isinstance(value, Tensor) and hasattr(value, "full_tensor"):
         gathered: Tensor = value.full_tensor()

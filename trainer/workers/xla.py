@@ -1,14 +1,10 @@
-"""PyTorch/XLA: a TPU, or the CPU in tests, as a worker's device. All that it does its own way is here.
+"""PyTorch/XLA: a TPU, or the CPU in tests, as a worker's device, imported where torch_xla is (images/locks/xla.lock).
 
-Operations are recorded, and at `flush` compiled into one program and started. A program that has run before is taken
-from a cache, so the loop must record the same ones over and over, and on every worker the same: workers that run
-different programs wait for each other for ever. One process drives one device, and PJRT says which of all it is.
-
-The processes are torchrun's, as everywhere else: torch_xla.launch runs its function in a thread, where Python allows
-no signal handler (pytorch/xla#5043), so that a SIGTERM would end the run without a checkpoint.
-
-Importable where torch_xla is installed (images/locks/xla.lock), and imported for this backend alone. Not here: the
-loop, which is the same on every device.
+Operations are recorded, and at `flush` compiled into one program and started, from a cache where it has run before: the
+loop must record the same ones over and over, and all workers the same, or they wait for each other for ever. One
+process drives one device, and PJRT says which. The processes are torchrun's: torch_xla.launch runs its function in a
+thread, where Python allows no signal handler (pytorch/xla#5043), so that a SIGTERM would end the run without a
+checkpoint.
 """
 
 import os
@@ -33,8 +29,8 @@ _PORT = 29400
 def launcher_argv() -> list[str]:
     """What trainer.launch needs to start one process for each TPU chip of this host; empty for a single device.
 
-    The same command runs on every host of every slice: they meet on the first, which the TPU's metadata names. Does
-    not open the chips, which belong to the workers.
+    The same command runs on every host of every slice: they meet on the first, which the TPU's metadata names. Does not
+    open the chips, which belong to the workers.
     """
     if runtime.device_type() != "TPU":
         return []
@@ -60,13 +56,8 @@ def _of_multislice(name: str) -> str:
 
 
 def join() -> tuple[Ranks, torch.device]:
-    """Opens this process's device.
-
-    Returns:
-        Which worker it is, by PJRT's count, and the device.
-
-    Raises:
-        TrainerError: PJRT gives this process several devices, or does not know of the other processes.
+    """Opens this process's device; its rank by PJRT's count. TrainerError: PJRT gives this process several devices, or
+    does not know of the other processes.
     """
     started = Ranks.from_environment()
     local_world_size = started.world_size // started.num_nodes
