@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from trainer.config import TrainConfig
-from trainer.quality.names import FEWEST_IMAGES, METRICS, misfit, parse
+from trainer.quality.names import FEWEST_IMAGES, METRICS, parse
 
-__all__ = ["DATA_SETS", "DataSet", "Machine", "Refusal", "refusals"]
+__all__ = ["DATA_SETS", "DataSet", "Machine", "Misfit", "Refusal", "misfit", "refusals"]
 
 
 class Machine(NamedTuple):
@@ -154,3 +154,27 @@ def _metrics(config: TrainConfig) -> Iterator[Refusal]:
     if config.metrics_samples < needed:
         problem = f"metrics_samples {config.metrics_samples}: fewer than {config.metrics} can be computed of"
         yield Refusal("metrics_samples", problem, f"{needed} or more", {"metrics_samples": needed})
+
+
+class Misfit(NamedTuple):
+    """Why a metric means nothing for a run's data; `instead` names some that do."""
+
+    why: str
+    instead: str
+
+
+def misfit(name: str, config: TrainConfig) -> Misfit | None:
+    """Why this metric means nothing for the run's data; None where it means something."""
+    on_video = config.frames > 1
+    if name in ("fd-enl0-frames", "video-is") and not on_video:
+        return Misfit("is for video, and the run's images have one frame", "fd-enl0")
+    if name not in ("fd-enl0-frames", "video-is") and on_video:
+        return Misfit("is for images, and the run makes video", "fd-enl0-frames or video-is")
+    if name == "is" and config.dataset == "celeba":
+        why = "means nothing for faces: it rewards spread over ImageNet's classes, of which none is a face"
+        return Misfit(why, "fid, kid or precision-recall")
+    if name == "digits-classes" and (config.dataset, config.resolution) != ("digits", 32):
+        return Misfit("knows the ten digits of the data set digits at 32x32 only", "fd-enl0")
+    if name == "video-is" and (config.channels, config.frames) != (3, 16):
+        return Misfit("needs colour clips of 16 frames, which C3D was made for", "fd-enl0-frames")
+    return None

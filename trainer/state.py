@@ -18,7 +18,7 @@ from trainer.steps.float8 import use_float8
 from trainer.steps.loss_scale import LossScale
 from trainer.steps.phases import phase_at
 from trainer.steps.precision import Precision, Products
-from trainer.workers.sharding import is_sharded, saved, whole
+from trainer.workers.sharded_modules import is_sharded, saved, whole
 
 __all__ = ["TrainState"]
 

@@ -21,7 +21,7 @@ from trainer.steps.order import MASK
 from trainer.steps.sums import Sums
 from trainer.workers.devices import Load, gpu_of, load
 from trainer.workers.distributed import World
-from trainer.workers.sharding import gradients, whole
+from trainer.workers.sharded_modules import gradients, whole
 
 __all__ = ["Meters", "Stalls", "check_finite", "is_finite", "starved"]
 

@@ -1,20 +1,12 @@
-"""Which metrics there are, by the names that people write; what each is in one line, and what it is no metric of.
-
-Does not import torch.
-"""
+"""Which metrics there are, by the names that people write; what each is in one line. Does not import torch."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
 
 from trainer.listed import listed
 
-if TYPE_CHECKING:
-    from trainer.config import TrainConfig
+__all__ = ["DIGITS_RECOGNISED", "DIGIT_CLASSES", "FEWEST_IMAGES", "METRICS", "parse"]
 
-__all__ = ["DIGITS_RECOGNISED", "DIGIT_CLASSES", "FEWEST_IMAGES", "METRICS", "Misfit", "misfit", "parse"]
-
-_FACES = ("celeba",)
 
 DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"
 """The two values of digits-classes, as they are called in run.json."""
@@ -44,30 +36,6 @@ FEWEST_IMAGES: Mapping[str, int] = MappingProxyType(
     }
 )
 """Images of each side without which a metric has no value."""
-
-
-class Misfit(NamedTuple):
-    """Why a metric means nothing for a run's data; `instead` names some that do."""
-
-    why: str
-    instead: str
-
-
-def misfit(name: str, config: "TrainConfig") -> Misfit | None:
-    """Why this metric means nothing for the run's data; None where it means something."""
-    on_video = config.frames > 1
-    if name in ("fd-enl0-frames", "video-is") and not on_video:
-        return Misfit("is for video, and the run's images have one frame", "fd-enl0")
-    if name not in ("fd-enl0-frames", "video-is") and on_video:
-        return Misfit("is for images, and the run makes video", "fd-enl0-frames or video-is")
-    if name == "is" and config.dataset in _FACES:
-        why = "means nothing for faces: it rewards spread over ImageNet's classes, of which none is a face"
-        return Misfit(why, "fid, kid or precision-recall")
-    if name == "digits-classes" and (config.dataset, config.resolution) != ("digits", 32):
-        return Misfit("knows the ten digits of the data set digits at 32x32 only", "fd-enl0")
-    if name == "video-is" and (config.channels, config.frames) != (3, 16):
-        return Misfit("needs colour clips of 16 frames, which C3D was made for", "fd-enl0-frames")
-    return None
 
 
 def parse(text: str) -> tuple[str, ...]:

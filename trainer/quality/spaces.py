@@ -19,8 +19,9 @@ from trainer.quality.features import EfficientNetLite0Features, FeatureExtractor
 from trainer.quality.frames import FrameFeatures
 from trainer.quality.frechet import frechet_distance
 from trainer.quality.inception import InceptionFeatures
-from trainer.quality.names import DIGIT_CLASSES, DIGITS_RECOGNISED, misfit
+from trainer.quality.names import DIGIT_CLASSES, DIGITS_RECOGNISED
 from trainer.quality.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+from trainer.refusals import misfit
 from trainer.workers.distributed import World
 
 __all__ = ["SPACES", "Metric", "Parameters", "Team", "Value", "WeightsPaths", "check_applies", "metric"]

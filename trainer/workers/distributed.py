@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer.errors import LoneError, TrainerError, WorkerFailedError
 from trainer.workers.averaging import LateAverages
 from trainer.workers.ranks import Ranks
-from trainer.workers.sharding import accumulate, is_sharded
+from trainer.workers.sharded_modules import accumulate, is_sharded
 
 __all__ = ["World", "is_told", "require_xla", "start"]
 

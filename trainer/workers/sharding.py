@@ -9,26 +9,25 @@ rest.
 """
 
 import warnings
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-from torch import distributed as dist
+from torch import Tensor
 
 from trainer.config import TrainConfig
+from trainer.state import TrainState
+from trainer.workers.distributed import World
+from trainer.workers.sharded_modules import split_parts
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule
 
-    from trainer.state import TrainState
-    from trainer.workers.distributed import World
 
-__all__ = ["accumulate", "gradients", "is_sharded", "saved", "shard", "whole"]
+__all__ = ["shard"]
 
 
-def shard(state: "TrainState", config: TrainConfig, world: "World") -> str:
+def shard(state: TrainState, config: TrainConfig, world: World) -> str:
     """Splits networks and optimisers as `config.shard` says, on all workers together; what was done, and why."""
     if config.shard == "ddp":
         return "ddp: whole networks on every worker"
@@ -48,12 +47,12 @@ def shard(state: "TrainState", config: TrainConfig, world: "World") -> str:
     state.renew_optimisers()
     for optimizer, moments in zip((state.opt_g, state.opt_d), saved, strict=True):
         _load(optimizer, moments)
-    for (part,), optimizer in zip(map(_parts, networks), (state.opt_g, state.opt_d), strict=True):
+    for (part,), optimizer in zip(map(split_parts, networks), (state.opt_g, state.opt_d), strict=True):
         optimizer.register_step_post_hook(lambda *_, part=part: _renew(part))
     return f"{config.shard}: over {' x '.join(map(str, mesh.shape))} workers, asked for"
 
 
-def _mesh(config: TrainConfig, world: "World") -> "DeviceMesh":
+def _mesh(config: TrainConfig, world: World) -> "DeviceMesh":
     from torch.distributed.device_mesh import init_device_mesh
 
     if config.shard == "fsdp2":
@@ -86,46 +85,3 @@ def _part_of(value: Tensor, parameter: Any) -> Tensor:
     if value.shape != parameter.shape:
         return value  # the count of steps
     return distribute_tensor(value.contiguous(), parameter.device_mesh, parameter.placements)
-
-
-def _parts(module: nn.Module) -> Iterator[Any]:
-    return (part for part in module.modules() if hasattr(part, "set_requires_gradient_sync"))
-
-
-def is_sharded(module: nn.Module) -> bool:
-    """Whether a module holds a split network, which averages its gradients itself."""
-    return any(True for _ in _parts(module))
-
-
-def accumulate(module: nn.Module, *, last: bool) -> None:
-    """Lets gradients travel with a step's last micro-batch alone; without effect on a network that is not split."""
-    for part in _parts(module):
-        part.set_requires_gradient_sync(last)
-
-
-def gradients(network: nn.Module) -> list[Tensor]:
-    """The gradients of the step before, of a split network this worker's parts."""
-    for part in _parts(network):
-        part.reshard()
-    return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
-
-
-def saved(value: Any) -> Any:
-    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere. All at once,
-    both networks with their moments would have to fit on every device beside what is there.
-    """
-    if isinstance(value, Tensor) and hasattr(value, "full_tensor"):
-        gathered: Tensor = value.full_tensor()
-        return gathered.cpu() if dist.get_rank() == 0 else torch.empty(0)
-    if isinstance(value, dict):
-        return {key: saved(item) for key, item in value.items()}
-    return [saved(item) for item in value] if isinstance(value, list) else value
-
-
-def whole(value: Any) -> Any:
-    """Nested dicts and lists with every split tensor gathered; all workers call this together where any is split."""
-    if isinstance(value, Tensor):
-        return value.full_tensor() if hasattr(value, "full_tensor") else value
-    if isinstance(value, dict):
-        return {key: whole(item) for key, item in value.items()}
-    return [whole(item) for item in value] if isinstance(value, list) else value

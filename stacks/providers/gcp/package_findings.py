@@ -9,11 +9,10 @@ from components.choices import Egress
 from components.findings import Finding, Severity
 from components.gcp.nccl import nccl_plugin, secure_boot_allowed
 from stacks.providers.gcp.plan import GcpPlan
+from stacks.providers.shared_findings import CLUSTER
 from stacks.settings.config import StackConfig
 
 __all__ = ["egress", "lustre_kernel"]
-
-CLUSTER = "gangway:cluster"
 
 
 def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:

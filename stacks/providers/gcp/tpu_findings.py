@@ -9,11 +9,11 @@ from components.capacity import AnyRung, Reservation, Spot
 from components.findings import Finding, Severity
 from components.gcp.capacity_findings import ignored_settings, zone_unnamed
 from stacks.providers.gcp.plan import GcpPlan, offered_zones, zone_is_assumed
+from stacks.providers.shared_findings import CLUSTER
 from stacks.settings.config import StackConfig
 
 __all__ = ["slice_findings"]
 
-CLUSTER = "gangway:cluster"
 # Settings of a cluster that mean nothing to a slice.
 _HAS_ITS_OWN = {
     "fabric_check": "the chips' own network is not tested before the job",

@@ -14,7 +14,7 @@ from trainer.errors import TrainerError
 from trainer.interruptions.interruption import Interruption
 from trainer.loop import train
 from trainer.record import RunContext, RunRecord
-from trainer.workers.sharding import accumulate, gradients, is_sharded, whole
+from trainer.workers.sharded_modules import accumulate, gradients, is_sharded, whole
 
 
 @pytest.mark.slow
