@@ -14,9 +14,9 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 PACKAGES := components images stacks trainer tests
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
-QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,test_checkpoint test_loop test_samples \
-    test_state quality/test_frechet steps/test_augment steps/test_draws steps/test_losses workers/test_distributed \
-    workers/test_ranks))
+QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,checkpoint/test_store_checkpoint \
+    run/test_loop run/test_samples run/test_state metrics/test_frechet steps/test_augment steps/test_rng \
+    steps/test_losses distributed/test_world distributed/test_ranks))
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile

@@ -3,18 +3,37 @@
 Every function is pure, so the same call serves the offline plan and `Output.apply`; nothing calls a cloud.
 """
 
-from images.azure import render_azure_head, render_azure_node
-from images.azure_specs import AzureHeadSpec, AzureNodeSpec, FabricSetup
-from images.gcp import render_gcp_head, render_gcp_node, render_tpu_startup
-from images.gcp_specs import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
-from images.head import render_head_init
-from images.hosts import digest_of, render_host_installer
-from images.hosts_specs import HostSpec
-from images.machine_specs import FileSystem, RdmaSetup
-from images.openstack import render_openstack_head, render_openstack_node
-from images.openstack_specs import ObjectStore, OpenstackHeadSpec, OpenstackNodeSpec
+from images.aws import render_head_init
+from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
+from images.gcp import (
+    DataSource,
+    GcpHeadSpec,
+    GcpNodeSpec,
+    NcclSetup,
+    TpuHostSpec,
+    render_gcp_head,
+    render_gcp_node,
+    render_tpu_startup,
+)
+from images.hosts import HostSpec, digest_of, render_host_installer
+from images.openstack import (
+    ObjectStore,
+    OpenstackHeadSpec,
+    OpenstackNodeSpec,
+    render_openstack_head,
+    render_openstack_node,
+)
 from images.render import USER_DATA_LIMIT_BYTES, base64gzip, render_cloud_init, render_dockerfile, user_data_base64gzip
-from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, Flavour, HeadInitSpec, NodeInitSpec, job_key
+from images.specs import (
+    DOCKERFILE_FLAVOURS,
+    DockerfileSpec,
+    FileSystem,
+    Flavour,
+    HeadInitSpec,
+    NodeInitSpec,
+    RdmaSetup,
+    job_key,
+)
 
 __all__ = [
     "DOCKERFILE_FLAVOURS",

@@ -1,12 +1,13 @@
-"""Cloud-init of GPU workers and the head node on Azure, which gives 64 KiB of custom data, gzip and all: cloud-init
-unpacks it, `images.render.base64gzip` packs, `components.azure.machine.check_custom_data` counts.
+"""Machines on Azure: what they are told, their bash files with the whole `docker run` argument list, and the
+cloud-init of GPU workers and of the head node.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from images.azure_shell import azure_env_text, azure_job_env_text, fabric_env_text
-from images.azure_specs import AzureHeadSpec, AzureMachineSpec, AzureNodeSpec
 from images.observability import render_prometheus_azure
 from images.render import (
     BIN_DIR,
@@ -19,9 +20,192 @@ from images.render import (
     short_stop_margin_sec,
     unit,
 )
-from images.shell import RESULTS_SEC, job_json_text
+from images.shell import (
+    CONTAINER_NAME,
+    RESULTS_SEC,
+    bash_array,
+    bash_assignments,
+    container_argv,
+    end_settings,
+    job_json_text,
+)
+from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
-__all__ = ["render_azure_head", "render_azure_node"]
+__all__ = [
+    "AzureHeadSpec",
+    "AzureMachineSpec",
+    "AzureNodeSpec",
+    "FabricSetup",
+    "azure_docker_argv",
+    "azure_env_text",
+    "azure_job_env_text",
+    "fabric_env_text",
+    "render_azure_head",
+    "render_azure_node",
+]
+
+
+@dataclass(frozen=True)
+class FabricSetup:
+    """What a worker must have before it counts as one; `components.azure.fabric.FabricPlan` says what each is.
+
+    Attributes:
+        num_hcas: InfiniBand devices with their link up, at `gbps_each`; 0 checks the files alone.
+        devices: of the host, passed to the job's container beside the GPUs.
+        topology_file: must exist and not be empty; empty for none.
+        nccl_conf: variables that /etc/nccl.conf must set.
+    """
+
+    num_hcas: int = 0
+    gbps_each: int = 0
+    devices: tuple[str, ...] = ()
+    kernel_modules: tuple[str, ...] = ()
+    topology_file: str = ""
+    nccl_conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureMachineSpec(MachineSpec):
+    """What machines on Azure are told besides. Data behind Managed Lustre comes by itself, as it is read.
+
+    `client_id` is of the machine's managed identity; log rows and events are POSTed to `ingestion_url`, None leaves
+    them in the machine's journal.
+    """
+
+    client_id: str
+    ingestion_url: str | None = None
+
+    def __post_init__(self) -> None:
+        """The only file system there is Managed Lustre."""
+        super().__post_init__()
+        if self.file_system is not None and self.file_system.kind != "lustre":
+            raise ValueError(
+                f"{type(self).__name__}.file_system: {self.file_system.kind!r}; allowed: 'lustre'; "
+                "fix: pass Managed Lustre's address"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureNodeSpec(AzureMachineSpec):
+    """A GPU worker, in a scale set.
+
+    Attributes:
+        fabric: None checks nothing.
+        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
+        scratch_mount_point: of the machine's own disks; None leaves them alone.
+        scratch_is_temporary_disk: they are Azure's one temporary disk, not NVMe.
+        labels: of the container.
+        terminate_when_done: when the job has ended for good the node deletes itself from its scale set.
+    """
+
+    fabric: FabricSetup | None = None
+    data_dir: str | None = None
+    scratch_mount_point: str | None = None
+    scratch_is_temporary_disk: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    terminate_when_done: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a job that would go on over TCP, in silence, where InfiniBand does not work."""
+        super().__post_init__()
+        if self.fabric is not None and self.fabric.num_hcas and "NCCL_NET" not in self.job.env:
+            raise ValueError(
+                "AzureNodeSpec.job.env: no NCCL_NET beside InfiniBand; allowed: with NCCL_NET=IB in it; "
+                "fix: pass nccl_env of components.azure.fabric.plan_fabric"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureHeadSpec(AzureMachineSpec):
+    """The head node.
+
+    Attributes:
+        resource_group_name: all scale sets in it are the stack's own.
+        port: of the rendezvous store.
+        metrics_port: of the workers' metrics.
+        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+        fallback: `components.azure.fallback.FallbackConfig` as JSON data; None where something else asks for nodes.
+        plan_look_source: Python source of `plan_look` with all that it calls; with `fallback` alone.
+    """
+
+    subscription_id: str
+    resource_group_name: str
+    port: int = 29400
+    metrics_port: int = 9400
+    prometheus_image: str | None = None
+    fallback: Mapping[str, Any] | None = None
+    plan_look_source: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prometheus_image is not None:
+            check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)
+        if (self.fallback is None) != (self.plan_look_source is None):
+            raise ValueError(
+                "AzureHeadSpec.fallback: given without plan_look_source, or the other way round; allowed: both or "
+                "neither; fix: pass the source of components.azure.fallback.plan_look and of what it calls"
+            )
+
+
+WATCH = ("--watch", "azure")
+# The journal has the lines, and images.on_node.azure_ship sends them on: docker need not keep them again.
+NO_LOG = ("--log-driver", "none")
+
+
+def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
+    """Arguments of `docker` that run the job; run-job.sh adds the scale set to the rendezvous' id."""
+    accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
+    for device in spec.fabric.devices if spec.fabric else ():
+        accelerators += ["--device", device]
+    argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels)
+    return [*argv, *NO_LOG, spec.job.image, *WATCH, *spec.job.torchrun_argv()]
+
+
+def azure_job_env_text(spec: AzureNodeSpec, bin_dir: str) -> str:
+    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
+    return bash_array("DOCKER_ARGV", azure_docker_argv(spec)) + bash_array("RUN", [f"{bin_dir}/run-job.sh"])
+
+
+def fabric_env_text(fabric: FabricSetup) -> str:
+    """`/etc/gangway/fabric.env`: what check-ib.sh wants."""
+    lines = [f"{name}={value}" for name, value in sorted(fabric.nccl_conf.items())]
+    arrays = bash_array("KERNEL_MODULES", fabric.kernel_modules) + bash_array("NCCL_CONF", lines)
+    return arrays + bash_assignments({"HCA_GBPS": str(fabric.gbps_each), "TOPOLOGY_FILE": fabric.topology_file})
+
+
+def azure_env_text(spec: AzureMachineSpec) -> str:
+    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
+    node = spec if isinstance(spec, AzureNodeSpec) else None
+    files = spec.file_system
+    settings = {
+        **(end_settings(spec.job) if node else {}),
+        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        "CLIENT_ID": spec.client_id,
+        "CONTAINER_NAME": CONTAINER_NAME,
+        "DATA_DIR": (node.data_dir if node else None) or "",
+        "ENDED_OBJECT": spec.ended_object,
+        "GPUS_PLANNED": str(spec.job.processes_per_node if node and spec.job.backend == "nccl" else 0),
+        "HCAS_PLANNED": str(node.fabric.num_hcas if node and node.fabric else 0),
+        "IMAGE": spec.job.image,
+        "IMAGE_REGISTRY": spec.image_registry,
+        "IN_GROUP": "yes" if node else "",
+        "JOB_KEY": job_key(spec.job),
+        "JOB_NAME": spec.job.name,
+        "LOG_GROUP": spec.ingestion_url or "",
+        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MOUNT_POINT": files.mount_point if files else "",
+        "MOUNT_SOURCE": files.source if files else "",
+        "RESULTS_SEC": str(RESULTS_SEC) if node and not files else "",
+        "ROLE": "worker" if node else "head",
+        "RUN_DIR": spec.run_dir,
+        "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
+        "SCRATCH_TEMPORARY": "yes" if node and node.scratch_is_temporary_disk else "",
+        "STACK": spec.stack,
+        "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
+        "TRAINER_UID": str(TRAINER_UID),
+    }
+    return bash_assignments(settings)
+
 
 CLOUD = "azure"
 _RUN = ("run-trainer.sh", "run-job.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")

@@ -1,13 +1,14 @@
-"""Cloud-init of GPU workers and the head node on Google Cloud, and the start-up script of TPU hosts.
-
-Google takes 256 KiB of metadata a value, so nothing needs counting.
+"""Machines on Google Cloud: what they are told, their bash files with the whole `docker run` argument list, the
+cloud-init of GPU workers and the head node, and the start-up script of TPU hosts.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from images.gcp_shell import gcp_env_text, gcp_job_env_text, nccl_env_text
-from images.gcp_specs import GcpHeadSpec, GcpMachineSpec, GcpNodeSpec, TpuHostSpec
+from components.core.job import JobSpec
 from images.observability import render_prometheus_gce
 from images.render import (
     BIN_DIR,
@@ -21,9 +22,292 @@ from images.render import (
     template_environment,
     unit,
 )
-from images.shell import RESULTS_SEC, job_json_text
+from images.shell import (
+    CONTAINER_NAME,
+    RESULTS_SEC,
+    bash_array,
+    bash_assignments,
+    bash_quote,
+    container_argv,
+    end_settings,
+    job_json_text,
+)
+from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
-__all__ = ["LIB_DIR", "render_gcp_head", "render_gcp_node", "render_tpu_startup"]
+__all__ = [
+    "DataSource",
+    "GcpHeadSpec",
+    "GcpMachineSpec",
+    "GcpNodeSpec",
+    "NcclSetup",
+    "TpuHostSpec",
+    "gcp_docker_argv",
+    "gcp_env_text",
+    "gcp_job_env_text",
+    "nccl_env_text",
+    "render_gcp_head",
+    "render_gcp_node",
+    "render_tpu_startup",
+    "tpu_docker_argv",
+]
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """The data that must be in the file system's `data` folder before training starts.
+
+    Attributes:
+        uri: `gs://BUCKET/PREFIX`.
+        by: who brings it: the head (others wait), this machine by an import of Managed Lustre, or whichever machine
+            gets the lock, by copying.
+        request: the import's URL and body; None where nothing is imported here.
+    """
+
+    uri: str
+    by: Literal["head", "import", "copy"]
+    request: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an import of nothing."""
+        if (self.by == "import") != (self.request is not None):
+            raise ValueError(
+                f"DataSource.request: {self.request!r} with by={self.by!r}; allowed: a request with by='import' alone; "
+                "fix: components.gcp.storage.import_request makes one"
+            )
+
+
+@dataclass(frozen=True)
+class NcclSetup:
+    """What the host does for NCCL's plug-in; the job's own variables and volumes are in its JobSpec.
+
+    Attributes:
+        install_argv: arguments of `docker` that install its libraries onto the host.
+        devices: of the host, passed to the job's container beside the GPUs.
+        env_script: sourced in the job's container before the job; empty for none.
+        aperture_device: PCI vendor:device whose resources are mounted; empty for none.
+        side_name: of the daemon beside the job; empty for none. `side_argv` starts it.
+        side_ready: appears in its log once it serves; empty where nothing says so.
+    """
+
+    install_argv: tuple[str, ...]
+    devices: tuple[str, ...] = ()
+    env_script: str = ""
+    kernel_modules: tuple[str, ...] = ()
+    aperture_device: str = ""
+    side_name: str = ""
+    side_argv: tuple[str, ...] = ()
+    side_ready: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcpMachineSpec(MachineSpec):
+    """What machines on Google Cloud are told besides. `data` is brought into the file system, None for none; `log_id`
+    is the Cloud Logging log of events and our units' lines, None leaves both in the machine's journal.
+    """
+
+    project: str
+    region: str
+    data: DataSource | None = None
+    log_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Data needs somewhere to be."""
+        super().__post_init__()
+        if self.data is not None and self.file_system is None:
+            raise ValueError(
+                f"{type(self).__name__}.data: {self.data.uri!r} without a file system; "
+                "allowed: with one; fix: leave data out"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcpNodeSpec(GcpMachineSpec):
+    """A GPU worker.
+
+    Attributes:
+        nccl: what its GPU NICs need; None without any.
+        gvnics_planned: network interfaces of Google's driver, the first among them.
+        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
+        scratch_mount_point: of the machine's own disks; None leaves them alone.
+        labels: of the container.
+        terminate_when_done: when the job has ended for good the node deletes itself from its group.
+    """
+
+    nccl: NcclSetup | None = None
+    gvnics_planned: int = 1
+    rdma_nics_planned: int = 0
+    data_dir: str | None = None
+    scratch_mount_point: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    terminate_when_done: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a plug-in that NCCL would do without, in silence, where it does not load."""
+        super().__post_init__()
+        if self.nccl is not None and "NCCL_NET" not in self.job.env:
+            raise ValueError(
+                "GcpNodeSpec.job.env: no NCCL_NET beside nccl; allowed: with the plug-in's name in it; "
+                "fix: pass what components.gcp.fabric.nccl_env says"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpuHostSpec(GcpMachineSpec):
+    """A host of a TPU slice. It cannot delete itself: a slice goes with its queued resource."""
+
+    num_slices: int = 1
+    data_dir: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcpHeadSpec(GcpMachineSpec):
+    """The head node.
+
+    Attributes:
+        zones: in which there may be workers.
+        port: of the rendezvous store.
+        metrics_port: of the workers' metrics.
+        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+        fallback_uri: `gs://...` of the object that tells which groups it fills; None for none.
+        plan_fill_source: Python source of `plan_fill`; with a fallback_uri alone.
+    """
+
+    zones: tuple[str, ...] = ()
+    port: int = 29400
+    metrics_port: int = 9400
+    prometheus_image: str | None = None
+    fallback_uri: str | None = None
+    plan_fill_source: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prometheus_image is not None:
+            check_pinned("GcpHeadSpec.prometheus_image", self.prometheus_image)
+        if (self.fallback_uri is None) != (self.plan_fill_source is None):
+            raise ValueError(
+                f"GcpHeadSpec.fallback_uri: {self.fallback_uri!r}; allowed: with plan_fill_source, or neither; "
+                "fix: pass the source of components.gcp.fallback.plan_fill"
+            )
+
+
+# The image's own entrypoint, where a shell has to come before it.
+LAUNCHER = ("python", "-m", "trainer.launch")
+WATCH = ("--watch", "gcp")
+# The journal has the lines, and images.on_node.ship sends them on: docker need not keep them again.
+NO_LOG = ("--log-driver", "none")
+
+
+def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
+    """Arguments of `docker` that run the job on a GPU worker."""
+    accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
+    for device in spec.nccl.devices if spec.nccl else ():
+        accelerators += ["--device", device]
+    argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels), *NO_LOG]
+    command = [*WATCH, *spec.job.torchrun_argv()]
+    if spec.nccl is None or not spec.nccl.env_script:
+        return [*argv, spec.job.image, *command]
+    script = _with_profile(spec.job, spec.nccl)
+    return [*argv, "--entrypoint", "bash", spec.job.image, "-c", script, "gangway", *LAUNCHER, *command]
+
+
+def _with_profile(job: JobSpec, nccl: NcclSetup) -> str:
+    """Bash that sources the plug-in's profile, sets what the job says otherwise, then runs its arguments. The job's
+    environment sets NCCL_NET, as not every profile does. The profile's exit status says nothing.
+    """
+    ours = {name: value for name, value in job.env.items() if name.startswith("NCCL_") or name == "LD_LIBRARY_PATH"}
+    lines = [
+        f"profile={bash_quote(nccl.env_script)}",
+        """[ -r "$profile" ] || { echo "gangway: no profile of NCCL's plug-in at $profile" >&2; exit 1; }""",
+        "set -a",
+        '. "$profile"',
+        *(f"{name}={bash_quote(value)}" for name, value in sorted(ours.items())),
+        "set +a",
+        'exec "$@"',
+    ]
+    return "\n".join(lines)
+
+
+def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
+    """Arguments of run-tpu.sh: docker's up to the launcher's own, `--`, then torchrun's last ones; only the host knows
+    the rendezvous, which goes between.
+
+    torch_xla stops at torch 2.9, whose torchrun lacks --shutdown-timeout: workers get 30 s, all a preempted machine
+    has.
+    """
+    job = spec.job
+    # libtpu opens the chips' devices, which belong to root; Google's guide runs its containers so as well.
+    accelerators = ["--privileged", "--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
+    return [
+        *container_argv(job, accelerators, None, spec.labels),
+        *NO_LOG,
+        *(job.image, *WATCH, "--"),
+        f"--nproc-per-node={job.processes_per_node}",
+        f"--max-restarts={job.max_restarts}",
+        *("-m", job.module, *job.argv),
+    ]
+
+
+def gcp_job_env_text(spec: GcpNodeSpec | TpuHostSpec, bin_dir: str) -> str:
+    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
+    if isinstance(spec, TpuHostSpec):
+        return bash_array("DOCKER_ARGV", tpu_docker_argv(spec)) + bash_array("RUN", [f"{bin_dir}/run-tpu.sh"])
+    return bash_array("DOCKER_ARGV", gcp_docker_argv(spec))
+
+
+def nccl_env_text(nccl: NcclSetup) -> str:
+    """`/etc/gangway/nccl.env`: what prepare-nccl.sh does."""
+    arrays: dict[str, Sequence[str]] = {
+        "INSTALL_ARGV": nccl.install_argv,
+        "KERNEL_MODULES": nccl.kernel_modules,
+        "SIDE_ARGV": nccl.side_argv,
+    }
+    settings = {
+        "APERTURE_DEVICE": nccl.aperture_device,
+        "SIDE_NAME": nccl.side_name,
+        "SIDE_READY": nccl.side_ready,
+    }
+    return "".join(bash_array(name, words) for name, words in arrays.items()) + bash_assignments(settings)
+
+
+def gcp_env_text(spec: GcpMachineSpec) -> str:
+    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
+    node = spec if isinstance(spec, GcpNodeSpec) else None
+    worker = None if isinstance(spec, GcpHeadSpec) else spec
+    files, data = spec.file_system, spec.data
+    settings = {
+        **(end_settings(spec.job) if worker else {}),
+        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        "CONTAINER_NAME": CONTAINER_NAME,
+        "DATA_BY": data.by if data else "",
+        "DATA_DIR": getattr(worker, "data_dir", None) or "",
+        "DATA_SOURCE": data.uri if data else "",
+        "ENDED_OBJECT": spec.ended_object,
+        "GPUS_PLANNED": str(spec.job.processes_per_node if node and spec.job.backend == "nccl" else 0),
+        "GVNICS_PLANNED": str(node.gvnics_planned if node else 0),
+        "IMAGE": spec.job.image,
+        "IMAGE_REGISTRY": spec.image_registry,
+        "IN_GROUP": "yes" if node else "",
+        "JOB_KEY": job_key(spec.job),
+        "JOB_NAME": spec.job.name,
+        "LOG_GROUP": spec.log_id or "",
+        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MOUNT_POINT": files.mount_point if files else "",
+        "MOUNT_SOURCE": files.source if files else "",
+        "NUM_SLICES": str(spec.num_slices) if isinstance(spec, TpuHostSpec) else "",
+        "PROJECT": spec.project,
+        "RDMA_NICS_PLANNED": str(node.rdma_nics_planned if node else 0),
+        "REGION": spec.region,
+        "RESULTS_SEC": str(RESULTS_SEC) if worker and not files else "",
+        "ROLE": "worker" if worker else "head",
+        "RUN_DIR": spec.run_dir,
+        "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
+        "STACK": spec.stack,
+        "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
+        "TRAINER_UID": str(TRAINER_UID),
+    }
+    return bash_assignments(settings)
+
 
 CLOUD = "gcp"
 _RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")

@@ -1,19 +1,58 @@
-"""Machines that exist already: one bash script each, which installs a stack's files and services or removes them.
-
-It holds every file as text, so that the machine's owner can read it. `components.hosts` gets it to the machine.
+"""Machines that are there already: what they are given, as one bash script each, which puts a stack's files and
+services there or removes them.
 """
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from images.hosts_specs import HostSpec
 from images.observability import render_prometheus_static
 from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scripts, unit
 from images.shell import CONTAINER_NAME, bash_array, bash_assignments, container_argv, end_settings, job_json_text
-from images.specs import TRAINER_UID, job_key
+from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
-__all__ = ["digest_of", "host_docker_argv", "host_env_text", "host_files", "render_host_installer"]
+__all__ = ["HostSpec", "digest_of", "host_docker_argv", "host_env_text", "host_files", "render_host_installer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSpec(MachineSpec):
+    """One machine of a stack.
+
+    Attributes:
+        fabric: adapters that it must have up; None checks nothing.
+        shared_dir: must be on another file system than the machine's own disk; None where one machine trains alone.
+        container_engine: behind /usr/bin/docker.
+        labels: of the container.
+        port: of the rendezvous store, where this machine holds it; None where another does, or none is needed.
+        prometheus_image: with a fixed tag or a digest; None for no Prometheus on this machine.
+        workers: addresses of all machines, for Prometheus.
+        metrics_port: of the workers' metrics.
+        keeps_record: uploads the run record every minute when it has changed, not only when its trainer ends.
+    """
+
+    fabric: RdmaSetup | None = None
+    shared_dir: str | None = None
+    container_engine: Literal["docker", "podman"] = "docker"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    port: int | None = None
+    prometheus_image: str | None = None
+    workers: tuple[str, ...] = ()
+    metrics_port: int = 9400
+    keeps_record: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a job that would go on over TCP, in silence, where the fabric does not work."""
+        super().__post_init__()
+        if self.fabric is not None and "NCCL_NET" not in self.job.env:
+            raise ValueError(
+                "HostSpec.job.env: no NCCL_NET beside a fabric; allowed: with NCCL_NET=IB in it; "
+                "fix: pass nccl_env of components.catalog.site.plan_site_fabric"
+            )
+        if self.prometheus_image is not None:
+            check_pinned("HostSpec.prometheus_image", self.prometheus_image)
+
 
 CLOUD = "hosts"
 _END = "GANGWAY_FILE"

@@ -2,7 +2,7 @@
 
     python -m images.observability > grafana-dashboard.json
 
-It shows every gauge of `trainer.metering.telemetry`, which may not be imported here: a test compares the two.
+It shows every gauge of `trainer.telemetry.prometheus`, which may not be imported here: a test compares the two.
 """
 
 import json

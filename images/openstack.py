@@ -1,25 +1,181 @@
-"""Cloud-init of GPU workers and the head node on OpenStack. Nova takes 64 KiB of base64, gzip and all: cloud-init
-unpacks it, `images.render.base64gzip` packs, `components.openstack.launch.check_user_data` counts.
+"""Machines on OpenStack: what they are told, their bash and JSON files with `docker run`'s arguments, and the
+cloud-init of GPU workers and of the head node.
 """
 
+import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from images.observability import render_prometheus_static
-from images.openstack_shell import openstack_credential_text, openstack_env_text, openstack_job_env_text
-from images.openstack_specs import OpenstackHeadSpec, OpenstackMachineSpec, OpenstackNodeSpec
-from images.render import (
-    ETC_DIR,
-    LIB_DIR,
-    NodeFile,
-    cloud_config,
-    python_file,
-    scripts,
-    short_stop_margin_sec,
-    unit,
+from images.render import ETC_DIR, LIB_DIR, NodeFile, cloud_config, python_file, scripts, short_stop_margin_sec, unit
+from images.shell import (
+    CONTAINER_NAME,
+    RESULTS_SEC,
+    bash_array,
+    bash_assignments,
+    container_argv,
+    end_settings,
+    job_json_text,
 )
-from images.shell import RESULTS_SEC, job_json_text
+from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
-__all__ = ["render_openstack_head", "render_openstack_node"]
+__all__ = [
+    "ObjectStore",
+    "OpenstackHeadSpec",
+    "OpenstackMachineSpec",
+    "OpenstackNodeSpec",
+    "openstack_credential_text",
+    "openstack_docker_argv",
+    "openstack_env_text",
+    "openstack_job_env_text",
+    "render_openstack_head",
+    "render_openstack_node",
+]
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """How a machine uploads runs: by an application credential that may do nothing else; `auth_url` is Keystone's,
+    version 3, and `credential_secret` lies in a file that root alone reads.
+    """
+
+    auth_url: str
+    region: str
+    credential_id: str
+    credential_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenstackMachineSpec(MachineSpec):
+    """What machines on OpenStack are told besides; `bucket_uri` is `swift://CONTAINER/PREFIX`.
+
+    Attributes:
+        store: where runs go.
+        mount_user: of a native CephFS share; empty with NFS. `mount_key` lies in a file that root alone reads.
+        terminate_when_done: when the job has ended for good the machine shuts itself down. It stays allocated: only its
+            owner could delete it.
+    """
+
+    store: ObjectStore
+    mount_user: str = ""
+    mount_key: str = field(default="", repr=False)
+    terminate_when_done: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a file system that no machine here can mount."""
+        super().__post_init__()
+        place = type(self).__name__
+        if self.file_system is not None and self.file_system.kind not in ("nfs", "ceph"):
+            raise ValueError(
+                f"{place}.file_system: {self.file_system.kind!r}; allowed: 'nfs', 'ceph'; fix: pass a Manila share's "
+                "export location"
+            )
+        native = self.file_system is not None and self.file_system.kind == "ceph"
+        if native != bool(self.mount_user and self.mount_key):
+            raise ValueError(
+                f"{place}.mount_user: {self.mount_user!r} with file_system {self.file_system!r}; allowed: a user and "
+                "its key with 'ceph', neither otherwise; fix: pass both of the share's access rule"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenstackNodeSpec(OpenstackMachineSpec):
+    """A GPU worker. `fabric` None checks nothing; `data_dir` is a folder outside the run directory that the job reads,
+    and may have to fill, None for none; `labels` are the container's.
+    """
+
+    fabric: RdmaSetup | None = None
+    data_dir: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a job that would go on over TCP, in silence, where RDMA does not work."""
+        super().__post_init__()
+        if self.fabric is not None and "NCCL_NET" not in self.job.env:
+            raise ValueError(
+                "OpenstackNodeSpec.job.env: no NCCL_NET beside a fabric; allowed: with NCCL_NET=IB in it; "
+                "fix: pass nccl_env of components.catalog.site.plan_site_fabric"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenstackHeadSpec(OpenstackMachineSpec):
+    """The head node; Prometheus scrapes the addresses in `workers` at `metrics_port`; `port` is the rendezvous store's.
+    `prometheus_image` has a fixed tag or a digest; None for no Prometheus.
+    """
+
+    port: int = 29400
+    metrics_port: int = 9400
+    workers: tuple[str, ...] = ()
+    prometheus_image: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an image that moves."""
+        super().__post_init__()
+        if self.prometheus_image is not None:
+            check_pinned("OpenstackHeadSpec.prometheus_image", self.prometheus_image)
+
+
+# The journal has the lines, and nothing sends them on: docker need not keep them again.
+NO_LOG = ("--log-driver", "none")
+
+
+def openstack_docker_argv(spec: OpenstackNodeSpec) -> list[str]:
+    """Arguments of `docker` that run the job."""
+    accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
+    for device in spec.fabric.devices if spec.fabric else ():
+        accelerators += ["--device", device]
+    argv = container_argv(spec.job, accelerators, None, spec.labels)
+    return [*argv, *NO_LOG, spec.job.image, *spec.job.torchrun_argv()]
+
+
+def openstack_job_env_text(spec: OpenstackNodeSpec) -> str:
+    """`/etc/gangway/job.env`: one bash array, DOCKER_ARGV."""
+    return bash_array("DOCKER_ARGV", openstack_docker_argv(spec))
+
+
+def openstack_credential_text(spec: OpenstackMachineSpec) -> str:
+    """`/etc/gangway/credential.json`: what images.on_node.openstack logs in with. Root's alone."""
+    store = spec.store
+    content = {
+        "auth_url": store.auth_url,
+        "id": store.credential_id,
+        "region": store.region,
+        "secret": store.credential_secret,
+    }
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def openstack_env_text(spec: OpenstackMachineSpec) -> str:
+    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
+    node = spec if isinstance(spec, OpenstackNodeSpec) else None
+    files = spec.file_system
+    settings = {
+        **(node.fabric.settings if node and node.fabric else {}),
+        **(end_settings(spec.job) if node else {}),
+        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        "CONTAINER_NAME": CONTAINER_NAME,
+        "DATA_DIR": (node.data_dir if node else None) or "",
+        "GPUS_PLANNED": str(spec.job.processes_per_node if node and spec.job.backend == "nccl" else 0),
+        "IMAGE": spec.job.image,
+        "IMAGE_REGISTRY": spec.image_registry,
+        "JOB_KEY": job_key(spec.job),
+        "JOB_NAME": spec.job.name,
+        "LOG_GROUP": "",
+        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MOUNT_POINT": files.mount_point if files else "",
+        "MOUNT_SOURCE": files.source if files else "",
+        "MOUNT_USER": spec.mount_user,
+        "RESULTS_SEC": str(RESULTS_SEC) if node and not files else "",
+        "ROLE": "worker" if node else "head",
+        "RUN_DIR": spec.run_dir,
+        "STACK": spec.stack,
+        "TERMINATE_WHEN_DONE": "yes" if spec.terminate_when_done else "",
+        "TRAINER_UID": str(TRAINER_UID),
+    }
+    return bash_assignments(settings)
+
 
 CLOUD = "openstack"
 _RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")

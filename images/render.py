@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from components.job import JobSpec
+from components.core.job import JobSpec
 from images.shell import CONTAINER_NAME, RESULTS_SEC, job_env_text, job_json_text, node_env_text
 from images.specs import TRAINER_UID, DockerfileSpec, NodeInitSpec
 

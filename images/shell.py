@@ -8,7 +8,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.job import JobSpec
+from components.core.job import JobSpec
 from images.specs import TRAINER_UID, HeadInitSpec, NodeInitSpec, job_key
 
 __all__ = [

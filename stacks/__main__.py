@@ -10,10 +10,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import pulumi
 from pulumi.runtime.settings import get_monitor
 
-from components.findings import InputError, Severity
+from components.core.findings import InputError, Severity
+from stacks.config.loader import from_pulumi
+from stacks.config.stack_config import StackConfig
 from stacks.program import build, provider_module
-from stacks.settings.config import StackConfig
-from stacks.settings.loader import from_pulumi
 
 
 def _say_findings(config: StackConfig, planned: Any) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
 
-from components.findings import InputError
+from components.core.findings import InputError
 
 __all__ = ["missing_extra", "need"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pulumi
 
+from stacks.config.stack_config import StackConfig
 from stacks.extras import missing_extra
 from stacks.providers.sdk_imports import import_by_name
-from stacks.settings.config import StackConfig
 
 __all__ = ["build", "provider_module"]
 

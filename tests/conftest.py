@@ -19,7 +19,7 @@ from hypothesis import settings
 REPO = Path(__file__).resolve().parent.parent
 FIRST = {"docs": 0, "trainer": 0, "engine": 0, "images": 0, "stacks": 1}
 """The order of folders, those whose tests start processes before the others."""
-UNINTERRUPTED = frozenset(f"trainer/test_{name}.py" for name in ("clouds", "faults", "resume"))
+UNINTERRUPTED = frozenset({"trainer/checkpoint/test_resume.py", "trainer/test_clouds.py", "trainer/test_faults.py"})
 """Files whose tests compare with the same run, which takes as long as several of them."""
 
 

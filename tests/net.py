@@ -144,8 +144,8 @@ def unzipped(text: str) -> str | None:
 
 def packed_texts(stack: str) -> Iterator[tuple[str, str]]:
     """Texts of several lines in a stack's planned resources, by where they are; secret ones and files too."""
+    from stacks.config.loader import from_file
     from stacks.planning.plan import make_plan
-    from stacks.settings.loader import from_file
 
     for resource in make_plan(from_file(Path("stacks", f"Pulumi.{stack}.yaml"))).resources:
         label = f"{resource.type.rpartition(':')[2]}.{resource.name}"
@@ -176,7 +176,8 @@ def texts_in(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 def dockerfiles() -> dict[str, str]:
     """The Dockerfile of every flavour, also of those that no shipped stack builds."""
-    from images import DOCKERFILE_FLAVOURS, render_dockerfile
+    from images.render import render_dockerfile
+    from images.specs import DOCKERFILE_FLAVOURS
 
     return {f"dockerfiles/{name}.txt": render_dockerfile(spec) for name, spec in DOCKERFILE_FLAVOURS.items()}
 

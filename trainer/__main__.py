@@ -17,22 +17,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.commands.arguments import Parser, add_run_dir, path, positive
-from trainer.commands.config_flags import add_config_flags
+from trainer.commands.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
 from trainer.commands.export import add_export
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
-from trainer.config import TrainConfig
-from trainer.errors import EXIT_FAILED, EXIT_INTERRUPTED, LoneError, TrainerError, WorkerFailedError, from_validation
-from trainer.power.arguments import add_power, power_asked
-from trainer.presets import PRESETS, preset
-from trainer.told import warn
-from trainer.workers.ranks import Ranks
+from trainer.config.presets import PRESETS, preset
+from trainer.config.train_config import TrainConfig
+from trainer.core.console import warn
+from trainer.core.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    LoneError,
+    TrainerError,
+    WorkerFailedError,
+    from_validation,
+)
+from trainer.distributed.ranks import Ranks
+from trainer.power.limits import add_power, power_asked
 
 if TYPE_CHECKING:
-    from trainer.record import RunContext
+    from trainer.records.run_record import RunContext
 
 __all__ = ["main", "run"]
 
@@ -120,8 +126,8 @@ def _add_train(train: Parser) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from trainer.interruptions.interruption import Interruption
-    from trainer.metering.telemetry import check_port
+    from trainer.preemption.notices import Interruption
+    from trainer.telemetry.prometheus import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
     power = power_asked(arguments)
@@ -134,13 +140,13 @@ def _train(arguments: argparse.Namespace) -> int:
         run_dir: Path = arguments.run_dir or Path("runs") / config.preset
         context = _context(arguments.context)
         if config.backend == "xla" and (launcher := _xla_launcher()):
-            from trainer import launch
+            from trainer.launch import launcher as launch
 
             return launch.main([*launcher, "-m", "trainer", *arguments.argv])
         if arguments.metrics_port is not None:
             check_port(arguments.metrics_port)
 
-        from trainer.options import RunOptions
+        from trainer.run.session_setup import RunOptions
 
         options = RunOptions(
             resume=arguments.resume == "auto",
@@ -152,7 +158,7 @@ def _train(arguments: argparse.Namespace) -> int:
         )
         if Ranks.speaks():
             options.say(f"{run_dir}: {config.preset}, getting ready")
-        from trainer.loop import train  # with torch, which takes seconds
+        from trainer.run.loop import train  # with torch, which takes seconds
 
         return train(config, run_dir, arguments.data or run_dir / "data", context, interruption, options)
 
@@ -161,10 +167,10 @@ def _xla_launcher() -> list[str]:
     """Arguments of the launcher that starts this command once for each chip; empty where this process is enough."""
     if Ranks.under_torchrun():
         return []
-    from trainer.workers.distributed import require_xla
+    from trainer.distributed.world import require_xla
 
     require_xla()
-    from trainer.workers import xla
+    from trainer.distributed import xla
 
     return xla.launcher_argv()
 
@@ -184,7 +190,7 @@ def _naming(flags: Mapping[str, str], otherwise: str) -> Iterator[None]:
 def _context(path: Path | None) -> "RunContext":
     from pydantic import ValidationError
 
-    from trainer.record import RunContext
+    from trainer.records.run_record import RunContext
 
     if path is not None:
         return RunContext.read(path)
@@ -195,7 +201,7 @@ def _context(path: Path | None) -> "RunContext":
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    from trainer.records.diary import STATS_FILE, require_run
+    from trainer.records.stats_log import STATS_FILE, require_run
     from trainer.records.summary import summarise
 
     require_run(arguments.run_dir, (STATS_FILE,))
@@ -208,7 +214,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _schema(_: argparse.Namespace) -> int:
-    from trainer.record import schema
+    from trainer.records.run_record import schema
 
     print(schema(), end="")
     return 0

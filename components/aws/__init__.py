@@ -11,13 +11,12 @@ __all__ = ["component_classes"]
 def component_classes() -> "list[type[pulumi.ComponentResource]]":
     """Every component of this package, imported when asked for: the whole SDK comes with them."""
     from components.aws.budget import Budget, CostTagActivation
-    from components.aws.encryption import EncryptionKey
     from components.aws.fleets import Ec2Fleet, SpotFleet
-    from components.aws.head_node import HeadNode
-    from components.aws.identity import HeadIdentity, NodeIdentity
+    from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
+    from components.aws.launch import HeadNode
+    from components.aws.monitoring import NodeLogs, Observability
     from components.aws.network import TrainingNetwork
     from components.aws.node_pool import EfaNodePool
-    from components.aws.observability import NodeLogs, Observability
     from components.aws.registry import ImageRegistry
     from components.aws.storage import LustreFileSystem, RunBucket
 

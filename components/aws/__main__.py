@@ -16,7 +16,7 @@ import pulumi
 from pulumi.provider.experimental import component_provider_host
 
 from components.aws import component_classes
-from components.image import TrainerImage
+from components.core.image import TrainerImage
 
 
 def with_inputs_described(component: type[pulumi.ComponentResource]) -> type[pulumi.ComponentResource]:

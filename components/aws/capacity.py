@@ -1,26 +1,40 @@
-"""The capacity ladder as EC2 understands it: how ids look, which machines a rung launches, when nodes start and stop.
-
-Pure, without the AWS SDK, so that a stack file is checked in no time. What is wrong by itself raises InputError here;
-what only disagrees with the rest of the stack is a finding of `components.aws.capacity_findings`.
+"""The capacity ladder as EC2 understands it: ids, machines of a rung, start and stop; and what in it disagrees with
+the rest of the stack.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from components.capacity import AnyRung, CapacityBlock, Reservation, Rung, RungPlan, check_kinds
-from components.catalog import MachineType, load
-from components.findings import InputError, nearest_hint
+from components.aws.launch import count_efa
+from components.catalog.loader import load
+from components.catalog.schema import MachineType
+from components.core.capacity import (
+    AnyRung,
+    CapacityBlock,
+    Reservation,
+    Rung,
+    RungPlan,
+    Spot,
+    check_kinds,
+    plan_ladder,
+    plan_rung,
+)
+from components.core.findings import Finding, InputError, Severity, nearest_hint
 
 __all__ = [
     "BEHIND_BLOCK_DELAY",
     "BLOCK_END_NOTICE",
     "BLOCK_STOP_LEAD",
     "LADDER",
+    "LadderContext",
     "block_stop_time",
+    "capacity_findings",
     "check_ladder",
     "check_zones",
     "ladder_zones",
@@ -30,6 +44,7 @@ __all__ = [
     "rung_machines",
     "zones_of",
 ]
+
 
 LADDER = "gangway:cluster.capacity"
 OFFERED = ("capacity-block", "reservation", "spot", "on-demand")
@@ -156,3 +171,254 @@ def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
         starts = [] if rung.starts_at is None else [rung.starts_at.astimezone(UTC)]
         times.append(max([*waits, *starts], default=None))
     return tuple(times)
+
+
+@dataclass(frozen=True)
+class LadderContext:
+    """The part of a stack that a ladder has to agree with.
+
+    Attributes:
+        machine: the cluster's own machine type.
+        zone: the cluster's zone, where the file system is.
+        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
+        num_nodes_min: the job goes on with so many nodes.
+        num_nodes_max: and asks for so many.
+        max_hours: the longest the job may run.
+        now: the time of the check, with its zone.
+    """
+
+    machine: MachineType
+    zone: str
+    zone_assumed: bool
+    num_nodes_min: int
+    num_nodes_max: int
+    max_hours: float
+    now: datetime
+
+
+def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
+    """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
+    found = list(_same_reservation(rungs))
+    opens = opening_times(plan_ladder(tuple(rungs)))
+    for index, rung in enumerate(rungs):
+        path = f"{LADDER}[{index}]"
+        found += _placement(rung, path, context)
+        found += _zones(rung, path, context)
+        found += _machines(rung, path, context)
+        if isinstance(rung, CapacityBlock):
+            found += _block_size(rungs[:index], path, context)
+            found += _block_start(rung, path, context.now)
+            found += _block_end(rung, path, last=index == len(rungs) - 1, context=context)
+            found += _block_purchase(rung, path)
+            found += _behind_block(list(zip(rungs, opens, strict=True))[index + 1 :], path)
+    return found
+
+
+def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
+    first: dict[str, int] = {}
+    for index, rung in enumerate(rungs):
+        id_ = rung.id if isinstance(rung, CapacityBlock | Reservation) else None
+        if id_ is not None and first.setdefault(id_, index) != index:
+            yield Finding(
+                Severity.ERROR,
+                "capacity.same-reservation",
+                f"{LADDER}[{index}].id",
+                f"{id_} is already what rung {first[id_]} uses",
+                "remove this rung",
+            )
+
+
+def _placement(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
+    if plan_rung(rung).reserved and context.machine.fabric is not None:
+        yield Finding(
+            Severity.INFO,
+            "capacity.no-placement-group",
+            path,
+            f"{rung.kind}: no placement group of ours, the reserved machines have their own placement; "
+            "a second one ends in insufficient-capacity errors",
+        )
+
+
+def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
+    zones = zones_of(rung)
+    if isinstance(rung, CapacityBlock | Reservation) and not zones and context.zone_assumed:
+        yield _zone_unnamed(rung, path, context.zone)
+    if all(zone == context.zone for zone in zones):
+        return
+    if isinstance(rung, CapacityBlock | Reservation):
+        yield Finding(
+            Severity.ERROR,
+            "capacity.other-zone",
+            f"{path}.zone",
+            f"the {rung.kind} is in {zones[0]}, the cluster's subnet and file system in {context.zone}",
+            f"set gangway:cluster.zone: {zones[0]}",
+        )
+    elif context.machine.fabric is not None:
+        yield Finding(
+            Severity.ERROR,
+            "capacity.zones-with-fabric",
+            f"{path}.zones",
+            f"{', '.join(zones)}: EFA and a cluster placement group reach no further than one zone, and the other "
+            f"nodes are in {context.zone}",
+            f"set zones: [{context.zone}], or leave it out",
+        )
+    else:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.several-zones",
+            f"{path}.zones",
+            f"{', '.join(zones)}: traffic to nodes and file system in {context.zone} crosses zones, "
+            "which is slower and billed",
+            f"set zones: [{context.zone}] where speed matters more than finding capacity",
+        )
+
+
+def _zone_unnamed(rung: CapacityBlock | Reservation, path: str, assumed: str) -> Finding:
+    """Subnet, file system and reserved machines have to be in one zone, and only the owner of these knows which."""
+    bought = isinstance(rung, CapacityBlock) and rung.purchase
+    return Finding(
+        Severity.ERROR if bought else Severity.WARNING,
+        "capacity.zone-unnamed",
+        f"{path}.zone",
+        f"nobody has named the zone of this {rung.kind}: {assumed} is assumed, and anywhere else no node would start"
+        + (" on what has been paid" if bought else ""),
+        "set zone: to where EC2 says it is",
+    )
+
+
+def _behind_block(below: Sequence[tuple[AnyRung, datetime | None]], path: str) -> Iterable[Finding]:
+    """Who pays when the block has no nodes. `below` has each rung with the time from which it may be filled."""
+    unreserved = [(rung.kind, opens) for rung, opens in below if not plan_rung(rung).reserved]
+    if not unreserved:
+        return
+    kind, opens = unreserved[0]
+    begin = "before and after" if opens is None else f"from {opens.isoformat()} on and after its end"
+    close = ["set starts_at, or run `up` once the block has started"] if opens is None else []
+    yield Finding(
+        Severity.INFO,
+        "capacity.behind-block",
+        path,
+        f"a block has nodes between its start and its end; {begin}, the next rung ({kind}) makes up for those that are "
+        "missing, and is paid",
+        "; or ".join([*close, "remove the rungs behind it, and the job waits for the next block"]),
+    )
+
+
+def _machines(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
+    """One job has one number of workers a node, one image and one fabric check: its machines must agree on them."""
+    own = context.machine
+    others = rung_machines(rung, own, path)[1:]
+    for machine in others:
+        differing = [
+            f"{what} {theirs} and {ours}"
+            for what, theirs, ours in (
+                ("accelerator", machine.accelerator, own.accelerator),
+                ("accelerators", machine.num_accelerators.value, own.num_accelerators.value),
+                ("architecture", machine.architecture, own.architecture),
+                ("EFA interfaces", count_efa(machine), count_efa(own)),
+            )
+            if theirs != ours
+        ]
+        if differing:
+            yield Finding(
+                Severity.ERROR,
+                "capacity.mixed-machines",
+                f"{path}.machine_types",
+                f"{machine.name} and {own.name} differ: {', '.join(differing)}",
+                f"remove {machine.name}",
+            )
+    if isinstance(rung, Spot) and not others and "allocation" in rung.model_fields_set:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.allocation-unused",
+            f"{path}.allocation",
+            f"{rung.allocation} chooses among machine types, and this rung has only {own.name}",
+            "add machine_types, or remove allocation",
+        )
+
+
+def _block_size(above: Sequence[AnyRung], path: str, context: LadderContext) -> Iterable[Finding]:
+    fewest, most = context.num_nodes_min, context.num_nodes_max
+    if fewest != most:
+        yield Finding(
+            Severity.ERROR,
+            "capacity.block-size",
+            "gangway:cluster.nodes",
+            f"{path} is a block of a fixed number of nodes, all of them paid, and the job takes {fewest} to {most}",
+            f"set nodes: {{min: {most}, max: {most}}} where the block has {most}",
+        )
+    if not all(plan_rung(rung).reserved for rung in above):
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-waits",
+            path,
+            f"rung {len(above)} is a block, paid whether used or not, and nodes that cost extra are tried before it",
+            "move it above the spot and on-demand rungs",
+        )
+
+
+def _block_start(rung: CapacityBlock, path: str, now: datetime) -> Iterable[Finding]:
+    if rung.starts_at is None:
+        yield Finding(
+            Severity.INFO,
+            "capacity.block-start",
+            f"{path}.starts_at",
+            f"{rung.id}: nodes are asked for at once, and before the block's start in vain; after a day of that Auto "
+            "Scaling suspends the group",
+            "set starts_at: to the start that EC2 shows for the block, unless it has begun",
+        )
+    elif rung.starts_at > now:
+        yield Finding(
+            Severity.INFO,
+            "capacity.block-start",
+            f"{path}.starts_at",
+            f"no node before {rung.starts_at.isoformat()}: a scheduled action asks for them then, also where nobody "
+            "runs `up`",
+        )
+
+
+def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderContext) -> Iterable[Finding]:
+    if rung.ends_at is None:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-end",
+            f"{path}.ends_at",
+            f"{rung.id}: without the block's end nothing can stop its nodes in time, and EC2 ends them",
+            "set ends_at: to the end that EC2 shows for the block",
+        )
+        return
+    stop = block_stop_time(rung.ends_at)
+    begin = context.now if rung.starts_at is None else max(context.now, rung.starts_at)
+    if stop <= begin:
+        yield Finding(
+            Severity.ERROR,
+            "capacity.block-ended",
+            f"{path}.ends_at",
+            f"{rung.ends_at.isoformat()} leaves no time: its nodes stop at {stop.isoformat()}",
+            "remove this rung, or name a later block",
+        )
+    elif stop < begin + timedelta(hours=context.max_hours):
+        hours = math.floor((stop - begin) / timedelta(hours=0.1)) / 10
+        since = "now" if begin == context.now else "its start"
+        then = "ends with its last checkpoint" if last else "goes on with the next rung"
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-too-short",
+            f"{path}.ends_at",
+            f"the nodes stop at {stop.isoformat()}, {hours:.1f} h from {since}, and the job may run "
+            f"{context.max_hours:g} h: it {then}",
+            f"set gangway:job.max_hours: {hours:.1f}, or name a longer block" if hours else "name a longer block",
+        )
+
+
+def _block_purchase(rung: CapacityBlock, path: str) -> Iterable[Finding]:
+    plan = plan_rung(rung).purchase
+    if plan is not None:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.block-purchase",
+            path,
+            f"`up` buys {plan.offering_id} for {plan.upfront_usd:,.2f} USD at once; `destroy` gives nothing back and "
+            "leaves the block to its end, and another offering_id here buys another block",
+            "look the offering and its price up again just before `up`",
+        )

@@ -7,7 +7,7 @@ A node counts as soon as its group has it in service. A rung is filled when node
 last FILL_WITHIN_MINUTES: a large machine takes ten minutes and more to come up, in which nothing is wrong, while a rung
 whose nodes come and go is to be made up for as well. It is emptied after EMPTY_MINUTES in a row without a missing node,
 which is longer than FILL_WITHIN_MINUTES - FILL_MINUTES, so that the two never pull at once. Behind a capacity block
-that has not begun the alarm pulls in vain: the group is closed (`components.aws.group_hours`).
+that has not begun the alarm pulls in vain: the group is closed (`components.aws.node_pool`).
 
 Pending nodes (GroupPendingInstances) are not counted instead. They would tell a node that comes up from one that finds
 no capacity, for a launch that fails leaves no pending node; but each group would take two of the ten metrics that an

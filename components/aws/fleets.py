@@ -13,7 +13,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from components.aws.launch import price_text
-from components.findings import InputError, nearest_hint
+from components.core.findings import InputError, nearest_hint
 
 __all__ = ["Ec2Fleet", "Ec2FleetArgs", "FleetTemplateArgs", "SpotFleet", "SpotFleetArgs", "plan_pools"]
 

@@ -1,26 +1,205 @@
-"""NodeIdentity and HeadIdentity: the roles machines run as, each with no more than its own part of the job.
+"""Who may do what in AWS, and with which keys data is encrypted: roles with the least permissions, KMS keys."""
 
-A node pulls its image, writes its own runs and speaks for itself to its own Auto Scaling group; the data set it reads
-off the file system, and FSx alone asks S3 for it. The head node never touches groups: it keeps the rendezvous, finds
-the workers and puts the run record. People get in through Session Manager; there is no SSH key anywhere.
-"""
-
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import iam
+from pulumi_aws import iam, kms
 
-from components.aws.policies import SESSION_ACTIONS, Statement, allow, document, on_groups_of, trust
-from components.order import after
+from components.core.dependencies import after
 
 __all__ = [
+    "OPEN_RESOURCES",
+    "SESSION_ACTIONS",
+    "EncryptionKey",
+    "EncryptionKeyArgs",
     "HeadIdentity",
     "HeadIdentityArgs",
     "NodeIdentity",
     "NodeIdentityArgs",
+    "Statement",
+    "account_of",
+    "allow",
+    "document",
     "head_policy",
+    "key_policy",
     "node_policy",
+    "on_groups_of",
+    "trust",
 ]
+
+
+# Destroying the stack leaves this time to notice that something encrypted is still wanted; KMS allows 7 to 30.
+DELETION_DAYS = 30
+FSX_LINK_ROLES = "aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"
+# The service-linked roles that launch nodes: of Auto Scaling groups, and of the fleets and the spot requests they make.
+LAUNCH_ROLES = (
+    "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+    "ec2fleet.amazonaws.com/AWSServiceRoleForEC2Fleet",
+    "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+    "spotfleet.amazonaws.com/AWSServiceRoleForEC2SpotFleet",
+)
+PUBLISH = ["kms:Decrypt", "kms:GenerateDataKey"]
+ENCRYPT = [
+    *PUBLISH,
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+]
+
+
+class EncryptionKeyArgs(TypedDict):
+    """Inputs of EncryptionKey."""
+
+    region: str
+    tags: dict[str, str]
+
+
+def key_policy(account: str, region: str) -> dict[str, Any]:
+    """The key's policy: the account's own IAM policies decide, and some services may use it for this account.
+
+    In a key's policy, resource `*` means the key itself. The statements for volumes are those of the EC2 Auto Scaling
+    user guide, "Required AWS KMS key policy for use with encrypted volumes".
+    """
+    here = {"StringEquals": {"aws:SourceAccount": account}}
+    log_groups = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:{region}:{account}:log-group:*"}}
+    # FSx makes a role for each link to S3; a principal takes no wildcard, a condition does.
+    links = {
+        "StringEquals": {"kms:CallerAccount": account, "kms:ViaService": f"s3.{region}.amazonaws.com"},
+        "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{account}:role/{FSX_LINK_ROLES}"},
+    }
+    # The roles that launch nodes stand in a condition: KMS refuses a principal that does not exist, and in a fresh
+    # account Auto Scaling's role comes only with the first group. The account as the principal would not do: it leaves
+    # the decision to IAM policies, and those of a service-linked role are AWS's own and say nothing of our keys.
+    launching = {
+        "StringEquals": {"kms:CallerAccount": account},
+        "ArnEquals": {
+            "aws:PrincipalArn": [f"arn:aws:iam::{account}:role/aws-service-role/{role}" for role in LAUNCH_ROLES]
+        },
+    }
+    for_volumes = {**launching, "Bool": {"kms:GrantIsForAWSResource": "true"}}
+    statements = [
+        ("AccountDecides", {"AWS": f"arn:aws:iam::{account}:root"}, ["kms:*"], None),
+        # Budgets cannot publish to a topic under AWS's own SNS key, only under one that names it.
+        ("BudgetsMayPublish", {"Service": "budgets.amazonaws.com"}, PUBLISH, here),
+        ("AlarmsMayPublish", {"Service": "cloudwatch.amazonaws.com"}, PUBLISH, here),
+        ("LogsMayEncrypt", {"Service": f"logs.{region}.amazonaws.com"}, ENCRYPT, log_groups),
+        ("LustreMayReachS3", {"AWS": "*"}, ENCRYPT, links),
+        ("NodesMayBeLaunched", {"AWS": "*"}, ENCRYPT, launching),
+        ("VolumesMayBeAttached", {"AWS": "*"}, ["kms:CreateGrant"], for_volumes),
+    ]
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": sid,
+                "Effect": "Allow",
+                "Principal": principal,
+                "Action": actions,
+                "Resource": "*",
+                **({"Condition": condition} if condition else {}),
+            }
+            for sid, principal, actions, condition in statements
+        ],
+    }
+
+
+class EncryptionKey(pulumi.ComponentResource):
+    """A rotating KMS key with an alias, usable by the services of the stack."""
+
+    key_arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: EncryptionKeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:EncryptionKey", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        key = kms.Key(
+            f"{name}-data",
+            description=f"{name}: run records, checkpoints, logs and alarms",
+            enable_key_rotation=True,
+            deletion_window_in_days=DELETION_DAYS,
+            tags=args["tags"],
+            opts=child,
+        )
+        kms.Alias(f"{name}-data", name=f"alias/{name}-data", target_key_id=key.id, opts=child)
+        # A resource of its own, because the policy needs the account's number, which the key's ARN tells.
+        policy = kms.KeyPolicy(
+            f"{name}-data",
+            key_id=key.id,
+            policy=pulumi.Output.json_dumps(key.arn.apply(lambda arn: key_policy(account_of(arn), args["region"]))),
+            opts=child,
+        )
+        # Whoever takes the ARN from here waits until the services may use the key.
+        self.key_arn = after(key.arn, policy)
+        self.register_outputs({"key_arn": self.key_arn})
+
+
+def account_of(arn: str) -> str:
+    """The account number in `arn`. A plan has only references in place of ARNs: then a reference to their account.
+
+    >>> account_of("arn:aws:sns:us-east-2:123456789012:alarms")
+    '123456789012'
+    """
+    parts = arn.split(":")
+    return parts[4] if len(parts) > 5 else f"${{account of {arn.strip('${}')}}}"
+
+
+Statement = dict[str, Any]
+
+SESSION_ACTIONS = (
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+    "ec2messages:AcknowledgeMessage",
+    "ec2messages:DeleteMessage",
+    "ec2messages:FailMessage",
+    "ec2messages:GetEndpoint",
+    "ec2messages:GetMessages",
+    "ec2messages:SendReply",
+)
+"""What of AWS's AmazonSSMManagedInstanceCore (v2) Session Manager needs, older agents with ec2messages included.
+
+Not the rest: it has ssm:GetParameter on every parameter of the account, and training code may ask as its node does.
+"""
+
+OPEN_RESOURCES: Mapping[str, str] = MappingProxyType(
+    {
+        "autoscaling:DescribeAutoScalingGroups": "Auto Scaling has no narrower resource for describing; it only reads",
+        "ec2:DescribeInstances": "EC2 has no narrower resource for describing; it only reads",
+        "ecr:GetAuthorizationToken": "ECR hands out tokens for the whole registry; what may be pulled is limited apart",
+        **dict.fromkeys(
+            SESSION_ACTIONS, "the agent's word about its own machine; AWS's policies name nothing narrower"
+        ),
+    }
+)
+"""Every action that our policies allow on resource `*`, and why there is nothing narrower."""
+
+
+def document(statements: Sequence[Statement]) -> dict[str, Any]:
+    """A policy document."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, Any] | None = None) -> Statement:
+    """One permission."""
+    allowed: Statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource}
+    return {**allowed, "Condition": condition} if condition else allowed
+
+
+def on_groups_of(stack: str, sid: str, actions: list[str]) -> Statement:
+    """Allows `actions` on the stack's Auto Scaling groups. Its tag decides: names of other stacks may begin alike."""
+    groups = f"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
+    return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
+
+
+def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The document that lets an AWS service, and nobody else, take a role."""
+    allowed: Statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    return document([{**allowed, "Condition": condition} if condition else allowed])
 
 
 class NodeIdentityArgs(TypedDict):

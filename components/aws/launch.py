@@ -1,21 +1,171 @@
-"""Launch templates of GPU nodes: one machine type each, wired for EFA, closed, tagged, with at most one market.
-
-`launch_market` is the one place where a rung becomes EC2's market options and reservation target; `mixed_instances` the
-one where several templates share a group, which then names the market.
-What launches from a template, and how many, is the node pool's and the fleets' business.
-"""
+"""How a machine starts: the launch template of the nodes, and the head node that keeps the rendezvous."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import autoscaling, ec2
+from pulumi_aws import autoscaling, ec2, route53
 
-from components.aws.fabric import plan_interfaces
-from components.capacity import RungPlan
-from components.catalog import MachineType
+from components.catalog.loader import load
+from components.catalog.schema import CardRun, Device, EfaFabric, MachineType
+from components.core.capacity import RungPlan
 
-__all__ = ["NodeLaunch", "launch_market", "launch_template", "mixed_instances", "price_text", "root_volume"]
+__all__ = [
+    "HEAD_IMAGE",
+    "HeadNode",
+    "HeadNodeArgs",
+    "InterfacePlan",
+    "NodeLaunch",
+    "count_efa",
+    "count_lustre_efa",
+    "launch_market",
+    "launch_template",
+    "mixed_instances",
+    "plan_interfaces",
+    "price_text",
+    "root_volume",
+]
+
+
+# "Reference the latest AMIs using Systems Manager public parameters", Amazon Linux 2023 user guide.
+HEAD_IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+# Of every Amazon Linux.
+ROOT_DEVICE = "/dev/xvda"
+_DNS_TTL_SEC = 60
+
+
+class HeadNodeArgs(TypedDict):
+    """Inputs of HeadNode.
+
+    `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id` the private zone it
+    goes to. `root_volume_gib` (60) holds the trainer's image, `machine_type` is t3.medium unless given, and `image_id`
+    is Amazon Linux 2023's newest AMI unless given. `root_device_name` is the AMI's own (/dev/xvda): an AMI of another
+    system needs it said, such as /dev/sda1 for Ubuntu. `kms_key_arn` encrypts the disk instead of AWS's own key.
+    """
+
+    subnet_id: pulumi.Input[str]
+    security_group_ids: list[pulumi.Input[str]]
+    instance_profile_arn: pulumi.Input[str]
+    user_data: pulumi.Input[str]
+    host_name: str
+    zone_id: pulumi.Input[str]
+    machine_type: NotRequired[str]
+    image_id: NotRequired[str]
+    root_device_name: NotRequired[str]
+    root_volume_gib: NotRequired[int]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class HeadNode(pulumi.ComponentResource):
+    """The machine at which the workers meet."""
+
+    instance_id: pulumi.Output[str]
+    private_ip: pulumi.Output[str]
+    host: pulumi.Output[str]
+
+    def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:HeadNode", name, None, opts)
+        self._child = pulumi.ResourceOptions(parent=self)
+        # Tells it from the workers, which carry the same tag of the stack.
+        tags = {**args["tags"], "Name": f"{name}-head", "gangway:role": "head"}
+        instance = self._instance(name, args, tags)
+        record = route53.Record(
+            f"{name}-head",
+            zone_id=args["zone_id"],
+            name=args["host_name"],
+            type="A",
+            ttl=_DNS_TTL_SEC,
+            records=[instance.private_ip],
+            opts=self._child,
+        )
+        self.instance_id = instance.id
+        self.private_ip = instance.private_ip
+        self.host = record.name
+        self.register_outputs(
+            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
+        )
+
+    def _instance(self, name: str, args: HeadNodeArgs, tags: dict[str, str]) -> ec2.Instance:
+        template = ec2.LaunchTemplate(
+            f"{name}-head",
+            image_id=args.get("image_id", HEAD_IMAGE),
+            iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(arn=args["instance_profile_arn"]),
+            block_device_mappings=[
+                root_volume(
+                    args.get("root_device_name", ROOT_DEVICE), args.get("root_volume_gib", 60), args.get("kms_key_arn")
+                )
+            ],
+            tags=tags,
+            opts=self._child,
+        )
+        return ec2.Instance(
+            f"{name}-head",
+            launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=template.latest_version.apply(str)),
+            instance_type=args.get("machine_type", "t3.medium"),
+            subnet_id=args["subnet_id"],
+            vpc_security_group_ids=args["security_group_ids"],
+            associate_public_ip_address=False,
+            user_data_base64=args["user_data"],
+            user_data_replace_on_change=True,
+            # Hop limit 2: Prometheus and the store run in containers.
+            metadata_options=ec2.InstanceMetadataOptionsArgs(
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+            ),
+            # EC2 moves the machine to sound hardware by itself, with the same address.
+            maintenance_options=ec2.InstanceMaintenanceOptionsArgs(auto_recovery="default"),
+            instance_initiated_shutdown_behavior="stop",
+            tags=tags,
+            volume_tags=tags,
+            opts=self._child,
+        )
+
+
+InterfaceType = Literal["interface", "efa-only"]
+
+
+@dataclass(frozen=True)
+class InterfacePlan:
+    """One network interface: which card, which device on it, and whether it is ENA (`interface`) or `efa-only`."""
+
+    network_card_index: int
+    device_index: int
+    interface_type: InterfaceType
+
+
+def plan_interfaces(machine: MachineType) -> tuple[InterfacePlan, ...]:
+    """The interfaces a launch template must declare for `machine`; one plain ENA where it has no EFA."""
+    if not isinstance(machine.fabric, EfaFabric):
+        return (InterfacePlan(0, 0, "interface"),)
+    return tuple(interface for run in machine.fabric.layout.value for interface in _on_cards(run))
+
+
+def count_efa(machine: MachineType) -> int:
+    """The EFA interfaces among those planned."""
+    return sum(interface.interface_type == "efa-only" for interface in plan_interfaces(machine))
+
+
+def count_lustre_efa(machine: MachineType) -> int:
+    """How many of them AWS's script gives to an FSx for Lustre client, and so has to bring up; 0 without EFA."""
+    if not isinstance(machine.fabric, EfaFabric):
+        return 0
+    listed = load().lustre["aws"].efa_client_interfaces.value
+    usual = 2 if machine.fabric.num_cards.value > 1 else 1
+    return min(listed.get(machine.name, usual), count_efa(machine))
+
+
+def _on_cards(run: CardRun) -> tuple[InterfacePlan, ...]:
+    return tuple(
+        InterfacePlan(card, index, _interface_type(device))
+        for card in range(run.first, run.last + 1)
+        for index, device in enumerate(run.devices)
+    )
+
+
+def _interface_type(device: Device) -> InterfaceType:
+    return "interface" if device == "ena" else "efa-only"
+
 
 _Market = ec2.LaunchTemplateInstanceMarketOptionsArgs | None
 _Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None

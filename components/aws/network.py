@@ -1,36 +1,222 @@
-"""TrainingNetwork: private subnets in which GPU nodes reach AWS services and each other, and nothing reaches them.
-
-Two ways out: `endpoints` (the services a node needs, over PrivateLink; nothing else is reachable) or `nat` (a NAT
-gateway, for jobs that fetch from elsewhere). Nodes never get a public address: EC2 refuses one on a multi-card launch,
-and no training job needs it. Which ports pass is `components.aws.firewall`. No peering, no VPN: those belong to the
-team's own landing zone.
+"""TrainingNetwork: private subnets in which GPU nodes reach AWS services and each other, and nothing reaches them;
+its security groups, and flow logs of who talked to whom.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import ec2, route53
+from pulumi_aws import cloudwatch, ec2, iam, route53, vpc
 
-from components.aws.firewall import declare_groups, plan_flows, plan_rules
-from components.aws.flow_logs import declare_flow_logs
-from components.choices import Egress
-from components.cidr import private_network
-from components.firewall import HeadPortsArgs
-from components.order import after
+from components.aws.identity import account_of, allow, document, trust
+from components.core.dependencies import after
+from components.core.fields import Egress
+from components.core.network import HeadPortsArgs, private_network
 
 __all__ = [
     "ENDPOINT_SERVICES",
-    "Egress",
-    "HeadPortsArgs",
+    "GROUPS",
+    "Flow",
     "NetworkPlan",
+    "RulePlan",
     "TrainingNetwork",
     "TrainingNetworkArgs",
+    "declare_flow_logs",
+    "declare_groups",
+    "delivery_policy",
+    "delivery_trust",
+    "plan_flows",
     "plan_network",
+    "plan_rules",
     "s3_endpoint_policy",
 ]
+
+
+ANYWHERE = "0.0.0.0/0"
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        "fabric": "EFA fabric and Lustre: all traffic within the group",
+        "head": "Head node: rendezvous from the workers",
+        "endpoints": "HTTPS from the VPC to the interface endpoints",
+    }
+)
+"""The groups and their descriptions, which EC2 keeps for good."""
+
+# FSx for Lustre user guide, "File system access control with Amazon VPC": the ports between file servers and clients,
+# which both sides open.
+LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"lustre-988": (988, 988), "lustre-1018-1023": (1018, 1023)}
+)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Who may open connections to whom. Each end is a group of ours or an address range.
+
+    Attributes:
+        name: tells it from the others between the same two.
+        source: who opens the connection.
+        target: who answers it.
+        protocol: -1 for every protocol.
+        ports: first and last port of the target; None for every port.
+    """
+
+    name: str
+    source: str
+    target: str
+    protocol: str = "-1"
+    ports: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class RulePlan:
+    """One side of a flow, as EC2 keeps it. `peer` is the other side: a group of ours or an address range."""
+
+    group: str
+    direction: str
+    name: str
+    peer: str
+    protocol: str = "-1"
+    from_port: int | None = None
+    to_port: int | None = None
+
+
+def plan_flows(cidr: str, head: HeadPortsArgs | None, endpoints: bool) -> tuple[Flow, ...]:
+    """Everything that may pass. The fabric's flow to itself also covers Lustre between workers and file servers."""
+    flows = [
+        # EFA passes only where the group names itself in both directions, also beside a rule for 0.0.0.0/0.
+        Flow("self", "fabric", "fabric"),
+        Flow("out", "fabric", ANYWHERE),
+    ]
+    if head is not None:
+        store, metrics = head["rendezvous_port"], head["metrics_port"]
+        flows += [
+            Flow("rendezvous", "fabric", "head", "tcp", (store, store)),
+            Flow("out", "head", ANYWHERE),
+            Flow("metrics", "head", "fabric", "tcp", (metrics, metrics)),
+        ]
+        if head.get("lustre", False):
+            both_ways = (("head", "fabric"), ("fabric", "head"))
+            flows += [
+                Flow(name, source, target, "tcp", ports)
+                for name, ports in LUSTRE_PORTS.items()
+                for source, target in both_ways
+            ]
+    if endpoints:
+        flows.append(Flow("https", cidr, "endpoints", "tcp", (443, 443)))
+    return tuple(flows)
+
+
+def plan_rules(flows: Iterable[Flow]) -> tuple[RulePlan, ...]:
+    """The rules that let `flows` pass: egress where a group of ours opens, ingress where one answers.
+
+    Egress to one group stands also beside a group's way out to everywhere: a flow is whole by itself.
+    """
+    return tuple(
+        RulePlan(group, direction, flow.name, peer, flow.protocol, *(flow.ports or (None, None)))
+        for flow in flows
+        for direction, group, peer in (("egress", flow.source, flow.target), ("ingress", flow.target, flow.source))
+        if group in GROUPS
+    )
+
+
+def declare_groups(
+    name: str,
+    vpc_id: pulumi.Input[str],
+    rules: tuple[RulePlan, ...],
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> dict[str, pulumi.Output[str]]:
+    """Declares the groups that `rules` speak of.
+
+    Returns:
+        Group -> its id, known only when all its rules stand: a file system or a node that came earlier would fail.
+    """
+    groups = {
+        key: ec2.SecurityGroup(
+            f"{name}-{key}",
+            description=GROUPS[key],
+            vpc_id=vpc_id,
+            tags={**tags, "Name": f"{name}-{key}"},
+            opts=opts,
+        )
+        for key in dict.fromkeys(rule.group for rule in rules)
+    }
+    declared = [(rule.group, _declare(name, rule, groups, tags, opts)) for rule in rules]
+    return {key: after(group.id, *[rule for owner, rule in declared if owner == key]) for key, group in groups.items()}
+
+
+def _declare(
+    name: str,
+    rule: RulePlan,
+    groups: Mapping[str, ec2.SecurityGroup],
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.CustomResource:
+    kind = vpc.SecurityGroupIngressRule if rule.direction == "ingress" else vpc.SecurityGroupEgressRule
+    peer = groups.get(rule.peer)
+    logical_name = f"{name}-{rule.group}-{rule.direction}-{rule.name}"
+    return kind(
+        logical_name,
+        security_group_id=groups[rule.group].id,
+        ip_protocol=rule.protocol,
+        from_port=rule.from_port,
+        to_port=rule.to_port,
+        referenced_security_group_id=None if peer is None else peer.id,
+        cidr_ipv4=rule.peer if peer is None else None,
+        tags={**tags, "Name": logical_name},
+        opts=opts,
+    )
+
+
+KEPT_DAYS = 30
+# One record a flow and ten minutes; EC2's other choice, one minute, writes ten times as much.
+AGGREGATION_SEC = 600
+
+
+def delivery_trust(account: str, region: str) -> dict[str, Any]:
+    """Who may take the role: the flow log service, for this account's flow logs and nobody else's."""
+    condition = {
+        "StringEquals": {"aws:SourceAccount": account},
+        "ArnLike": {"aws:SourceArn": f"arn:aws:ec2:{region}:{account}:vpc-flow-log/*"},
+    }
+    return trust("vpc-flow-logs.amazonaws.com", condition)
+
+
+def delivery_policy(log_group_arn: str) -> dict[str, Any]:
+    """Writing to the one group; the two questions are asked before each delivery."""
+    actions = ["logs:CreateLogStream", "logs:DescribeLogGroups", "logs:DescribeLogStreams", "logs:PutLogEvents"]
+    return document([allow("Deliver", actions, f"{log_group_arn}:*")])
+
+
+def declare_flow_logs(
+    name: str,
+    vpc_id: pulumi.Input[str],
+    region: str,
+    kms_key_arn: pulumi.Input[str] | None,
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> None:
+    """Declares the log group, the role and the flow log of a whole VPC."""
+    label = f"{name}-flow-logs"
+    group = cloudwatch.LogGroup(label, retention_in_days=KEPT_DAYS, kms_key_id=kms_key_arn, tags=tags, opts=opts)
+    trust = group.arn.apply(lambda arn: delivery_trust(account_of(arn), region))
+    role = iam.Role(label, assume_role_policy=pulumi.Output.json_dumps(trust), tags=tags, opts=opts)
+    iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(group.arn.apply(delivery_policy)), opts=opts)
+    ec2.FlowLog(
+        label,
+        vpc_id=vpc_id,
+        traffic_type="ALL",
+        log_destination_type="cloud-watch-logs",
+        log_destination=group.arn,
+        iam_role_arn=role.arn,
+        max_aggregation_interval=AGGREGATION_SEC,
+        tags={**tags, "Name": label},
+        opts=opts,
+    )
+
 
 ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
     {

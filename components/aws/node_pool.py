@@ -1,8 +1,5 @@
-"""EfaNodePool: GPU nodes with their EFA interfaces, one Auto Scaling group per rung of the capacity ladder.
-
-The first rung asks for every node. Each further rung starts empty; `components.aws.fallback` fills it when the rungs
-above it hold fewer nodes than the job's minimum, and empties it again when they recover. Not a scheduler: what runs on
-the nodes is the JobSpec in their user data.
+"""EfaNodePool: GPU nodes with their EFA interfaces, one Auto Scaling group per rung of the capacity ladder, and the
+hours in which each may hold nodes.
 """
 
 from collections.abc import Sequence
@@ -18,25 +15,113 @@ from components.aws.capacity import (
     block_stop_time,
     check_ladder,
     check_zones,
+    opening_times,
     rung_from_args,
     rung_machines,
 )
-from components.aws.fabric import InterfacePlan, plan_interfaces
-from components.aws.fallback import Fallback, plan_fill_steps
-from components.aws.group_hours import GroupSize, declare_hours, plan_sizes
-from components.aws.launch import NodeLaunch, launch_market, launch_template, mixed_instances
-from components.capacity import RungPlan, plan_ladder
-from components.catalog import MachineType, load
+from components.aws.fallback import Fallback
+from components.aws.launch import (
+    InterfacePlan,
+    NodeLaunch,
+    launch_market,
+    launch_template,
+    mixed_instances,
+    plan_interfaces,
+)
+from components.catalog.loader import load
+from components.catalog.schema import MachineType
+from components.core.capacity import RungPlan, plan_ladder
 
 __all__ = [
     "LIFECYCLE_HOOK",
+    "START_MARGIN",
     "CapacityRungArgs",
     "EfaNodePool",
     "EfaNodePoolArgs",
+    "GroupSize",
     "NodePoolPlan",
-    "plan_fill_steps",
+    "declare_hours",
     "plan_node_pool",
+    "plan_sizes",
 ]
+
+
+START_MARGIN = timedelta(minutes=30)
+"""Nearer to the start than this, a group is declared open, and EC2 may refuse its launches until then.
+
+AWS refuses an action for the past, and between the program's clock and the action's turn lies the rest of an `up`.
+"""
+
+
+@dataclass(frozen=True)
+class GroupSize:
+    """How many nodes one group may hold.
+
+    Attributes:
+        most: at most so many, once it is open.
+        wanted: so many as soon as it is open; None where the fill alarm decides.
+        opens_at: closed until then; None where it is open.
+    """
+
+    most: int
+    wanted: int | None
+    opens_at: datetime | None
+
+    @property
+    def most_now(self) -> int:
+        """What to declare as the group's maximum."""
+        return self.most if self.opens_at is None else 0
+
+    @property
+    def wanted_now(self) -> int | None:
+        """What to declare as the group's desired number."""
+        return self.wanted if self.opens_at is None or self.wanted is None else 0
+
+
+def plan_sizes(
+    rungs: Sequence[RungPlan], num_nodes_min: int, num_nodes_max: int, now: datetime
+) -> tuple[GroupSize, ...]:
+    """The size of each rung's group: the first holds all nodes, the others wait empty and may grow to the minimum."""
+    return tuple(
+        GroupSize(
+            most=num_nodes_min if position else num_nodes_max,
+            # Below the first rung the scaling policy owns the number: a declared one would empty the rung on each `up`.
+            wanted=None if position else num_nodes_max,
+            opens_at=opens_at if opens_at is not None and now + START_MARGIN < opens_at else None,
+        )
+        for position, opens_at in enumerate(opening_times(rungs))
+    )
+
+
+def declare_hours(
+    name: str,
+    group: autoscaling.Group,
+    size: GroupSize,
+    stops_at: datetime | None,
+    opts: pulumi.ResourceOptions,
+) -> None:
+    """The actions that open a group at its time, and empty it at `stops_at`. Without a recurrence each runs once."""
+
+    def act(resource: str, action: str, time: datetime, most: int, wanted: int) -> None:
+        autoscaling.Schedule(
+            resource,
+            scheduled_action_name=action,
+            # Its name, and what the bill knows the group by.
+            autoscaling_group_name=group.id,
+            start_time=time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            # All three: the provider takes 0 for what is left out.
+            min_size=0,
+            max_size=most,
+            desired_capacity=wanted,
+            opts=opts,
+        )
+
+    if size.opens_at is not None:
+        act(f"{name}-start", f"{name}-start", size.opens_at, size.most, size.wanted or 0)
+    if stops_at is not None:
+        # A maximum of 0 too, so that nothing asks for nodes of a block that is over.
+        act(name, f"{name}-stop", stops_at, 0, 0)
+
 
 LIFECYCLE_HOOK = "gangway-terminate"
 """The hook's name on every group: a node completes it by this name."""
@@ -52,7 +137,7 @@ ROOT_DEVICE = "/dev/sda1"
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as `components.capacity` says.
+    """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as `components.core.capacity` says.
 
     `starts_at` and `ends_at` are ISO 8601 with their zone, such as 2026-07-01T11:30:00Z.
     """
@@ -152,7 +237,7 @@ class EfaNodePool(pulumi.ComponentResource):
     """GPU nodes wired for EFA, filled from the capacity ladder in its order.
 
     `destroy` waits for the nodes' last checkpoints. What they need for that has to stand until then: give values that
-    wait for it (`components.order`), as NodeIdentity and TrainingNetwork do.
+    wait for it (`components.core.dependencies`), as NodeIdentity and TrainingNetwork do.
     """
 
     group_names: pulumi.Output[list[str]]

@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ecr
 
-from components.image import CACHE_TAG, CONTENT_PREFIX
+from components.core.image import CACHE_TAG, CONTENT_PREFIX
 
 __all__ = ["ImageRegistry", "ImageRegistryArgs", "lifecycle_policy"]
 

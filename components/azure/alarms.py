@@ -9,17 +9,9 @@ set's size is in no log, so each node says that it lives: ALIVE_EVENT, once a mi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.limits import check_steps_alarm
+from components.core.limits import check_steps_alarm
 
-__all__ = [
-    "ALIVE_EVENT",
-    "COLUMNS",
-    "LOOK_EVENT",
-    "REFUSED_EVENT",
-    "TABLE",
-    "AlarmPlan",
-    "plan_alarms",
-]
+__all__ = ["ALIVE_EVENT", "COLUMNS", "LOOK_EVENT", "REFUSED_EVENT", "TABLE", "AlarmPlan", "plan_alarms"]
 
 TABLE = "Gangway_CL"
 """The table of lines: a name of our own, and the ending that Azure asks for."""

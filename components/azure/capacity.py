@@ -1,27 +1,30 @@
-"""The capacity ladder as virtual machine scale sets understand it: which rungs there are, what each makes of a set.
-
-Pure, without the SDK, so that a stack file is checked in no time. What is wrong by itself raises InputError here; what
-only disagrees with the rest of the stack is a finding of `components.azure.capacity_findings`. Facts are of Azure's
-documentation: "Azure Spot Virtual Machines for Virtual Machine Scale Sets" and "On-demand capacity reservation".
+"""The capacity ladder as virtual machine scale sets understand it, and what in it disagrees with the rest of the
+stack: its kinds, zones, number of nodes and quotas.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from components.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds
-from components.catalog import AzureMachineType
-from components.findings import InputError
+from components.catalog.schema import AzureMachineType
+from components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds, not_sold
+from components.core.findings import Finding, InputError, Severity
 
 __all__ = [
+    "HEAD_QUOTAS",
     "LADDER",
     "OFFERED",
+    "REGIONAL_QUOTA",
+    "SPOT_QUOTA",
     "UP_TO_ON_DEMAND",
+    "LadderContext",
     "ScaleSetFields",
+    "capacity_findings",
     "check_infiniband",
     "check_ladder",
     "check_proximity",
@@ -30,6 +33,7 @@ __all__ = [
     "rung_from_args",
     "rung_zones",
 ]
+
 
 LADDER = "gangway:cluster.capacity"
 OFFERED = ("reservation", "spot", "on-demand")
@@ -216,3 +220,244 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
         if isinstance(rung, Reservation) and rung.zone is not None:
             return rung.zone, f"{LADDER}[{index}], a {rung.kind}, is there"
     return None
+
+
+NODES, HEAD = "gangway:cluster.nodes", "gangway:head.machine_type"
+SPOT_QUOTA = "Total Regional Low-priority vCPUs"
+"""What all spot machines of a region count against, whatever their family, as `az vm list-usage` calls it.
+
+The portal says Total Regional Spot vCPUs.
+"""
+REGIONAL_QUOTA = "Total Regional vCPUs"
+"""What all machines on demand count against beside their family's ("Check vCPU quotas": two tiers)."""
+HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
+    {
+        "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
+        "Standard_B2ms": (2, "Standard BS Family vCPUs"),
+        "Standard_B2s": (2, "Standard BS Family vCPUs"),
+        "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
+        "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
+        "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
+    }
+)
+"""By the head's machine type: its vCPUs, and the quota of its family as `az vm list-usage` calls it."""
+
+
+@dataclass(frozen=True)
+class LadderContext:
+    """The part of a stack that a ladder has to agree with.
+
+    Attributes:
+        machine: the cluster's machine type.
+        region: the cluster's region.
+        region_zones: the zones of that region; empty where it has none.
+        zone: the cluster's zone, where the file system is; empty for none.
+        num_nodes_min: the job goes on with so many nodes.
+        num_nodes_max: and asks for so many.
+        head_type: the head node's machine type, which is on demand; None without a head.
+    """
+
+    machine: AzureMachineType
+    region: str
+    region_zones: tuple[str, ...]
+    zone: str
+    num_nodes_min: int
+    num_nodes_max: int
+    head_type: str | None = None
+
+
+def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
+    """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
+    found = [
+        *_same_reservation(rungs),
+        *_same_rung(rungs),
+        *_group_size(context),
+        *_rungs_apart(rungs, context),
+        *_own_zone(context),
+    ]
+    machine, sold = context.machine, context.machine.capacity
+    for index, rung in enumerate(rungs):
+        path = f"{LADDER}[{index}]"
+        found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.as_of}")
+        found += _zones(rung, path, context)
+        found += _ignored(rung, path)
+    return [*found, *_quotas(rungs, context)]
+
+
+def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
+    first: dict[str, int] = {}
+    for index, rung in enumerate(rungs):
+        # Azure's ids mean the same in any case.
+        if isinstance(rung, Reservation) and first.setdefault(rung.id.lower(), index) != index:
+            yield Finding(
+                Severity.ERROR,
+                "capacity.same-reservation",
+                f"{LADDER}[{index}].id",
+                f"{rung.id} is already what rung {first[rung.id.lower()]} uses",
+                "remove this rung",
+            )
+
+
+def _same_rung(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
+    for index, rung in enumerate(rungs):
+        first = rungs.index(rung)
+        if first < index and not isinstance(rung, Reservation):
+            yield Finding(
+                Severity.WARNING,
+                "capacity.same-rung",
+                f"{LADDER}[{index}]",
+                f"asks for the very machines that rung {first} asks for: where those are not to be had, nor are these",
+                "remove this rung, or name other zones or another max_usd_per_hour",
+            )
+
+
+def _group_size(context: LadderContext) -> Iterable[Finding]:
+    """A single placement group holds so many machines, and InfiniBand reaches no further."""
+    fabric, nodes = context.machine.infiniband, context.num_nodes_max
+    if fabric is None or nodes <= (usual := fabric.largest_group.value):
+        return
+    most = fabric.largest_group_on_request.value
+    if nodes > most:
+        yield Finding(
+            Severity.ERROR,
+            "capacity.placement-group-size",
+            NODES,
+            f"{nodes} nodes: InfiniBand reaches no further than a single placement group, of {most} machines at most",
+            f"set max: {most}, or {usual} without asking Microsoft",
+        )
+    else:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.placement-group-size",
+            NODES,
+            f"{nodes} nodes: a single placement group holds {usual} machines; Microsoft's support raises that to "
+            f"{most} for a subscription that asks",
+            f"set max: {usual}, or ask for the raise before `up`",
+        )
+
+
+def _rungs_apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
+    if context.machine.infiniband is not None and context.num_nodes_max > 1 and len(rungs) > 1:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.rungs-apart",
+            LADDER,
+            f"each of the {len(rungs)} rungs is a scale set, and no InfiniBand connects two: nodes of different rungs "
+            f"cannot run one job together, so a rung is of use only with all of the {context.num_nodes_min} nodes that "
+            "the job needs",
+            "keep one rung, or expect the job to move to the next one as a whole",
+        )
+
+
+def _own_zone(context: LadderContext) -> Iterable[Finding]:
+    if context.zone and context.zone not in context.region_zones:
+        yield _no_such_zone(context.zone, "gangway:cluster.zone", context)
+    elif context.zone and context.machine.zones.value is None:
+        yield Finding(
+            Severity.INFO,
+            "capacity.zone-unpublished",
+            "gangway:cluster.zone",
+            f"whether zone {context.zone} of {context.region} offers {context.machine.name} is not published: "
+            f"`az vm list-skus --location {context.region} --size {context.machine.name} --zone` shows it",
+        )
+
+
+def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
+    if not context.region_zones:
+        return Finding(
+            Severity.ERROR, "capacity.no-such-zone", path, f"{context.region} has no zones", "leave the zone out"
+        )
+    return Finding(
+        Severity.ERROR,
+        "capacity.no-such-zone",
+        path,
+        f"{context.region} has no zone {zone}",
+        f"write one of: {', '.join(map(repr, context.region_zones))}",
+    )
+
+
+def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
+    zones = rung_zones(rung, context.zone)
+    named = f"{path}.zone" if isinstance(rung, Reservation) else f"{path}.zones"
+    # The cluster's own zone is looked at once for all rungs.
+    strange = [zone for zone in zones if zone != context.zone and zone not in context.region_zones]
+    if strange:
+        yield _no_such_zone(strange[0], named, context)
+    elif len(zones) > 1 and context.machine.infiniband is not None:
+        yield Finding(
+            Severity.ERROR,
+            "capacity.zones-with-fabric",
+            named,
+            f"{', '.join(zones)}: a single placement group, and so InfiniBand, lies in one zone",
+            f"set zones: ['{context.zone or zones[0]}'], or write a rung for each",
+        )
+    elif context.zone and any(zone != context.zone for zone in zones):
+        yield Finding(
+            Severity.WARNING,
+            "capacity.several-zones",
+            named,
+            f"{', '.join(zones)}: traffic to the file system and the head in zone {context.zone} crosses zones, which "
+            "is slower",
+            f"write zone '{context.zone}' where speed matters more than finding capacity",
+        )
+    if isinstance(rung, Reservation) and rung.zone is None and zones:
+        yield Finding(
+            Severity.INFO,
+            "capacity.reservation-zone",
+            path,
+            f"the group must reserve in zone {context.zone}: one that was made without zones takes no machines of a "
+            "scale set that has one",
+        )
+
+
+def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
+    """A setting of a spot rung that has no counterpart: nothing is ignored without a word."""
+    if isinstance(rung, Spot) and "allocation" in rung.model_fields_set:
+        yield Finding(
+            Severity.WARNING,
+            "capacity.ignored-setting",
+            f"{path}.allocation",
+            f"{rung.allocation} has no effect on Azure: a rung has one machine type, nothing to choose among",
+            "remove allocation",
+        )
+
+
+def _quotas(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
+    """Quotas are counted in vCPUs, and those of large sizes begin at zero."""
+    nodes, vcpus = context.num_nodes_max, context.machine.vcpus.value * context.num_nodes_max
+    told: set[str] = set()
+    for index, rung in enumerate(rungs):
+        quota = SPOT_QUOTA if isinstance(rung, Spot) else context.machine.quota_family.value
+        # A reservation has taken its share of the quota when it was made.
+        if isinstance(rung, Reservation) or quota in told:
+            continue
+        told.add(quota)
+        note = " (Total Regional Spot vCPUs in the portal)" if isinstance(rung, Spot) else ""
+        yield _quota(f"{LADDER}[{index}]", vcpus, f"{quota!r}{note} for {_nodes(nodes)}", context, _by_value(quota))
+    head, family = HEAD_QUOTAS.get(context.head_type or "", (0, ""))
+    if head:
+        yield _quota(HEAD, head, f"{family!r} for the head node", context)
+    on_demand = vcpus if told - {SPOT_QUOTA} else 0
+    if on_demand or head:
+        who = [f"{_nodes(nodes)} on demand"] if on_demand else []
+        who += ["the head node"] if head else []
+        yield _quota(LADDER, on_demand + head, f"{REGIONAL_QUOTA!r} for {' and '.join(who)}", context)
+
+
+def _nodes(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
+
+
+def _by_value(quota: str) -> str:
+    """What finds a quota that is known by Azure's own word for it, and not by what people are shown."""
+    return "" if quota.endswith("vCPUs") else f" --query \"[?name.value=='{quota}']\""
+
+
+def _quota(path: str, vcpus: int, whose: str, context: LadderContext, query: str = "") -> Finding:
+    return Finding(
+        Severity.INFO,
+        "capacity.quota",
+        path,
+        f"{vcpus} vCPUs of the quota {whose} in {context.region}; "
+        f"`az vm list-usage --location {context.region}{query}` shows what is left",
+    )

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
-from components.catalog import AzureMachineType
-from components.findings import Finding, Severity
-from components.job import Volume
+from components.catalog.schema import AzureMachineType
+from components.core.findings import Finding, Severity
+from components.core.job import Volume
 
 __all__ = [
     "DEVICE_PREFIX",

@@ -28,8 +28,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.capacity import RungPlan
-from components.fallback import CONTRACT_VERSION, PERIOD_SEC, WINDOW, plan_fill
+from components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan, plan_fill
 
 __all__ = [
     "HEAD_ACTIONS",

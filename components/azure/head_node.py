@@ -14,17 +14,20 @@ import pulumi
 from pulumi_azure_native import compute, network, privatedns
 
 from components.azure.launch import (
+    ADMIN,
+    ENTRA_LOGIN,
     ROOT_DISK_TYPE,
+    Security,
     boot_diagnostics,
     custom_data,
     identity_type,
     image_reference,
     linux_configuration,
+    plan_image,
     security_profile,
 )
-from components.azure.machine import ADMIN, ENTRA_LOGIN, Security, plan_image
-from components.names import shortened
-from components.order import after
+from components.core.dependencies import after
+from components.core.tags import shortened
 
 __all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HEAD_ROOT_GIB", "HeadNode", "HeadNodeArgs", "head_address"]
 

@@ -1,32 +1,310 @@
-"""NodeIdentity and HeadIdentity: the managed identities machines run as, each with no more than its part of the job.
+"""Where all of a stack lives, who may do what there, and with which keys data is encrypted."""
 
-A node pulls its image, reads data, writes its own runs, sends its lines, and may leave its scale set. The head finds
-the workers and fills the rungs of the capacity ladder (no service of Azure's does). Built-in roles are assigned on the
-container, the registry and the collection rule they are for; what is wider is in `components.azure.policies.GROUP_WIDE`
-with its reason. Machines get short-lived tokens from their metadata service: there are no secrets. Whoever runs `up`
-must be allowed to assign roles and to make some (User Access Administrator, or Owner).
-"""
-
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_azure_native import managedidentity
+from pulumi_azure_native import authorization, compute, keyvault, managedidentity, resources
 
-from components.azure.grants import Grantee
+from components.azure.names import RANDOM_DIGITS, guid
 from components.azure.policies import (
     ACR_PULL,
     BLOB_CONTRIBUTOR,
     BLOB_READER,
+    KEY_USER,
     LOG_WRITER,
     account_of,
     blob_source,
     container_id,
+    group_id,
     head_actions,
     node_actions,
+    role_id,
 )
-from components.order import after
+from components.azure.settling import Settling, heeded
+from components.core.dependencies import after
+from components.core.tags import shortened
 
-__all__ = ["HeadIdentity", "HeadIdentityArgs", "NodeIdentity", "NodeIdentityArgs"]
+__all__ = [
+    "KNOWN_SEC",
+    "EncryptionKey",
+    "EncryptionKeyArgs",
+    "Grantee",
+    "HeadIdentity",
+    "HeadIdentityArgs",
+    "KeyArgs",
+    "NodeIdentity",
+    "NodeIdentityArgs",
+    "ResourceGroup",
+    "ResourceGroupArgs",
+]
+
+
+class ResourceGroupArgs(TypedDict):
+    """Inputs of ResourceGroup. It is called after the stack, with digits of Pulumi's."""
+
+    location: str
+    tags: dict[str, str]
+
+
+class ResourceGroup(pulumi.ComponentResource):
+    """A resource group. Outputs: its name, and its id (`/subscriptions/S/resourceGroups/G`)."""
+
+    resource_group_name: pulumi.Output[str]
+    resource_group_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ResourceGroupArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:ResourceGroup", name, None, opts)
+        group = resources.ResourceGroup(
+            f"{name}-gangway",
+            location=args["location"],
+            tags=args["tags"],
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+        )
+        self.resource_group_name = group.name
+        self.resource_group_id = group.id
+        self.register_outputs(
+            {"resource_group_name": self.resource_group_name, "resource_group_id": self.resource_group_id}
+        )
+
+
+# Key vaults: 3 to 24 letters, digits and dashes.
+MAX_VAULT_NAME = 24
+DELETION_DAYS = 30
+ROTATION = "P90D"
+# The one size that disks, storage accounts and Managed Lustre all take.
+KEY_BITS = 2048
+
+
+class KeyArgs(TypedDict):
+    """What a component needs that encrypts with EncryptionKey's key: its outputs of the same names."""
+
+    key_name: pulumi.Input[str]
+    key_url: pulumi.Input[str]
+    vault_uri: pulumi.Input[str]
+    vault_id: pulumi.Input[str]
+    identity_id: pulumi.Input[str]
+
+
+class EncryptionKeyArgs(TypedDict):
+    """Inputs of EncryptionKey.
+
+    `tenant_id` is the directory's whose identities the vault trusts. `role_wait_sec` (0) is how long Azure gets to heed
+    who may use the key, before anything is encrypted with it: from Python programs alone (`components.azure.settling`).
+    """
+
+    subscription_id: str
+    tenant_id: str
+    resource_group_name: pulumi.Input[str]
+    location: str
+    stack: str
+    role_wait_sec: NotRequired[float]
+    tags: dict[str, str]
+
+
+class EncryptionKey(pulumi.ComponentResource):
+    """A rotating key, and who may use it.
+
+    Attributes:
+        key_name: in the vault.
+        key_url: of its first version.
+        vault_uri: `https://NAME.vault.azure.net/`.
+        vault_id: resource id.
+        identity_id: resource id of the identity that may use the key; waits until it may.
+        disk_encryption_set_id: for disks of machines; waits until it may use the key.
+    """
+
+    key_name: pulumi.Output[str]
+    key_url: pulumi.Output[str]
+    vault_uri: pulumi.Output[str]
+    vault_id: pulumi.Output[str]
+    identity_id: pulumi.Output[str]
+    disk_encryption_set_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: EncryptionKeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:EncryptionKey", name, None, opts)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
+        vault = self._vault()
+        key = self._key(vault)
+        identity = managedidentity.UserAssignedIdentity(
+            f"{name}-key",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            tags=args["tags"],
+            opts=self._kept,
+        )
+        whose = (name, "key", identity.principal_id, args["subscription_id"], args["stack"], self._kept)
+        grant = Grantee(*whose).may("use", KEY_USER, key.id)
+        self.key_name = key.name
+        self.key_url = key.key_uri_with_version
+        self.vault_uri = vault.properties.vault_uri.apply(lambda uri: uri or "")
+        self.vault_id = vault.id
+        self.identity_id = after(identity.id, *self._heeded("key", "the key's identity", grant))
+        self.disk_encryption_set_id = self._disks(key)
+        self.register_outputs(
+            {
+                "key_name": self.key_name,
+                "key_url": self.key_url,
+                "vault_uri": self.vault_uri,
+                "vault_id": self.vault_id,
+                "identity_id": self.identity_id,
+                "disk_encryption_set_id": self.disk_encryption_set_id,
+            }
+        )
+
+    def _vault(self) -> keyvault.Vault:
+        return keyvault.Vault(
+            shortened(f"{self._name}-key", MAX_VAULT_NAME - RANDOM_DIGITS),
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            properties=keyvault.VaultPropertiesArgs(
+                tenant_id=self._args["tenant_id"],
+                sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
+                enable_rbac_authorization=True,
+                enable_soft_delete=True,
+                soft_delete_retention_in_days=DELETION_DAYS,
+                enable_purge_protection=True,
+                # Azure's services come in by the bypass, and nobody else has anything to do here.
+                network_acls=keyvault.NetworkRuleSetArgs(
+                    bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
+                    default_action=keyvault.NetworkRuleAction.DENY,
+                ),
+            ),
+            tags=self._args["tags"],
+            opts=self._kept,
+        )
+
+    def _key(self, vault: keyvault.Vault) -> keyvault.Key:
+        """A key with a new version every 90 days; disks and storage take the newest, Managed Lustre stays with its."""
+        rotation = keyvault.RotationPolicyArgs(
+            lifetime_actions=[
+                keyvault.LifetimeActionArgs(
+                    action=keyvault.ActionArgs(type=keyvault.KeyRotationPolicyActionType.ROTATE),
+                    trigger=keyvault.TriggerArgs(time_after_create=ROTATION),
+                )
+            ]
+        )
+        return keyvault.Key(
+            f"{self._name}-data",
+            resource_group_name=self._args["resource_group_name"],
+            vault_name=vault.name,
+            key_name="data",
+            properties=keyvault.KeyPropertiesArgs(
+                kty=keyvault.JsonWebKeyType.RSA, key_size=KEY_BITS, rotation_policy=rotation
+            ),
+            tags=self._args["tags"],
+            opts=self._kept,
+        )
+
+    def _heeded(self, label: str, whose: str, grant: authorization.RoleAssignment) -> list[pulumi.CustomResource]:
+        seconds = self._args.get("role_wait_sec", 0)
+        return heeded(f"{self._name}-{label}-heeded", whose, [grant], seconds, self._child)
+
+    def _disks(self, key: keyvault.Key) -> pulumi.Output[str]:
+        """The id of the disk encryption set, once it may use the key.
+
+        Its identity is its own, which is there only when it is, so the grant comes after: the API's text has no other
+        for new ones ("Only SystemAssigned is supported for new creations", EncryptionSetIdentity), though Terraform's
+        provider has since 3.29 (hashicorp/terraform-provider-azurerm#18525). No disk is made before.
+        """
+        disks = self._disk_encryption_set()
+        principal = disks.identity.apply(lambda own: (own and own.principal_id) or "")
+        whose = (self._name, "disks", principal, self._args["subscription_id"], self._args["stack"], self._child)
+        grant = Grantee(*whose).may("use", KEY_USER, key.id)
+        return after(disks.id, *self._heeded("disks", "the disk encryption set", grant))
+
+    def _disk_encryption_set(self) -> compute.DiskEncryptionSet:
+        return compute.DiskEncryptionSet(
+            f"{self._name}-disks",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            encryption_type=compute.DiskEncryptionSetType.ENCRYPTION_AT_REST_WITH_CUSTOMER_KEY,
+            identity=compute.EncryptionSetIdentityArgs(type=compute.DiskEncryptionSetIdentityType.SYSTEM_ASSIGNED),
+            active_key=compute.KeyForDiskEncryptionSetArgs(
+                key_url=self.key_url, source_vault=compute.SourceVaultArgs(id=self.vault_id)
+            ),
+            rotation_to_latest_key_version_enabled=True,
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+
+KNOWN_SEC = 60.0
+"""How long Azure gets to know a role of our own, at most, before it is assigned: as Microsoft's own modules have it
+(Azure/terraform-azurerm-caf-enterprise-scale, create_duration_delay).
+"""
+
+
+@dataclass(frozen=True)
+class Grantee:
+    """Somebody who gets rights.
+
+    Attributes:
+        name: begins the logical name of each assignment.
+        kind: what it is in the stack: node, head, stop ...
+        principal_id: object id of the identity.
+        subscription_id: where roles are looked up.
+        stack: makes the GUIDs.
+        opts: parent of what is declared.
+        wait_sec: how long a stack waits for roles to be heeded; for one of our own to be known KNOWN_SEC are enough.
+    """
+
+    name: str
+    kind: str
+    principal_id: pulumi.Input[str]
+    subscription_id: str
+    stack: str
+    opts: pulumi.ResourceOptions
+    wait_sec: float = 0
+
+    def may(self, label: str, role: str, scope: pulumi.Input[str]) -> authorization.RoleAssignment:
+        """Assigns a built-in role, by its GUID, on `scope`."""
+        return self._assign(label, role_id(self.subscription_id, role), scope)
+
+    def may_do(
+        self, label: str, title: str, actions: Sequence[str], resource_group_name: pulumi.Input[str]
+    ) -> list[pulumi.CustomResource]:
+        """Makes a role of these actions alone and assigns it on the stack's resource group; nothing for no action."""
+        if not actions:
+            return []
+        name = pulumi.Output.from_input(resource_group_name)
+        group = name.apply(lambda known: group_id(self.subscription_id, known))
+        parts = (self.subscription_id, self.stack, self.kind, label, "role")
+        role = authorization.RoleDefinition(
+            f"{self.name}-{self.kind}-{label}",
+            role_definition_id=name.apply(lambda known: guid(*parts, known)),
+            # A role's name is unique in the directory; the group's ends with digits of its own.
+            role_name=pulumi.Output.concat("Gangway ", name, f" ({self.subscription_id[:8]}): {title}"),
+            role_type="CustomRole",
+            description=f"Made and removed by the stack {self.stack}",
+            scope=group,
+            assignable_scopes=[group],
+            permissions=[authorization.PermissionArgs(actions=list(actions))],
+            opts=self.opts,
+        )
+        return [role, self._assign(label, self._known(role, label, title), group)]
+
+    def _known(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
+        """The id of a role of our own, once Azure knows it everywhere."""
+        if not self.wait_sec:
+            return role.id
+        name, seconds = f"{self.name}-{self.kind}-{label}-known", min(self.wait_sec, KNOWN_SEC)
+        return after(role.id, Settling(name, f"the new role: {title}", [role.id], seconds, self.opts))
+
+    def _assign(self, label: str, role: pulumi.Input[str], scope: pulumi.Input[str]) -> authorization.RoleAssignment:
+        parts = (self.subscription_id, self.stack, self.kind, label)
+        return authorization.RoleAssignment(
+            f"{self.name}-{self.kind}-{label}",
+            role_assignment_name=pulumi.Output.from_input(scope).apply(lambda known: guid(*parts, known)),
+            role_definition_id=role,
+            principal_id=self.principal_id,
+            # Told, Azure does not look up an identity that not every directory server knows yet.
+            principal_type="ServicePrincipal",
+            scope=scope,
+            opts=self.opts,
+        )
 
 
 class NodeIdentityArgs(TypedDict):
@@ -37,7 +315,7 @@ class NodeIdentityArgs(TypedDict):
     account's resource id (a container is the smallest place a role can be assigned on; whoever runs `up` must be
     allowed to). `self_termination` lets a node delete itself from its scale set. With `role_wait_sec` (0)
     Azure gets some time to know a role of our own before it is assigned: from Python programs alone
-    (`components.azure.grants`).
+    (`components.azure.identity`).
     """
 
     subscription_id: str

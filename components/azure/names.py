@@ -9,10 +9,14 @@ And here are the GUIDs that Azure calls role assignments by. Pure.
 import re
 from uuid import UUID, uuid5
 
-__all__ = ["RANDOM_DIGITS", "guid", "letters"]
+__all__ = ["LEAST_NODES_TAG", "NODES_TAG", "RANDOM_DIGITS", "RUNG_TAG", "guid", "letters"]
 
 RANDOM_DIGITS = 8
 """What Pulumi adds to a logical name."""
+NODES_TAG, LEAST_NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-nodes-min", "gangway-rung"
+"""Tags by which a scale set says what its size does not, for the head sets that: how many nodes it may come to hold,
+how many the job needs at least, and the set's place in the ladder, 0 for the first.
+"""
 # Any fixed one of our own will do: names made below it never meet those of others.
 _NAMESPACE = UUID("6f1f7c3e-5d0b-5b52-9d1b-7a2f0f1f4a10")
 

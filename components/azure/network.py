@@ -1,30 +1,179 @@
-"""TrainingNetwork: a private subnet in which GPU nodes reach Azure and each other, and nothing reaches them.
-
-No machine has a public address, and none the outbound access that Azure used to give by default: all leave through one
-NAT gateway. Two ways out: `nat` (anywhere) or `endpoints` (Azure's own services by their service tags, and nothing
-else: no package archive, no other registry, no GitHub). Not private endpoints: Azure has none by which a machine
-reaches Resource Manager or Log Analytics without a set-up for the whole tenant, and both are needed; so `endpoints`
-does not stop a machine from writing to somebody else's storage account. Storage takes Azure's own network either way.
-Which ports pass is `components.azure.firewall`. People come in through Azure Bastion, if at all. No peering, no VPN:
-those belong to the team's landing zone.
+"""TrainingNetwork: a private subnet in which GPU nodes reach Azure and each other, and nothing reaches them; its
+firewall, and Azure Bastion as the way in for people.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 import pulumi
 from pulumi_azure_native import network, privatedns
 
-from components.azure.bastion import BASTION_PREFIX, BASTION_SUBNET, declare_bastion
-from components.azure.firewall import ROLES, Rule, plan_flows, plan_lustre_flows, plan_rules
-from components.azure.flow_logs import declare_flow_log
-from components.azure.watcher import plan_watcher
-from components.choices import Egress
-from components.cidr import private_network
-from components.firewall import HeadPortsArgs
-from components.order import after
+from components.azure.storage import declare_flow_log, plan_watcher
+from components.core.dependencies import after
+from components.core.fields import Egress
+from components.core.network import HeadPortsArgs, private_network
 
-__all__ = ["Egress", "HeadPortsArgs", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
+__all__ = [
+    "AZURE_SERVICES",
+    "BASTION",
+    "BASTION_PREFIX",
+    "BASTION_SUBNET",
+    "FIRST_PRIORITY",
+    "LAST_PRIORITY",
+    "LUSTRE_PORTS",
+    "ROLES",
+    "Flow",
+    "NetworkPlan",
+    "Rule",
+    "TrainingNetwork",
+    "TrainingNetworkArgs",
+    "declare_bastion",
+    "plan_flows",
+    "plan_lustre_flows",
+    "plan_network",
+    "plan_rules",
+]
+
+
+# Azure Bastion documentation, "Subnet": a /26 at least, and of this name.
+BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
+
+
+def declare_bastion(
+    name: str,
+    subnet_id: pulumi.Input[str],
+    address_id: pulumi.Input[str],
+    resource_group_name: pulumi.Input[str],
+    location: str,
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> network.BastionHost:
+    """Declares a Bastion in its subnet, at its public address."""
+    return network.BastionHost(
+        f"{name}-bastion",
+        resource_group_name=resource_group_name,
+        location=location,
+        sku=network.SkuArgs(name="Standard"),
+        enable_tunneling=True,
+        ip_configurations=[
+            network.BastionHostIPConfigurationArgs(
+                name="bastion",
+                subnet=network.SubResourceArgs(id=subnet_id),
+                public_ip_address=network.SubResourceArgs(id=address_id),
+            )
+        ],
+        tags=tags,
+        opts=opts,
+    )
+
+
+ROLES = ("fabric", "head")
+"""The machines that rules speak of, each with an application security group: workers, and the head node."""
+BASTION = "bastion"
+"""Stands in a flow for the subnet of Azure Bastion, through which people come in."""
+LUSTRE_PORTS = ("988", "1019-1023")
+"""Azure Managed Lustre documentation, "Network prerequisites": in and out."""
+AZURE_SERVICES: Mapping[str, str] = {
+    "AzureActiveDirectory": "people's sign-in by SSH",
+    "AzureContainerRegistry": "the trainer's image",
+    "AzureMonitor": "log lines",
+    "AzureResourceManager": "a node that leaves, the head that fills a scale set",
+    "Storage": "runs, data, the layers of the image",
+}
+"""Service tags a machine may reach with `egress: endpoints`, and for what. All of them by HTTPS."""
+# Azure takes 100 to 4096; the lowest number wins. Its own rules begin at 65000.
+FIRST_PRIORITY, LAST_PRIORITY, STEP = 100, 4096, 10
+EVERYWHERE = "*"
+HTTPS = ("443",)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Who may open connections to whom.
+
+    Attributes:
+        name: tells it from the others.
+        source: a role of ours, an address range, or a service tag.
+        target: likewise.
+        protocol: `*` or `Tcp`.
+        ports: those of the target, as Azure writes them; empty for every port.
+        direction: Inbound or Outbound.
+    """
+
+    name: str
+    source: str
+    target: str
+    protocol: str = "*"
+    ports: tuple[str, ...] = ()
+    direction: str = "Inbound"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A flow with its place among the others; `allow` false refuses it."""
+
+    flow: Flow
+    priority: int
+    allow: bool
+
+
+def plan_flows(
+    head: HeadPortsArgs | None, egress: Egress, lustre_cidr: str | None = None, bastion_cidr: str | None = None
+) -> tuple[Flow, ...]:
+    """Everything that may pass in the machines' subnet.
+
+    Args:
+        head: its ports; None without a head node.
+        egress: `endpoints` closes the way out to all but Azure's services.
+        lustre_cidr: where the file system's servers are; None without one.
+        bastion_cidr: where people come from; None without a Bastion.
+    """
+    flows = [Flow("self", "fabric", "fabric")]
+    if head is not None:
+        flows += [
+            Flow("rendezvous", "fabric", "head", "Tcp", (str(head["rendezvous_port"]),)),
+            Flow("metrics", "head", "fabric", "Tcp", (str(head["metrics_port"]),)),
+        ]
+    roles = ROLES if head is not None else ROLES[:1]
+    if bastion_cidr is not None:
+        flows += [Flow(f"bastion-{role}", bastion_cidr, role, "Tcp", ("22",)) for role in roles]
+    if lustre_cidr is not None:
+        # The servers call clients back.
+        mounts = [role for role in roles if role == "fabric" or (head is not None and head.get("lustre", False))]
+        flows += [Flow(f"lustre-{role}", lustre_cidr, role, "Tcp", LUSTRE_PORTS) for role in mounts]
+    if egress == Egress.ENDPOINTS:
+        inside = Flow("inside", "VirtualNetwork", "VirtualNetwork", direction="Outbound")
+        services = [
+            Flow(f"to-{tag}", "VirtualNetwork", tag, "Tcp", HTTPS, direction="Outbound") for tag in AZURE_SERVICES
+        ]
+        flows += [inside, *services]
+    return tuple(flows)
+
+
+def plan_lustre_flows(lustre_cidr: str, client_cidr: str) -> tuple[Flow, ...]:
+    """Everything that may come into the file system's subnet; its way out is Azure's own business.
+
+    After "Configure a network security group" of Azure Managed Lustre's documentation: its servers among themselves,
+    its clients, and the monitoring that Azure does.
+    """
+    return (
+        Flow("self", lustre_cidr, lustre_cidr),
+        Flow("clients", client_cidr, lustre_cidr, "Tcp", LUSTRE_PORTS),
+        Flow("azure-monitor", "AzureMonitor", "VirtualNetwork", "Tcp"),
+    )
+
+
+def plan_rules(flows: Iterable[Flow]) -> tuple[Rule, ...]:
+    """The flows as rules, and after them in each direction that they speak of one which refuses everything else."""
+    flows = tuple(flows)
+    allowed = [Rule(flow, FIRST_PRIORITY + STEP * index, allow=True) for index, flow in enumerate(flows)]
+    denied = [
+        Rule(Flow(f"refuse-{direction.lower()}", EVERYWHERE, EVERYWHERE, direction=direction), LAST_PRIORITY, False)
+        for direction in sorted({flow.direction for flow in flows})
+    ]
+    return (*allowed, *denied)
+
 
 # Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
 LUSTRE_PREFIXES = range(23, 28)

@@ -23,28 +23,23 @@ from components.azure.capacity import (
     rung_zones,
 )
 from components.azure.fallback import plan_fallback
-from components.azure.launch import NodeLaunch, identity_type, vm_profile
-from components.azure.machine import (
-    LEAST_NODES_TAG,
-    NODES_TAG,
-    RUNG_TAG,
+from components.azure.launch import (
     Image,
+    NodeLaunch,
     Security,
+    identity_type,
     is_hpc_image,
     node_image,
     plan_security,
+    vm_profile,
 )
-from components.capacity import RungPlan, plan_ladder
-from components.catalog import AzureMachineType, load_provider
-from components.names import shortened
+from components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from components.catalog.loader import load_provider
+from components.catalog.schema import AzureMachineType
+from components.core.capacity import RungPlan, plan_ladder
+from components.core.tags import shortened
 
-__all__ = [
-    "CapacityRungArgs",
-    "IbNodePool",
-    "IbNodePoolArgs",
-    "NodePoolPlan",
-    "plan_node_pool",
-]
+__all__ = ["CapacityRungArgs", "IbNodePool", "IbNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 
 # A node leaves only when it has saved or its notice is over, and a destroy waits for all of them.
 DELETE_TIMEOUT = "40m"
@@ -53,7 +48,7 @@ _MAX_PREFIX = 12
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, spot or on-demand; the rest as `components.capacity` says.
+    """One rung: `kind` is reservation, spot or on-demand; the rest as `components.core.capacity` says.
 
     `id` is the resource id of a capacity reservation group.
     """
@@ -70,7 +65,7 @@ class IbNodePoolArgs(TypedDict):
 
     `image_id` is a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type.
     `trusted_launch`, `secure_boot` and `encryption_at_host` are as far as machine type and image go unless said
-    (`components.azure.machine.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
+    (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
     `entra_login` (false) lets people in by SSH with their Entra ID account; scripts then have to ask for tokens by the
     identity's client id. `wait_for_nodes` (false), for a pool without a head: `up` asks for the first rung's nodes,
     waits for all, and fails where Azure has too few. `proximity` (false) keeps nodes without InfiniBand in one data

@@ -1,9 +1,5 @@
-"""The small grammar of our grants: who gets which role where; and what is wider than we wish.
-
-Pure data. A role is assigned on the one resource it is for. What a scale set's machines do to it is in roles of our own
-with those actions alone; they are assigned on the stack's resource group, which holds nothing of anybody else's, for
-the scale sets take the identity and so do not exist when it gets its rights. Those grants are in GROUP_WIDE, with the
-reason. No role is Owner, Contributor or Reader, and no identity ever has a secret.
+"""The small grammar of our grants: who gets which role where, and what is wider than we wish; names as Azure wants
+them.
 """
 
 import re
@@ -12,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from components.azure.fallback import HEAD_ACTIONS
-from components.findings import InputError
+from components.core.findings import InputError
 
 __all__ = [
     "ACR_PULL",
@@ -36,6 +32,7 @@ __all__ = [
     "role_id",
     "stop_actions",
 ]
+
 
 # Azure documentation, "Azure built-in roles": the same GUIDs in every tenant.
 ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.azure.machine import NODES_TAG, RUNG_TAG
-from components.catalog import Catalog
-from components.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
+from components.azure.names import NODES_TAG, RUNG_TAG
+from components.catalog.loader import Catalog
+from components.estimate.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
 
 __all__ = ["disk_tier", "price_resources"]
 

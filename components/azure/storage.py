@@ -1,22 +1,260 @@
-"""RunBucket, where run records outlive the nodes; and LustreFileSystem, which has a module of its own.
-
-A container in a storage account that knows no keys: whoever reads or writes it has a role. The account and what is in
-it stay when the stack is destroyed.
+"""RunBucket, where run records outlive the nodes, and FlowLogStore, where a network's flow logs go: storage accounts
+without keys, over HTTPS alone.
 """
 
+import re
+from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_azure_native import storage
+from pulumi_azure_native import managedidentity, network, storage
 
-from components.azure.accounts import MAX_ACCOUNT_NAME, declare_account
-from components.azure.encryption import KeyArgs
-from components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
+from components.azure.identity import Grantee, KeyArgs
 from components.azure.names import letters
-from components.azure.policies import container_id
-from components.order import after
+from components.azure.policies import BLOB_CONTRIBUTOR, container_id
+from components.azure.settling import Settling, heeded
+from components.core.dependencies import after
+from components.core.findings import InputError
 
-__all__ = ["LustreFileSystem", "LustreFileSystemArgs", "RunBucket", "RunBucketArgs"]
+__all__ = [
+    "MAX_ACCOUNT_NAME",
+    "OWN_GROUP",
+    "FlowLogStore",
+    "FlowLogStoreArgs",
+    "RunBucket",
+    "RunBucketArgs",
+    "Watcher",
+    "declare_account",
+    "declare_flow_log",
+    "plan_watcher",
+]
+
+
+MAX_ACCOUNT_NAME = 24
+
+
+def declare_account(
+    name: str,
+    resource_group_name: pulumi.Input[str],
+    location: str,
+    *,
+    sku: str,
+    rules: storage.NetworkRuleSetArgs,
+    key: KeyArgs | None,
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> storage.StorageAccount:
+    """Declares an account.
+
+    Args:
+        name: logical name, of lowercase letters and digits (`components.azure.policies.letters`).
+        resource_group_name: where it is.
+        location: region.
+        sku: how many copies there are, and where.
+        rules: who it answers to, of those with a role.
+        key: whose newest version encrypts it, Azure looks for a newer one each day; None for Azure's own keys.
+        tags: of the account.
+        opts: of the resource.
+    """
+    return storage.StorageAccount(
+        name,
+        resource_group_name=resource_group_name,
+        location=location,
+        kind=storage.Kind.STORAGE_V2,
+        sku=storage.SkuArgs(name=sku),
+        access_tier=storage.AccessTier.HOT,
+        minimum_tls_version=storage.MinimumTlsVersion.TLS1_2,
+        enable_https_traffic_only=True,
+        allow_blob_public_access=False,
+        # Roles only: a key would be a secret that opens everything.
+        allow_shared_key_access=False,
+        default_to_o_auth_authentication=True,
+        allow_cross_tenant_replication=False,
+        is_local_user_enabled=False,
+        network_rule_set=rules,
+        identity=None if key is None else _identity(key),
+        encryption=None if key is None else _encryption(key),
+        tags=tags,
+        opts=opts,
+    )
+
+
+def _identity(key: KeyArgs) -> storage.IdentityArgs:
+    return storage.IdentityArgs(type=storage.IdentityType.USER_ASSIGNED, user_assigned_identities=[key["identity_id"]])
+
+
+def _encryption(key: KeyArgs) -> storage.EncryptionArgs:
+    return storage.EncryptionArgs(
+        key_source=storage.KeySource.MICROSOFT_KEYVAULT,
+        key_vault_properties=storage.KeyVaultPropertiesArgs(key_name=key["key_name"], key_vault_uri=key["vault_uri"]),
+        encryption_identity=storage.EncryptionIdentityArgs(encryption_user_assigned_identity=key["identity_id"]),
+    )
+
+
+OWN_GROUP = "NetworkWatcherRG"
+"""The resource group of those that Azure makes by itself, one a region ("Enable or disable Azure Network Watcher")."""
+
+_ID = re.compile(
+    r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[-\w.()]{1,90})"
+    r"/providers/Microsoft\.Network/networkWatchers/(?P<name>[-\w.]{1,80})",
+    re.IGNORECASE | re.ASCII,
+)
+_SHORT = re.compile(r"(?P<group>[-\w.()]{1,90})/(?P<name>[-\w.]{1,80})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """A network watcher.
+
+    Attributes:
+        resource_group_name: its group.
+        name: its name.
+        by_azure: whether Azure makes it by itself, some time after the region's first network.
+    """
+
+    resource_group_name: str
+    name: str
+    by_azure: bool
+
+
+def plan_watcher(
+    written: str | None,
+    region: str,
+    subscription_id: str | None = None,
+    place: str = "gangway:azure.network_watcher",
+) -> Watcher:
+    """The watcher of a region.
+
+    Args:
+        written: its resource id, or GROUP/NAME; None for the one that Azure makes.
+        region: of the network.
+        subscription_id: of the network, which a watcher's id must have as well; None where it is not looked at.
+        place: config path, for messages.
+
+    Raises:
+        InputError: neither, or in another subscription.
+    """
+    if written is None:
+        return Watcher(OWN_GROUP, f"NetworkWatcher_{region}", by_azure=True)
+    found = _ID.fullmatch(written) or _SHORT.fullmatch(written)
+    if found is None:
+        raise InputError(
+            place,
+            "not a network watcher",
+            value=written,
+            allowed="its resource id, or GROUP/NAME",
+            fix='copy its id from `az network watcher list --query "[].{region: location, id: id}"`, or leave it out '
+            f"for {OWN_GROUP}/NetworkWatcher_{region}",
+        )
+    other = found.groupdict().get("subscription")
+    if subscription_id is not None and other is not None and other.lower() != subscription_id.lower():
+        raise InputError(
+            place,
+            "a flow log belongs to a watcher of its network's own subscription",
+            value=written,
+            allowed=f"a watcher in the subscription {subscription_id}",
+            fix=f"make one: `az network watcher configure --locations {region} --enabled true --resource-group GROUP`",
+        )
+    return Watcher(found["group"], found["name"], by_azure=False)
+
+
+KEPT_DAYS = 30
+# Of the account's name, which would be that of the runs' account otherwise.
+ENDING = "flows"
+
+
+class FlowLogStoreArgs(TypedDict):
+    """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys.
+
+    `role_wait_sec` (0) is how long Azure gets to heed that the identity may write: from Python programs alone
+    (`components.azure.settling`).
+    """
+
+    subscription_id: str
+    resource_group_name: pulumi.Input[str]
+    location: str
+    stack: str
+    key: NotRequired[KeyArgs | None]
+    role_wait_sec: NotRequired[float]
+    tags: dict[str, str]
+
+
+class FlowLogStore(pulumi.ComponentResource):
+    """A storage account, and the identity that writes the log into it.
+
+    Attributes:
+        account_id: resource id of the account.
+        identity_id: of the identity; waits until it may write.
+    """
+
+    account_id: pulumi.Output[str]
+    identity_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: FlowLogStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:FlowLogStore", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        account = declare_account(
+            f"{letters(name, MAX_ACCOUNT_NAME - len(ENDING))}{ENDING}",
+            args["resource_group_name"],
+            args["location"],
+            sku="Standard_LRS",
+            # Whoever has a role, as with the runs.
+            rules=storage.NetworkRuleSetArgs(default_action=storage.DefaultAction.ALLOW),
+            key=args.get("key"),
+            tags=args["tags"],
+            opts=child,
+        )
+        identity = managedidentity.UserAssignedIdentity(
+            f"{name}-flows",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            tags=args["tags"],
+            opts=child,
+        )
+        grantee = Grantee(name, "flows", identity.principal_id, args["subscription_id"], args["stack"], child)
+        grant = grantee.may("write", BLOB_CONTRIBUTOR, account.id)
+        self.account_id = account.id
+        waits = heeded(f"{name}-flows-heeded", "the flow log's identity", [grant], args.get("role_wait_sec", 0), child)
+        self.identity_id = after(identity.id, *waits)
+        self.register_outputs({"account_id": self.account_id, "identity_id": self.identity_id})
+
+
+def declare_flow_log(
+    name: str,
+    network_id: pulumi.Input[str],
+    store: tuple[pulumi.Input[str], pulumi.Input[str]],
+    watcher: Watcher,
+    wait_sec: float,
+    location: str,
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> network.FlowLog:
+    """Declares the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`.
+
+    A watcher that Azure makes comes after the region's first network, and a log without one is refused
+    (ParentResourceNotFound, pulumi/pulumi#11430): `wait_sec` after the network the log is asked for.
+    """
+    before: list[pulumi.Resource] = []
+    if watcher.by_azure and wait_sec:
+        what = f"the network, and makes {watcher.name} in {watcher.resource_group_name} where there is none"
+        before = [Settling(f"{name}-watcher", what, [network_id], wait_sec, opts)]
+    return network.FlowLog(
+        f"{name}-flows",
+        resource_group_name=watcher.resource_group_name,
+        network_watcher_name=watcher.name,
+        location=location,
+        target_resource_id=network_id,
+        storage_id=store[0],
+        identity=network.ManagedServiceIdentityArgs(
+            type=network.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[store[1]]
+        ),
+        enabled=True,
+        format=network.FlowLogFormatParametersArgs(type="JSON", version=2),
+        retention_policy=network.RetentionPolicyParametersArgs(days=KEPT_DAYS, enabled=True),
+        tags=tags,
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=before)),
+    )
+
 
 CONTAINER = "runs"
 OLD_VERSION_DAYS = 30

@@ -3,7 +3,7 @@
 One file a provider and day, `<provider>-<date>.yaml`, in `$XDG_CONFIG_HOME/gangway/prices` (`~/.config` without that
 variable), in the shape of `prices.yaml`; the newest counts. `GANGWAY_PRICES` names another folder, and `none` turns
 overlays off. A price of an overlay wins, but over a listed one of a later day: a Gangway installed since knows more.
-Its source then begins with `overlay, <date>`. Reads and lays over; asking the providers is `stacks.prices`.
+Its source then begins with `overlay, <date>`. Reads and lays over; asking the providers is `stacks.finops.prices`.
 """
 
 import math
@@ -18,10 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from components.catalog.gcp_schema import TpuPrice
-from components.catalog.rows import Source, read_file, with_facts
-from components.catalog.schema import Fact, Frozen, MachinePrice
-from components.findings import InputError
+from components.catalog.schema import Fact, Frozen, MachinePrice, TpuPrice
+from components.catalog.tables import Source, read_file, with_facts
+from components.core.findings import InputError
 
 __all__ = [
     "OVERLAYS_VARIABLE",

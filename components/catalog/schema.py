@@ -1,30 +1,45 @@
-"""What the catalogue can say of a machine, a price, a file system and a region: typed, frozen, provider-neutral.
-
-Only shapes and the rules a row must keep to make sense. Where the rows come from is `components.catalog.rows`; looking
-one up is `components.catalog`.
+"""What the catalogue can say of a machine, a price, a file system and a region: typed, frozen; what Azure and Google
+Cloud alone have comes last.
 """
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Generic, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "AmlfsTier",
     "Architecture",
+    "AzureCapacityKind",
+    "AzureMachineType",
+    "CapacityKind",
     "CardRun",
     "Confidence",
     "Device",
     "EfaFabric",
     "Fabric",
     "Fact",
+    "FilestoreTier",
+    "GcpMachineType",
+    "GpuDirectFabric",
+    "GpuFabric",
+    "InfinibandFabric",
     "Interconnect",
     "LustreOffer",
+    "LustreTier",
     "MachinePrice",
     "MachineType",
     "Region",
+    "RoceFabric",
     "ServicePrice",
+    "SizeRange",
+    "SubnetRule",
+    "TpuCatalog",
+    "TpuGeneration",
+    "TpuPrice",
 ]
+
 
 T = TypeVar("T")
 Confidence = Literal["documented", "list-price", "recalled", "assumed", "stated"]
@@ -206,3 +221,234 @@ class Region(Frozen):
     zones: tuple[str, ...]
     intensity_g_per_kwh: Fact[float]
     pue: Fact[float]
+
+
+AzureCapacityKind = Literal["reservation", "spot", "on-demand"]
+# Signalling rate of a four-lane port, in Gbit/s: what `ibstat` shows as the port's rate.
+RATE_GBPS: Mapping[str, int] = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
+
+
+class InfinibandFabric(Frozen):
+    """Virtual functions of the hosts' InfiniBand adapters, one for each accelerator.
+
+    Attributes:
+        num_hcas: adapters that a machine shows, all of them, or it is unhealthy.
+        gbps_each: rate of each, as `ibstat` shows it.
+        generation: HDR, NDR or XDR.
+        partition_key: who shares a partition key, and so can talk at all.
+        largest_group: machines of one single-placement-group scale set, as every subscription has it.
+        largest_group_on_request: the same once Microsoft's support has raised it.
+    """
+
+    kind: Literal["infiniband"]
+    num_hcas: Fact[int]
+    gbps_each: Fact[int]
+    generation: Fact[Literal["HDR", "NDR", "XDR"]]
+    partition_key: Fact[Literal["scale-set"]]
+    largest_group: Fact[int]
+    largest_group_on_request: Fact[int]
+
+    @model_validator(mode="after")
+    def _rate_is_of_its_generation(self) -> Self:
+        if RATE_GBPS[self.generation.value] != self.gbps_each.value:
+            raise ValueError(f"{self.generation.value} is {RATE_GBPS[self.generation.value]} Gbit/s")
+        return self
+
+
+class AzureMachineType(MachineType):
+    """A size of virtual machine with GPUs. Its fabric is `infiniband`; `fabric`, which means EFA, stays None.
+
+    Attributes:
+        infiniband: the network between machines for the GPUs; None where they share the machine's Ethernet.
+        ethernet_gbps: of the machine's own network.
+        runtime: the accelerators' software, which the trainer's image must be made for.
+        image: `publisher:offer:sku` of the marketplace image that fits; None where there is none.
+        topology_file: what NCCL_TOPO_FILE names on that image; None where the image has none for the size.
+        nccl_conf: what that image writes to /etc/nccl.conf for the size.
+        capacity: how it can be bought at all.
+        zones: the zones of each region that offer it; None where nobody publishes that.
+        quota_family: whose vCPU quota it counts against, except on spot.
+        trusted_launch: whether the size takes it; None where nobody knows.
+        encryption_at_host: whether the size takes it; None where nobody knows.
+        temporary_disk: whether its instance store is Azure's temporary disk, which the image mounts, and no NVMe.
+        no_new_capacity: whether Microsoft says that its data centres get no more of them.
+    """
+
+    infiniband: InfinibandFabric | None
+    ethernet_gbps: Fact[float]
+    runtime: Literal["cuda", "rocm"]
+    image: Fact[str | None]
+    topology_file: Fact[str | None]
+    nccl_conf: Fact[Mapping[str, str]]
+    capacity: Fact[tuple[AzureCapacityKind, ...]]
+    zones: Fact[Mapping[str, tuple[str, ...]] | None]
+    quota_family: Fact[str]
+    trusted_launch: Fact[bool | None]
+    encryption_at_host: Fact[bool | None]
+    temporary_disk: bool = False
+    no_new_capacity: bool = False
+
+    @model_validator(mode="after")
+    def _conf_names_the_topology(self) -> Self:
+        if self.nccl_conf.value.get("NCCL_TOPO_FILE") != self.topology_file.value:
+            raise ValueError("nccl_conf and topology_file name different files")
+        if self.infiniband is not None and "reservation" in self.capacity.value:
+            raise ValueError("a capacity reservation takes no scale set with a single placement group")
+        return self
+
+
+class AmlfsTier(Frozen):
+    """Sizes of one SKU of Azure Managed Lustre, in TiB: multiples of the step up to and including the largest."""
+
+    sku: str
+    throughput_mbps_per_tib: int
+    step_tib: Fact[int]
+    largest_tib: Fact[int]
+
+
+class SubnetRule(Frozen):
+    """The subnet that a file system of up to `up_to_tib` needs, alone in it, by its prefix length."""
+
+    up_to_tib: int
+    prefix_length: Fact[int]
+
+
+CapacityKind = Literal["on-demand", "spot", "flex-start", "reservation"]
+
+
+class GpuDirectFabric(Frozen):
+    """GPUDirect-TCPX(O): extra gVNICs beside the machine's own, each alone in a VPC of its own.
+
+    Attributes:
+        protocol: tcpx or tcpxo, which decides the NCCL plug-in.
+        num_gpu_nics: extra NICs, and so as many extra VPC networks, each with one subnet.
+        mtu_bytes: of those networks.
+    """
+
+    kind: Literal["gpudirect"]
+    protocol: Fact[Literal["tcpx", "tcpxo"]]
+    num_gpu_nics: Fact[int]
+    mtu_bytes: Fact[int]
+    nic_type: Fact[Literal["GVNIC"]]
+
+
+class RoceFabric(Frozen):
+    """GPUDirect RDMA over converged Ethernet: MRDMA NICs, each in a subnet of one VPC with the RoCE profile.
+
+    Attributes:
+        num_gpu_nics: MRDMA NICs, and so as many subnets of the one RDMA network.
+        num_host_nics: gVNICs for everything else, each in a VPC of its own.
+        mtu_bytes: of the RDMA network.
+        profile_suffix: the network profile is called `{zone}{profile_suffix}` and ties the network to its zone.
+    """
+
+    kind: Literal["roce"]
+    num_gpu_nics: Fact[int]
+    num_host_nics: Fact[int]
+    mtu_bytes: Fact[int]
+    nic_type: Fact[Literal["MRDMA"]]
+    profile_suffix: Fact[str]
+
+
+GpuFabric: TypeAlias = Annotated[GpuDirectFabric | RoceFabric, Field(discriminator="kind")]
+
+
+class GcpMachineType(MachineType):
+    """A Compute Engine machine type with GPUs. Its fabric is `gpu_fabric`; `fabric`, which means EFA, stays None.
+
+    Attributes:
+        gpu_fabric: the network between machines for the GPUs; None where they share the machine's own NIC.
+        capacity: how it can be bought at all.
+        zones: where it is offered, as public lists of that day have it.
+    """
+
+    gpu_fabric: GpuFabric | None
+    capacity: Fact[tuple[CapacityKind, ...]]
+    zones: Fact[tuple[str, ...]]
+
+
+class SizeRange(Frozen):
+    """Sizes of a managed file system: multiples of a step that grows once.
+
+    Attributes:
+        step_gib: the step up to and including `step_until_gib`; `large_step_gib` beyond it.
+    """
+
+    smallest_gib: Fact[int]
+    step_gib: Fact[int]
+    step_until_gib: Fact[int]
+    large_step_gib: Fact[int]
+    largest_gib: Fact[int]
+
+
+class LustreTier(SizeRange):
+    """Sizes of one performance tier of Google Cloud Managed Lustre."""
+
+    throughput_mbps_per_tib: int
+
+
+class FilestoreTier(SizeRange):
+    """Sizes of one service tier of Filestore; `api_tier` is the API's word for it."""
+
+    tier: str
+    api_tier: Literal["BASIC_HDD", "BASIC_SSD", "ZONAL"]
+
+
+class TpuGeneration(Frozen):
+    """What may be ordered of one TPU generation.
+
+    Attributes:
+        prefix: the word before the number in an accelerator type, such as `v5litepod`.
+        suffix_counts: what that number counts.
+        devices_per_chip: what one process of PyTorch/XLA drives: 1 where the two TensorCores act as one device.
+        chip_watts: None where no figure is published.
+        host_watts: the virtual machine of a slice of several hosts, without its chips.
+        chips_per_host: chips of each virtual machine in a slice of several hosts.
+        single_host_chips: sizes that one virtual machine holds.
+        topologies: those listed one by one: all of a 2-D torus, and of a 3-D one those smaller than a cube of 4x4x4.
+        max_cubes: 3-D: larger topologies are AxBxC with A <= B <= C, multiples of 4, up to this many cubes; else 0.
+        max_side: the longest side of such a topology; 0 where there are none.
+        runtime_version: the TPU VM image for PyTorch/XLA.
+        api_type: AcceleratorConfig.type of the Cloud TPU API; None where that API does not make such slices.
+    """
+
+    name: str
+    prefix: str
+    suffix_counts: Literal["tensorcores", "chips"]
+    tensorcores_per_chip: Fact[int]
+    devices_per_chip: Fact[int]
+    hbm_gib: Fact[float]
+    peak_bf16_tflops: Fact[float]
+    chip_watts: Fact[float | None]
+    host_watts: Fact[float]
+    host_vcpus: Fact[int]
+    host_memory_gib: Fact[float]
+    chips_per_host: Fact[int]
+    single_host_chips: Fact[tuple[int, ...]]
+    topologies: Fact[tuple[str, ...]]
+    max_cubes: Fact[int]
+    max_side: Fact[int]
+    runtime_version: Fact[str | None]
+    api_type: Fact[str | None]
+    zones: Fact[tuple[str, ...]]
+
+
+class TpuPrice(Frozen):
+    """US dollars per chip and hour in one region."""
+
+    generation: str
+    region: str
+    on_demand: Fact[float | None]
+    spot: Fact[float | None]
+
+
+class TpuCatalog(Frozen):
+    """Generations and prices of TPUs."""
+
+    generations: Mapping[str, TpuGeneration]
+    prices: tuple[TpuPrice, ...]
+
+    def price(self, generation: str, region: str) -> TpuPrice | None:
+        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
+        offers = [p for p in self.prices if p.generation == generation]
+        return next((p for p in offers if p.region == region), offers[0] if offers else None)

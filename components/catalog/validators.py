@@ -15,7 +15,7 @@ __all__ = ["PRICE_FIELDS", "STALE_DAYS", "Observed", "PriceField", "Refusal", "V
 
 PriceField = Literal["on_demand", "spot_low", "spot_high", "reserved_1y", "reserved_3y", "block"]
 PRICE_FIELDS: tuple[PriceField, ...] = get_args(PriceField)
-"""The prices of `components.catalog.MachinePrice`."""
+"""The prices of `components.catalog.loader.MachinePrice`."""
 STALE_DAYS = 180
 """Older prices are said to be old in a plan, and not taken over from anybody."""
 LARGEST_JUMP = 10.0

@@ -2,7 +2,7 @@
 
 Nothing is imported here: a plan of a slice must not load what talks to the cloud.
 
-    >>> from components.gcp.slices import plan_slice
+    >>> from components.gcp.tpu.slices import plan_slice
     >>> plan_slice("v5p", chips=256).accelerator_type
     'v5p-512'
 """

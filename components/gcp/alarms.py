@@ -9,15 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.limits import STEPS_ALARM_MINUTES, check_steps_alarm
+from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 
-__all__ = [
-    "METRICS",
-    "AlarmPlan",
-    "MetricPlan",
-    "metric_name",
-    "plan_alarms",
-]
+__all__ = ["METRICS", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
 
 GPU_IDLE_BELOW = 0.10
 # A group's size is a point a minute, which can be seen some minutes later.

@@ -1,16 +1,32 @@
-"""The network interfaces of a GPU machine on Google Cloud: which NIC lies in which network, in the machine's order.
-
-Pure. Which fabric a machine has is data (`catalog/gcp/machines.yaml`); nothing is derived from its name. The order
-matters: Compute Engine places GPU NICs by their position (nic1, nic2, ...), and `gcloud` examples of Google's
-cluster-toolkit of 2026-06-25 give the host NICs first. What NCCL needs to use them is `components.gcp.nccl`.
+"""The network interfaces of a GPU machine on Google Cloud, and what NCCL needs on the node to use them, by machine
+type.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
-from components.catalog import GcpMachineType, GpuDirectFabric, RoceFabric
+from components.catalog.schema import GcpMachineType, GpuDirectFabric, RoceFabric
+from components.core.findings import Finding, Severity
+from components.core.job import Volume
 
-__all__ = ["JUMBO_MTU_BYTES", "MAIN", "FabricNetwork", "InterfacePlan", "plan_fabric_networks", "plan_interfaces"]
+__all__ = [
+    "JUMBO_MTU_BYTES",
+    "MAIN",
+    "FabricNetwork",
+    "HostNeeds",
+    "InterfacePlan",
+    "NcclPlugin",
+    "SideContainer",
+    "nccl_env",
+    "nccl_findings",
+    "nccl_plugin",
+    "plan_fabric_networks",
+    "plan_interfaces",
+    "secure_boot_allowed",
+]
+
 
 NicType = Literal["GVNIC", "MRDMA"]
 
@@ -92,3 +108,281 @@ def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetw
     if isinstance(fabric, GpuDirectFabric):
         return tuple(FabricNetwork(name, count, fabric.mtu_bytes.value) for name, count in subnets.items())
     return ()
+
+
+_REGISTRY = "us-docker.pkg.dev/gce-ai-infra"
+_CLUSTER_TOOLKIT = "https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/machine-learning"
+_ACCELERATORS = "https://github.com/GoogleCloudPlatform/container-engine-accelerators/tree/master"
+
+
+@dataclass(frozen=True)
+class HostNeeds:
+    """What the host must have before the plug-in works, which its image may lack.
+
+    Attributes:
+        kernel_modules: to be loaded, built for the running kernel where the image has none.
+        kernel: a patched kernel by its package; empty where the image's own will do.
+        unsigned: whether any of that is unsigned, so that Secure Boot would refuse it.
+        aperture_device: PCI vendor:device whose `resource` files go to `/dev/aperture_devices`; empty for none.
+    """
+
+    kernel_modules: tuple[str, ...] = ()
+    kernel: str = ""
+    unsigned: bool = False
+    aperture_device: str = ""
+
+
+@dataclass(frozen=True)
+class SideContainer:
+    """A daemon that runs beside the job on each node, with the host's network and all GPUs.
+
+    Attributes:
+        entrypoint: in place of the image's own; empty for that.
+        ready_text: appears in its log once it serves; empty where nothing says so.
+    """
+
+    name: str
+    image: str
+    entrypoint: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    volumes: tuple[Volume, ...]
+    devices: tuple[str, ...]
+    ready_text: str = ""
+
+
+@dataclass(frozen=True)
+class NcclPlugin:
+    """One plug-in, completely described.
+
+    Attributes:
+        name: gib, tcpxo or tcpx.
+        image: the container that installs it, run with `install_args` and `install_volumes`.
+        host_dir: where it is on the host afterwards.
+        env: of the job's container. `env_script` in it is sourced before, where there is one.
+        volumes: of the job's container.
+        devices: of the job's container, beside the GPUs.
+        side: the daemon, None where there is none.
+        qualified_nccl: the version of NCCL that Google has qualified it for; empty where Google names none.
+        source: where all this is documented.
+    """
+
+    name: str
+    image: str
+    install_args: tuple[str, ...]
+    install_volumes: tuple[Volume, ...]
+    host_dir: str
+    env: Mapping[str, str]
+    env_script: str
+    volumes: tuple[Volume, ...]
+    devices: tuple[str, ...]
+    side: SideContainer | None
+    host: HostNeeds
+    source: str
+    qualified_nccl: str = ""
+
+
+_VAR_LIB = (Volume(source="/var/lib", target="/var/lib"),)
+
+GIB = NcclPlugin(
+    name="gib",
+    image=f"{_REGISTRY}/gpudirect-gib/nccl-plugin-gib:v1.1.1",
+    install_args=("install",),
+    install_volumes=_VAR_LIB,
+    host_dir="/var/lib/gib",
+    # NCCL_NET makes NCCL fail where the plug-in does not load; it would go on over TCP otherwise.
+    env=MappingProxyType({"LD_LIBRARY_PATH": "/usr/local/gib/lib64", "NCCL_NET": "gIB"}),
+    # Chooses every other NCCL variable by the machine it runs on; Google asks to set none by hand.
+    env_script="/usr/local/gib/scripts/set_nccl_env.sh",
+    volumes=(Volume(source="/var/lib/gib", target="/usr/local/gib", read_only=True),),
+    devices=("/dev/infiniband",),
+    side=None,
+    host=HostNeeds(),
+    source=f"{_ACCELERATORS}/gpudirect-rdma",
+)
+
+_TCPXO_NICS = "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
+TCPXO = NcclPlugin(
+    name="tcpxo",
+    # The pair that slurm-gcp runs together (2026-08-06): daemon and plug-in must fit each other.
+    image=f"{_REGISTRY}/gpudirect-tcpxo/nccl-plugin-gpudirecttcpx-dev:v1.0.17",
+    install_args=("install", "--install-nccl"),
+    install_volumes=_VAR_LIB,
+    host_dir="/var/lib/tcpxo",
+    env=MappingProxyType(
+        {
+            "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
+            "NCCL_LIB_DIR": "/var/lib/tcpxo/lib64",
+            "NCCL_NET": "FasTrak",
+            "NCCL_SOCKET_IFNAME": "enp0s12",
+            "GLOO_SOCKET_IFNAME": "enp0s12",
+            "NCCL_FASTRAK_CTRL_DEV": "enp0s12",
+            "NCCL_FASTRAK_IFNAME": _TCPXO_NICS,
+            "NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY": "/dev/aperture_devices",
+        }
+    ),
+    # Sets the tuner, chunk sizes and the rest; the names of interfaces above come after it.
+    env_script="/var/lib/tcpxo/lib64/nccl-env-profile.sh",
+    volumes=(
+        Volume(source="/var/lib/tcpxo/lib64", target="/var/lib/tcpxo/lib64", read_only=True),
+        Volume(source="/dev/aperture_devices", target="/dev/aperture_devices"),
+    ),
+    devices=(),
+    side=SideContainer(
+        name="gangway-rxdm",
+        image=f"{_REGISTRY}/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.23",
+        entrypoint="",
+        args=("--num_hops=2", "--num_nics=8", "--uid=", "--alsologtostderr"),
+        env=MappingProxyType({"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu"}),
+        volumes=(),
+        devices=("/dev/dmabuf_import_helper",),
+        ready_text="Buffer manager initialization complete",
+    ),
+    host=HostNeeds(kernel_modules=("import-helper",), unsigned=True, aperture_device="1ae0:0084"),
+    source=f"{_ACCELERATORS}/gpudirect-tcpxo",
+    # Its release notes of 2026-01-09; later ones name no other.
+    qualified_nccl="2.28.7",
+)
+
+_TCPX_SOCKETS = "/run/tcpx"
+TCPX = NcclPlugin(
+    name="tcpx",
+    image=f"{_REGISTRY}/gpudirect-tcpx/nccl-plugin-gpudirecttcpx-dev:v3.1.9-2.19.4-12.0",
+    install_args=("install",),
+    install_volumes=_VAR_LIB,
+    host_dir="/var/lib/tcpx",
+    env=MappingProxyType(
+        {
+            "LD_LIBRARY_PATH": "/var/lib/tcpx/lib64",
+            "NCCL_NET": "GPUDirectTCPX_v7",
+            "NCCL_SOCKET_IFNAME": "enp0s12",
+            "GLOO_SOCKET_IFNAME": "enp0s12",
+            "NCCL_GPUDIRECTTCPX_CTRL_DEV": "enp0s12",
+            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "enp6s0,enp12s0,enp134s0,enp140s0",
+            "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": _TCPX_SOCKETS,
+            "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "500000",
+            # Which CPUs send and receive for each NIC: those of its socket.
+            "NCCL_GPUDIRECTTCPX_TX_BINDINGS": (
+                "enp6s0:8-21,112-125;enp12s0:8-21,112-125;enp134s0:60-73,164-177;enp140s0:60-73,164-177"
+            ),
+            "NCCL_GPUDIRECTTCPX_RX_BINDINGS": (
+                "enp6s0:22-35,126-139;enp12s0:22-35,126-139;enp134s0:74-87,178-191;enp140s0:74-87,178-191"
+            ),
+            "NCCL_CROSS_NIC": "0",
+            "NCCL_ALGO": "Ring",
+            "NCCL_PROTO": "Simple",
+            "NCCL_NSOCKS_PERTHREAD": "4",
+            "NCCL_SOCKET_NTHREADS": "1",
+            "NCCL_DYNAMIC_CHUNK_SIZE": "524288",
+            "NCCL_P2P_NET_CHUNKSIZE": "524288",
+            "NCCL_P2P_PCI_CHUNKSIZE": "524288",
+            "NCCL_P2P_NVL_CHUNKSIZE": "1048576",
+            "NCCL_BUFFSIZE": "4194304",
+            "NCCL_NET_GDR_LEVEL": "PIX",
+            "NCCL_P2P_PXN_LEVEL": "0",
+        }
+    ),
+    env_script="",
+    volumes=(
+        Volume(source="/var/lib/tcpx/lib64", target="/var/lib/tcpx/lib64", read_only=True),
+        Volume(source=_TCPX_SOCKETS, target=_TCPX_SOCKETS),
+    ),
+    devices=(),
+    side=SideContainer(
+        name="gangway-rxdm",
+        image=f"{_REGISTRY}/gpudirect-tcpx/tcpgpudmarxd-dev:v2.0.12",
+        entrypoint="/tcpgpudmarxd/build/app/tcpgpudmarxd",
+        args=("--gpu_nic_preset", "a3vm", "--gpu_shmem_type", "fd", "--uds_path", _TCPX_SOCKETS),
+        env=MappingProxyType({"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu"}),
+        volumes=(Volume(source=_TCPX_SOCKETS, target=_TCPX_SOCKETS),),
+        devices=(),
+    ),
+    host=HostNeeds(kernel="linux-gcp-tcpx", unsigned=True),
+    source=f"{_CLUSTER_TOOLKIT}/a3-highgpu-8g",
+    # In the image's own version.
+    qualified_nccl="2.19.4",
+)
+
+
+def nccl_plugin(machine: GcpMachineType, *, own_image: bool = False) -> NcclPlugin | None:
+    """The plug-in for a machine's GPU NICs; None where NCCL's own sockets over TCP are all there is.
+
+    Args:
+        machine: the machine type.
+        own_image: whether the user names the nodes' image, and has prepared it: no public one has the patched kernel
+            that one of the plug-ins needs.
+    """
+    plugin = _plugin_of(machine)
+    return None if plugin is None or (plugin.host.kernel and not own_image) else plugin
+
+
+def _plugin_of(machine: GcpMachineType) -> NcclPlugin | None:
+    fabric = machine.gpu_fabric
+    if isinstance(fabric, RoceFabric):
+        return GIB
+    if isinstance(fabric, GpuDirectFabric):
+        return {"tcpx": TCPX, "tcpxo": TCPXO}[fabric.protocol.value]
+    return None
+
+
+def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str, str]:
+    """Environment of the job's container, beside what the plug-in's script sets. Empty without a plug-in."""
+    plugin = nccl_plugin(machine, own_image=own_image)
+    return {} if plugin is None else plugin.env
+
+
+def nccl_findings(
+    machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
+) -> list[Finding]:
+    """Says where a machine's GPU NICs stay unused, and where their use has not been proven.
+
+    Args:
+        machine: the machine type.
+        own_image: as of `nccl_plugin`.
+        num_nodes_max: one node alone needs no network.
+        path: config path of the nodes' image.
+        image_nccl: the version of NCCL in the trainer's image.
+    """
+    plugin = _plugin_of(machine)
+    if num_nodes_max < 2 or plugin is None:
+        return []
+    if nccl_plugin(machine, own_image=own_image) is None:
+        return [_needs_kernel(machine, plugin, path)]
+    if plugin.qualified_nccl and plugin.qualified_nccl != image_nccl:
+        return [_other_nccl(machine, plugin, image_nccl)]
+    return []
+
+
+def _needs_kernel(machine: GcpMachineType, plugin: NcclPlugin, path: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "fabric.kernel",
+        path,
+        f"{machine.name}: {plugin.name} needs the kernel {plugin.host.kernel}, which no public Ubuntu image has; "
+        "with the default image NCCL uses plain TCP, several times slower",
+        "name an image of yours with that kernel, or take a3-megagpu-8g",
+    )
+
+
+def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
+    """NCCL's versions are not interchangeable here.
+
+    With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3 Mega saw memory handles corrupted, and preloads
+    2.28.7 in its place. Neither that version nor another is known to work, or not to work, with the torch of ours.
+    """
+    library = f"{plugin.env['LD_LIBRARY_PATH']}/libnccl.so.2"
+    return Finding(
+        Severity.WARNING,
+        "fabric.nccl-unproven",
+        "gangway:image",
+        f"{machine.name}: Google has qualified {plugin.name} for NCCL {plugin.qualified_nccl}, and torch in the "
+        f"trainer's image brings {image_nccl}: nobody has shown that they work together, nor that {plugin.name} works "
+        "in a container that is neither root nor privileged. Where they do not, NCCL fails and the job does not start",
+        f"try two nodes first; or build an image whose torch works with {plugin.qualified_nccl}, and preload {library}",
+    )
+
+
+def secure_boot_allowed(machine: GcpMachineType, *, own_image: bool) -> bool:
+    """Whether a machine's NCCL plug-in works under Secure Boot: not where it needs a kernel or module nobody signs."""
+    plugin = nccl_plugin(machine, own_image=own_image)
+    return plugin is None or not plugin.host.unsigned

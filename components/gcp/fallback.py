@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from components.capacity import RungPlan
-from components.fallback import CONTRACT_VERSION, PERIOD_SEC, WINDOW, plan_fill
+from components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan, plan_fill
 
 __all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback", "plan_fill"]
 

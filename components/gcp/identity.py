@@ -1,33 +1,268 @@
-"""NodeIdentity and HeadIdentity: the service accounts machines run as, each with no more than its own part of the job.
+"""What a project needs before anything else: its APIs, service accounts with the least roles, keys of encryption."""
 
-A node pulls its image, reads data, writes its own runs, and may leave its group. The head keeps the rendezvous, finds
-the workers, fills the rungs of the capacity ladder (no service of Google's does) and has Lustre import. Roles are
-bound on the bucket and the repository they are for; what has no policy of its own is bound on the project,
-through a role of ours with those permissions alone (`components.gcp.policies.PROJECT_WIDE` gives each its reason).
-Machines get short-lived tokens from their metadata server: there are no keys. People get in through IAP and OS Login.
-"""
-
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import artifactregistry, projects, serviceaccount, storage
+from pulumi_gcp import artifactregistry, kms, logging, projects, serviceaccount, storage
 
-from components.gcp.names import account_id
-from components.gcp.policies import DATA_READER, IMAGE_READER, RUN_WRITER, bucket_of
-from components.order import after
+from components.core.dependencies import after
+from components.core.tags import shortened
 
 __all__ = [
+    "AGENT_DOMAINS",
+    "DATA_READER",
+    "IMAGE_READER",
+    "KEY_USER",
+    "PROJECT_WIDE",
+    "RUN_WRITER",
+    "EncryptionKey",
+    "EncryptionKeyArgs",
     "HeadIdentity",
     "HeadIdentityArgs",
     "NodeIdentity",
     "NodeIdentityArgs",
+    "ProjectServices",
+    "ProjectServicesArgs",
     "RolePlan",
+    "account_id",
+    "agent_of",
+    "bucket_of",
     "declare_role",
+    "filesystem_name",
     "head_permissions",
     "node_permissions",
+    "plan_services",
+    "prefix_of",
 ]
+
+
+ALWAYS = (
+    "artifactregistry",
+    "billingbudgets",
+    "cloudresourcemanager",
+    "compute",
+    "containerscanning",
+    "dns",
+    "iam",
+    "iap",
+    "logging",
+    "monitoring",
+    "pubsub",
+    "serviceusage",
+    "storage",
+)
+ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "lustre": ("lustre", "servicenetworking"),
+        "filestore": ("file",),
+        "tpu": ("tpu",),
+        "encryption": ("cloudkms",),
+        "stop": ("eventarc", "workflows", "workflowexecutions"),
+    }
+)
+"""What a stack may have besides, and the APIs behind it."""
+
+AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
+    {
+        "compute": "compute-system",
+        "filestore": "cloud-filer",
+        "lustre": "gcp-sa-lustre",
+        "artifactregistry": "gcp-sa-artifactregistry",
+        "pubsub": "gcp-sa-pubsub",
+        "tpu": "cloud-tpu",
+        "workflows": "gcp-sa-workflows",
+    }
+)
+"""Services that act in a project through `service-<number>@<domain>.iam.gserviceaccount.com`."""
+
+
+def plan_services(*parts: str) -> list[str]:
+    """The full names of all APIs of a stack that has these `parts` (keys of ON_REQUEST) besides the usual ones."""
+    names = {*ALWAYS, *(name for part in parts for name in ON_REQUEST[part])}
+    return [f"{name}.googleapis.com" for name in sorted(names)]
+
+
+def agent_of(service: str, project_number: str) -> str:
+    """A service agent as a member of an IAM policy.
+
+    >>> agent_of("lustre", "123456789012")
+    'serviceAccount:service-123456789012@gcp-sa-lustre.iam.gserviceaccount.com'
+    """
+    return f"serviceAccount:service-{project_number}@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"
+
+
+class ProjectServicesArgs(TypedDict):
+    """Inputs of ProjectServices. `services` are full names, as `plan_services` gives them."""
+
+    project: str
+    services: list[str]
+
+
+class ProjectServices(pulumi.ComponentResource):
+    """The enabled APIs of one project. `project` is its id, known once they are."""
+
+    project: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ProjectServicesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:ProjectServices", name, None, opts)
+        enabled = [
+            projects.Service(
+                f"{name}-{service.partition('.')[0]}",
+                project=args["project"],
+                service=service,
+                disable_on_destroy=False,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for service in args["services"]
+        ]
+        self.project = after(args["project"], *enabled)
+        self.register_outputs({"project": self.project})
+
+
+ROTATION_SEC = 90 * 24 * 3600
+# Destroying the stack leaves this time to notice that something encrypted is still wanted.
+DELETION_SEC = 30 * 24 * 3600
+# Made when first asked for; the agents of the others exist as soon as the API is enabled.
+MADE_ON_REQUEST = ("artifactregistry", "filestore", "lustre", "pubsub", "tpu", "workflows")
+# Named otherwise than the part of the stack that they serve.
+API_NAMES = {"filestore": "file"}
+USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
+
+
+class EncryptionKeyArgs(TypedDict):
+    """Inputs of EncryptionKey.
+
+    `project_number` is the number of `project`. `services` are those that use the key besides USUAL: lustre, filestore,
+    tpu, workflows.
+    """
+
+    project: pulumi.Input[str]
+    project_number: pulumi.Input[str]
+    region: str
+    services: list[str]
+    tags: dict[str, str]
+
+
+class EncryptionKey(pulumi.ComponentResource):
+    """A rotating KMS key in a ring of its own, usable by the service agents of the stack."""
+
+    key_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: EncryptionKeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:EncryptionKey", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        ring = kms.KeyRing(f"{name}-data", project=args["project"], location=args["region"], opts=self._child)
+        key = kms.CryptoKey(
+            f"{name}-data",
+            key_ring=ring.id,
+            purpose="ENCRYPT_DECRYPT",
+            rotation_period=f"{ROTATION_SEC}s",
+            destroy_scheduled_duration=f"{DELETION_SEC}s",
+            labels=args["tags"],
+            opts=self._child,
+        )
+        users = [
+            kms.CryptoKeyIAMMember(
+                f"{name}-{service}", crypto_key_id=key.id, role=KEY_USER, member=self._agent(service), opts=self._child
+            )
+            for service in dict.fromkeys((*USUAL, *args["services"]))
+        ]
+        # Whoever takes the name from here waits until the services may use the key.
+        self.key_name = after(key.id, *users)
+        self.register_outputs({"key_name": self.key_name})
+
+    def _agent(self, service: str) -> pulumi.Output[str]:
+        """The service agent as a member. Asking for those of Storage and Logging makes them."""
+        project, invoke = self._args["project"], pulumi.InvokeOptions(parent=self)
+        if service == "storage":
+            return storage.get_project_service_account_output(project=project, opts=invoke).member
+        if service == "logging":
+            settings = logging.get_project_cmek_settings_output(project=project, opts=invoke)
+            return pulumi.Output.concat("serviceAccount:", settings.service_account_id)
+        if service in MADE_ON_REQUEST:
+            full = f"{API_NAMES.get(service, service)}.googleapis.com"
+            return projects.ServiceIdentity(
+                f"{self._name}-{service}", project=project, service=full, opts=self._child
+            ).member
+        return pulumi.Output.from_input(self._args["project_number"]).apply(lambda number: agent_of(service, number))
+
+
+# Service accounts: 6 to 30 characters.
+MAX_ACCOUNT = 30
+# Managed Lustre: letters and digits, at most eight.
+MAX_FILESYSTEM = 8
+
+
+def account_id(stack: str, role: str) -> str:
+    """The id of the service account that does `role` in a stack.
+
+    >>> account_id("demo", "node")
+    'demo-node'
+    """
+    name = f"{shortened(stack, MAX_ACCOUNT - len(role) - 1)}-{role}"
+    # Shorter than an id may be; no stack is called so and "gangway" too.
+    return name if len(name) >= 6 else f"gangway-{name}"
+
+
+def filesystem_name(stack: str) -> str:
+    """The name by which clients mount the stack's Lustre: its letters and digits, or four of them and four of a hash.
+
+    >>> filesystem_name("gcp-a3"), filesystem_name("gcp-a3-spot-two")
+    ('gcpa3', 'gcpa0418')
+    """
+    plain = re.sub(r"[^a-z0-9]", "", stack.lower())
+    if len(plain) <= MAX_FILESYSTEM:
+        return plain
+    return f"{plain[:4]}{sha256(stack.encode()).hexdigest()[:4]}"
+
+
+DATA_READER = "roles/storage.objectViewer"
+# Overwriting an object needs the permission to delete it; the bucket, which is the stack's own, keeps every version.
+RUN_WRITER = "roles/storage.objectUser"
+IMAGE_READER = "roles/artifactregistry.reader"
+KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+
+_GROUPS = "a managed instance group has no policy of its own, and conditions on resource names do not cover it"
+PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
+    {
+        "roles/logging.logWriter": "a log takes no policy; it only writes",
+        "roles/monitoring.metricWriter": "metrics take no policy; it only writes",
+        "roles/workflows.invoker": "a workflow takes no policy; it only starts them",
+        "roles/tpu.admin": "queued resources take no policy; only the budget's stop has it, where it has any to delete",
+        "compute.instanceGroupManagers.get": _GROUPS,
+        "compute.instanceGroupManagers.list": _GROUPS,
+        "compute.instanceGroupManagers.update": _GROUPS,
+        "compute.instances.get": "read only; the workers are not known beforehand",
+        "compute.instances.list": "read only; instances have no narrower place to be listed in",
+        "compute.instances.stop": "the head's name is not known when the role is made; only the budget's stop has it",
+        "compute.zoneOperations.get": "read only; an operation is not known beforehand",
+        "lustre.instances.get": "Managed Lustre takes no policy on an instance; read only",
+        "lustre.instances.importData": "Managed Lustre takes no policy on an instance",
+        "lustre.operations.get": "read only; an operation is not known beforehand",
+    }
+)
+"""Every role and permission that our accounts have on a whole project, and why there is nothing narrower."""
+
+
+def bucket_of(url: str) -> str:
+    """The bucket of a `gs://bucket/prefix`."""
+    return url.removeprefix("gs://").partition("/")[0]
+
+
+def prefix_of(url: str) -> str:
+    """The prefix of a `gs://bucket/prefix`, without slashes around it; empty for the whole bucket.
+
+    >>> prefix_of("gs://data/celeba/")
+    'celeba'
+    """
+    return url.removeprefix("gs://").partition("/")[2].strip("/")
+
 
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 

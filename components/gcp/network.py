@@ -1,13 +1,8 @@
-"""TrainingNetwork: a private subnet in which GPU nodes reach Google and each other, and nothing reaches them.
-
-Two ways out: `endpoints` (Google's APIs and registries through Private Google Access; there is no route to anything
-else) or `nat` (Cloud NAT, for jobs that fetch from elsewhere). No machine gets an external address. A machine type with
-GPU NICs brings networks of its own (`components.gcp.fabric`), which lead nowhere else. Which ports pass is
-`components.gcp.firewall`. No VPN and no peering but the one of Google's own services: those belong to the team's
-landing zone.
+"""TrainingNetwork: a private subnet in which GPU nodes reach Google and each other, and nothing reaches them; its
+firewall, as data and as rules.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import NotRequired, TypedDict, cast
@@ -15,16 +10,173 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_gcp import compute, dns, servicenetworking
 
-from components.catalog import GcpMachineType, load_provider
-from components.choices import Egress
-from components.cidr import private_network
-from components.findings import InputError
-from components.firewall import HeadPortsArgs
+from components.catalog.loader import load_provider
+from components.catalog.schema import GcpMachineType
+from components.core.dependencies import after
+from components.core.fields import Egress
+from components.core.findings import InputError
+from components.core.network import HeadPortsArgs, private_network
 from components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, plan_fabric_networks, plan_interfaces
-from components.gcp.firewall import declare_denial, declare_rules, network_tag, plan_flows
-from components.order import after
 
-__all__ = ["Egress", "HeadPortsArgs", "NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
+__all__ = [
+    "IAP_RANGE",
+    "ROLES",
+    "Flow",
+    "NetworkPlan",
+    "TrainingNetwork",
+    "TrainingNetworkArgs",
+    "declare_denial",
+    "declare_lock_callbacks",
+    "declare_rules",
+    "network_tag",
+    "plan_flows",
+    "plan_network",
+]
+
+
+# Identity-Aware Proxy documentation, "Using IAP for TCP forwarding": where its connections come from.
+IAP_RANGE = "35.235.240.0/20"
+ROLES = ("fabric", "head")
+"""The machines that rules speak of, each with a network tag: workers, and the head node."""
+# Managed Lustre documentation, "Configure a VPC network": its servers call clients back on this port.
+LUSTRE_PORT = 988
+# The lowest that a rule can have: just above what a network refuses by itself, without a word.
+LAST_PRIORITY = 65534
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Who may open connections to whom in one network.
+
+    Attributes:
+        name: tells it from the others; the last part of the rule's name.
+        source: a role of ours, or an address range.
+        target: the role that answers.
+        protocol: `all`, or `tcp` with `ports`.
+        ports: those of the target; empty for every port.
+        network: `main`, or that of a GPU NIC.
+    """
+
+    name: str
+    source: str
+    target: str
+    protocol: str = "all"
+    ports: tuple[int, ...] = ()
+    network: str = MAIN
+
+
+def network_tag(stack: str, role: str) -> str:
+    """The network tag of the machines that do `role`.
+
+    >>> network_tag("demo", "fabric")
+    'demo-fabric'
+    """
+    return f"{stack}-{role}"
+
+
+def plan_flows(
+    head: HeadPortsArgs | None, networks: Sequence[FabricNetwork] = (), services_range: str | None = None
+) -> tuple[Flow, ...]:
+    """Everything that may pass.
+
+    Args:
+        head: its ports; None without a head node.
+        networks: those beside the main one.
+        services_range: where the file system's servers are; None without one.
+    """
+    flows = [Flow("self", "fabric", "fabric"), Flow("iap-fabric", IAP_RANGE, "fabric", "tcp", (22,))]
+    if head is not None:
+        flows += [
+            Flow("rendezvous", "fabric", "head", "tcp", (head["rendezvous_port"],)),
+            Flow("metrics", "head", "fabric", "tcp", (head["metrics_port"],)),
+            Flow("iap-head", IAP_RANGE, "head", "tcp", (22,)),
+        ]
+    if services_range is not None:
+        flows.append(Flow("lustre", services_range, "fabric", "tcp", (LUSTRE_PORT,)))
+        if head is not None and head.get("lustre", False):
+            flows.append(Flow("lustre-head", services_range, "head", "tcp", (LUSTRE_PORT,)))
+    flows += [
+        Flow(f"{network.name}-self", "fabric", "fabric", network=network.name)
+        for network in networks
+        if network.takes_firewall_rules
+    ]
+    return tuple(flows)
+
+
+def declare_rules(
+    stack: str,
+    project: str,
+    flows: Iterable[Flow],
+    networks: Mapping[str, compute.Network],
+    opts: pulumi.ResourceOptions,
+) -> list[pulumi.CustomResource]:
+    """Declares a rule for each flow, in the network it speaks of."""
+    return [_declare(stack, project, flow, networks[flow.network], opts) for flow in flows]
+
+
+def declare_denial(
+    stack: str, project: str, network: compute.Network, opts: pulumi.ResourceOptions
+) -> pulumi.CustomResource:
+    """Declares a rule that refuses what the network refuses anyway, and logs it: by itself it does not."""
+    return compute.Firewall(
+        f"{stack}-denied",
+        project=project,
+        network=network.id,
+        description="Refuses what a VPC refuses anyway, and logs it",
+        direction="INGRESS",
+        priority=LAST_PRIORITY,
+        source_ranges=["0.0.0.0/0"],
+        denies=[compute.FirewallDenyArgs(protocol="all")],
+        log_config=compute.FirewallLogConfigArgs(metadata="EXCLUDE_ALL_METADATA"),
+        opts=opts,
+    )
+
+
+def declare_lock_callbacks(
+    name: str,
+    project: pulumi.Input[str],
+    network: pulumi.Input[str],
+    servers: pulumi.Input[str],
+    tags: Sequence[pulumi.Input[str]],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.CustomResource:
+    """Declares that NFSv3 servers may tell machines with these `tags` of a lock that has become free.
+
+    Filestore's guide "Configure firewall rules" asks for it where files are locked. Without it a waiting machine looks
+    by itself, twice a minute. The ports of lockd and statd are whatever the kernel and rpcbind have chosen, so all are
+    open to the addresses in `servers`, in which there is nothing but the file system.
+    """
+    return compute.Firewall(
+        f"{name}-nfs-locks",
+        project=project,
+        network=network,
+        description="NFS servers to their clients: locks",
+        direction="INGRESS",
+        source_ranges=[servers],
+        target_tags=tags,
+        allows=[compute.FirewallAllowArgs(protocol=protocol) for protocol in ("tcp", "udp")],
+        opts=opts,
+    )
+
+
+def _declare(
+    stack: str, project: str, flow: Flow, network: compute.Network, opts: pulumi.ResourceOptions
+) -> compute.Firewall:
+    from_machines = flow.source in ROLES
+    ports = [str(port) for port in flow.ports] if flow.ports else None
+    return compute.Firewall(
+        f"{stack}-{flow.name}",
+        project=project,
+        network=network.id,
+        description=f"{flow.source} to {flow.target}",
+        direction="INGRESS",
+        source_tags=[network_tag(stack, flow.source)] if from_machines else None,
+        source_ranges=None if from_machines else [flow.source],
+        target_tags=[network_tag(stack, flow.target)],
+        allows=[compute.FirewallAllowArgs(protocol=flow.protocol, ports=ports)],
+        opts=opts,
+    )
+
 
 # VPC documentation, "Configure Private Google Access": the addresses of private.googleapis.com, which serves nearly
 # every Google API and Artifact Registry; restricted.googleapis.com would leave out those without VPC Service Controls.

@@ -13,14 +13,14 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_gcp import compute
 
-from components.capacity import RungPlan, plan_ladder
-from components.catalog import GcpMachineType, RoceFabric, load_provider
-from components.findings import InputError, nearest_hint
+from components.catalog.loader import load_provider
+from components.catalog.schema import GcpMachineType, RoceFabric
+from components.core.capacity import RungPlan, plan_ladder
+from components.core.findings import InputError, nearest_hint
 from components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
-from components.gcp.fabric import InterfacePlan, plan_interfaces
+from components.gcp.fabric import InterfacePlan, plan_interfaces, secure_boot_allowed
 from components.gcp.fallback import plan_fallback
 from components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template
-from components.gcp.nccl import secure_boot_allowed
 
 __all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 
@@ -30,7 +30,7 @@ DELETE_TIMEOUT = "40m"
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as `components.capacity` says.
+    """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as `components.core.capacity` says.
 
     `id` is the name of a reservation, or `projects/PROJECT/reservations/NAME` of one that another project shares.
     """

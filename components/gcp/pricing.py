@@ -8,9 +8,10 @@ discounts and commitments.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.catalog import Catalog, Fact, load_filestore_tiers, load_tpus
-from components.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
-from components.gcp.slices import SlicePlan, plan_slice
+from components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
+from components.catalog.schema import Fact
+from components.estimate.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
+from components.gcp.tpu.slices import SlicePlan, plan_slice
 
 __all__ = ["price_resources"]
 

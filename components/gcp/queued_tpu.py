@@ -17,11 +17,11 @@ from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, 
 from pulumi.dynamic import ResourceProvider as DynamicProvider
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.findings import InputError
-from components.gcp.queue_watch import QueueWatch
-from components.gcp.tpu_api import GOOGLE_API_URL, TpuApi
-from components.gcp.tpu_request import QueuedTpuArgs, parent_name, validate
-from components.order import after
+from components.core.dependencies import after
+from components.core.findings import InputError
+from components.gcp.tpu.api import GOOGLE_API_URL, TpuApi
+from components.gcp.tpu.queue_watch import QueueWatch
+from components.gcp.tpu.request import QueuedTpuArgs, parent_name, validate
 
 __all__ = ["ActiveTpuProvider", "QueuedTpu", "QueuedTpuProvider", "QueuedTpuRequest"]
 

@@ -11,8 +11,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import tpu
 
-from components.gcp.tpu_api import SCOPE
-from components.gcp.tpu_request import AcceleratorConfigArgs, validate
+from components.gcp.tpu.api import SCOPE
+from components.gcp.tpu.request import AcceleratorConfigArgs, validate
 
 __all__ = ["TpuVm", "TpuVmArgs"]
 

@@ -1,9 +1,4 @@
-"""HostPool: a stack's files and services on machines that are there already, over SSH.
-
-Each machine is given one script and told to install it; told to remove it, it takes away what the script has put
-there, and leaves runs and data. The script is the caller's: this component knows nothing of it but its two words. Not a
-configuration manager: packages, drivers and mounts are whoever's the machines are.
-"""
+"""HostPool: a stack's files and services on machines that are there already, over SSH; and their ladder of one rung."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,7 +7,47 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_command import remote
 
-__all__ = ["HostArgs", "HostPool", "HostPoolArgs"]
+from components.core.capacity import AnyRung, OnDemand
+from components.core.findings import InputError
+
+__all__ = ["LADDER", "HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
+
+
+LADDER = "gangway:cluster.capacity"
+
+
+def check_ladder(rungs: Sequence[AnyRung]) -> None:
+    """Refuses every way to get machines but having them.
+
+    Raises:
+        InputError: another kind of rung, a second one, or one that names other machines.
+    """
+    for index, rung in enumerate(rungs):
+        if not isinstance(rung, OnDemand):
+            raise InputError(
+                f"{LADDER}[{index}].kind",
+                "the machines are there: nobody lends them, reserves them or takes them back",
+                value=rung.kind,
+                allowed="on-demand",
+                fix="write capacity: [{kind: on-demand}]",
+            )
+        if rung.machine_types or rung.zones:
+            raise InputError(
+                f"{LADDER}[{index}]",
+                "the machines are those of gangway:hosts.machines, wherever they stand",
+                value=", ".join((*rung.machine_types, *rung.zones)),
+                allowed="no machine_types and no zones",
+                fix="remove them",
+            )
+    if len(rungs) > 1:
+        raise InputError(
+            LADDER,
+            "there are no other machines to turn to",
+            value=", ".join(rung.kind for rung in rungs),
+            allowed="one rung",
+            fix="write capacity: [{kind: on-demand}]",
+        )
+
 
 INSTALLED = "/opt/gangway/installer.sh"
 """Where a machine keeps the script: what takes things away must not depend on a copy in somebody's home."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from components.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds
-from components.findings import InputError
+from components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds
+from components.core.findings import InputError
 
 __all__ = [
     "LADDER",

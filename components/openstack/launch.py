@@ -1,33 +1,94 @@
-"""What workers and the head have in common as instances: image, boot disk, user data, port.
-
-A root disk is the flavour's own (on the hypervisor) or a volume made from the image. GPUs belong to the flavour and are
-not declared.
-"""
+"""How a machine starts: a server's boot disk and ports, and the head node that keeps the rendezvous."""
 
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_openstack import compute, networking
 
-from components.findings import InputError
-from components.openstack.names import tag_words
+from components.core.dependencies import after
+from components.core.findings import InputError
+from components.openstack.tags import ROLE_TAG, tag_words
 
 __all__ = [
-    "ROLE_TAG",
+    "HEAD_ROOT_GIB",
     "USER_DATA_LIMIT_BYTES",
     "Boot",
+    "HeadNode",
+    "HeadNodeArgs",
     "check_user_data",
     "declare_instance",
     "declare_port",
     "plan_boot",
 ]
 
-ROLE_TAG = "gangway:role"
-"""Tells the head from the workers, which carry the same tags of the stack."""
+
+HEAD_ROOT_GIB = 64
+"""Of a boot volume: it holds the trainer's image."""
+
+
+class HeadNodeArgs(TypedDict):
+    """Inputs of HeadNode.
+
+    `user_data` is base64 (gzip is fine), `image` an image's id or name, `machine_type` a flavour's name. `private_ip`
+    is the machine's own for good (`components.openstack.network.NetworkPlan`). `boot_volume_gib` starts it from a
+    volume, of `volume_type`; without it its disk is the flavour's.
+    """
+
+    machine_type: str
+    zone: str
+    image: str
+    boot_volume_gib: NotRequired[int | None]
+    volume_type: NotRequired[str | None]
+    network_id: pulumi.Input[str]
+    subnet_id: pulumi.Input[str]
+    private_ip: str
+    security_group_ids: list[pulumi.Input[str]]
+    user_data: pulumi.Input[str]
+    tags: dict[str, str]
+
+
+class HeadNode(pulumi.ComponentResource):
+    """The machine at which the workers meet. `host` is its address, known when it stands."""
+
+    instance_id: pulumi.Output[str]
+    private_ip: pulumi.Output[str]
+    host: pulumi.Output[str]
+
+    def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:openstack:HeadNode", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        port = declare_port(
+            f"{name}-head",
+            args["network_id"],
+            args["subnet_id"],
+            args["private_ip"],
+            args["security_group_ids"],
+            args["tags"],
+            child,
+        )
+        machine = declare_instance(
+            f"{name}-head",
+            args["machine_type"],
+            plan_boot(args["image"], args.get("boot_volume_gib"), args.get("volume_type")),
+            args["user_data"],
+            [port],
+            {**args["tags"], ROLE_TAG: "head"},
+            child,
+            availability_zone=args["zone"] or None,
+        )
+        self.instance_id = machine.id
+        self.private_ip = pulumi.Output.from_input(args["private_ip"])
+        # Whoever takes it goes before the machine does.
+        self.host = after(args["private_ip"], machine)
+        self.register_outputs(
+            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
+        )
+
+
 # Nova documentation, "Provide user data to instances": so many bytes of base64.
 USER_DATA_LIMIT_BYTES = 65_535
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

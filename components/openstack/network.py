@@ -1,12 +1,8 @@
-"""TrainingNetwork: a private network in which GPU nodes reach the cloud's services and each other, and nothing them.
-
-No machine has a floating address: all leave through one router, which hides them behind its own. Two ways out: `nat`
-(anywhere), or `endpoints` (the address ranges of the cloud's own services, and nothing else), for OpenStack has no
-private endpoints. Which ports pass is `components.openstack.firewall`. Not here: the network of SR-IOV ports, which an
-administrator makes; peering and VPNs.
+"""TrainingNetwork: a private network in which GPU nodes reach the cloud's services and each other, and nothing them;
+its firewall, as data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import NotRequired, TypedDict
@@ -14,23 +10,94 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import networking
 
-from components.choices import Egress
-from components.cidr import private_network
-from components.findings import InputError
-from components.firewall import HeadPortsArgs
-from components.openstack.firewall import ROLES, Rule, plan_rules
-from components.openstack.names import tag_words
-from components.order import after
+from components.core.dependencies import after
+from components.core.fields import Egress
+from components.core.findings import InputError
+from components.core.network import HeadPortsArgs, private_network
+from components.openstack.tags import tag_words
 
 __all__ = [
-    "Egress",
-    "HeadPortsArgs",
+    "ROLES",
     "NetworkPlan",
+    "Rule",
     "TrainingNetwork",
     "TrainingNetworkArgs",
     "ipv4_of",
     "plan_network",
+    "plan_rules",
 ]
+
+
+ROLES = ("fabric", "head")
+"""The machines that rules speak of, each with a security group: workers, and the head node."""
+ANYWHERE = "0.0.0.0/0"
+METADATA_CIDR = "169.254.169.254/32"
+EVERY_PORT = (1, 65535)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a role's security group.
+
+    Attributes:
+        name: tells it from the others.
+        role: in whose group it is.
+        direction: ingress or egress.
+        remote: a role, or an address range.
+        protocol: None for every protocol.
+        ports: first and last; None for every port.
+    """
+
+    name: str
+    role: str
+    direction: str
+    remote: str
+    protocol: str | None = None
+    ports: tuple[int, int] | None = None
+
+
+def plan_rules(
+    head: HeadPortsArgs | None,
+    egress: Egress,
+    cidr: str,
+    service_cidrs: Sequence[str] = (),
+    dns_nameservers: Sequence[str] = (),
+) -> tuple[Rule, ...]:
+    """Everything that may pass.
+
+    Args:
+        head: its ports; None without a head node.
+        egress: `endpoints` closes the way out to all but the cloud's own services.
+        cidr: of the stack's network.
+        service_cidrs: where those services are: Keystone, object store, file servers, registry.
+        dns_nameservers: that machines are told of; none leaves that to the network's own.
+    """
+    rules = [Rule("self", "fabric", "ingress", "fabric")]
+    if head is not None:
+        rules += [
+            Rule("rendezvous", "head", "ingress", "fabric", "tcp", (head["rendezvous_port"],) * 2),
+            Rule("metrics", "fabric", "ingress", "head", "tcp", (head["metrics_port"],) * 2),
+        ]
+    for role in ROLES if head is not None else ROLES[:1]:
+        rules += _way_out(role, egress, cidr, service_cidrs, dns_nameservers)
+    return tuple(rules)
+
+
+def _way_out(
+    role: str, egress: Egress, cidr: str, service_cidrs: Sequence[str], dns_nameservers: Sequence[str]
+) -> Iterable[Rule]:
+    if egress == Egress.NAT:
+        yield Rule(f"out-{role}", role, "egress", ANYWHERE)
+        return
+    yield Rule(f"inside-{role}", role, "egress", cidr)
+    yield Rule(f"metadata-{role}", role, "egress", METADATA_CIDR, "tcp", (80, 80))
+    for index, server in enumerate(dns_nameservers):
+        for protocol in ("tcp", "udp"):
+            yield Rule(f"dns-{index}-{protocol}-{role}", role, "egress", f"{server}/32", protocol, (53, 53))
+    # Which port a service of a private cloud answers on is its administrator's choice.
+    for index, service in enumerate(service_cidrs):
+        yield Rule(f"service-{index}-{role}", role, "egress", service, "tcp", EVERY_PORT)
+
 
 # Below the workers: the gateway, and room for what a person adds by hand.
 HEAD_OFFSET, WORKER_OFFSET = 10, 16

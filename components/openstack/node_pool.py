@@ -10,12 +10,12 @@ from typing import Literal, NotRequired, TypedDict, get_args
 import pulumi
 from pulumi_openstack import compute, networking
 
-from components.capacity import RungPlan, plan_rung
-from components.findings import InputError, nearest_hint
+from components.core.capacity import RungPlan, plan_rung
+from components.core.findings import InputError, nearest_hint
 from components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing, rung_from_args
-from components.openstack.launch import ROLE_TAG, Boot, declare_instance, declare_port, plan_boot
-from components.openstack.names import tag_words
+from components.openstack.launch import Boot, declare_instance, declare_port, plan_boot
 from components.openstack.network import plan_network
+from components.openstack.tags import ROLE_TAG, tag_words
 
 __all__ = ["PLACEMENTS", "CapacityRungArgs", "NodePool", "NodePoolArgs", "NodePoolPlan", "Placement", "plan_node_pool"]
 
@@ -27,7 +27,7 @@ HEAD_TAG = "gangway:head"
 
 
 class CapacityRungArgs(TypedDict):
-    """The rung: `kind` is reservation or on-demand; the rest as `components.capacity` says."""
+    """The rung: `kind` is reservation or on-demand; the rest as `components.core.capacity` says."""
 
     kind: str
     id: NotRequired[str]

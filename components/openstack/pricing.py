@@ -6,9 +6,9 @@ one figure is the stack file's `gangway:site.usd_per_node_hour`; head, share, vo
 
 from collections.abc import Iterable, Sequence
 
-from components.catalog import MachinePrice
-from components.cost import CostComponent, Declared, from_fact, unknown_price
-from components.openstack.launch import ROLE_TAG
+from components.catalog.schema import MachinePrice
+from components.estimate.cost import CostComponent, Declared, from_fact, unknown_price
+from components.openstack.tags import ROLE_TAG
 
 __all__ = ["price_resources"]
 

@@ -1,18 +1,150 @@
-"""RunBucket, where run records outlive the nodes; and ManilaShare, which has a module of its own.
-
-A container of the object store, in no access list: whoever reads or writes it has a role in the project. It stays when
-the stack is destroyed, with what is in it.
+"""ManilaShare, the file system that all nodes mount (NFS or CephFS), and RunBucket, where run records outlive the
+nodes.
 """
 
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_openstack import objectstorage
+from pulumi_openstack import objectstorage, sharedfilesystem
 
-from components.openstack.file_system import ManilaShare, ManilaShareArgs
-from components.openstack.names import header_tags
+from components.core.dependencies import after
+from components.core.findings import InputError
+from components.openstack.tags import header_tags
 
-__all__ = ["ManilaShare", "ManilaShareArgs", "RunBucket", "RunBucketArgs"]
+__all__ = ["PROTOCOLS", "ManilaShare", "ManilaShareArgs", "RunBucket", "RunBucketArgs", "check_share", "export_path"]
+
+
+PROTOCOLS = ("NFS", "CEPHFS")
+_PLACE = "gangway:openstack"
+
+
+class ManilaShareArgs(TypedDict):
+    """Inputs of ManilaShare.
+
+    `protocol` is NFS or CEPHFS. `share_type` is the cloud's usual one unless given. `clients` is the address or range
+    that the server sees the machines by, with NFS. `share_network` (false) puts the server into the stack's network,
+    whose ids are then needed.
+    """
+
+    capacity_gib: int
+    protocol: str
+    share_type: NotRequired[str | None]
+    zone: str
+    clients: pulumi.Input[str]
+    share_network: NotRequired[bool]
+    network_id: NotRequired[pulumi.Input[str] | None]
+    subnet_ids: NotRequired[pulumi.Input[list[str]] | None]
+    tags: dict[str, str]
+
+
+def check_share(capacity_gib: int, protocol: str, *, share_network: bool, place: str = _PLACE) -> None:
+    """Refuses a share that Manila would refuse.
+
+    Raises:
+        InputError: no such protocol, no whole GiB, or native CephFS with a server in the stack's network, which its
+            driver never has.
+    """
+    if protocol not in PROTOCOLS:
+        raise InputError(
+            f"{place}.share_protocol", "no such protocol", value=protocol, allowed=", ".join(PROTOCOLS), fix="write NFS"
+        )
+    if capacity_gib < 1:
+        raise InputError(
+            "gangway:storage.capacity_gib",
+            "Manila makes no such share",
+            value=capacity_gib,
+            allowed="at least 1",
+            fix="set capacity_gib: 1024",
+        )
+    if share_network and protocol != "NFS":
+        raise InputError(
+            f"{place}.share_network",
+            "native CephFS has no server in a project's network: machines reach Ceph itself",
+            value=True,
+            allowed="only with share_protocol: NFS",
+            fix="leave share_network out, or set share_protocol: NFS",
+        )
+
+
+def export_path(locations: Sequence[Mapping[str, Any]]) -> str:
+    """Where a share is mounted from: the location that Manila prefers, else the first.
+
+    >>> export_path([{"path": "10.0.0.1:/a", "preferred": "False"}, {"path": "10.0.0.2:/a", "preferred": "True"}])
+    '10.0.0.2:/a'
+    """
+    preferred = [place["path"] for place in locations if str(place.get("preferred")).lower() == "true"]
+    return str((preferred or [place["path"] for place in locations] or [""])[0])
+
+
+class ManilaShare(pulumi.ComponentResource):
+    """A share with one access rule.
+
+    `mount_source` is where to mount it from, `access_user` and `access_key` whom as (empty with NFS); all wait for the
+    rule.
+    """
+
+    share_id: pulumi.Output[str]
+    mount_source: pulumi.Output[str]
+    access_user: pulumi.Output[str]
+    access_key: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ManilaShareArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:openstack:ManilaShare", name, None, opts)
+        check_share(
+            args["capacity_gib"], args["protocol"], share_network=args.get("share_network", False), place="args"
+        )
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        share = self._share(self._network() if args.get("share_network", False) else None)
+        native = args["protocol"] == "CEPHFS"
+        user = f"gangway-{name}"
+        access = sharedfilesystem.ShareAccess(
+            f"{name}-machines",
+            share_id=share.id,
+            access_type="cephx" if native else "ip",
+            access_to=user if native else args["clients"],
+            access_level="rw",
+            opts=self._child,
+        )
+        self.share_id = share.id
+        self.mount_source = after(share.export_locations.apply(_plain).apply(export_path), access)
+        self.access_user = after(user if native else "", access)
+        self.access_key = pulumi.Output.secret(access.access_key if native else "")
+        self.register_outputs(
+            {
+                "share_id": self.share_id,
+                "mount_source": self.mount_source,
+                "access_user": self.access_user,
+                "access_key": self.access_key,
+            }
+        )
+
+    def _network(self) -> sharedfilesystem.ShareNetwork:
+        return sharedfilesystem.ShareNetwork(
+            f"{self._name}-share",
+            neutron_net_id=self._args.get("network_id") or "",
+            neutron_subnet_id=pulumi.Output.from_input(self._args.get("subnet_ids") or []).apply(lambda ids: ids[0]),
+            opts=self._child,
+        )
+
+    def _share(self, network: sharedfilesystem.ShareNetwork | None) -> sharedfilesystem.Share:
+        args = self._args
+        return sharedfilesystem.Share(
+            f"{self._name}-share",
+            share_proto=args["protocol"],
+            size=args["capacity_gib"],
+            share_type=args.get("share_type"),
+            availability_zone=args["zone"] or None,
+            share_network_id=None if network is None else network.id,
+            is_public=False,
+            metadata=args["tags"],
+            opts=self._child,
+        )
+
+
+def _plain(locations: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{"path": place["path"], "preferred": place.get("preferred")} for place in locations]
 
 
 class RunBucketArgs(TypedDict):

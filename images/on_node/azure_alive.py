@@ -27,7 +27,7 @@ FIRST_EVENTS_SEC = 130.0
 
 
 def health(given_up: Path) -> dict[str, str]:
-    """What the probe is told: `components.azure.machine.HEALTH_PATH` says how."""
+    """What the probe is told: `components.azure.launch.HEALTH_PATH` says how."""
     return {"ApplicationHealthState": "Unhealthy" if given_up.exists() else "Healthy"}
 
 

@@ -48,7 +48,7 @@ _CODE = re.compile(r'\\*"code\\*"\s*:\s*\\*"(\w+)', re.IGNORECASE)
 # A machine's status where it could not be made: with the reason at the end, where there is one.
 _NEVER_MADE = "ProvisioningState/failed/"
 CHANGED, LOOKED, NOT_KEPT, REFUSED = "ladder-changed", "ladder-looked", "ladder-not-kept", "ladder-refused"
-# Of a scale set: how many nodes the job has at least, and at most (`components.azure.machine`).
+# Of a scale set: how many nodes the job has at least, and at most (`components.azure.launch`).
 LEAST_TAG, MOST_TAG = "gangway-nodes-min", "gangway-nodes"
 
 

@@ -1,6 +1,6 @@
 """The Environment that is a cloud: Pulumi's Automation API brings the item's own stack up, and takes it away again.
 
-The program is the one that `pulumi up` runs, on a project of the item's (`stacks.bench.project`); the engine is the
+The program is the one that `pulumi up` runs, on a project of the item's (`stacks.bench.pulumi_cli`); the engine is the
 CLI's. Not a deployment tool: what it brings up, it takes away.
 """
 
@@ -22,16 +22,14 @@ from pulumi.automation import (
 )
 from pydantic import ValidationError
 
-from components.findings import InputError
+from components.core.findings import InputError
 from stacks.bench.ended import check_goes_on
-from stacks.bench.names import run_id_of, stack_name
 from stacks.bench.processes import end_left_over, process_facts
-from stacks.bench.project import project_dir, read_project
-from stacks.bench.pulumi_cli import WatchedCommand
+from stacks.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from stacks.bench.run_store import RunStore, runs_url
 from stacks.bench.runner import Guard, RunFailedError, StoreFailedError
-from stacks.bench.suite import Item
-from trainer.record import RunRecord
+from stacks.bench.suite import Item, run_id_of, stack_name
+from trainer.records.run_record import RunRecord
 
 __all__ = ["Cloud", "check_login"]
 

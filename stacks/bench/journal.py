@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from components.findings import InputError
+from components.core.findings import InputError
 
 __all__ = ["JOURNAL_FILE", "Attempt", "Journal", "Progress", "State"]
 

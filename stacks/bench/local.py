@@ -1,28 +1,148 @@
-"""The Environment that is this machine: torchrun here, as a node would run it, one run after the other.
+"""Runs of a suite on this machine: its devices shared out, a process for each run."""
 
-No cloud, no Pulumi, no bill. A run that was cut off goes on from its checkpoint.
-"""
-
+import os
+import platform
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from components.job import JobSpec, Rendezvous
-from stacks.bench.hardware import Hardware, describe
-from stacks.bench.names import run_id_of
+from components.core.findings import InputError, nearest_hint
+from components.core.job import JobSpec, Rendezvous
 from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.runner import Guard, RunFailedError
-from stacks.bench.suite import LOCAL, Item, SuiteConfig
-from stacks.local_run import LocalRun, StatsTail
-from stacks.planning.run_context import local_context
-from stacks.settings.job_settings import trainer_flags
-from trainer.record import EXIT_BAD_INPUT, EXIT_INTERRUPTED, RunRecord
+from stacks.bench.suite import LOCAL, Item, SuiteConfig, run_id_of
+from stacks.config.job_settings import trainer_flags
+from stacks.engines.local import LocalRun, StatsTail
+from stacks.planning.trainer_image import local_context
+from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+from trainer.records.run_record import RunRecord
 
-__all__ = ["Local"]
+__all__ = ["DEVICES", "Hardware", "Local", "Placement", "describe", "hardware", "placement"]
+
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+class Hardware(dict[str, Any]):
+    """Plain JSON data: `cpu`, `cores`, `memory_gib`, `gpus`, `system`."""
+
+
+def hardware(cpuinfo: Path = _CPUINFO) -> Hardware:
+    """This machine."""
+    return Hardware(
+        cpu=_cpu(cpuinfo),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        gpus=_gpus(),
+        system=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def describe(machine: Hardware) -> str:
+    """In one line, as a record's machine type."""
+    gpus = f"{len(machine['gpus'])} x {machine['gpus'][0]}, " if machine["gpus"] else ""
+    return f"{gpus}{machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']:g} GiB"
+
+
+def _cpu(cpuinfo: Path) -> str:
+    """The model; Linux alone tells it, and not on every architecture."""
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text("utf-8", "replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[str]:
+    """NVIDIA's, by their names; none where there is no driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where all processes of a study run.
+
+    Attributes:
+        device: cpu or cuda.
+        threads: of each process (OMP_NUM_THREADS), the same for every number of processes.
+        reason: why there.
+    """
+
+    device: Literal["cpu", "cuda"]
+    threads: int
+    reason: str
+
+    @property
+    def backend(self) -> Literal["gloo", "nccl"]:
+        """The collectives that go with it, and that make the trainer take that device."""
+        return "nccl" if self.device == "cuda" else "gloo"
+
+
+def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
+    """GPUs where there are enough of them, else the CPU; what is asked for counts before.
+
+    Args:
+        asked: auto, cpu or cuda.
+        largest: number of processes.
+        machine: its GPUs and cores.
+        visible: CUDA_VISIBLE_DEVICES; None where it is not set.
+
+    Raises:
+        InputError: no such word, or `cuda` with fewer GPUs than processes.
+    """
+    if asked not in DEVICES:
+        fix = nearest_hint(asked, DEVICES)
+        raise InputError("--device", "no such device", value=asked, allowed=", ".join(DEVICES), fix=fix)
+    gpus = _number_visible(len(machine["gpus"]), visible)
+    here = f"{gpus} GPU(s) here" if gpus else "no GPU here"
+    if machine["gpus"] and visible is not None:
+        here += f" (CUDA_VISIBLE_DEVICES={visible})"
+    if asked == "cpu":
+        return Placement("cpu", 1, "asked for: --device cpu")
+    if gpus and gpus >= largest:
+        # torchrun would give one thread to several processes and all of them to one: that is no fair comparison.
+        return Placement("cuda", max(1, machine["cores"] // largest), f"{here}, one for each of {largest} process(es)")
+    if asked == "cuda" and not gpus:
+        raise InputError("--device", here, value=asked, allowed="auto or cpu here", fix="leave --device out")
+    if asked == "cuda":
+        raise InputError(
+            "--processes",
+            f"{here}, and each process takes one",
+            value=largest,
+            allowed=f"1 to {gpus} with --device cuda",
+            fix=f"name no number above {gpus}, or write --device cpu",
+        )
+    few = f"{here}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
+    return Placement("cpu", 1, few if gpus else here)
+
+
+def _number_visible(gpus: int, visible: str | None) -> int:
+    """CUDA's own rule: what stands behind the first -1 does not count, and an empty list hides all."""
+    if visible is None:
+        return gpus
+    words = [word.strip() for word in visible.split(",")]
+    shown = words[: words.index("-1")] if "-1" in words else words
+    return min(gpus, sum(1 for word in shown if word))
+
 
 _LAST_LINES = 6
 _WORDS = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from stacks.cli import main as gangway
+from stacks.cli.main import main as gangway
 
 __all__ = ["Timing", "main", "measure"]
 

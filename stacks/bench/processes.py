@@ -1,6 +1,5 @@
-"""A process that an earlier `gangway bench` has started and left: is it still there, and end it.
-
-By its id and the words of its command line, since an id may be somebody else's by now. Not a supervisor.
+"""Ctrl-C, SIGTERM and a closed terminal while a suite runs (once: stop in order, twice: leave at once), and
+processes that an earlier one has left.
 """
 
 import os
@@ -8,12 +7,59 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-__all__ = ["end_left_over", "process_facts"]
+__all__ = ["AbandonedError", "Stop", "end_left_over", "process_facts"]
+
+
+_SLICE_SEC = 0.2
+_ONCE = "\n{}: stopping, and destroying what stands. Once more leaves it standing.\n"
+
+
+class AbandonedError(BaseException):
+    """The second signal: everything is left as it is. Not an Exception, so that nobody takes it for a failed run."""
+
+
+class Stop:
+    """Whether somebody has asked to stop.
+
+    Attributes:
+        asked: the first signal's name; empty before it.
+    """
+
+    def __init__(self) -> None:
+        self.asked = ""
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Takes the signals while the block runs; only in the main thread. What `nohup` ignores stays ignored."""
+        hears_hangup = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        numbers = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hears_hangup else ()))
+        before = {number: signal.signal(number, self._told) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _told(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise AbandonedError
+        self.asked = signal.Signals(number).name
+        # Not print: the signal may have come in the middle of one.
+        with suppress(OSError):  # the terminal may be what is gone
+            os.write(2, _ONCE.format(self.asked).encode())
+
+    def pause(self, seconds: float) -> None:
+        """Sleeps, but not much longer than until somebody asks to stop."""
+        until = time.monotonic() + seconds
+        while not self.asked and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE_SEC))
+
 
 _GRACE_SEC = 60.0
 _LOOKS = 20

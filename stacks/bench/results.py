@@ -1,22 +1,211 @@
-"""What became of a suite: results.json beside its runs, and the table at the end. Computes sums and nothing else."""
+"""A suite's results: each run's figures with their intervals, and what it cost."""
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
-from stacks.bench.journal import Journal, Progress
-from stacks.bench.names import run_id_of
-from stacks.bench.suite import Item, SuiteConfig
-from trainer.record import Figure, RunRecord
+from components.core.findings import InputError
+from stacks.bench.journal import Attempt, Journal, Progress
+from stacks.bench.suite import Item, SuiteConfig, run_id_of
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
 
-__all__ = ["RESULTS_FILE", "results_of", "show_results", "write_results"]
+if TYPE_CHECKING:
+    from stacks.planning.plan import Plan
+
+__all__ = [
+    "FREE",
+    "RESULTS_FILE",
+    "Accounts",
+    "Caps",
+    "Rate",
+    "Screen",
+    "rate_of",
+    "results_of",
+    "show_results",
+    "write_results",
+]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a stack costs.
+
+    Attributes:
+        usd_per_hour: while it stands.
+        usd_at_once: by its start.
+        usd_run: a run that takes all of its hours.
+        source: where the figures are from.
+    """
+
+    usd_per_hour: float
+    usd_at_once: float
+    usd_run: float
+    source: str
+
+
+Accounts = Sequence[tuple[Item, Progress]]
+"""Every item of the suite with what the journal says of it."""
+
+FREE = Rate(0.0, 0.0, 0.0, "this machine: nobody bills it")
+
+
+def rate_of(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
+    """The rate of a planned stack: of its dearest rung, for nobody knows beforehand which one has room.
+
+    Args:
+        plan: of the stack, as the item has it.
+        item: whose entry may say a price.
+        hours: that it may stand at most.
+        place: the suite's file.
+
+    Raises:
+        InputError: a part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite
+            says a price that the plan knows, or one below that of the parts which the plan does know.
+    """
+    where, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
+    at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
+    dearest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
+    known, missing = dearest.hourly or 0.0, _unpriced(plan)
+    if own is None and missing:
+        raise InputError(
+            where,
+            f"its price is not known, so no cap can be kept: without {'; '.join(missing)}",
+            allowed="a stack that `gangway plan` can price, or usd_per_hour beside it in the suite",
+            fix="add usd_per_hour: what an hour of the whole stack costs you",
+        )
+    if own is not None and not missing:
+        raise InputError(
+            f"{where}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
+            allowed=f"usd_per_hour only where a part has no price; the plan says {known:.2f}", fix="leave it out",
+        )  # fmt: skip
+    if own is not None and own < known:
+        raise InputError(
+            f"{where}: usd_per_hour", "below what the parts with a price cost already", value=own,
+            allowed=f"{known:.2f} or more, since {'; '.join(missing)} come on top",
+            fix="write what an hour of the whole stack costs you",
+        )  # fmt: skip
+    if own is not None:
+        hourly, source = own, f"{place}: usd_per_hour"
+    else:
+        hourly, source = known, f"the plan, rung {dearest.position} ({dearest.kind}), the dearest"
+    return Rate(hourly, at_once, at_once + hourly * hours, source)
+
+
+def _unpriced(plan: "Plan") -> list[str]:
+    """What has no price: a cap over some of the rungs, or some of the parts, would be none."""
+    rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.hourly is None]
+    return [*rungs, *plan.cost.unknown]
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What may be spent: on the whole suite, and on each stack; None for no limit."""
+
+    usd: float | None
+    by_stack: dict[str, float]
+
+    @classmethod
+    def of(cls, suite: SuiteConfig) -> "Caps":
+        """The suite's own."""
+        budget = suite.budget
+        default = budget.stack_usd if budget else None
+        limits = {entry.name: entry.usd_limit or default for entry in suite.stacks}
+        return cls(budget.usd if budget else None, {name: usd for name, usd in limits.items() if usd is not None})
+
+    def too_dear(self, rate: Rate, item: Item, all_items: Accounts, now: datetime) -> str:
+        """Why `item` is not begun: what a run may cost is more than what is left; empty where it is not."""
+        for what, limit, spent in self._accounts(item, all_items, now):
+            if rate.usd_run > limit - spent:
+                return (
+                    f"refused: a run may cost ${rate.usd_run:,.2f} by {rate.source}, and of the ${limit:,.2f} "
+                    f"for {what} ${max(limit - spent, 0):,.2f} are left"
+                )
+        return ""
+
+    def exceeded(self, item: Item, all_items: Accounts, now: datetime) -> str:
+        """Why `item`, which stands, has to go; empty where there is room."""
+        for what, limit, spent in self._accounts(item, all_items, now):
+            if spent > limit:
+                return f"over the cap: ${spent:,.2f} of the ${limit:,.2f} for {what} are spent"
+        return ""
+
+    def _accounts(self, item: Item, all_items: Accounts, now: datetime) -> Iterable[tuple[str, float, float]]:
+        if item.stack.name in self.by_stack:
+            own = [progress for other, progress in all_items if other.stack.name == item.stack.name]
+            yield f"stack {item.stack.name}", self.by_stack[item.stack.name], _spent(own, now)
+        if self.usd is not None:
+            yield "the suite", self.usd, _spent((progress for _, progress in all_items), now)
+
+
+def _spent(progresses: Iterable[Progress], now: datetime) -> float:
+    attempts: list[Attempt] = [attempt for progress in progresses for attempt in progress.attempts]
+    return sum(attempt.usd(now) for attempt in attempts)
+
+
+_EVENT_COLOURS = {
+    "recorded": "green",
+    "failed": "red",
+    "destroy failed": "red",
+    "still standing": "bold red",
+    "attached": "yellow",
+}
+_ON_PAPER_SEC = 30.0
+"""A log file shows no moving line: there, a line each so many seconds."""
+
+
+class Screen:
+    """A console that tells of items; a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._status: Status | None = None
+        self._told_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._status = self.console.status("")
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._status is not None:
+            with suppress(OSError):
+                self._status.stop()
+
+    def say(self, item: str, word: str, more: str = "") -> None:
+        """Something happened."""
+        colour = _EVENT_COLOURS.get(word, "bold")
+        words = f"{time.strftime('%H:%M:%S')} {escape(item)}: [{colour}]{word}[/]{': ' if more else ''}{escape(more)}"
+        self._print(words)
+
+    def show(self, item: str, doing: str) -> None:
+        """Something goes on."""
+        words = f"{escape(item)}: {escape(doing)}"
+        if self._status is not None:
+            with suppress(OSError):
+                self._status.update(words)
+        elif time.monotonic() - self._told_at > _ON_PAPER_SEC:
+            self._told_at = time.monotonic()
+            self._print(words)
+
+    def _print(self, words: str) -> None:
+        """Nobody reads any more (a closed terminal, a pipe's end): no reason to leave something standing."""
+        with suppress(OSError, SystemExit):
+            self.console.print(words, soft_wrap=True)
+
 
 RESULTS_FILE = "results.json"
 _COLOURS = {"recorded": "green", "failed": "red", "stopped": "yellow", "planned": "dim"}
@@ -30,7 +219,7 @@ def results_of(
     rows = [_row(item, journal[item.name], stamp, run_dir, now, journal.header["rates"]) for item in items]
     known = [row["usd"]["value"] for row in rows if row["usd"]["value"] is not None]
     source = "the plan's prices times the hours that each stack stood; the bill may differ"
-    total = Figure(value=sum(known), unit="USD", provenance="estimated", source=source)
+    total = Quantity(value=sum(known), unit="USD", provenance="estimated", source=source)
     return {
         "suite": suite.name,
         "title": suite.title,
@@ -41,7 +230,7 @@ def results_of(
         "local": bool(journal.header["local"]),
         "budget_usd": suite.budget.usd if suite.budget else None,
         "items": rows,
-        "usd": (total if known else Figure.absent("USD", "nobody bills this machine")).model_dump(mode="json"),
+        "usd": (total if known else Quantity.absent("USD", "nobody bills this machine")).model_dump(mode="json"),
         "ended": now.isoformat(timespec="seconds"),
     }
 
@@ -51,11 +240,11 @@ def _row(
 ) -> dict[str, Any]:
     run_id = run_id_of(item, stamp)
     hours = sum(attempt.hours(now) for attempt in progress.attempts)
-    usd = Figure.absent("USD", "nobody bills this machine")
+    usd = Quantity.absent("USD", "nobody bills this machine")
     if not item.is_local:
         spent = sum(attempt.usd(now) for attempt in progress.attempts)
         source = str(rates[item.stack.name]["source"])
-        usd = Figure(value=spent, unit="USD", provenance="estimated", source=f"{source}, times the hours it stood")
+        usd = Quantity(value=spent, unit="USD", provenance="estimated", source=f"{source}, times the hours it stood")
     return {
         "item": item.name,
         "stack": item.stack.name,

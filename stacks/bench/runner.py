@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stacks.bench.journal import Journal, Progress, State
-from stacks.bench.money import FREE, Caps, Rate
-from stacks.bench.stopping import Stop
+from stacks.bench.processes import Stop
+from stacks.bench.results import FREE, Caps, Rate
 from stacks.bench.suite import Item
-from trainer.record import RunRecord
+from trainer.records.run_record import RunRecord
 
 __all__ = ["Environment", "Failure", "RunFailedError", "Runner", "StoreFailedError"]
 

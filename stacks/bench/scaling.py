@@ -1,31 +1,239 @@
-"""A scaling study: what 1 to N processes on this machine measured, and what machines of the catalogue should do.
-
-Measurements are rounds, in each of which every number of processes has its turn, so that a slow minute of the machine
-harms all alike; efficiencies are ratios within a round. The projection is a model (components.scaling) and is kept
-apart: in the results, in the table and in the plot.
+"""A scaling study: what 1 to N processes of the trainer on this machine measured, and what machines of the catalogue
+should do.
 """
 
+import json
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from components.scaling import (
+from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+from components.core.findings import InputError, nearest_hint
+from components.core.job import JobSpec, Rendezvous
+from components.estimate.scaling import (
     AmdahlFit,
     Links,
     Spread,
     StepModel,
+    Torus,
     efficiency,
     fit_amdahl,
+    links_of,
     measured_efficiency,
     step_sec,
+    torus_of,
 )
-from components.scaling_torus import Torus
-from stacks.bench.scaling_devices import Placement
-from stacks.bench.scaling_machines import Target
-from stacks.bench.scaling_runs import Sample
+from components.gcp.tpu.slices import plan_slice, slice_topologies
+from stacks.bench.local import Placement
+from stacks.engines.local import LocalRun, StatsTail
+from trainer.config.train_config import TrainConfig
 
-__all__ = ["NO_RATE", "Measured", "Projection", "Study", "project", "study"]
+__all__ = [
+    "MAX_WORKERS",
+    "NO_RATE",
+    "Measured",
+    "Projection",
+    "Sample",
+    "Study",
+    "Target",
+    "job",
+    "measure",
+    "project",
+    "read_sample",
+    "short",
+    "study",
+    "target_named",
+]
+
+
+MAX_WORKERS = 512
+_PLACE = "--machines"
+_ONE_SLICE = "one slice: the catalogue knows no bandwidth of the network between slices (DCN), so it stops there"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Machines to project to.
+
+    Attributes:
+        name: as the catalogue has it.
+        network: what the all-reduce travels over.
+        counts: accelerators, ascending from 1.
+        note: what its projection leaves out; empty for nothing of its own.
+    """
+
+    name: str
+    network: Links | Torus
+    counts: tuple[int, ...]
+    note: str = ""
+
+
+def target_named(name: str) -> Target:
+    """The machines of that name, of any provider, or the TPU slices.
+
+    Raises:
+        InputError: there are none, or the catalogue does not know a bandwidth that is needed.
+    """
+    machines = {key: one for provider in PROVIDERS for key, one in load_provider(provider).machines.items()}
+    if name in machines:
+        return Target(name, links_of(machines[name]), tuple(2**power for power in range(MAX_WORKERS.bit_length())))
+    generations = load_tpus().generations
+    if name in generations:
+        return _slices(name, name, max(size for size in slice_topologies(name) if size <= MAX_WORKERS))
+    word, _, number = name.partition("-")
+    prefixes = {key: tpu.prefix for tpu in generations.values() for key in (tpu.name, tpu.prefix)}
+    if word in prefixes and number.isdecimal():
+        return _slice_named(name, f"{prefixes[word]}-{number}")
+    types = [plan_slice(key, chips).accelerator_type for key in generations for chips in slice_topologies(key)]
+    raise InputError(
+        _PLACE,
+        "no such machine type, TPU generation or slice",
+        value=name,
+        allowed=f"machine types of the catalogue; {', '.join(generations)}; accelerator types such as v5litepod-256",
+        fix=nearest_hint(name, [*machines, *generations, *types]),
+    )
+
+
+def _slice_named(name: str, accelerator_type: str) -> Target:
+    try:
+        plan = plan_slice(accelerator_type=accelerator_type)
+    except InputError as mistake:
+        raise InputError(_PLACE, mistake.problem, value=name, allowed=mistake.allowed, fix=mistake.fix) from None
+    return _slices(plan.accelerator_type, plan.generation, plan.chips)
+
+
+def _slices(name: str, generation: str, most_chips: int) -> Target:
+    """Slices of the default topology of their size: powers of two up to `most_chips`, and that one."""
+    shapes = slice_topologies(generation)
+    sizes = [size for size in shapes if 1 < size <= most_chips and (size == most_chips or size.bit_count() == 1)]
+    torus = torus_of(generation, [shapes[size][0] for size in sizes])
+    halves = load_tpus().generations[generation].devices_per_chip.value
+    counted = f"; an accelerator is a chip, its {halves} devices together" if halves > 1 else ""
+    return Target(name, torus, (1, *sizes), _ONE_SLICE + counted)
+
+
+LINES = 7
+"""Of statistics in a run, the first of which is left out."""
+_POLL_SEC = 0.1
+_ANY_FABRIC = "1e-9"
+_LAST_LINES = 6
+
+
+class Sample(NamedTuple):
+    """What a run on some processes has shown.
+
+    Attributes:
+        step_sec: of one step, median.
+        all_reduce: seconds of one all-reduce by its bytes; empty for one process, and where it was not timed.
+        gradient_bytes: that all workers average in a step.
+        device: what it computed on.
+        untimed: why several processes' all-reduces were not timed; empty where they were.
+    """
+
+    step_sec: float
+    all_reduce: dict[int, float]
+    gradient_bytes: int
+    device: str
+    untimed: str = ""
+
+    def all_reduce_sec(self) -> float:
+        """Of the step's gradients: the line through the smallest and the largest message; 0 where none was timed."""
+        if not self.all_reduce:
+            return 0.0
+        (small, fast), (large, slow) = sorted(self.all_reduce.items())[:: max(1, len(self.all_reduce) - 1)][:2]
+        per_byte = max(0.0, (slow - fast) / (large - small))
+        return max(0.0, fast + per_byte * (self.gradient_bytes - small))
+
+
+def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str) -> TrainConfig:
+    """The run that is measured: `steps` of them, with the batch of one worker for each (weak) or shared out (strong).
+
+    Args:
+        config: of the preset.
+        workers: processes.
+        mode: weak or strong.
+        steps: to the end; at least LINES.
+        backend: gloo or nccl, and with it the CPU or a GPU for each.
+    """
+    batch = config.batch_size * (workers if mode == "weak" else 1)
+    images = batch * config.d_steps
+    far = 1000.0 * steps * images
+    return config.replace(
+        {
+            "batch_size": batch,
+            "kimg": steps * images / 1000,
+            "stats_kimg": max(1, steps // LINES) * images / 1000,
+            "checkpoint_kimg": far,
+            "sample_kimg": far,
+            "metrics": "none",
+            "metrics_kimg": 0,
+            "backend": backend,
+        }
+    )
+
+
+def measure(
+    config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Callable[[], None], placement: Placement
+) -> Sample:
+    """Runs the trainer on so many processes, and reads what it noted.
+
+    Args:
+        config: of `short`.
+        workers: processes.
+        folder: to be made, for the run.
+        data_dir: shards; prepared there when missing.
+        doing: called again and again while it runs.
+        placement: of the processes.
+
+    Raises:
+        InputError: the trainer did not come to its end.
+    """
+    folder.mkdir(parents=True)
+    (folder / "asked.json").write_text(config.to_json(), "utf-8")
+    with LocalRun.start(job(workers, folder, data_dir, placement), folder / "train.log") as run:
+        while run.exit_code is None:
+            doing()
+            time.sleep(_POLL_SEC)
+    if run.exit_code:
+        last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
+        raise InputError(str(run.log), f"the trainer ended with {run.exit_code}: {' | '.join(last)}", fix="mend that")
+    return read_sample(StatsTail(folder / "stats.jsonl").new_lines(), config)
+
+
+def read_sample(lines: list[dict[str, Any]], config: TrainConfig) -> Sample:
+    """What a run's lines of statistics tell."""
+    start = next(line for line in lines if line.get("event") == "start")
+    rates = [line["images_per_sec"] for line in lines if "event" not in line][1:]
+    fabric = start["fabric"]
+    return Sample(
+        step_sec=config.step_images / statistics.median(rates),
+        all_reduce={point["size_bytes"]: point["median_sec"] for point in fabric["points"]},
+        gradient_bytes=start["gradient_bytes"]["g"] + config.d_steps * start["gradient_bytes"]["d"],
+        device=start["device"],
+        untimed=fabric["reason"] if start["world_size"] > 1 and not fabric["points"] else "",
+    )
+
+
+def job(workers: int, folder: Path, data_dir: Path, placement: Placement) -> JobSpec:
+    """The launch of one measurement; a pinned number of threads, because torchrun's own depends on the processes."""
+    return JobSpec(
+        name="scaling",
+        backend=placement.backend,
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=workers,
+        rendezvous=Rendezvous(standalone=True),
+        env={"OMP_NUM_THREADS": str(placement.threads), "GANGWAY_CONTEXT": json.dumps({"run_id": folder.name})},
+        max_restarts=0,
+        argv=(
+            "train", "--config", str(folder / "asked.json"), "--run-dir", str(folder), "--data", str(data_dir),
+            "--fabric-min-gbps", _ANY_FABRIC,
+        ),
+    )  # fmt: skip
+
 
 Mode = Literal["weak", "strong"]
 NO_RATE = "a CPU was measured, and its slow steps beside an accelerator's links would scale too well"

@@ -1,24 +1,48 @@
-"""The plot of `gangway bench scaling`: measured efficiencies with their spread and fit, projections apart from them.
-
-Two panels for two things that must not be taken for one another: left what was measured, points and bars, and the fit,
-a line that ends where the measurements do; right what is projected, dashed and labelled so. Where nothing is projected
-there is no right panel. PNG and SVG; equal input gives an equal file.
-"""
+"""The plot of `gangway bench scaling`: measured efficiencies with their spread and fit, projections apart from them."""
 
 import io
 from collections.abc import Mapping
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
 from matplotlib.ticker import PercentFormatter, ScalarFormatter
 
-from stacks.bench.scaling import Study
-from stacks.bench.scaling_curves import fitted
+from stacks.bench.scaling import Mode, Study
 
-__all__ = ["draw_scaling"]
+__all__ = ["draw_scaling", "fitted"]
+
+
+def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
+    """Workers (1 up to the most measured, even on a logarithmic axis) and the efficiency that the fit says of them.
+
+    Args:
+        study: with its fit.
+        mode: weak or strong.
+        number: of points, two at least.
+
+    Returns:
+        Nothing where one process alone was measured, and of weak scaling where no all-reduce was timed.
+    """
+    points = sorted((one for one in study.measured if one.mode == mode), key=lambda one: one.workers)
+    largest = points[-1].workers if points else 1
+    if largest == 1 or (mode == "weak" and study.untimed):
+        return []
+    counts = [one.workers for one in points]
+    waits = [one.all_reduce_sec or 0.0 for one in points]
+    alone = points[0].step_sec.median
+    curve = []
+    for n in (largest ** (index / (number - 1)) for index in range(number)):
+        wait = float(np.interp(n, counts, waits))
+        if mode == "weak":
+            curve.append((n, alone / (alone + wait)))
+        elif study.fit is not None:
+            curve.append((n, alone / (n * study.fit.step_sec(n, wait))))
+    return curve
+
 
 # Okabe and Ito's, which colour-blind readers can tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

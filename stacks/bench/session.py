@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from components.findings import InputError, Severity
-from stacks.bench.hardware import hardware
+from components.core.findings import InputError, Severity
 from stacks.bench.journal import Journal, State
-from stacks.bench.local import Local
-from stacks.bench.money import Caps, Rate, rate_of
-from stacks.bench.results import results_of, show_results, write_results
+from stacks.bench.local import Local, hardware
+from stacks.bench.processes import AbandonedError, Stop
+from stacks.bench.results import Caps, Rate, Screen, rate_of, results_of, show_results, write_results
 from stacks.bench.runner import Environment, Runner
-from stacks.bench.screen import Screen
-from stacks.bench.stopping import AbandonedError, Stop
 from stacks.bench.suite import LOCAL, Item, SuiteConfig, items_of, load_suite, preset_of
 from stacks.extras import need
 
@@ -176,8 +173,7 @@ def _prepare(
     if not paid:
         return None, {}, ""
     from stacks.bench.cloud import check_login
-    from stacks.bench.project import project_dir, write_project
-    from stacks.bench.pulumi_cli import find_cli
+    from stacks.bench.pulumi_cli import find_cli, project_dir, write_project
 
     rates: dict[str, Rate] = {}
     with screen:
@@ -193,7 +189,7 @@ def _prepare(
 
 def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> Rate:
     """What the stack costs, from its plan, which has to be one that `up` would take."""
-    from stacks.bench.project import project_dir, read_project
+    from stacks.bench.pulumi_cli import project_dir, read_project
     from stacks.planning.plan import make_plan
 
     config = read_project(project_dir(folder, item), item, place)
@@ -228,8 +224,7 @@ def _check_folder(run_store: str, place: str) -> None:
 def _logged_in(run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], options: Options) -> "PulumiCommand":
     """The CLI, with the login that the suite was begun with."""
     from stacks.bench.cloud import check_login
-    from stacks.bench.project import project_dir
-    from stacks.bench.pulumi_cli import find_cli
+    from stacks.bench.pulumi_cli import find_cli, project_dir
 
     command = find_cli(install=options.install_cli)
     env = {"PULUMI_BACKEND_URL": header["backend_url"]} if header["backend_url"] else {}

@@ -1,24 +1,36 @@
-"""SuiteConfig: what `stacks/suites/*.yaml` say, and the items it means: one run of an arm and a seed on a stack.
-
-Only what is asked for. What a stack is, its own file says; what a run costs, `stacks.bench.money`; in which order
-things happen, `stacks.bench.runner`.
+"""SuiteConfig: what `stacks/suites/*.yaml` say, the items it means (one run of an arm and a seed on a stack), and
+what a run and its stack are called.
 """
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from components.fields import PositiveNumber, PositiveWhole, Seed
-from components.findings import InputError, nearest_hint
-from stacks.settings.config_errors import explain
-from stacks.settings.job_settings import Settings, check_settings
-from stacks.settings.sections import Section
-from stacks.settings.stack_file import find_stack_file, read_settings, read_yaml
-from trainer.presets import PRESETS
+from components.core.fields import PositiveNumber, PositiveWhole, Seed
+from components.core.findings import InputError, nearest_hint
+from stacks.config.explain_errors import explain
+from stacks.config.job_settings import Settings, check_settings
+from stacks.config.loader import find_stack_file, read_settings, read_yaml
+from stacks.config.sections import Section
+from trainer.config.presets import PRESETS
 
-__all__ = ["LOCAL", "Arm", "Item", "SuiteConfig", "SuiteStack", "find_suite", "items_of", "load_suite", "preset_of"]
+__all__ = [
+    "LOCAL",
+    "Arm",
+    "Item",
+    "SuiteConfig",
+    "SuiteStack",
+    "find_suite",
+    "items_of",
+    "load_suite",
+    "preset_of",
+    "run_id_of",
+    "stack_name",
+]
+
 
 LOCAL = "local"
 """The stack that is this machine: torchrun here, without a cloud."""
@@ -276,3 +288,18 @@ def items_of(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
         for arm in _arms(suite)
         for seed in suite.seeds
     )
+
+
+_HASH_DIGITS = 6
+_MAX_STACK_NAME = 40
+
+
+def run_id_of(item: Item, stamp: str) -> str:
+    """The run's id, which is its folder's name too: the item's name and the suite's time."""
+    return f"{item.name}-{stamp}"
+
+
+def stack_name(item: Item, stamp: str) -> str:
+    """The name of the item's own stack: it begins like the stack that it is made after, and no other has it."""
+    digits = hashlib.sha256(run_id_of(item, stamp).encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{item.stack.name[: _MAX_STACK_NAME - _HASH_DIGITS - 2].rstrip('-')}-b{digits}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from components.findings import InputError
+from components.core.findings import InputError
 
 __all__ = ["Change", "Delta", "Difference", "compare", "read_plan"]
 

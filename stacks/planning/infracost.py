@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from components.cost import HOURS_PER_MONTH
+from components.estimate.cost import HOURS_PER_MONTH
 
 __all__ = ["infracost"]
 

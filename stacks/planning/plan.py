@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from components.cost import CostEstimate, estimate
-from components.energy import (
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate, estimate
+from components.estimate.energy import (
     CarbonEstimate,
     EmbodiedEstimate,
     EnergyEstimate,
@@ -18,16 +19,13 @@ from components.energy import (
     estimate_embodied,
     estimate_energy,
 )
-from components.findings import Finding, Severity
-from stacks.planning.checks import check_budget
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import check_budget, money_findings
 from stacks.planning.gc_pause import without_gc
-from stacks.planning.ladder_costs import Pace, RungCost, pace, price_ladder
-from stacks.planning.money_findings import money_findings
-from stacks.planning.usage import usage_lines
+from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
+from stacks.planning.rules.guardrails import with_guardrails
+from stacks.planning.run_costs import Pace, RungCost, pace, price_ladder, usage_lines
 from stacks.program import build, provider_module
-from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
-from stacks.rules.guardrails import with_guardrails
-from stacks.settings.config import StackConfig
 
 __all__ = ["Plan", "make_plan", "run_program"]
 

@@ -1,8 +1,9 @@
-"""The plan and the sandbox as a person reads them: trees and tables on the terminal. Computes nothing."""
+"""The plan, the sandbox and the difference of two plans as a person reads them, or as JSON. Computes nothing."""
 
+import json
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,17 +11,20 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.tree import Tree
 
-from components.cost import CostEstimate
-from components.findings import Finding, Severity
-from stacks.planning.ladder_costs import RungCost
-from stacks.planning.money_findings import span
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate
+from stacks.planning.common_findings import span
+from stacks.planning.difference import Change, Delta, Difference, compare
+from stacks.planning.infracost import infracost
 from stacks.planning.plan import Plan
-from stacks.recording import PlannedResource
+from stacks.planning.recording import PlannedResource
+from stacks.planning.run_costs import RungCost
 
-if TYPE_CHECKING:  # boto3 and moto are not needed to print a plan
-    from stacks.sandbox import SandboxRow
+if TYPE_CHECKING:
+    from stacks.sandbox.rows import SandboxRow
 
-__all__ = ["ladder_table", "sandbox_notes", "sandbox_table", "show_plan", "usd"]
+__all__ = ["ladder_table", "print_plan", "sandbox_notes", "sandbox_table", "show_difference", "show_plan", "usd"]
+
 
 _RESULT_COLOURS = {
     "accepted": "green",
@@ -192,3 +196,76 @@ def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
 def sandbox_notes(rows: Iterable["SandboxRow"]) -> list[str]:
     """A sentence for each resource of which the sandbox could not read everything back as declared."""
     return [f"{short_type(row.type)} {row.name}: {row.status}; {row.note}" for row in rows if row.note]
+
+
+def show_difference(difference: Difference, console: Console) -> None:
+    """Prints resources, figures and findings that changed."""
+    console.print(_resources(difference))
+    console.print(_figures(difference.figures))
+    for sign, colour, findings in (("+", "yellow", difference.findings_new), ("-", "green", difference.findings_gone)):
+        for finding in findings:
+            console.print(f"[{colour}]{sign} finding {escape(finding)}[/]", highlight=False)
+
+
+def _resources(difference: Difference) -> Tree:
+    counts = (len(difference.added), len(difference.removed), len(difference.changed))
+    tree = Tree("[bold]against the earlier plan[/]: {} added, {} removed, {} changed".format(*counts))
+    for sign, colour, changes in (
+        ("+", "green", difference.added),
+        ("-", "red", difference.removed),
+        ("~", "yellow", difference.changed),
+    ):
+        for change in changes:
+            tree.add(f"[{colour}]{sign} {_label(change)}[/]")
+    return tree
+
+
+def _label(change: Change) -> str:
+    kind = change.type if change.type.startswith("gangway:") else short_type(change.type)
+    inputs = f" [dim]{escape(', '.join(change.inputs))}[/]" if change.inputs else ""
+    return f"{escape(kind)} {escape(change.name)}{inputs}"
+
+
+def _figures(figures: Iterable[Delta]) -> Table:
+    table = Table(title="figures", title_justify="left")
+    for column in ("what", "before", "now", "change"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for figure in figures:
+        table.add_row(
+            f"{figure.what}, {figure.unit}",
+            _number(figure.before),
+            _number(figure.now),
+            _number(figure.change, "+"),
+        )
+    return table
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    return "unknown" if value is None else f"{value:{sign},.2f}"
+
+
+def print_plan(plan: Plan, output: str, previous: Mapping[str, Any] | None) -> None:
+    """Prints `plan`.
+
+    Args:
+        plan: to be printed.
+        output: text, json or infracost.
+        previous: an earlier plan, as `read_plan` gives it; None for no comparison.
+    """
+    if output == "text":
+        show_plan(plan, Console())
+        if previous is not None:
+            show_difference(compare(previous, _plain(plan)), Console())
+        return
+    data = plan.to_json()
+    if output == "infracost":
+        data = infracost(_plain(plan), previous)
+    elif previous is not None:
+        data["difference"] = compare(previous, _plain(plan)).to_json()
+    print(json.dumps(data, indent=2))
+
+
+def _plain(plan: Plan) -> dict[str, Any]:
+    """As the file of an earlier plan holds it: tuples are lists there, and would not be equal to them."""
+    plain: dict[str, Any] = json.loads(json.dumps(plan.to_json()))
+    return plain

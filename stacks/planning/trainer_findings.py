@@ -1,16 +1,16 @@
 """What the trainer would refuse on the nodes of a plan, told before anybody pays for them. Pure.
 
-Which configuration the nodes train is `JobConfig.effective_config`; what the trainer refuses, `trainer.refusals`. How
-the batch is spread over the nodes is `stacks.planning.checks`'s.
+Which configuration the nodes train is `JobConfig.effective_config`; what the trainer refuses,
+`trainer.config.refusals`. How the batch is spread over the nodes is `stacks.planning.common_findings`'s.
 """
 
 from collections.abc import Iterable, Mapping
 
-from components.catalog import MachineType
-from components.findings import Finding, Severity
-from stacks.settings.config import StackConfig
-from trainer.config import TrainConfig
-from trainer.refusals import Machine, refusals
+from components.catalog.schema import MachineType
+from components.core.findings import Finding, Severity
+from stacks.config.stack_config import StackConfig
+from trainer.config.refusals import Machine, refusals
+from trainer.config.train_config import TrainConfig
 
 __all__ = ["trained_on", "trainer_findings"]
 

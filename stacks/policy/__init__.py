@@ -1,4 +1,4 @@
-"""The policy pack: the rules of `stacks.rules`, enforced by the Pulumi engine in any project.
+"""The policy pack: the rules of `stacks.planning.rules`, enforced by the Pulumi engine in any project.
 
     pulumi preview --stack aws-demo --policy-pack stacks/policy
 

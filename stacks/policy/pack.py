@@ -1,12 +1,11 @@
-"""Policies made of the rules: one a code, with the rule's severity as its enforcement level.
-
-A resource rule and a rule about the stack file stop an update before anything is made; a rule about the whole stack is
-asked at the end of a preview, or of an update. Nothing is decided here: `stacks.rules` does.
+"""Policies made of the rules: one a code, with the rule's severity as its enforcement level; and what the engine
+sends of a resource in the words the rules read.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from typing import Any
 
 from pulumi.runtime.config import get_config_env
@@ -21,16 +20,42 @@ from pulumi_policy import (
     StackValidationArgs,
     StackValidationPolicy,
 )
+from pulumi_policy.proxy import UnknownValueError
 
-from components.cost import Declared
-from components.findings import Finding, InputError, Severity
-from stacks.policy.engine_values import EngineResource, plain
-from stacks.rules.guardrails import RESOURCE_RULES, STACK_RULES
-from stacks.rules.planned import PLAN_REFUSED, PLAN_RULES
-from stacks.rules.regions import SiteGrid, grid_of
-from stacks.rules.rule import Limits, ResourceRule, Rule, StackRule
+from components.core.findings import Finding, InputError, Severity
+from components.estimate.cost import Declared
+from stacks.planning.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from stacks.planning.rules.resource_rules import SiteGrid, grid_of
+from stacks.planning.rules.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
 
-__all__ = ["LEVELS", "findings_of_config", "policies", "serve"]
+__all__ = ["LEVELS", "EngineResource", "findings_of_config", "plain", "policies", "serve"]
+
+
+@dataclass(frozen=True)
+class EngineResource:
+    """A resource as the engine is about to make it; see `components.estimate.cost.Declared`. Its id is not known."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, Any]
+    id: str = UNKNOWN
+
+
+def plain(value: Any) -> Any:
+    """`value`, which may be one of the SDK's guarded mappings, as plain data."""
+    if isinstance(value, Mapping):
+        return {key: _item(value, key) for key in value}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_item(value, position) for position in range(len(value))]
+    return value
+
+
+def _item(values: Any, key: Any) -> Any:
+    try:
+        return plain(values[key])
+    except UnknownValueError:
+        return UNKNOWN
+
 
 LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
 STACK = "pulumi:pulumi:Stack"
@@ -56,8 +81,8 @@ def findings_of_config() -> tuple[Finding, ...] | None:
     if "gangway:cluster" not in get_config_env():
         return None
     # Each provider's whole SDK comes with a plan: other projects do not wait for it.
+    from stacks.config.loader import from_pulumi
     from stacks.planning.plan import make_plan
-    from stacks.settings.loader import from_pulumi
 
     refused: list[Finding] = []
     try:
@@ -71,7 +96,7 @@ def grid_of_config() -> SiteGrid | None:
     """The grid of the selected stack's site; None without one, and where the file is wrong, as `plan.refused` says."""
     if "gangway:site" not in get_config_env():
         return None
-    from stacks.settings.loader import from_pulumi
+    from stacks.config.loader import from_pulumi
 
     grid: SiteGrid | None = None
     try:

@@ -1,8 +1,6 @@
-"""The page: what the template needs, computed from the plan, the sandbox and the record, and the rendered HTML.
+"""The report: one self-contained HTML page on a plan, what the sandbox made of it, and the run's record."""
 
-Presentation only: nothing here reads a run directory or prices anything. The template is `report.html.j2` beside this
-file, with autoescape on, so a hostile name stays text.
-"""
+from __future__ import annotations
 
 import base64
 import json
@@ -10,16 +8,28 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from components.findings import InputError
-from stacks.report.figures import Cell, Sources, duration, kimg_text, moment, number
+from components.core.findings import InputError
 from stacks.report.plots import Chart
-from stacks.report.rendering import render_template
+from stacks.report.rendering import (
+    Cell,
+    Sources,
+    duration,
+    kimg_text,
+    make_folder,
+    moment,
+    number,
+    render_template,
+    write_whole,
+)
 from stacks.report.runs import not_sealed
-from trainer.record import Figure, RunRecord
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
 
-__all__ = ["Picture", "ReportInputs", "SandboxRowLike", "picture", "render_page"]
+__all__ = ["Picture", "ReportInputs", "SandboxRowLike", "picture", "render_page", "write_report"]
+
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _SEVERITIES = ("error", "warning", "info")
@@ -80,7 +90,7 @@ class _Node:
     type: str
     name: str
     inputs: Mapping[str, Any]
-    children: list["_Node"] = field(default_factory=list)
+    children: list[_Node] = field(default_factory=list)
 
 
 def picture(png: bytes, place: str) -> Picture:
@@ -146,7 +156,7 @@ def _chart_picture(chart: Chart) -> Picture:
     return picture(chart.light, chart.name)
 
 
-def _run_figures(record: RunRecord) -> list[tuple[str, Figure]]:
+def _run_figures(record: RunRecord) -> list[tuple[str, Quantity]]:
     return [
         ("Training time", record.wall_sec),
         ("Throughput", record.images_per_sec),
@@ -259,3 +269,67 @@ def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
 def _versions(of_run: Mapping[str, str], of_plan: Mapping[str, str]) -> list[tuple[str, str, str]]:
     names = sorted({*of_run, *of_plan}, key=str.lower)
     return [(name, of_run.get(name, ""), of_plan.get(name, "")) for name in names]
+
+
+def write_report(
+    out_dir: Path,
+    *,
+    plan: Mapping[str, Any],
+    sandbox: Sequence[SandboxRowLike],
+    record: RunRecord,
+    stats: Sequence[Mapping[str, Any]],
+    samples_png: Path,
+    reals_png: Path | None,
+) -> Path:
+    """Writes `out_dir/report.html`, and its charts as PNG and SVG under `out_dir/plots`.
+
+    Everything is rendered before the first file is touched, and each file appears whole or not at all.
+
+    Args:
+        out_dir: made if it does not exist.
+        plan: the JSON data of `gangway plan --json`.
+        sandbox: what became of each planned resource; empty when the plan was not applied.
+        record: the run.
+        stats: the parsed lines of the run's stats.jsonl, in order.
+        samples_png: grid of images from the trained generator.
+        reals_png: grid of images from the data set, or None.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
+    """
+    from stacks.report import plots
+    from stacks.report.curves import curve_charts
+
+    samples = _read(samples_png)
+    reals = _read(reals_png) if reals_png else None
+    curves = curve_charts(stats)
+    cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
+    quality_charts = [chart for metric in record.quality if (chart := plots.quality_chart(metric))]
+    html = render_page(
+        ReportInputs(
+            plan=plan,
+            sandbox=sandbox,
+            record=record,
+            curves=curves,
+            cost_chart=cost_chart,
+            quality_charts=quality_charts,
+            samples=samples,
+            reals=reals,
+        )
+    )
+    folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]
+    make_folder(folder if charts else out_dir)
+    for chart in charts:
+        write_whole(folder / f"{chart.name}.png", chart.light)
+        write_whole(folder / f"{chart.name}.svg", chart.svg)
+    return write_whole(out_dir / "report.html", html.encode())
+
+
+def _read(png: Path) -> Picture:
+
+    if not png.is_file():
+        raise InputError(str(png), "no such image", fix="name the PNG grid that the trainer wrote")
+    return picture(png.read_bytes(), str(png))

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
 
-from stacks.report.figures import number, unit_text
-from trainer.record import QualityRecord
+from stacks.report.rendering import number, unit_text
+from trainer.records.quality import QualityRecord
 
 __all__ = ["Chart", "Theme", "cost_chart", "quality_chart", "render"]
 

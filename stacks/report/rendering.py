@@ -1,13 +1,65 @@
-"""The templates beside this file, as the pages render them: autoescape on, so that a hostile name stays text."""
+"""HTML of a report from Jinja2 templates, and its numbers with units and their meaningful digits."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-__all__ = ["render_template"]
+from components.core.findings import InputError
+from trainer.records.quantity import Quantity
+
+__all__ = [
+    "Cell",
+    "Source",
+    "Sources",
+    "duration",
+    "kimg_text",
+    "make_folder",
+    "moment",
+    "number",
+    "render_template",
+    "unit_text",
+    "write_whole",
+]
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, where they are not there.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            str(folder), f"cannot be made: {error.strerror or error}", fix="name a folder that can be written"
+        ) from None
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Writes a file in one step: a reader sees the old one or the new one.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        partial.write_bytes(content)
+        return partial.replace(path)
+    except OSError as error:
+        raise InputError(
+            str(path),
+            f"cannot be written: {error.strerror or error}",
+            fix="name a file in a folder that can be written",
+        ) from None
+
 
 _HERE = Path(__file__).parent
 
@@ -28,3 +80,152 @@ def render_template(name: str, styles: tuple[str, ...], filters: Mapping[str, An
     style = Markup("\n".join((_HERE / style).read_text("utf-8") for style in styles))  # our own files
     html = environment.get_template(name).render(style=style, **context)
     return f"{html.strip()}\n"
+
+
+_MINUS = "\N{MINUS SIGN}"
+_TIMES = "\N{MULTIPLICATION SIGN}"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PROVENANCE_WORDS = {"list-price": "list price"}
+_JOULES_PER_KWH = 3.6e6
+_LONG_SEC = 90
+
+
+class Source(NamedTuple):
+    """One line of the footnotes: where a figure came from. Figures with an equal source share the line."""
+
+    provenance: str
+    source: str
+    as_of: str
+    note: str
+
+    @property
+    def text(self) -> str:
+        """The line as a sentence, for a tooltip."""
+        as_of = f"as of {self.as_of}" if self.as_of else ""
+        return "; ".join(part for part in (f"{self.provenance}: {self.source}", as_of, self.note) if part)
+
+
+class Cell(NamedTuple):
+    """A figure as the page shows it.
+
+    Attributes:
+        text: the number, `unknown`, or `absent`.
+        unit: empty where there is no number.
+        hint: the same quantity in the unit people think in, such as `4 min 12 s`; often empty.
+        reason: why there is no number; empty where there is one.
+        footnote: its line in the list of sources, from 1.
+    """
+
+    text: str
+    unit: str
+    hint: str
+    reason: str
+    footnote: int
+    source: Source
+
+
+class Sources:
+    """Collects the sources in the order in which the page mentions them, and numbers them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Source, int] = {}
+
+    def figure(self, figure: Quantity) -> Cell:
+        """A figure of the run record."""
+        return self.cell(figure.value, figure.unit, figure.provenance, figure.source, figure.as_of, figure.note)
+
+    def cell(
+        self,
+        value: float | None,
+        unit: str,
+        provenance: str,
+        source: str,
+        as_of: str | None = None,
+        note: str = "",
+        reason: str = "",
+    ) -> Cell:
+        """Any value with its provenance.
+
+        Args:
+            value: None when nobody knows it; the reason is then `reason`, or else `source`.
+            unit: as in the record: USD, J, gCO2e/kWh.
+            provenance: a word of the record, or the confidence of the price catalogue.
+            source: instrument, model or document.
+            as_of: ISO 8601 date.
+            note: what a reader must know before comparing it.
+            reason: why `value` is None.
+        """
+        line = Source(_PROVENANCE_WORDS.get(provenance, provenance), source, as_of or "", note)
+        footnote = self._numbers.setdefault(line, len(self._numbers) + 1)
+        if value is None:
+            text = "absent" if provenance == "absent" else "unknown"
+            return Cell(text, "", "", reason or source, footnote, line)
+        return Cell(number(value, unit), unit_text(unit), _hint(value, unit), "", footnote, line)
+
+    def lines(self) -> Iterable[tuple[int, Source]]:
+        """Footnote number and source, ascending."""
+        return ((footnote, line) for line, footnote in self._numbers.items())
+
+
+def number(value: float, unit: str = "") -> str:
+    """Four significant digits (three below 1), thousands in full, cents for dollars from 1 USD upwards.
+
+    Zeros at the end are kept only where they were rounded to, never added to a value that is shorter.
+
+    >>> number(110.1, "USD/h"), number(1234567.8), number(0.012345), number(1.15), number(11.902), number(-4.0)
+    ('110.10', '1,234,568', '0.0123', '1.15', '11.90', '\N{MINUS SIGN}4')
+    """
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "infinite"
+    size = abs(value)
+    if unit.startswith("USD") and size >= 1:
+        text = f"{value:,.2f}"
+    elif value == 0 or (value == int(value) and size < 1e15):
+        text = f"{int(value):,}"
+    elif size < 1e-4 or size >= 1e15:
+        mantissa, power = f"{value:.2e}".split("e")
+        text = f"{mantissa} {_TIMES} 10{str(int(power)).translate(_SUPERSCRIPT)}"
+    else:
+        exponent = math.floor(math.log10(size))
+        text = f"{value:,.{max(0, (3 if size >= 1 else 2) - exponent)}f}"
+        if float(text.replace(",", "")) == value:
+            text = text.rstrip("0")
+    return text.replace("-", _MINUS)
+
+
+def kimg_text(images: int) -> str:
+    """Thousands of images to one decimal: 150 for 150 016."""
+    return f"{images / 1000:,.1f}".removesuffix(".0")
+
+
+def unit_text(unit: str) -> str:
+    """The unit with its subscripts, gCO₂e for gCO2e; nothing for a pure number, whose unit is 1."""
+    return "" if unit == "1" else unit.replace("CO2", "CO₂")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(252.3), duration(7265), duration(12.34)
+    ('4 min 12 s', '2 h 1 min', '12.3 s')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def moment(iso: str) -> str:
+    """An ISO 8601 time without its fraction: 2026-01-31 08:00:00 UTC."""
+    day, _, rest = iso.partition("T")
+    zone = "UTC" if rest.endswith(("Z", "+00:00")) else ""
+    return " ".join(part for part in (day, rest[:8], zone) if part)
+
+
+def _hint(value: float, unit: str) -> str:
+    if unit == "s" and math.isfinite(value) and value >= _LONG_SEC:
+        return duration(value)
+    if unit == "J":
+        return f"{number(value / _JOULES_PER_KWH)} kWh"
+    return ""

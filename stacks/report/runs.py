@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from components.findings import InputError
-from trainer.record import BROKEN_SEAL, RunRecord
+from components.core.findings import InputError
+from trainer.records.digest import BROKEN_SEAL
+from trainer.records.run_record import RunRecord
 
 __all__ = ["Run", "find_runs", "is_there", "not_sealed", "read_json"]
 

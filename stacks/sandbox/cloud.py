@@ -12,42 +12,33 @@ from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any, Self
 
-from stacks.recording import PlaceholderCloud
-from stacks.sandbox import (
-    bucket,
-    budget,
-    compute,
-    encryption,
-    firewall,
-    fleets,
-    functions,
-    head,
-    identity,
-    network,
-    observability,
-    scaling,
-    storage,
-)
-from stacks.sandbox.aws import Aws
+from stacks.planning.recording import PlaceholderCloud
+from stacks.sandbox import compute, identity, monitoring, network, storage
+from stacks.sandbox import compute as fleets
+from stacks.sandbox import compute as head
+from stacks.sandbox import compute as scaling
+from stacks.sandbox import identity as encryption
+from stacks.sandbox import network as firewall
+from stacks.sandbox import storage as bucket
+from stacks.sandbox.aws import Aws, Wire
 from stacks.sandbox.rows import Applied, SandboxRow, Status, judge
-from stacks.sandbox.wire import Wire
 
 __all__ = ["HANDLERS", "MotoCloud"]
 
 HANDLERS = {
-    **head.HANDLERS,
-    **network.HANDLERS,
-    **firewall.HANDLERS,
-    **compute.HANDLERS,
-    **fleets.HANDLERS,
-    **scaling.HANDLERS,
-    **storage.HANDLERS,
-    **bucket.HANDLERS,
-    **encryption.HANDLERS,
-    **budget.HANDLERS,
-    **functions.HANDLERS,
-    **identity.HANDLERS,
-    **observability.HANDLERS,
+    **head.HEAD_HANDLERS,
+    **network.NETWORK_HANDLERS,
+    **firewall.FIREWALL_HANDLERS,
+    **compute.COMPUTE_HANDLERS,
+    **fleets.FLEETS_HANDLERS,
+    **scaling.SCALING_HANDLERS,
+    **storage.STORAGE_HANDLERS,
+    **bucket.BUCKET_HANDLERS,
+    **encryption.ENCRYPTION_HANDLERS,
+    **monitoring.BUDGET_HANDLERS,
+    **monitoring.FUNCTIONS_HANDLERS,
+    **identity.IDENTITY_HANDLERS,
+    **monitoring.OBSERVABILITY_HANDLERS,
 }
 """Pulumi type token -> the function that builds it."""
 

@@ -1,14 +1,102 @@
-"""Sandbox handlers: FSx for Lustre and its S3 links, ECR repositories and what they drop."""
+"""Sandbox handlers: S3 buckets with their settings, FSx for Lustre and its S3 links, ECR repositories."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.sandbox.aws import Aws, one
+from stacks.sandbox.aws import Aws, Wire, one
 from stacks.sandbox.rows import Applied
-from stacks.sandbox.wire import Wire
 
-__all__ = ["HANDLERS"]
+__all__ = ["BUCKET_HANDLERS", "STORAGE_HANDLERS"]
+
+
+def _bucket(aws: Aws, wire: Wire) -> Applied:
+    wire.skip("forceDestroy")
+    name = wire.physical_name("bucket")
+    # The region S3 began in is the one that may not be named.
+    home = aws.region == "us-east-1"
+    place = {} if home else {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
+    aws.call("s3", "CreateBucket", {"Bucket": name, **place})
+    tags = wire.tags()
+    if tags:
+        aws.call("s3", "PutBucketTagging", {"Bucket": name, "Tagging": {"TagSet": tags["Tags"]}})
+
+    def held() -> Mapping[str, Any]:
+        location = aws.read("s3", "GetBucketLocation", {"Bucket": name})["LocationConstraint"]
+        found = aws.read("s3", "GetBucketTagging", {"Bucket": name})["TagSet"] if tags else []
+        return {"Region": location or "us-east-1", "Tags": found}
+
+    outputs = wire.outputs(bucket=name, arn=f"arn:aws:s3:::{name}")
+    return Applied(name, outputs, {"Region": aws.region, **tags}, held)
+
+
+def _set(
+    aws: Aws, wire: Wire, setting: str, inputs: Mapping[str, Any], *, nested: bool = True, **renames: str
+) -> Applied:
+    """Puts one setting of a bucket there, to be read back: `Put<setting>` and `Get<setting>`.
+
+    The request holds it in a member beside the bucket's name; the answer in a member of the same name, or is it itself
+    (`nested` False).
+    """
+    parameters = aws.request("s3", f"Put{setting}", inputs, **renames)
+    aws.call("s3", f"Put{setting}", parameters)
+    (member,) = parameters.keys() - {"Bucket"}
+    bucket = parameters["Bucket"]
+
+    def held() -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = aws.read("s3", f"Get{setting}", {"Bucket": bucket})
+        inner: Mapping[str, Any] = answer[member] if nested else answer
+        return inner
+
+    return Applied(bucket, wire.outputs(), parameters[member], held)
+
+
+def _public_access_block(aws: Aws, wire: Wire) -> Applied:
+    inputs = {**wire.take("bucket"), "publicAccessBlockConfiguration": wire.rest()}
+    return _set(aws, wire, "PublicAccessBlock", inputs)
+
+
+def _versioning(aws: Aws, wire: Wire) -> Applied:
+    return _set(aws, wire, "BucketVersioning", wire.rest(), nested=False)
+
+
+def _policy(aws: Aws, wire: Wire) -> Applied:
+    """Not by `_set`: a policy is JSON within JSON, and is compared as what it says."""
+    parameters = aws.request("s3", "PutBucketPolicy", wire.rest())
+    aws.call("s3", "PutBucketPolicy", parameters)
+    bucket = parameters["Bucket"]
+
+    def held() -> Mapping[str, Any]:
+        return {"Policy": json.loads(aws.read("s3", "GetBucketPolicy", {"Bucket": bucket})["Policy"])}
+
+    return Applied(bucket, wire.outputs(), {"Policy": json.loads(parameters["Policy"])}, held)
+
+
+def _ownership(aws: Aws, wire: Wire) -> Applied:
+    inputs = {**wire.take("bucket"), "ownershipControls": {"rules": wire.take("rule")["rule"]}}
+    return _set(aws, wire, "BucketOwnershipControls", inputs)
+
+
+def _encryption(aws: Aws, wire: Wire) -> Applied:
+    inputs = {**wire.take("bucket"), "serverSideEncryptionConfiguration": wire.rest()}
+    return _set(aws, wire, "BucketEncryption", inputs, sseAlgorithm="SSEAlgorithm", kmsMasterKeyId="KMSMasterKeyID")
+
+
+def _lifecycle(aws: Aws, wire: Wire) -> Applied:
+    inputs = {**wire.take("bucket"), "lifecycleConfiguration": wire.rest()}
+    return _set(aws, wire, "BucketLifecycleConfiguration", inputs, nested=False)
+
+
+BUCKET_HANDLERS = {
+    "aws:s3/bucket:Bucket": _bucket,
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _public_access_block,
+    "aws:s3/bucketVersioning:BucketVersioning": _versioning,
+    "aws:s3/bucketPolicy:BucketPolicy": _policy,
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _ownership,
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _encryption,
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _lifecycle,
+}
+
 
 # Pulumi's inputs that FSx wants beside, not inside, LustreConfiguration.
 _FILE_SYSTEM = ("storageCapacity", "storageType", "subnetIds", "securityGroupIds", "kmsKeyId", "fileSystemTypeVersion")
@@ -79,7 +167,7 @@ def _repository_lifecycle(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, wire.outputs(), declared, held)
 
 
-HANDLERS = {
+STORAGE_HANDLERS = {
     "aws:fsx/lustreFileSystem:LustreFileSystem": _lustre,
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": _data_repository_association,
     "aws:ecr/repository:Repository": _repository,

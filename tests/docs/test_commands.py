@@ -29,7 +29,7 @@ import yaml
 REPO = Path(__file__).resolve().parent.parent.parent
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
 COPIED = ("components", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml", "pyproject.toml")
-SAMPLES = Path("tests/stacks/bill/samples")
+SAMPLES = Path("tests/stacks/finops/bill/samples")
 SHELLS = frozenset({"console", "sh"})
 MARKS = frozenset({"not run", "run by", "run with", "file", "exit"})
 TIMEOUT_SEC = 240

@@ -17,25 +17,11 @@ from typing import Any
 import pytest
 
 import images
-from components.job import JobSpec, Rendezvous, Volume
-from images import (
-    AzureHeadSpec,
-    AzureNodeSpec,
-    DataSource,
-    FabricSetup,
-    FileSystem,
-    GcpHeadSpec,
-    GcpNodeSpec,
-    HeadInitSpec,
-    NcclSetup,
-    NodeInitSpec,
-    ObjectStore,
-    OpenstackHeadSpec,
-    OpenstackNodeSpec,
-    RdmaSetup,
-    TpuHostSpec,
-    job_key,
-)
+from components.core.job import JobSpec, Rendezvous, Volume
+from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
+from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
+from images.openstack import ObjectStore, OpenstackHeadSpec, OpenstackNodeSpec
+from images.specs import FileSystem, HeadInitSpec, NodeInitSpec, RdmaSetup, job_key
 
 GOLDEN = Path(__file__).parent / "golden"
 REGISTRY = "123456789012.dkr.ecr.us-east-2.amazonaws.com"

@@ -18,25 +18,33 @@ from typing import Any, ClassVar
 import yaml
 
 import images
-from images import (
+from images.azure import (
     AzureHeadSpec,
+    AzureMachineSpec,
     AzureNodeSpec,
-    GcpHeadSpec,
-    GcpNodeSpec,
-    HeadInitSpec,
-    NodeInitSpec,
-    OpenstackHeadSpec,
-    OpenstackNodeSpec,
-    TpuHostSpec,
+    azure_env_text,
+    azure_job_env_text,
+    fabric_env_text,
 )
-from images.azure_shell import azure_env_text, azure_job_env_text, fabric_env_text
-from images.azure_specs import AzureMachineSpec
-from images.gcp_shell import gcp_env_text, gcp_job_env_text, nccl_env_text
-from images.gcp_specs import GcpMachineSpec
-from images.openstack_shell import openstack_credential_text, openstack_env_text, openstack_job_env_text
-from images.openstack_specs import OpenstackMachineSpec
+from images.gcp import (
+    GcpHeadSpec,
+    GcpMachineSpec,
+    GcpNodeSpec,
+    TpuHostSpec,
+    gcp_env_text,
+    gcp_job_env_text,
+    nccl_env_text,
+)
+from images.openstack import (
+    OpenstackHeadSpec,
+    OpenstackMachineSpec,
+    OpenstackNodeSpec,
+    openstack_credential_text,
+    openstack_env_text,
+    openstack_job_env_text,
+)
 from images.shell import head_env_text, job_env_text, node_env_text
-from images.specs import job_key
+from images.specs import HeadInitSpec, NodeInitSpec, job_key
 
 TEMPLATES = Path(images.__file__).parent / "templates"
 

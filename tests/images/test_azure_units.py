@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from components.azure.fabric import plan_fabric
-from components.catalog import AzureMachineType, load_provider
-from images import AzureHeadSpec, AzureNodeSpec, FabricSetup, FileSystem
-from images.azure_shell import azure_env_text, fabric_env_text
+from components.catalog.loader import load_provider
+from components.catalog.schema import AzureMachineType
+from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, azure_env_text, fabric_env_text
+from images.specs import FileSystem
 
 ETC = "/etc/systemd/system/"
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from images import DOCKERFILE_FLAVOURS, render_dockerfile
+from images.render import render_dockerfile
+from images.specs import DOCKERFILE_FLAVOURS
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SPEC = DOCKERFILE_FLAVOURS["cpu"]

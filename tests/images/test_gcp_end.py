@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from images import GcpHeadSpec, TpuHostSpec
-from images.gcp_shell import gcp_docker_argv
+from images.gcp import GcpHeadSpec, TpuHostSpec, gcp_docker_argv
 
 ENDED = "gangway-records/demo/dcgan-celeba64/ended-"
 

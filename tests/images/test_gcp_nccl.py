@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from images import GcpNodeSpec
-from images.gcp_shell import gcp_docker_argv
+from images.gcp import GcpNodeSpec, gcp_docker_argv
 
 APERTURE = ("0x1ae0", "0x0084")
 READS = "[ $1 != login ] || cat >/dev/null; "

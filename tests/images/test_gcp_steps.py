@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images import TpuHostSpec
+from images.gcp import TpuHostSpec
 
 APT = ["-q", "-y", "-o", "DPkg::Lock::Timeout=120"]
 

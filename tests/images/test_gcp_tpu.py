@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from images import TpuHostSpec, render_tpu_startup
-from images.gcp_shell import tpu_docker_argv
+from images.gcp import TpuHostSpec, render_tpu_startup, tpu_docker_argv
 
 TPU_ENV = """ACCELERATOR_TYPE: 'v5p-16'
 NODE_ID: 'demo-0'

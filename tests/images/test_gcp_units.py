@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from images import DataSource, GcpHeadSpec, GcpNodeSpec, TpuHostSpec
-from images.gcp_shell import gcp_env_text
+from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, TpuHostSpec, gcp_env_text
 from images.specs import DOCKERFILE_FLAVOURS
 
 ETC = "/etc/systemd/system/"

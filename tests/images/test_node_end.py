@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from images import HeadInitSpec
 from images.shell import docker_argv
+from images.specs import HeadInitSpec
 
 INSTANCE = "i-0123456789abcdef0"
 INTERRUPTED = {"spot/instance-action": [json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})]}

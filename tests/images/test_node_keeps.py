@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from images import OpenstackNodeSpec
+from images.openstack import OpenstackNodeSpec
 
 TWO_GROUPS = "[ $2 != describe-auto-scaling-groups ] || printf 'demo-0-spot\\tdemo-1-on-demand\\n'"
 

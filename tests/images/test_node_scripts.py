@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images import HeadInitSpec
+from images.specs import HeadInitSpec
 
 
 def make_rdma_devices(folder: Path, vendors: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images import HeadInitSpec
+from images.specs import HeadInitSpec
 
 LUSTRE = "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com@tcp:/abcdefgh"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images import HeadInitSpec
+from images.specs import HeadInitSpec
 
 TWO_GROUPS = "[ $2 != describe-auto-scaling-groups ] || printf 'demo-0-spot\\tdemo-1-on-demand\\n'"
 

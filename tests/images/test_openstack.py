@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from components.openstack.launch import check_user_data
-from images import FileSystem, OpenstackHeadSpec, OpenstackNodeSpec, base64gzip
-from images.openstack_shell import openstack_docker_argv, openstack_env_text
+from images.openstack import OpenstackHeadSpec, OpenstackNodeSpec, openstack_docker_argv, openstack_env_text
+from images.render import base64gzip
+from images.specs import FileSystem
 
 UNITS = "/etc/systemd/system/"
 

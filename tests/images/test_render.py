@@ -17,19 +17,11 @@ import pytest
 import yaml
 from jinja2 import UndefinedError
 
-from components.azure.machine import MAX_CUSTOM_DATA_BYTES
-from components.job import JobSpec
-from images import (
-    DOCKERFILE_FLAVOURS,
-    Flavour,
-    HeadInitSpec,
-    NodeInitSpec,
-    base64gzip,
-    render_cloud_init,
-    render_dockerfile,
-    render_head_init,
-    user_data_base64gzip,
-)
+from components.azure.launch import MAX_CUSTOM_DATA_BYTES
+from components.core.job import JobSpec
+from images.aws import render_head_init
+from images.render import base64gzip, render_cloud_init, render_dockerfile, user_data_base64gzip
+from images.specs import DOCKERFILE_FLAVOURS, Flavour, HeadInitSpec, NodeInitSpec
 
 FLAVOURS: list[Flavour] = sorted(DOCKERFILE_FLAVOURS)
 

@@ -8,9 +8,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.job import JobSpec
-from images import NodeInitSpec, render_cloud_init
+from components.core.job import JobSpec
+from images.render import render_cloud_init
 from images.shell import bash_quote, docker_argv, log_argv, node_env_text
+from images.specs import NodeInitSpec
 
 # Everything but NUL, which no argument can hold, and surrogates, which are no text.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.job import JobSpec
-from images import DOCKERFILE_FLAVOURS, DockerfileSpec, HeadInitSpec, NodeInitSpec
+from components.core.job import JobSpec
+from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, HeadInitSpec, NodeInitSpec
 
 
 @pytest.mark.parametrize("image", ["python", "python:latest", "registry.example:5000/python"])

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from images import HeadInitSpec, NodeInitSpec, render_cloud_init, render_head_init
+from images.aws import render_head_init
+from images.render import render_cloud_init
 from images.shell import node_env_text
+from images.specs import HeadInitSpec, NodeInitSpec
 
 
 def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
@@ -90,7 +92,7 @@ def test_the_head_node_serves_and_starts_again_for_ever(head: HeadInitSpec) -> N
     units = units_of(head)
     store = units["gangway-rendezvous.service"]
     (start,) = store["Service"]["ExecStart"]
-    assert f'--entrypoint python "{head.image}" -m trainer.rendezvous --port 29400' in start
+    assert f'--entrypoint python "{head.image}" -m trainer.launch.rendezvous --port 29400' in start
     assert (store["Service"]["Restart"], store["Unit"]["StartLimitIntervalSec"]) == (["always"], ["0"])
     assert units["gangway-prepare.service"]["Service"]["Restart"] == ["on-failure"], "the image may not be pushed yet"
     assert units["gangway-record.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]

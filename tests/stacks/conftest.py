@@ -13,12 +13,12 @@ import yaml
 from hypothesis import strategies as st
 from rich.console import Console
 
-from components.findings import InputError, Severity
+from components.core.findings import InputError, Severity
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan, run_program
+from stacks.planning.recording import PlaceholderCloud, Recording
 from stacks.planning.show import show_plan
-from stacks.recording import PlaceholderCloud, Recording
-from stacks.settings.config import StackConfig
-from stacks.settings.loader import from_file
 
 Edit = Callable[[dict[str, Any]], object]
 GCP_STACKS = ("gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice")
@@ -293,8 +293,7 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
 
     def program() -> dict[str, Any]:
         from components.aws.budget import Budget, CostTagActivation
-        from components.aws.encryption import EncryptionKey
-        from components.aws.identity import HeadIdentity, NodeIdentity
+        from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
         from components.aws.network import TrainingNetwork
         from components.aws.registry import ImageRegistry
         from components.aws.storage import LustreFileSystem, RunBucket

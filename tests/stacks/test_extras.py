@@ -39,7 +39,7 @@ class Blocker:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocker())
-from stacks.cli import main
+from stacks.cli.main import main
 sys.argv = ["gangway", *sys.argv[2:]]
 main()
 """

@@ -14,11 +14,11 @@ import yaml
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from components.catalog import load
-from components.findings import InputError
+from components.catalog.loader import load
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
-from stacks.settings.config import StackConfig
-from trainer.presets import PRESETS
+from trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]
 Outcome = Callable[[Path], Plan | list[InputError]]

@@ -15,12 +15,12 @@ import pulumi
 import pytest
 from pulumi.runtime import mocks, settings
 
-from components.findings import InputError
+from components.core.findings import InputError
+from stacks.config.loader import from_file, from_pulumi
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import make_plan
+from stacks.planning.recording import PlaceholderCloud
 from stacks.program import provider_module
-from stacks.recording import PlaceholderCloud
-from stacks.settings.config import StackConfig
-from stacks.settings.loader import from_file, from_pulumi
 
 REPO = Path(__file__).resolve().parents[2]
 Configure = Callable[[dict[str, Any]], None]

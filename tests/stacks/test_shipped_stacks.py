@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stacks.cli import app
+from stacks.cli.main import app
+from stacks.config.loader import from_file
 from stacks.planning.plan import run_program
-from stacks.sandbox import MotoCloud, Status
-from stacks.settings.loader import from_file
+from stacks.sandbox.cloud import MotoCloud
+from stacks.sandbox.rows import Status
 
 STACKS = Path(__file__).resolve().parent.parent.parent / "stacks"
 FILES = sorted(STACKS.glob("Pulumi.*.yaml"))

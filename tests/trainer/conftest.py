@@ -15,23 +15,23 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.config import TrainConfig
-from trainer.data.digits import prepare_digits
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.data.packaged_data import prepare_digits
 from trainer.data.shards import write_shards
-from trainer.presets import PRESETS
 
 TIMEOUT_SEC = 120
 TRAIN_EACH = """
 import contextlib, sys
 from pathlib import Path
-from trainer.workers import distributed
-from trainer.config import TrainConfig
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.record import RunContext
+from trainer.distributed import world as workers
+from trainer.config.train_config import TrainConfig
+from trainer.preemption.notices import Interruption
+from trainer.run.loop import train
+from trainer.records.run_record import RunContext
 
-with distributed.start("gloo") as world:
-    distributed.start = lambda backend: contextlib.nullcontext(world)  # a process joins but once
+with workers.start("gloo") as world:
+    workers.start = lambda backend: contextlib.nullcontext(world)  # a process joins but once
     for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
         code = train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
         assert code == 0, config
@@ -39,18 +39,18 @@ with distributed.start("gloo") as world:
 
 HELD_WORKER = """
 import os, sys, time
-from trainer import loop
-from trainer.interruptions import interruption
+from trainer.run import loop
+from trainer.preemption import notices
 from trainer.__main__ import run
 
 # WORKERSxIMAGES:REQUEST, ...: where the run waits to be asked for that much or more, however fast the machine is.
 holds = {}
 for hold in os.environ["HOLDS"].split(","):
     place, request = hold.split(":")
-    holds[tuple(map(int, place.split("x")))] = interruption.Request[request]
+    holds[tuple(map(int, place.split("x")))] = notices.Request[request]
 batch_of, installed = loop.Batch, []
-install = interruption.Interruption.install
-interruption.Interruption.install = lambda self: installed.append(self) or install(self)
+install = notices.Interruption.install
+notices.Interruption.install = lambda self: installed.append(self) or install(self)
 
 def held(config, world, data):
     batch = batch_of(config, world, data)
@@ -70,8 +70,8 @@ TELLING_WORKER = """
 import json, os, sys
 from pathlib import Path
 import torch
-from trainer import loop
-from trainer.digests import state_digests
+from trainer.run import loop
+from trainer.checkpoint.store import state_digests
 from trainer.__main__ import run
 
 states, tick = Path(os.environ["STATES"]), loop.Reporter.tick

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from trainer import checkpoint
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.options import RunOptions
-from trainer.record import RunContext, RunRecord
+from trainer.checkpoint import store as checkpoint
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+from trainer.run.session_setup import RunOptions
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -37,7 +37,7 @@ def _full_disk(run_dir: Path, images: int, monkeypatch: pytest.MonkeyPatch | Non
     (run_dir / "checkpoints").mkdir(parents=True)
     (run_dir / f"checkpoints/.partial-{images:012d}.pt").symlink_to("/dev/full")
     if monkeypatch is not None:
-        monkeypatch.setattr("trainer.checkpoint.clean_temporaries", lambda folder: None)
+        monkeypatch.setattr("trainer.checkpoint.store.clean_temporaries", lambda folder: None)
 
 
 def _slow_disk(monkeypatch: pytest.MonkeyPatch, sec: float, at_first: Callable[[], None] = lambda: None) -> None:
@@ -52,7 +52,7 @@ def _slow_disk(monkeypatch: pytest.MonkeyPatch, sec: float, at_first: Callable[[
             time.sleep(sec)
         fsync(handle)
 
-    monkeypatch.setattr("trainer.files.os.fsync", slow)
+    monkeypatch.setattr("trainer.core.files.os.fsync", slow)
 
 
 def test_a_full_disk_stops_the_run_soon_and_keeps_the_checkpoint_before(
@@ -132,7 +132,7 @@ def test_a_bug_in_the_saving_thread_ends_the_run_with_its_cause(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("trainer.saving.checkpoint.save", broken)
+    monkeypatch.setattr("trainer.checkpoint.async_saver.checkpoint.save", broken)
     with pytest.raises(ZeroDivisionError, match="a bug") as caught:
         _train(short, tmp_path, digits_dir)
     assert any("broken" in str(entry.name) for entry in caught.traceback)
@@ -155,8 +155,8 @@ def test_a_run_that_fails_for_another_reason_waits_for_its_save_and_tells_of_bot
         failed_elsewhere.set()
         raise TrainerError(place="elsewhere", problem="failed")
 
-    monkeypatch.setattr("trainer.saving.checkpoint.save", late)
-    monkeypatch.setattr("trainer.loop.Reporter.samples", fails)
+    monkeypatch.setattr("trainer.checkpoint.async_saver.checkpoint.save", late)
+    monkeypatch.setattr("trainer.run.loop.Reporter.samples", fails)
     with pytest.raises(TrainerError, match="elsewhere"):
         _train(short.replace({"checkpoint_kimg": 0.08, "sample_kimg": 0.16}), tmp_path, digits_dir)
     assert "the last checkpoint failed too: 000000000080.pt: cannot be written" in capsys.readouterr().out

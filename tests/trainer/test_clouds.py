@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from trainer import checkpoint
-from trainer.record import RunRecord
-from trainer.records.stops import SAVE_BUDGET_SEC
+from trainer.checkpoint import store
+from trainer.records.run_record import RunRecord
+from trainer.records.summary import SAVE_BUDGET_SEC
 
 SPOT = json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})
 REBALANCE = json.dumps({"noticeTime": "2026-11-21T08:00:00Z"})
@@ -120,7 +120,7 @@ def test_a_notice_stops_the_run_with_its_state_on_disk(
     (stop,) = record.interruptions
     last = lines_of(run_dir)[-1]
     assert (last["event"], last["cause"], stop.cause) == ("interrupt", told.end, told.end)
-    assert checkpoint.newest(run_dir / "checkpoints") == run_dir / f"checkpoints/{stop.images:012d}.pt"
+    assert store.newest(run_dir / "checkpoints") == run_dir / f"checkpoints/{stop.images:012d}.pt"
     assert last["images"] == stop.images == record.images == 656
     assert stop.save_sec.value is not None
     assert stop.stop_sec.value is not None

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from trainer.config import TrainConfig
-from trainer.record import RunRecord
+from trainer.config.train_config import TrainConfig
+from trainer.records.run_record import RunRecord
 
 STEPS = 150
 FIRST_STOP, SECOND_STOP = 40 * 16, 80 * 16
@@ -37,7 +37,7 @@ def test_a_node_leaves_and_another_takes_its_place(
     digits_dir: Path,
     tmp_path: Path,
 ) -> None:
-    store = start("-m", "trainer.rendezvous", "--port", "0")
+    store = start("-m", "trainer.launch.rendezvous", "--port", "0")
     log = tmp_path / "command-0.log"
     store.wait_for(lambda: "serving on port" in log.read_text())
     port = re.findall(r"serving on port (\d+)", log.read_text())[0]

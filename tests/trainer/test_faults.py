@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from trainer import checkpoint
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.record import RunContext, RunRecord
-from trainer.reporter import Reporter
-from trainer.state import TrainState
-from trainer.workers.distributed import is_told
+from trainer.checkpoint import store
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import is_told
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+from trainer.run.reporter import Reporter
+from trainer.run.state import TrainState
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -33,7 +33,7 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> int:
 
 KILLED_WORKER = """
 import os, signal, sys
-from trainer import loop
+from trainer.run import loop
 from trainer.__main__ import run
 
 batch_of = loop.Batch
@@ -72,7 +72,7 @@ def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(
 
 SIGNALLED_WORKER = """
 import os, signal, sys
-from trainer import loop
+from trainer.run import loop
 from trainer.__main__ import run
 
 batch_of = loop.Batch
@@ -100,7 +100,7 @@ def test_a_signal_to_one_worker_stops_both_after_that_very_step(
     assert code == 75, text
     record = RunRecord.read(tmp_path / "run" / "run.json")
     assert (record.images, record.interruptions[0].cause) == (176, "SIGTERM")
-    found, _ = checkpoint.load_newest_valid(tmp_path / "run" / "checkpoints")
+    found, _ = store.load_newest_valid(tmp_path / "run" / "checkpoints")
     assert found is not None
     assert found.manifest.images == 176
 
@@ -108,7 +108,7 @@ def test_a_signal_to_one_worker_stops_both_after_that_very_step(
 DRIFTING_WORKER = """
 import os, sys, torch
 from trainer.__main__ import run
-from trainer.state import TrainState
+from trainer.run.state import TrainState
 
 update_ema = TrainState.update_ema
 def drifting(state):  # the last bit of one number of the second worker, after the tenth step
@@ -174,7 +174,7 @@ def test_a_run_whose_numbers_go_bad_names_the_step_and_keeps_its_last_checkpoint
         patched.setattr(TrainState, "update_ema", poisoned)
         with pytest.raises(TrainerError, match=r"loss_g at step 15, 240 images: is no longer a finite number"):
             _train(short, tmp_path / "run", digits_dir)
-    found, passed_over = checkpoint.load_newest_valid(tmp_path / "run" / "checkpoints")
+    found, passed_over = store.load_newest_valid(tmp_path / "run" / "checkpoints")
     assert found is not None
     assert (found.manifest.images, passed_over) == (160, [])
     # Nothing of the trouble is left: the run goes on from there, to the bits of one that never had it.
@@ -189,7 +189,7 @@ def test_a_step_size_of_a_million_stops_at_once_with_nothing_saved(
 ) -> None:
     with pytest.raises(TrainerError, match=r"at step \d+, \d+ images[\s\S]*smaller --lr-g"):
         _train(short.replace({"lr_g": 1e6, "lr_d": 1e6, "kimg": 8}), tmp_path, digits_dir)
-    found, _ = checkpoint.load_newest_valid(tmp_path / "checkpoints")
+    found, _ = store.load_newest_valid(tmp_path / "checkpoints")
     assert found is None or all(torch.isfinite(value).all() for value in found.state["g"].values())
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from trainer.__main__ import main
-from trainer.config import TrainConfig
-from trainer.errors import LoneError, WorkerFailedError
-from trainer.presets import PRESETS
-from trainer.record import RunRecord, schema
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import LoneError, WorkerFailedError
+from trainer.records.run_record import RunRecord, schema
 
 PRESET = ("--preset", "dcgan-digits")
 
@@ -22,7 +22,7 @@ PRESET = ("--preset", "dcgan-digits")
 @pytest.fixture(autouse=True)
 def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The handlers stay pytest's."""
-    monkeypatch.setattr("trainer.interruptions.interruption.signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("trainer.preemption.notices.signal.signal", lambda number, handler: None)
 
 
 def test_presets_and_schema_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +56,7 @@ def test_help_does_not_wait_for_torch() -> None:
         argv = [sys.executable, "-X", "importtime", "-c", program, *command, "--help"]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert "trainer.config" in loaded
+        assert "trainer.config.train_config" in loaded
         assert not loaded & {"torch", "numpy"}
 
 
@@ -194,7 +194,7 @@ def test_what_one_worker_alone_knows_it_says_itself(
     def full(*_: object, **__: object) -> int:
         raise LoneError(place="TrainConfig.batch_gpu", problem="worker 1's memory does not hold a step")
 
-    monkeypatch.setattr("trainer.loop.train", full)
+    monkeypatch.setattr("trainer.run.loop.train", full)
     assert main(["train", *PRESET]) == 2
     assert "worker 1's memory does not hold a step" in capsys.readouterr().err
 
@@ -203,6 +203,6 @@ def test_a_worker_that_is_well_ends_with_1(monkeypatch: pytest.MonkeyPatch, caps
     def fails(*_: object, **__: object) -> int:
         raise WorkerFailedError(3, "ValueError: x")
 
-    monkeypatch.setattr("trainer.loop.train", fails)
+    monkeypatch.setattr("trainer.run.loop.train", fails)
     assert main(["train", *PRESET]) == 1
     assert "worker 3 failed, so all stop: ValueError: x" in capsys.readouterr().err

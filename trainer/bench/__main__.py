@@ -25,9 +25,9 @@ from trainer.bench.guard import guarded_folder
 from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
 from trainer.commands.arguments import Parser, count, path, positive
-from trainer.errors import TrainerError, nearest
-from trainer.files import check_folder, read_text_input, write_atomically
-from trainer.records.provenance import code_sha256
+from trainer.core.errors import TrainerError, nearest
+from trainer.core.files import check_folder, read_text_input, write_atomically
+from trainer.core.host import code_sha256
 
 __all__ = ["main"]
 

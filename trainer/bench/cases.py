@@ -10,11 +10,10 @@ from types import MappingProxyType
 
 from trainer.bench.measuring import TITLES, Bench, absent, ahead, medians
 from trainer.bench.results import Result
-from trainer.bench.runs import train_preset, train_whole
+from trainer.bench.runs import pace, train_preset, train_whole
 from trainer.bench.speed import against_textbook, narrow
-from trainer.bench.turns import pace
-from trainer.figure import Figure
-from trainer.presets import preset
+from trainer.config.presets import preset
+from trainer.records.quantity import Quantity
 
 __all__ = ["CASES"]
 
@@ -83,7 +82,7 @@ def gpu(bench: Bench) -> Iterator[Result]:
 
 def features(bench: Bench) -> Iterator[Result]:
     """Features of the quality metrics against torch-fidelity's own extraction, same network, same images."""
-    from trainer.quality.speed import feature_speed
+    from trainer.bench.speed import feature_speed
 
     bench.tell("features")
     speed = feature_speed(rounds=bench.rounds)
@@ -97,7 +96,7 @@ def quality(bench: Bench) -> Iterator[Result]:
     """The preset dcgan-digits, whole, on two workers of a thread: how long, how much better, and are they digits."""
     import torch
 
-    from trainer.quality.evaluate import evaluate
+    from trainer.metrics.evaluate import evaluate
 
     bench.tell("dcgan-digits, all of it")
     run_dir = bench.work_dir / "digits"
@@ -119,7 +118,7 @@ def quality(bench: Bench) -> Iterator[Result]:
     yield Result(digits, classes, "", ">= 9", classes >= 9)
 
 
-def _known(figure: Figure) -> float:
+def _known(figure: Quantity) -> float:
     assert figure.value is not None, "the metric has just been computed"
     return figure.value
 

@@ -7,10 +7,9 @@ from statistics import median
 from types import MappingProxyType
 
 from trainer.bench.results import Result
-from trainer.bench.runs import textbook_loop, train_for, trainer_loop
-from trainer.bench.turns import Side, rates_in_turn
-from trainer.config import TrainConfig
-from trainer.presets import preset
+from trainer.bench.runs import Side, rates_in_turn, textbook_loop, train_for, trainer_loop
+from trainer.config.presets import preset
+from trainer.config.train_config import TrainConfig
 
 __all__ = ["ROUNDS", "SAME_LOSSES_STEPS", "SECONDS", "TITLES", "Bench", "absent", "ahead", "medians"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from trainer.errors import from_validation
-from trainer.files import read_input
+from trainer.core.errors import from_validation
+from trainer.core.files import read_input
 
 __all__ = ["Machine", "Result", "Run", "as_json", "as_markdown", "kept_with", "read_runs", "this_machine"]
 

@@ -1,4 +1,6 @@
-"""argparse whose errors are TrainerErrors: the same layout as every other mistake, with the nearest flag or command."""
+"""argparse whose errors are TrainerErrors: the same layout as every other mistake, with the nearest flag or command;
+and a flag for each field of TrainConfig.
+"""
 
 import argparse
 import math
@@ -7,11 +9,15 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
-from trainer.errors import TrainerError, nearest
+from pydantic.fields import FieldInfo
 
-__all__ = ["Parser", "add_run_dir", "count", "positive", "whole"]
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError, nearest
+
+__all__ = ["Parser", "add_config_flags", "add_run_dir", "count", "positive", "whole"]
+
 
 T = TypeVar("T", int, float)
 _PLACE = "command line"
@@ -124,3 +130,26 @@ def _number(text: str, kind: Callable[[str], T], fits: Callable[[T], bool], allo
         if fits(value):
             return value
     raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: {allowed})")
+
+
+_KINDS: Mapping[object, str] = MappingProxyType({int: "N", float: "X", bool: "true|false", str: "NAMES"})
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag for each field but the preset's name."""
+    fields = parser.add_argument_group(
+        "configuration",
+        "Each in place of the value that the preset or the file has, and without it that value stays; `python -m "
+        "trainer presets NAME` shows a preset's. N is a whole number, X a number, NAMES are names by commas.",
+    )
+    sentences = dict(re.findall(r"^ +(\w+): (.+?)\.?$", TrainConfig.__doc__ or "", re.MULTILINE))
+    for name, field in TrainConfig.model_fields.items():
+        if name != "preset":
+            flag, text = f"--{name.replace('_', '-')}", sentences[name].replace("%", "%%")
+            fields.add_argument(flag, dest=f"field_{name}", metavar=_metavar(field), help=text)
+
+
+def _metavar(field: FieldInfo) -> str:
+    """The words of which it takes one, or the kind of value."""
+    kind = field.annotation
+    return "|".join(map(str, get_args(kind))) if get_origin(kind) is Literal else _KINDS[kind]

@@ -15,11 +15,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainer.commands.arguments import Parser, count, path
-from trainer.errors import EXIT_INTERRUPTED
+from trainer.core.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from trainer.data.films import Cut
-    from trainer.data.recipe import Recipe
+    from trainer.data.decode import Cut
+    from trainer.data.index import Recipe
 
 __all__ = ["add_data"]
 
@@ -86,10 +86,10 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    from trainer.data.buckets import drop_copies
+    from trainer.core.console import Progress
+    from trainer.core.files import check_folder
     from trainer.data.prepare import prepare
-    from trainer.data.progress import Progress
-    from trainer.files import check_folder
+    from trainer.data.sources import drop_copies
 
     check_folder(options.out, "--out")
     # SIGTERM like Ctrl-C: the decoding processes end, nothing is half written.
@@ -128,7 +128,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def _cut(options: Options) -> "Cut":
-    from trainer.data.films import Cut
+    from trainer.data.decode import Cut
 
     return Cut(options.resolution, options.channels, options.frames, options.stride, options.step)
 
@@ -166,7 +166,7 @@ def _ucf101(options: Options) -> "Recipe":
 
 
 def _folder(options: Options) -> "Recipe":
-    from trainer.data.folder import folder_recipe
+    from trainer.data.celeba import folder_recipe
 
     return folder_recipe(
         options.source,
@@ -178,19 +178,19 @@ def _folder(options: Options) -> "Recipe":
 
 
 def _digits(options: Options) -> "Recipe":
-    from trainer.data.digits import digits_recipe
+    from trainer.data.packaged_data import digits_recipe
 
     return digits_recipe(resolution=options.resolution)
 
 
 def _photos(options: Options) -> "Recipe":
-    from trainer.data.photos import photos_recipe
+    from trainer.data.packaged_data import photos_recipe
 
     return photos_recipe(resolution=options.resolution, channels=options.channels)
 
 
 def _clips(options: Options) -> "Recipe":
-    from trainer.data.clips import clips_recipe
+    from trainer.data.packaged_data import clips_recipe
 
     return clips_recipe(
         resolution=options.resolution,

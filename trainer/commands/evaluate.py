@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pydantic_core import PydanticCustomError
 
 from trainer.commands.arguments import Parser, add_run_dir, path
-from trainer.errors import TrainerError, from_rule
-from trainer.quality.names import METRICS, parse
-from trainer.workers.ranks import Ranks
+from trainer.config.metric_names import METRICS, parse
+from trainer.core.errors import TrainerError, from_rule
+from trainer.distributed.ranks import Ranks
 
 if TYPE_CHECKING:
-    from trainer.quality.record import QualityRecord
+    from trainer.records.quality import QualityRecord
 
 __all__ = ["add_evaluate"]
 
@@ -38,8 +38,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     names = _names(arguments.metrics)
     # The features are computed in parallel batch by batch; more threads inside one only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trainer.quality.evaluate import judge_newest
-    from trainer.quality.spaces import WeightsPaths
+    from trainer.metrics.evaluate import judge_newest
+    from trainer.metrics.metric_registry import WeightsPaths
 
     paths = WeightsPaths(arguments.weights, arguments.video_weights)
     data_dir = arguments.data or arguments.run_dir / "data"
@@ -62,15 +62,14 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 def _tell(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:
     """Says what was judged now, and of which state; below it what run.json holds of other times."""
-    from trainer.quality.history import latest_judgements
-    from trainer.quality.words import sentence
-    from trainer.records.diary import read_diary
+    from trainer.records.quality import latest_judgements, sentence
+    from trainer.records.stats_log import read_stats_log
 
     print(f"{run_dir}, its checkpoint after {judged[0].protocol.kimg:g} kimg:")
     for quality in judged:
         print(sentence(quality))
     now = {quality.name for quality in judged}
-    older = [each for each in latest_judgements(read_diary(run_dir).lines) if each.quality.name not in now]
+    older = [each for each in latest_judgements(read_stats_log(run_dir).lines) if each.quality.name not in now]
     if older:
         print("not judged now, from before:")
     for time, quality in older:

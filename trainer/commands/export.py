@@ -16,13 +16,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainer.commands.arguments import Parser, add_run_dir, path
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
     import torch
 
-    from trainer.config import TrainConfig
-    from trainer.networks import Generator
+    from trainer.config.train_config import TrainConfig
+    from trainer.networks.base import Generator
 
 __all__ = ["FORMATS", "add_export", "export", "safetensors"]
 
@@ -56,9 +56,9 @@ def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
         )
     import torch
 
-    from trainer.files import write_atomically
-    from trainer.generators import load_generator
-    from trainer.records.provenance import versions
+    from trainer.core.files import write_atomically
+    from trainer.core.host import versions
+    from trainer.run.samples import load_generator
 
     network, manifest = load_generator(run_dir, torch.device("cpu"))
     network.to(memory_format=torch.contiguous_format)  # the trainer's layout is nothing for others to know
@@ -191,8 +191,8 @@ def _use_torch_export(file: str, config: "TrainConfig") -> list[str]:
 def _use_safetensors(file: str, _: "TrainConfig") -> list[str]:
     return [
         "import json, safetensors.torch",
-        "from trainer.config import TrainConfig",
-        "from trainer.networks import build",
+        "from trainer.config.train_config import TrainConfig",
+        "from trainer.networks.factory import build",
         f"generator, _ = build(TrainConfig.model_validate(json.load(open('{file}.json'))['config']))",
         f"generator.load_state_dict(safetensors.torch.load_file('{file}'))",
     ]

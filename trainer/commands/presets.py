@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from trainer.presets import CATALOGUE, preset
+from trainer.config.presets import CATALOGUE, preset
 
 if TYPE_CHECKING:
     from trainer.commands.arguments import Parser

@@ -3,7 +3,7 @@
     python -m trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
     python -m trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
 
-The same seed gives the same images, and the first 16 of 64 are those of 16. The run's own grids: trainer.samples.
+The same seed gives the same images, and the first 16 of 64 are those of 16. The run's own grids: trainer.run.samples.
 """
 
 import argparse
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.commands.arguments import Parser, add_run_dir, count, path, positive, whole
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer.config import TrainConfig
-    from trainer.generators import Trained
+    from trainer.config.train_config import TrainConfig
+    from trainer.run.samples import Trained
 
 __all__ = ["add_sample", "sample", "truncated", "walk"]
 
@@ -80,8 +80,7 @@ def sample(
     _check_suffix(out)
     import torch
 
-    from trainer.generators import load_generator
-    from trainer.pictures import film_frames, strip, tile, write_film, write_png
+    from trainer.run.samples import film_frames, load_generator, strip, tile, write_film, write_png
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     trained = load_generator(run_dir, device)
@@ -130,7 +129,7 @@ def truncated(latents: "Tensor", bound: float) -> "Tensor":
 def _latents(config: "TrainConfig", num: int, seed: int, stop: int, truncation: float | None) -> "Tensor":
     import torch
 
-    from trainer.steps.draws import Purpose, latents
+    from trainer.steps.rng import Purpose, latents
 
     # A draw for each image, so that it does not depend on how many there are.
     numbers = (image * _STOPS + stop for image in range(num))
@@ -144,7 +143,7 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
     """uint8 images or clips, in batches: what a grid needs at once may be more than a GPU holds."""
     import torch
 
-    from trainer.samples import to_uint8
+    from trainer.run.samples import to_uint8
 
     parts: list[Any] = [slice(start, start + _BATCH) for start in range(0, len(latents), _BATCH)]
     with torch.no_grad():

@@ -1,26 +1,68 @@
-"""CelebA, aligned and cropped faces, from the official zip or the folder it unpacks to.
-
-    python -m trainer data prepare celeba --source celeba/ --resolution 64 --out data/
-
-Z. Liu, P. Luo, X. Wang, X. Tang, Deep Learning Face Attributes in the Wild, ICCV 2015; 202,599 images of 178x218. Needs
-`img_align_celeba.zip` (or the folder `img_align_celeba`) and `list_eval_partition.txt`. Up to 64 pixels the central
-108x108 are taken, as since the first GANs on these faces; above, the 128x128 around column 89, row 121, as in
-Progressive GAN. No labels: attributes and landmarks are not read.
-"""
+"""Images in a folder of files, by class where there are folders below it; CelebA is one with its own list and crop."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from trainer.data.buckets import fetch
-from trainer.data.index import SourceNote
-from trainer.data.official import check_count, check_md5, md5_of
-from trainer.data.pictures import RESIZER, Box, PictureDecoder
-from trainer.data.recipe import Recipe, shard_size
-from trainer.data.sources import FileSet, files_in, fingerprint, read_text
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
+from trainer.data.checksums import check_count, check_md5, md5_of
+from trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
+from trainer.data.index import Recipe, SourceNote, shard_size
+from trainer.data.sources import FileSet, fetch, files_in, fingerprint, read_text
 
-__all__ = ["celeba_recipe"]
+__all__ = ["celeba_recipe", "folder_recipe"]
+
+
+def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
+    """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is
+    the class. TrainerError: no such folder, no image, or an image without a class.
+    """
+    files = files_in(source, out)
+    sizes = {name: size for name, size in files.sizes().items() if name.lower().endswith(SUFFIXES)}
+    if not sizes:
+        raise TrainerError(
+            place=files.place,
+            problem="holds no image",
+            allowed="files that end in " + ", ".join(SUFFIXES),
+            fix="name the folder that holds the images, or one above it",
+        )
+    names = tuple(sizes)
+    classes, numbers = _classes(files, names) if labels else ((), ())
+    shape = (channels, resolution, resolution)
+    return Recipe(
+        dataset="folder",
+        shape=shape,
+        classes=classes,
+        items=names,
+        items_per_shard=shard_size(shape),
+        decode=PictureDecoder(files, names, resolution, channels, labels=numbers),
+        note=SourceNote(
+            name="a folder of images",
+            location=source,
+            content=fingerprint(sizes),
+            official="not applicable",
+            split="all images",
+            processing=f"the central square, {RESIZER}, to {resolution}x{resolution}",
+            licence="unknown: that of the images",
+        ),
+    )
+
+
+def _classes(files: FileSet, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    bare = [name for name in names if "/" not in name]
+    if bare:
+        raise TrainerError(
+            place="--labels",
+            problem="labels are missing: an image lies in no folder that could be its class",
+            value=f"{bare[0]} in {files.place}" + (f" and {len(bare) - 1} others" if len(bare) > 1 else ""),
+            allowed="CLASS/image.png",
+            fix="move every image into a folder named like its class, or leave --labels out",
+        )
+    of_each = [name.partition("/")[0] for name in names]
+    classes = tuple(sorted(set(of_each)))
+    number = {name: position for position, name in enumerate(classes)}
+    return classes, tuple(number[name] for name in of_each)
+
 
 _ARCHIVE, _PARTITION = "img_align_celeba.zip", "list_eval_partition.txt"
 _OFFICIAL = MappingProxyType({"00d2c5bc6d35e252742224ab0c1e8fcb": _ARCHIVE})

@@ -19,12 +19,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.buckets import fetch, is_remote
-from trainer.data.index import SourceNote
-from trainer.data.official import check_md5, md5_of
-from trainer.data.recipe import BrokenItemError, Decoded, Recipe
-from trainer.data.sources import files_in
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
+from trainer.data.checksums import check_md5, md5_of
+from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
+from trainer.data.sources import fetch, files_in, is_remote
 
 __all__ = ["cifar10_recipe"]
 

@@ -1,18 +1,33 @@
-"""index.json: what a folder of shards holds, where it came from, and every file's hash. It is written last and in one
-step: a folder with an index is complete. Version 1, without labels or source, is still read.
+"""What a data set is made of (its recipe: items, and how one becomes images) and what a folder of shards holds
+(index.json: where it came from, and every file's hash).
 """
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from trainer.errors import broken_rule, from_validation
-from trainer.files import read_input, write_atomically
+from trainer.core.errors import broken_rule, from_validation
+from trainer.core.files import read_input, write_atomically
 
-__all__ = ["INDEX_FILE", "LabelsFile", "Shard", "ShardIndex", "SourceNote"]
+__all__ = [
+    "INDEX_FILE",
+    "BrokenItemError",
+    "Decoded",
+    "LabelsFile",
+    "Recipe",
+    "Shard",
+    "ShardIndex",
+    "SourceNote",
+    "shard_size",
+]
+
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
@@ -149,3 +164,67 @@ class ShardIndex(_Model):
 def _dataset_sha256(shards: Sequence[Shard], labels: LabelsFile | None) -> str:
     hashes = [shard.sha256 for shard in shards] + ([labels.sha256] if labels else [])
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+_SHARD_BYTES = 128 << 20
+_MOST_IMAGES = 16384
+
+
+class BrokenItemError(Exception):
+    """An item that cannot be used; the message says why, without the item's name."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What one item became: images [n, C, H, W] or [n, C, T, H, W] uint8; labels [n] int64, None without any."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a data set is made. Picklable.
+
+    Attributes:
+        shape: of one image.
+        classes: names of the labels' classes; empty for none.
+        items: what each item is called in messages; their order is the order of the images.
+        decode: the images of the item of that number. Raises BrokenItemError.
+    """
+
+    dataset: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    items: tuple[str, ...]
+    items_per_shard: int
+    decode: Callable[[int], Decoded]
+    note: SourceNote
+
+    @property
+    def num_shards(self) -> int:
+        """Files of images."""
+        return -(-len(self.items) // self.items_per_shard)
+
+    def items_of(self, shard: int) -> range:
+        """Numbers of the items that become one shard."""
+        start = shard * self.items_per_shard
+        return range(start, min(start + self.items_per_shard, len(self.items)))
+
+    @property
+    def sha256(self) -> str:
+        """Identifies everything that decides the shards' content; where the source lies does not."""
+        parts = {
+            "dataset": self.dataset,
+            "shape": self.shape,
+            "classes": self.classes,
+            "items": self.items,
+            "items_per_shard": self.items_per_shard,
+            "note": self.note.model_dump(exclude={"location", "skipped"}),
+        }
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def shard_size(shape: tuple[int, ...]) -> int:
+    """As many images as make a file of at most 128 MiB, which is what preparing one holds in memory."""
+    return max(1, min(_MOST_IMAGES, _SHARD_BYTES // int(np.prod(shape))))

@@ -1,23 +1,63 @@
-"""Reads ahead: a thread takes the next batch from the shards, and draws its random numbers, while the step computes.
-
-A batch is a function of its position alone (trainer.data.sampler): one not foreseen, as after a resume, is read then.
+"""The order in which training sees the images, a pure function of seed and images seen; a digest of what was shown
+where; and a thread that reads the next batch ahead while the step computes.
 """
 
+import functools
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.data.sampler import Sampler
 from trainer.data.shards import ShardedImages
-from trainer.steps.order import order_of
-from trainer.steps.parcel import Parcel
+from trainer.steps.pinned_batch import PinnedBatch
 
-__all__ = ["Loader", "Reals", "images_per_sec"]
+__all__ = ["MASK", "Loader", "Reals", "Sampler", "images_per_sec", "order_digest"]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """The endless sequence of image numbers."""
+
+    num_images: int
+    seed: int
+
+    def indices(self, images_seen: int, batch_size: int) -> NDArray[np.int64]:
+        """Numbers of the images of the global batch after `images_seen`, [batch_size], each in 0..num_images-1."""
+        positions = np.arange(images_seen, images_seen + batch_size)
+        epochs, offsets = np.divmod(positions, self.num_images)
+        batch = np.empty(batch_size, dtype=np.int64)
+        for epoch in np.unique(epochs):
+            here = epochs == epoch
+            batch[here] = _permutation(self.num_images, self.seed, int(epoch))[offsets[here]]
+        return batch
+
+
+@functools.lru_cache(maxsize=2)  # a batch touches at most two epochs unless the data set is tiny
+def _permutation(num_images: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order of one epoch. PCG64 and Generator.permutation are fixed by NumPy's version, which the record holds."""
+    order: NDArray[np.int64] = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_images)
+    return order
+
+
+MASK = (1 << 64) - 1
+_STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def order_digest(first: int, numbers: NDArray[np.int64]) -> int:
+    """The digest of images [n] shown one after the other, from place `first`: images of the run before it."""
+    places = np.arange(first, first + len(numbers), dtype=np.uint64)
+    # splitmix64's output function (Steele et al. 2014) of place and number, in arithmetic modulo 2^64.
+    mixed = (places << np.uint64(32)) + numbers.astype(np.uint64) + _STRIDE
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    return int((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64))
+
 
 _AHEAD = 2
 """Batches under way: one that the next step takes, and one more for a storage that hesitates."""
@@ -38,10 +78,10 @@ class Reals:
 
     Attributes:
         parcel: pixels, labels where the data set has some, and what was drawn; packed and pinned where asked for.
-        order: digest of which images these are (trainer.steps.order).
+        order: digest of which images these are (trainer.data.loader).
     """
 
-    parcel: Parcel
+    parcel: PinnedBatch
     order: int
 
     @property
@@ -111,7 +151,9 @@ def _read(
     contents = {"pixels": torch.from_numpy(data.take(numbers))}
     if data.index.num_classes:
         contents["labels"] = torch.from_numpy(data.labels(numbers))
-    return Reals(Parcel({**contents, **draw(images)}, pack=pin, pin=pin), order_of(images + share.start, numbers))
+    return Reals(
+        PinnedBatch({**contents, **draw(images)}, pack=pin, pin=pin), order_digest(images + share.start, numbers)
+    )
 
 
 def images_per_sec(data: ShardedImages, batch_size: int, seconds: float) -> float:

@@ -1,27 +1,256 @@
-"""Preparing a data set: items are decoded, shards written one by one, the index last.
-
-Whatever stops it leaves the finished shards, and the same command goes on. At most one shard and the chunks under way
-are in memory.
+"""Preparing a data set: items are decoded in parallel processes, shards written one by one, the index last.
+journal.jsonl says which shards are finished, so that an interrupted preparation goes on from there.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Generator
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainer.data.index import INDEX_FILE, LabelsFile, Shard, ShardIndex
-from trainer.data.journal import Entry, Journal
-from trainer.data.progress import Progress
-from trainer.data.recipe import Decoded, Recipe
-from trainer.data.workers import Broken, Result, decode_in_order
-from trainer.errors import TrainerError
-from trainer.files import atomic_writer, clean_temporaries, is_intact
+from trainer.core.console import Progress
+from trainer.core.errors import TrainerError
+from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
+from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 
-__all__ = ["prepare"]
+__all__ = ["JOURNAL_FILE", "Broken", "Entry", "Journal", "Result", "decode_in_order", "prepare"]
+
+
+JOURNAL_FILE = "journal.jsonl"
+
+
+class _Head(BaseModel):
+    """First line: what is being prepared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str
+    recipe_sha256: str
+
+
+class Entry(BaseModel):
+    """A finished shard, with names of the items left out.
+
+    Attributes:
+        shard: num_images is 0, and there is no file, where every item was broken.
+        labels: of its images; empty where the data set has none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    shard: Shard
+    labels: tuple[int, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+class Journal:
+    """The journal of one folder, held by one process. Use `open`.
+
+    Attributes:
+        finished: entries whose files are what they say, by number of the shard.
+        damaged: names of files that were finished once and have changed since.
+    """
+
+    def __init__(self, file: IO[bytes], finished: dict[int, Entry], damaged: tuple[str, ...]) -> None:
+        self._file, self.finished, self.damaged = file, finished, damaged
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, folder: Path, recipe: Recipe) -> Iterator[Self]:
+        """Begins a journal, or goes on with the present one after comparing hashes. Held until the block ends.
+        TrainerError: another data set, source or settings; another process is at it; it cannot be written.
+        """
+        path = folder / JOURNAL_FILE
+        if (folder / INDEX_FILE).exists() and not path.exists():
+            raise _occupied(folder, "a data set that this command did not begin")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = path.open("a+b")
+        except OSError as error:
+            raise cannot_be_written(path, error) from error
+        with file:
+            _lock(file, folder)
+            file.seek(0)
+            entries = _read(file, recipe, folder)
+            finished = {number: entry for number, entry in entries.items() if _intact(folder, entry.shard)}
+            damaged = tuple(entry.shard.file for number, entry in entries.items() if number not in finished)
+            yield cls(file, finished, damaged)
+
+    def add(self, entry: Entry) -> None:
+        """Notes a finished shard (TrainerError: disk full)."""
+        _append(self._file, entry)
+        self.finished[entry.number] = entry
+
+
+def _read(file: IO[bytes], recipe: Recipe, folder: Path) -> dict[int, Entry]:
+    """The entries of a journal, the last of each shard; one that is new gets its head."""
+    head = _Head(dataset=recipe.dataset, recipe_sha256=recipe.sha256)
+    content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:  # a line that a crash left half written would swallow the next
+        file.truncate(len(whole))
+    if not whole:
+        _append(file, head)
+        return {}
+    first, *lines = whole.splitlines()
+    try:
+        found = _Head.model_validate_json(first)
+    except ValidationError:
+        raise _occupied(folder, f"a {JOURNAL_FILE} that is damaged") from None
+    if found != head:
+        raise _occupied(folder, f"{found.dataset}, from another source or with other settings")
+    return {entry.number: entry for entry in map(_entry, lines) if entry is not None}
+
+
+def _append(file: IO[bytes], line: BaseModel) -> None:
+    try:
+        file.write((line.model_dump_json() + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+    except OSError as error:
+        raise cannot_be_written(Path(file.name), error) from error
+
+
+def _lock(file: IO[bytes], folder: Path) -> None:
+    """Two processes in one folder would write into each other's files."""
+    with contextlib.suppress(OSError):  # a file system whose locks fail: there it is the user's care
+        if try_lock(file) is False:
+            raise TrainerError(
+                place="--out",
+                problem="another process is preparing this folder",
+                value=str(folder),
+                allowed="one process at a time",
+                fix="wait until it is done, or name another folder",
+            )
+
+
+def _entry(line: bytes) -> Entry | None:
+    """A line's entry; None for one that is damaged: its shard is made anew."""
+    try:
+        return Entry.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+def _intact(folder: Path, shard: Shard) -> bool:
+    path = folder / shard.file
+    return shard.num_images == 0 or is_intact(path, shard.sha256)
+
+
+def _occupied(folder: Path, by: str) -> TrainerError:
+    return TrainerError(
+        place="--out",
+        problem=f"the folder holds {by}",
+        value=str(folder),
+        allowed="an empty folder, or one that the same command began",
+        fix=f"name another folder, or delete {folder}",
+    )
+
+
+_CHUNKS_AHEAD_PER_WORKER = 3
+_CHUNKS_PER_SHARD = 16
+_LARGEST_CHUNK = 64
+_recipe: Recipe
+"""In a worker: what it decodes. Set once, by `_begin`, in a process that does nothing else."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An item that cannot be used, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """Why nothing can go on, on its way from a worker: a TrainerError's fields, since exceptions do not travel well."""
+
+    fields: dict[str, Any]
+
+
+Result = tuple[int, Decoded | Broken]
+_Sent = tuple[int, Decoded | Broken | _Failed]
+
+
+def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Generator[Result]:
+    """Each item's number and what became of it. Close the generator to end the processes early; 1 worker is this
+    process. TrainerError: a process was killed, or the source is out of reach.
+    """
+    if workers <= 1:
+        yield from (_received((item, _decode(recipe, item))) for item in items)
+        return
+    size = max(1, min(_LARGEST_CHUNK, recipe.items_per_shard // _CHUNKS_PER_SHARD))
+    chunks = iter([items[start : start + size] for start in range(0, len(items), size)])
+    # spawn: a fork of a process with threads, as torch's, may hang.
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (recipe,))
+    under_way: deque[Future[list[_Sent]]] = deque()
+    try:
+        while True:
+            while len(under_way) < workers * _CHUNKS_AHEAD_PER_WORKER and (chunk := next(chunks, None)) is not None:
+                under_way.append(pool.submit(_decode_chunk, chunk))
+            if not under_way:
+                return
+            yield from map(_received, under_way.popleft().result())
+    except BrokenProcessPool:
+        raise TrainerError(
+            place="--workers",
+            problem="a decoding process was killed; most often memory is short",
+            value=workers,
+            allowed="as many processes as fit into memory",
+            fix=f"--workers {max(1, workers // 2)}; finished shards are kept",
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(recipe: Recipe) -> None:
+    global _recipe
+    _recipe = recipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """The pool's queue alone would keep a worker waiting for ever when its parent is killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only workers come here"
+    parent.join()
+    os._exit(1)
+
+
+def _received(sent: _Sent) -> Result:
+    item, result = sent
+    if isinstance(result, _Failed):
+        raise TrainerError(**result.fields)
+    return item, result
+
+
+def _decode_chunk(items: Sequence[int]) -> list[_Sent]:
+    return [(item, _decode(_recipe, item)) for item in items]
+
+
+def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failed:
+    try:
+        return recipe.decode(item)
+    except BrokenItemError as error:
+        return Broken(str(error))
+    except TrainerError as error:
+        return _Failed(error.fields())
+
 
 _LABELS_FILE = "labels.npy"
 

@@ -13,11 +13,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.index import INDEX_FILE, ShardIndex, SourceNote
+from trainer.core.errors import TrainerError
+from trainer.core.files import sha256_of
+from trainer.data.index import INDEX_FILE, Decoded, Recipe, ShardIndex, SourceNote, shard_size
 from trainer.data.prepare import prepare
-from trainer.data.recipe import Decoded, Recipe, shard_size
-from trainer.errors import TrainerError
-from trainer.files import sha256_of
 
 __all__ = ["INDEX_FILE", "ShardIndex", "ShardedImages", "write_shards"]
 

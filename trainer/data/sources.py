@@ -1,17 +1,164 @@
-"""Where a data set's files are read from: a folder, a zip archive, or a bucket, all alike and uncached."""
+"""Where a data set's files are read from: a folder, a zip archive, or a bucket (s3://, gs://, az://), all alike."""
 
 import functools
 import hashlib
 import os
+import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer.data.buckets import Bucket, fetch, is_hidden, is_remote, no_such_source
-from trainer.errors import TrainerError
+from trainer.core.console import Progress
+from trainer.core.errors import TrainerError
+from trainer.core.files import atomic_writer
 
-__all__ = ["FileSet", "LocalFolder", "files_in", "fingerprint", "read_text"]
+if TYPE_CHECKING:
+    from obstore.fsspec import FsspecStore
+
+__all__ = [
+    "REMOTE",
+    "Bucket",
+    "FileSet",
+    "LocalFolder",
+    "drop_copies",
+    "fetch",
+    "files_in",
+    "fingerprint",
+    "is_hidden",
+    "is_remote",
+    "no_such_source",
+    "read_text",
+]
+
+
+REMOTE = ("s3", "gs", "az")
+_COPIES = ".source"
+_COPY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A FileSet of what lies below a URL."""
+
+    url: str
+
+    @property
+    def place(self) -> str:
+        """The URL."""
+        return self.url
+
+    def sizes(self) -> dict[str, int]:
+        """As FileSet."""
+        root = self.url.partition("://")[2].rstrip("/")
+        try:
+            found = _store(self.url).find(root, detail=True)
+        except Exception as error:  # obstore has an exception for every kind of failure, and no common base
+            raise _unreachable(self.url, error) from None
+        files = {name[len(root) + 1 :]: info["size"] for name, info in found.items() if name.startswith(f"{root}/")}
+        return dict(sorted((name, size) for name, size in files.items() if not is_hidden(name)))
+
+    def read(self, name: str) -> bytes:
+        """As FileSet, but TrainerError, no broken file, where storage does not answer after obstore's retries."""
+        url = f"{self.url.rstrip('/')}/{name}"
+        try:
+            content: bytes = _store(self.url).cat_file(url)
+        except FileNotFoundError:
+            raise OSError("not found") from None
+        except Exception as error:  # as above
+            raise _unreachable(url, error) from None
+        return bytes(content)
+
+
+def is_remote(source: str) -> bool:
+    """Whether a source is a URL (TrainerError: of a kind that is not read)."""
+    scheme, found, _ = source.partition("://")
+    if not found:
+        return False
+    if scheme not in REMOTE:
+        raise TrainerError(
+            place="--source",
+            problem="not a kind of storage that is read",
+            value=source,
+            allowed="a local path, " + ", ".join(f"{name}://..." for name in REMOTE),
+            fix="copy the files to one of these first",
+        )
+    return True
+
+
+def fetch(source: str, copies: Path) -> Path:
+    """A file on this machine: itself when local, else a copy under `copies`, the data set's folder, whole or not at
+    all. TrainerError: there is no such file, the storage cannot be reached, or the disk is full.
+    """
+    if not is_remote(source):
+        if not Path(source).is_file():
+            raise no_such_source(source, "a file")
+        return Path(source)
+    name = hashlib.sha256(source.encode()).hexdigest()[:16] + "-" + source.rpartition("/")[2]
+    copy = copies / _COPIES / name
+    store = _store(source)
+    try:
+        size = int(store.info(source)["size"])
+    except Exception as error:  # obstore has an exception for every kind of failure, and no common base
+        raise _unreachable(source, error) from None
+    if not (copy.is_file() and copy.stat().st_size == size):
+        progress = Progress(f"copying {source}", size, unit="bytes")
+        with atomic_writer(copy) as file:
+            for start in range(0, size, _COPY_BYTES):
+                end = min(start + _COPY_BYTES, size)
+                try:
+                    content = bytes(store.cat_file(source, start=start, end=end))
+                except Exception as error:  # as above
+                    raise _unreachable(source, error) from None
+                file.write(content)
+                progress.add(len(content))
+        progress.close()
+    return copy
+
+
+def drop_copies(copies: Path) -> None:
+    """Removes the archives that `fetch` copied, once their shards are complete."""
+    shutil.rmtree(copies / _COPIES, ignore_errors=True)
+
+
+def is_hidden(name: str) -> bool:
+    """Also what a Mac puts beside every file of an archive."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+
+
+def no_such_source(source: str, allowed: str) -> TrainerError:
+    """The error of a source that is not there."""
+    return TrainerError(
+        place="--source",
+        problem="there is no such source",
+        value=source,
+        allowed=allowed,
+        fix="name the folder or file that holds the data; docs/data.md says where to get each data set",
+    )
+
+
+def _store(url: str) -> "FsspecStore":
+    from obstore.fsspec import FsspecStore
+
+    scheme: Any = url.partition("://")[0]  # one of REMOTE, each of which has an overload of its own
+    store: FsspecStore = FsspecStore(scheme)
+    return store
+
+
+def _unreachable(url: str, error: Exception) -> TrainerError:
+    return TrainerError(
+        place="--source",
+        problem=f"cannot be read: {_first_line(error)}",
+        value=url,
+        allowed="a bucket that exists, with credentials in this shell's environment",
+        fix="try the cloud's own command line (aws s3 ls, gcloud storage ls, az storage blob list) with this name",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "not found"
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class FileSet(Protocol):

@@ -10,12 +10,11 @@ K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trainer.data.films import Cut, FilmDecoder, check_cut, films_per_shard
-from trainer.data.index import SourceNote
-from trainer.data.official import check_count
-from trainer.data.recipe import Recipe
+from trainer.core.errors import TrainerError
+from trainer.data.checksums import check_count
+from trainer.data.decode import Cut, FilmDecoder, check_cut, films_per_shard
+from trainer.data.index import Recipe, SourceNote
 from trainer.data.sources import FileSet, files_in, fingerprint, read_text
-from trainer.errors import TrainerError
 
 __all__ = ["ucf101_recipe"]
 

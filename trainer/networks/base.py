@@ -1,13 +1,15 @@
-"""What a run asks of every family's networks: how they are called, and which of their layers take part."""
+"""What a run asks of every family's networks, and how a network is conditioned on the class."""
 
+import math
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from trainer.steps.phases import Phase
 from trainer.steps.precision import Precision
+from trainer.steps.progressive_schedule import ProgressiveStage
 
-__all__ = ["Discriminator", "Generator", "Network"]
+__all__ = ["ClassEmbedding", "Discriminator", "Generator", "Network", "ProjectionHead"]
 
 
 class Network(nn.Module):
@@ -24,7 +26,7 @@ class Network(nn.Module):
             result = super().__call__(*inputs)
         return result.float()
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: ProgressiveStage) -> None:
         """Goes on in that phase; networks of one size have but one."""
 
     def idle(self) -> list[nn.Parameter]:
@@ -60,3 +62,40 @@ class Discriminator(Network):
     def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:
         """See `forward`; `twice` where a penalty differentiates the logits once more (trainer.steps.precision)."""
         return self._run(images, labels, twice=twice)
+
+
+class ClassEmbedding(nn.Module):
+    """Latents with a learnt vector of the same length for the class beside them; as they are without classes. `width`
+    is the length of what comes out.
+    """
+
+    def __init__(self, z_dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.width = 2 * z_dim if num_classes else z_dim
+        self.embedding = nn.Embedding(num_classes, z_dim) if num_classes else None
+
+    def forward(self, latents: Tensor, labels: Tensor | None) -> Tensor:
+        """[N, z_dim] and [N] to [N, width]."""
+        if self.embedding is None:
+            return latents
+        assert labels is not None, "a network that knows classes is called with labels"
+        return torch.cat([latents, self.embedding(labels)], dim=1)
+
+
+class ProjectionHead(nn.Module):
+    """Logits, plus how well the features agree with a learnt vector of the class; as they are without classes."""
+
+    def __init__(self, num_features: int, num_classes: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_classes, num_features) if num_classes else None
+        self._scale = 1 / math.sqrt(num_features)
+
+    def forward(self, logits: Tensor, features: Tensor, labels: Tensor | None) -> Tensor:
+        """Logits [N], features [N, num_features] or feature maps [N, num_features, ...], and labels [N] to [N]."""
+        if self.embedding is None:
+            return logits
+        assert labels is not None, "a network that knows classes is called with labels"
+        pooled = features.flatten(2).mean(dim=2) if features.dim() > 2 else features
+        agreement = (self.embedding(labels) * pooled).sum(dim=1)
+        combined: Tensor = logits + self._scale * agreement
+        return combined

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from trainer.networks import base
-from trainer.networks.classes import WithClass, WithProjection
-from trainer.networks.pixel_norm import PixelNorm
-from trainer.networks.scaling_layers import Doubling, Halving
+from trainer.networks.base import ClassEmbedding, ProjectionHead
+from trainer.networks.layers import Doubling, Halving, PixelNorm
 
 __all__ = ["Discriminator", "Generator"]
 
@@ -61,7 +60,7 @@ class Generator(base.Generator):
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
-        self.with_class = WithClass(z_dim, num_classes)
+        self.with_class = ClassEmbedding(z_dim, num_classes)
         doublings = int(math.log2(resolution // _SMALLEST))
         widths = [width << step for step in reversed(range(doublings))]
         layers: list[nn.Module] = [
@@ -96,7 +95,7 @@ class Discriminator(base.Discriminator):
             layers += [Halving(narrow, wide), nn.LeakyReLU(_SLOPE, inplace=True)]
         layers += [_ToNumber(widths[-1], 1, _SMALLEST), nn.Flatten(0)]
         self.layers = nn.Sequential(*layers)
-        self.with_projection = WithProjection(widths[-1], num_classes)
+        self.with_projection = ProjectionHead(widths[-1], num_classes)
         self.apply(_initialise)
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:

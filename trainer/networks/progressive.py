@@ -2,9 +2,9 @@
 arXiv:1810.02419): trained at 4x4 first, then at twice the size, each new resolution fading in.
 
 With equalised learning rate, PixelNorm and leaky ReLUs. Clips: every convolution is three-dimensional, and time grows
-with height and width (trainer.steps.phases). The minibatch deviation is left out: it looks across the batch, so that a
-step would depend on how that is spread over workers, and a penalty on an image's neighbours. All layers exist from the
-start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
+with height and width (trainer.steps.progressive_schedule). The minibatch deviation is left out: it looks across the
+batch, so that a step would depend on how that is spread over workers, and a penalty on an image's neighbours. All
+layers exist from the start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
 """
 
 import itertools
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainer.networks import base
-from trainer.networks.classes import WithClass, WithProjection
-from trainer.networks.pixel_norm import PixelNorm
-from trainer.steps.phases import SMALLEST, Phase, enlarge, pool, size_at
+from trainer.networks.base import ClassEmbedding, ProjectionHead
+from trainer.networks.layers import PixelNorm
+from trainer.steps.progressive_schedule import SMALLEST, ProgressiveStage, enlarge, pool, size_at
 
 __all__ = ["Discriminator", "EqualConv", "Generator"]
 
@@ -73,11 +73,11 @@ class _Growing:
         self.first_size = size_at(SMALLEST, frames)
         self.full_size = size_at(resolution, frames)
 
-    def in_use(self, phase: Phase) -> list[int]:
+    def in_use(self, phase: ProgressiveStage) -> list[int]:
         """Resolutions with layers in this phase, smallest first."""
         return [each for each in self.resolutions if each <= phase.resolution]
 
-    def idle(self, phase: Phase, blocks: nn.ModuleDict, ports: nn.ModuleDict) -> list[nn.Parameter]:
+    def idle(self, phase: ProgressiveStage, blocks: nn.ModuleDict, ports: nn.ModuleDict) -> list[nn.Parameter]:
         """Parameters of blocks that are not reached, and of ports (to or from images) at other sizes."""
         open_ports = {phase.resolution} | ({phase.resolution // 2} if phase.fade is not None else set())
         idle = [blocks[name] for name in blocks if int(name) > phase.resolution]
@@ -93,7 +93,7 @@ class Generator(base.Generator):
     ) -> None:
         super().__init__()
         self._sizes = sizes = _Growing(width, resolution, frames)
-        self.with_class = WithClass(z_dim, num_classes)
+        self.with_class = ClassEmbedding(z_dim, num_classes)
         self.norm = PixelNorm()
         # The gain is the paper's: a sixteenth of the sum over a 4x4 kernel.
         pixels = math.prod(sizes.first_size)
@@ -107,9 +107,9 @@ class Generator(base.Generator):
             layers = [layer for conv in convs for layer in (conv, nn.LeakyReLU(_SLOPE), PixelNorm())]
             self.blocks[str(each)] = nn.Sequential(*layers)
             self.to_image[str(each)] = EqualConv(outputs, channels, 1, sizes.dims, gain=1.0)
-        self._phase = Phase(resolution)
+        self._phase = ProgressiveStage(resolution)
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: ProgressiveStage) -> None:
         """Makes images of that resolution from now on."""
         self._phase = phase
 
@@ -153,10 +153,10 @@ class Discriminator(base.Discriminator):
         widest = sizes.widths[SMALLEST]
         self.dense = _EqualLinear(widest * math.prod(sizes.first_size), widest)
         self.last = _EqualLinear(widest, 1, gain=1.0)
-        self.with_projection = WithProjection(widest, num_classes)
-        self._phase = Phase(resolution)
+        self.with_projection = ProjectionHead(widest, num_classes)
+        self._phase = ProgressiveStage(resolution)
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: ProgressiveStage) -> None:
         """Judges images of that resolution from now on."""
         self._phase = phase
 

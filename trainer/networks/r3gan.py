@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainer.networks import base
-from trainer.networks.classes import WithClass, WithProjection
+from trainer.networks.base import ClassEmbedding, ProjectionHead
 
 __all__ = ["Discriminator", "Generator"]
 
@@ -39,7 +39,7 @@ class Generator(base.Generator):
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
-        self.with_class = WithClass(z_dim, num_classes)
+        self.with_class = ClassEmbedding(z_dim, num_classes)
         widths = list(_widths(width, resolution))
         depth = _BLOCKS * len(widths)
         self.basis = nn.Parameter(torch.randn(widths[0], _SMALLEST, _SMALLEST))
@@ -71,7 +71,7 @@ class Discriminator(base.Discriminator):
         self.window = _conv(widths[-1], widths[-1], _SMALLEST, gain=1.0, groups=widths[-1])
         self.last = nn.Linear(widths[-1], 1, bias=False)
         nn.init.normal_(self.last.weight, std=1 / math.sqrt(widths[-1]))
-        self.with_projection = WithProjection(widths[-1], num_classes)
+        self.with_projection = ProjectionHead(widths[-1], num_classes)
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, channels, resolution, resolution] in -1..1 to [N] logits."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainer.networks import base
-from trainer.networks.classes import WithClass, WithProjection
-from trainer.networks.pixel_norm import PixelNorm
+from trainer.networks.base import ClassEmbedding, ProjectionHead
+from trainer.networks.layers import PixelNorm
 
 __all__ = ["Discriminator", "Generator"]
 
@@ -28,7 +28,7 @@ class Generator(base.Generator):
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
-        self.with_class = WithClass(z_dim, num_classes)
+        self.with_class = ClassEmbedding(z_dim, num_classes)
         self.first = nn.Linear(self.with_class.width, width * _SMALLEST**2)
         doublings = int(math.log2(resolution // _SMALLEST))
         self.blocks = nn.Sequential(*[_Block(width, width, "up") for _ in range(doublings)])
@@ -56,7 +56,7 @@ class Discriminator(base.Discriminator):
         blocks += [_Block(width, width, "same") for _ in range(_PLAIN_BLOCKS)]
         self.blocks = nn.Sequential(*blocks)
         self.last = nn.Linear(width, 1)
-        self.with_projection = WithProjection(width, num_classes)
+        self.with_projection = ProjectionHead(width, num_classes)
         self.apply(_initialise)
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:

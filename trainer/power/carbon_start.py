@@ -21,10 +21,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainer.errors import TrainerError
+from trainer.core.console import announce
+from trainer.core.errors import TrainerError
 from trainer.power.forecast import Forecast, read_forecast
-from trainer.records.diary import STATS_FILE
-from trainer.told import announce
+from trainer.records.stats_log import STATS_FILE
 
 __all__ = ["START_VARIABLE", "Decision", "StartWhen", "decide", "has_begun", "parse_start_when", "start_told", "wait"]
 

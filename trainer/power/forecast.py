@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from trainer.errors import TrainerError
-from trainer.files import read_input
+from trainer.core.errors import TrainerError
+from trainer.core.files import read_input
 
 __all__ = ["TOKEN_VARIABLE", "Forecast", "Interval", "parse_forecast", "read_forecast"]
 

@@ -1,29 +1,23 @@
-"""A power cap and a clock limit for the GPUs of a run, both opt-in, told, and undone when the run ends.
+"""A power cap and a clock limit for the GPUs of a run: flags (opt-in), announced, and undone when the run ends."""
 
-    torchrun ... -m trainer train --preset r3gan-cifar10 --power-limit-watts 450
-    torchrun ... -m trainer train --preset r3gan-cifar10 --power-limit-watts auto --max-slowdown 0.05
-
-One process a node sets its GPUs; where NVML refuses, the run goes on without, and says so. Every change is an event in
-stats.jsonl, and on disk before it is made (trainer.power.ledger). With `auto` all nodes change their limits at the same
-line: a step is as slow as its slowest GPU.
-"""
-
+import argparse
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.errors import TrainerError
-from trainer.power.ledger import ledger_folder, undo_left_over
-from trainer.power.node import NodeLimits, Report
+from trainer.core.console import announce, warn
+from trainer.core.errors import TrainerError
+from trainer.power.node import CLOCK_FLAG, POWER_FLAG, NodeLimits, Report
+from trainer.power.saved_limits import ledger_folder, undo_left_over
 from trainer.power.search import LADDER, WINDOW_SEC, Search
-from trainer.told import announce
 
 if TYPE_CHECKING:
-    from trainer.metering.energy import Gpu
-    from trainer.workers.distributed import World
+    from trainer.distributed.world import World
+    from trainer.telemetry.energy import Gpu
 
-__all__ = ["NOTHING_ASKED", "Limiter", "PowerAsked", "limiting"]
+__all__ = ["NOTHING_ASKED", "Limiter", "PowerAsked", "add_power", "limiting", "power_asked"]
+
 
 Tell = Callable[..., object]
 """Writes an event: its name, then details."""
@@ -189,3 +183,57 @@ def _measured(line: Mapping[str, Any]) -> bool:
 
 def _warn(sentence: str) -> None:
     announce(f"warning: {sentence}")
+
+
+_AUTO = "auto"
+_SLOWDOWN_FLAG = "--max-slowdown"
+
+
+def add_power(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.add_argument(POWER_FLAG, metavar="W|auto", help="power limit of each GPU; auto: the one with most images/J")
+    parser.add_argument(CLOCK_FLAG, type=int, metavar="MHZ", help="highest graphics clock of each GPU")
+    parser.add_argument(_SLOWDOWN_FLAG, metavar="SHARE", help=f"images/s that {POWER_FLAG} auto may lose, 0..1 [0.05]")
+
+
+def power_asked(arguments: argparse.Namespace) -> PowerAsked:
+    """What the flags ask for; warns of one that is ignored (TrainerError: a bad value)."""
+    auto, slowdown = arguments.power_limit_watts == _AUTO, arguments.max_slowdown
+    watts = None if auto or arguments.power_limit_watts is None else _number(arguments.power_limit_watts)
+    if slowdown is not None and not auto:
+        note = f"gangway: warning: {_SLOWDOWN_FLAG} is ignored without {POWER_FLAG} {_AUTO}"
+        warn(note)
+    asked = PowerAsked(watts=watts, auto=auto, clock_mhz=arguments.clock_limit_mhz)
+    return asked._replace(max_slowdown=_share(slowdown)) if auto and slowdown is not None else asked
+
+
+def _number(text: str) -> float:
+    try:
+        watts = float(text)
+    except ValueError:
+        watts = 0.0
+    if not 0 < watts < 100_000:
+        raise TrainerError(
+            place=POWER_FLAG,
+            problem="no power",
+            value=text,
+            allowed=f"watts above 0, or {_AUTO}",
+            fix=f"{POWER_FLAG} 450",
+        )
+    return watts
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise TrainerError(
+            place=_SLOWDOWN_FLAG,
+            problem="no share",
+            value=text,
+            allowed="0 up to but not 1",
+            fix=f"{_SLOWDOWN_FLAG} 0.05",
+        )
+    return share

@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.errors import TrainerError
-from trainer.metering.nvml import Board, BoardState, Range, load_nvml, put_back, reason_of
-from trainer.power.ledger import Note
+from trainer.core.errors import TrainerError
+from trainer.power.saved_limits import Board, BoardState, Note, Range, load_nvml, put_back, reason_of
 
 if TYPE_CHECKING:
-    from trainer.metering.energy import Gpu
+    from trainer.telemetry.energy import Gpu
 
 __all__ = ["CLOCK_FLAG", "POWER_FLAG", "NodeLimits", "Report"]
 

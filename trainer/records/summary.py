@@ -1,35 +1,109 @@
-"""The run record, computed from config.json and the lines of stats.jsonl; no torch.
-
-Every session only appends, so the record needs no state of its own: an interrupted, killed or resumed run is summed up
-by the same fold, also long after (`python -m trainer record`).
-"""
+"""The run record computed from the run directory: config.json and the lines of stats.jsonl, stops among them."""
 
 import itertools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.quality.history import latest_quality, quality_in_training
-from trainer.record import (
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.records.cost_carbon import carbon, cost, energy, total
+from trainer.records.quality import latest_quality, quality_in_training
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import (
     DatasetRecord,
     FabricRecord,
-    Figure,
+    InterruptionRecord,
     RunContext,
     RunRecord,
     SessionRecord,
     Summary,
 )
-from trainer.records.diary import STATS_FILE, Diary, Line, read_diary
-from trainer.records.reckoning import carbon, cost, energy, total
-from trainer.records.stops import interruptions, stop_notes
+from trainer.records.stats_log import STATS_FILE, Line, StatsLog, read_stats_log
 from trainer.records.utilisation import utilisation
 
-__all__ = ["summarise"]
+__all__ = ["SAVE_BUDGET_SEC", "interruptions", "stop_notes", "summarise"]
+
+
+SAVE_BUDGET_SEC = 20.0
+"""From a notice to a state on disk. Google Cloud and Azure give about 30 s in all, AWS 120."""
+
+
+def interruptions(
+    sessions: Mapping[int, SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
+) -> Iterable[InterruptionRecord]:
+    """One record for each session that was stopped or killed, or failed; `beginnings` are each one's first line."""
+    for number, session in sessions.items():
+        if session.ended_by not in ("interrupt", "failed", "killed"):
+            continue
+        before = [line for line in lines if line["session"] <= number]
+        told = next((line for line in before[::-1] if line.get("event") == "interrupt"), None)
+        agreed = told if session.ended_by == "interrupt" else None
+        resumed = next((line for line in beginnings if line["session"] > number), None)
+        if resumed is None:
+            images = max((line["images"] for line in before if line.get("event") == "checkpoint"), default=0)
+            lost = Quantity.absent("s", "not resumed yet")
+        else:
+            images = resumed["images"]
+            lost = _lost_sec(before, resumed)
+        yield InterruptionRecord(
+            at=session.end,
+            images=images,
+            cause=agreed["cause"] if agreed else session.ended_by,
+            lost_sec=lost,
+            save_sec=_save_sec(before, agreed),
+            stop_sec=_stop_sec(agreed),
+        )
+
+
+def stop_notes(records: Sequence[InterruptionRecord], sessions: Sequence[SessionRecord]) -> list[str]:
+    """What a reader must know: stops that took longer than a cloud waits, and clocks that went back in between."""
+    slow = [
+        f"the stop at {record.images:,} images took {record.stop_sec.value:.0f} s to be on disk, more than the "
+        f"{SAVE_BUDGET_SEC:.0f} s that a preemption leaves"
+        for record in records
+        if (record.stop_sec.value or 0) > SAVE_BUDGET_SEC
+    ]
+    back = [
+        f"the clock of session {number} is behind the end of the one before: the time lost between them is unknown"
+        for number, (earlier, later) in enumerate(itertools.pairwise(sessions), 1)
+        if later.start < earlier.end
+    ]
+    return [*slow, *back]
+
+
+def _save_sec(before: Sequence[Line], agreed: Line | None) -> Quantity:
+    if agreed is None:
+        return Quantity.absent("s", "not an agreed stop: nothing was saved at it")
+    saves = [line for line in before if line.get("event") == "checkpoint" and line["images"] == agreed["images"]]
+    seconds = saves[-1].get("sec") if saves else None
+    if seconds is None:
+        return Quantity.absent("s", "the line that tells of the checkpoint is lost")
+    return Quantity.measured(seconds, "s", "wall clock of the checkpoint made at the stop")
+
+
+def _stop_sec(agreed: Line | None) -> Quantity:
+    if agreed is None or agreed.get("stop_sec") is None:
+        return Quantity.absent("s", "no signal was taken" if agreed is None else "the session did not say")
+    return Quantity.measured(agreed["stop_sec"], "s", "wall clock, from the first worker's signal to the state on disk")
+
+
+def _lost_sec(before: Sequence[Line], resumed: Line) -> Quantity:
+    held = [line["time"] for line in before if line["images"] >= resumed["images"]]
+    if not held:
+        return Quantity.absent("s", "the lines that say when the run first held those images are lost")
+    if resumed["time"] < min(held):
+        return Quantity.absent("s", "the clock went back between the two sessions")
+    return Quantity.measured(
+        resumed["time"] - min(held),
+        "s",
+        "wall clock, from first holding the images it resumed from to going on from them",
+        note="stopping, downtime, starting up and work done again",
+    )
+
 
 _SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
 _BEGINNINGS = ("start", "resume")
@@ -44,7 +118,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
 
     `now` (seconds since 1970; None for the clock's) tells a session that was killed from one that is running.
     """
-    diary = read_diary(run_dir)
+    diary = read_stats_log(run_dir)
     if not diary.beginnings:
         raise _no_run(run_dir, diary)
     config = TrainConfig.from_file(run_dir / "config.json")
@@ -67,7 +141,7 @@ def _record(
     config: TrainConfig,
     sessions: Mapping[int, SessionRecord],
     lines: Sequence[Line],
-    diary: Diary,
+    diary: StatsLog,
     notes: Sequence[str],
 ) -> RunRecord:
     first, latest = diary.beginnings[0], diary.beginnings[-1]
@@ -99,10 +173,10 @@ def _record(
         dataset=DatasetRecord.model_validate(latest["dataset"]),
         config=config,
         images=last_session.images_to,
-        wall_sec=Figure.measured(wall_sec, "s", "wall clock, first step to last of each session"),
+        wall_sec=Quantity.measured(wall_sec, "s", "wall clock, first step to last of each session"),
         images_per_sec=_ratio(shown, wall_sec, "images/s"),
         sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
-        scaling_efficiency=Figure.absent("1", "needs a run of the same configuration on one worker to compare with"),
+        scaling_efficiency=Quantity.absent("1", "needs a run of the same configuration on one worker to compare with"),
         summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
         quality=tuple(latest_quality(diary.lines)),
         quality_in_training=quality_in_training(diary.lines, wall_sec),
@@ -118,7 +192,7 @@ def _record(
     )
 
 
-def _no_run(run_dir: Path, diary: Diary) -> TrainerError:
+def _no_run(run_dir: Path, diary: StatsLog) -> TrainerError:
     damaged = diary.unreadable or diary.lines
     return TrainerError(
         place=str(run_dir / STATS_FILE),
@@ -159,54 +233,54 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
     )
 
 
-def _devices(ticks: Sequence[Line]) -> dict[str, Figure]:
+def _devices(ticks: Sequence[Line]) -> dict[str, Quantity]:
     """Joules by device. Each session's last line holds its energy; sessions add up."""
     last_of_session = {line["session"]: line["energy"] for line in ticks}
-    devices: dict[str, Figure] = {}
+    devices: dict[str, Quantity] = {}
     for readings in last_of_session.values():
         for device, reading in readings.items():
             devices[device] = total([*([devices[device]] if device in devices else []), _reading(reading)])
     return devices
 
 
-def _joules(devices: Mapping[str, Figure]) -> Figure:
-    return total(list(devices.values())) if devices else Figure.absent("J", "ended before its first line")
+def _joules(devices: Mapping[str, Quantity]) -> Quantity:
+    return total(list(devices.values())) if devices else Quantity.absent("J", "ended before its first line")
 
 
-def _reading(reading: Sequence[Any]) -> Figure:
+def _reading(reading: Sequence[Any]) -> Quantity:
     """A device's entry in a statistics line: joules, source, method."""
     joules, source, method = reading
-    return Figure(value=joules, unit="J", provenance=source, source=method)
+    return Quantity(value=joules, unit="J", provenance=source, source=method)
 
 
 def _summary(values: Sequence[float | None], unit: str) -> Summary:
     known = [value for value in values if value is not None]
     if not known:
-        nothing = Figure.absent(unit, "no statistics line has it")
+        nothing = Quantity.absent(unit, "no statistics line has it")
         return Summary(last=nothing, mean=nothing)
     source = "stats.jsonl"
     return Summary(
-        last=Figure.measured(known[-1], unit, source, note="the last line's"),
-        mean=Figure.measured(math.fsum(known) / len(known), unit, source, note=f"over {len(known)} lines"),
+        last=Quantity.measured(known[-1], unit, source, note="the last line's"),
+        mean=Quantity.measured(math.fsum(known) / len(known), unit, source, note=f"over {len(known)} lines"),
     )
 
 
-def _ratio(numerator: float, denominator: float, unit: str) -> Figure:
+def _ratio(numerator: float, denominator: float, unit: str) -> Quantity:
     if not denominator:
-        return Figure.absent(unit, "no step has been made")
+        return Quantity.absent(unit, "no step has been made")
     note = "over all sessions, without the gaps between them; samples and checkpoints included"
-    return Figure.measured(numerator / denominator, unit, "wall clock and images shown", note=note)
+    return Quantity.measured(numerator / denominator, unit, "wall clock and images shown", note=note)
 
 
-def _peak_memory(ticks: Sequence[Line]) -> Figure:
+def _peak_memory(ticks: Sequence[Line]) -> Quantity:
     if not ticks:
-        return Figure.absent("GiB", "the run ended before its first line")
+        return Quantity.absent("GiB", "the run ended before its first line")
     on_gpu = ticks[-1]["gpu_gib"] is not None
     key, what = (
         ("gpu_gib", "torch.cuda.max_memory_allocated") if on_gpu else ("rss_gib", "peak resident set (getrusage)")
     )
     peak = max(line[key] for line in ticks if line[key] is not None)
-    return Figure.measured(peak, "GiB", f"{what}, summed over workers")
+    return Quantity.measured(peak, "GiB", f"{what}, summed over workers")
 
 
 def _iso(seconds: float) -> str:

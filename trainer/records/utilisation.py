@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from trainer.figure import Figure, Frozen
-from trainer.records.diary import Line
+from trainer.records.quantity import Frozen, Quantity
+from trainer.records.stats_log import Line
 
 __all__ = ["UtilisationRecord", "utilisation"]
 
@@ -28,15 +28,15 @@ class UtilisationRecord(Frozen):
         host_memory_gib: in use on all nodes, by all processes; the greatest of any line.
     """
 
-    flop_per_image: Figure
-    peak_flops: Figure
-    mfu: Figure
-    loader_stall_share: Figure
-    checkpoint_stall_share: Figure
-    telemetry_share: Figure
-    cpu_utilisation: Figure
-    gpu_utilisation: Figure
-    host_memory_gib: Figure
+    flop_per_image: Quantity
+    peak_flops: Quantity
+    mfu: Quantity
+    loader_stall_share: Quantity
+    checkpoint_stall_share: Quantity
+    telemetry_share: Quantity
+    cpu_utilisation: Quantity
+    gpu_utilisation: Quantity
+    host_memory_gib: Quantity
 
 
 def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> UtilisationRecord:
@@ -56,13 +56,13 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
     )
 
 
-def _flops(beginning: Line) -> tuple[Figure, Figure]:
+def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
     """The work of a step for each image, and a device's peak, as a session counted them."""
-    told = {name: Figure.model_validate(figure) for name, figure in beginning.get("flops", {}).items()}
-    return told.get("per_image", Figure.absent("FLOP", _OLD)), told.get("peak", Figure.absent("FLOP/s", _OLD))
+    told = {name: Quantity.model_validate(figure) for name, figure in beginning.get("flops", {}).items()}
+    return told.get("per_image", Quantity.absent("FLOP", _OLD)), told.get("peak", Quantity.absent("FLOP/s", _OLD))
 
 
-def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Figure:
+def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
     """Work over capacity, each added up over the sessions, which may have had other devices, and more or fewer."""
     last_of_session = {line["session"]: line for line in ticks}
     work, capacity = [], []
@@ -71,13 +71,13 @@ def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Figure:
         per_image, peak = _flops(beginning)
         for part in (per_image, peak):
             if part.value is None:
-                return Figure.absent("1", part.source)
+                return Quantity.absent("1", part.source)
         if last is not None and "wall_sec" in last and per_image.value is not None and peak.value is not None:
             work.append((last["images"] - beginning["images"]) * per_image.value)
             capacity.append(last["wall_sec"] * beginning["world_size"] * peak.value)
     if not math.fsum(capacity):
-        return Figure.absent("1", "no statistics line has it")
-    return Figure(
+        return Quantity.absent("1", "no statistics line has it")
+    return Quantity(
         value=math.fsum(work) / math.fsum(capacity),
         unit="1",
         provenance="estimated",
@@ -88,13 +88,13 @@ def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Figure:
     )
 
 
-def _share(ticks: Sequence[Line], key: str, source: str) -> Figure:
+def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
     """Sums of each session's last line over the same lines' wall time."""
     last_of_session: Mapping[int, Line] = {line["session"]: line for line in ticks if key in line}
     wall_sec = math.fsum(line["wall_sec"] for line in last_of_session.values())
     if not wall_sec:
-        return Figure.absent("1", _OLD if ticks else "the run ended before its first line")
-    return Figure.measured(math.fsum(line[key] for line in last_of_session.values()) / wall_sec, "1", source)
+        return Quantity.absent("1", _OLD if ticks else "the run ended before its first line")
+    return Quantity.measured(math.fsum(line[key] for line in last_of_session.values()) / wall_sec, "1", source)
 
 
 class _Stretch(NamedTuple):
@@ -115,18 +115,18 @@ def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stret
     return found
 
 
-def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Figure:
+def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Quantity:
     """Mean over the nodes' time: a line counts for the time that it tells of, not as one among many."""
     known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
     node_sec = math.fsum(stretch.node_sec for stretch in known)
     if not node_sec:
-        return Figure.absent("1", "no statistics line has it")
+        return Quantity.absent("1", "no statistics line has it")
     mean = math.fsum(stretch.line[key] * stretch.node_sec for stretch in known) / node_sec
-    return Figure.measured(mean, "1", source, note=f"over the {node_sec:.4g} node seconds of {len(known)} lines")
+    return Quantity.measured(mean, "1", source, note=f"over the {node_sec:.4g} node seconds of {len(known)} lines")
 
 
-def _peak(ticks: Sequence[Line], key: str, unit: str, source: str) -> Figure:
+def _peak(ticks: Sequence[Line], key: str, unit: str, source: str) -> Quantity:
     known = [line[key] for line in ticks if line.get(key) is not None]
     if not known:
-        return Figure.absent(unit, "no statistics line has it")
-    return Figure.measured(max(known), unit, source, note=f"greatest of {len(known)} lines")
+        return Quantity.absent(unit, "no statistics line has it")
+    return Quantity.measured(max(known), unit, source, note=f"greatest of {len(known)} lines")

@@ -1,14 +1,15 @@
-"""DiffAugment (Zhao et al. 2020, arXiv:2006.10738): differentiable augmentation of what the discriminator sees.
-
-It draws nothing itself: the uniforms come in as a matrix, so that an image's augmentation is the same however the batch
-is spread over workers. A clip is augmented as one image: all its frames alike.
+"""DiffAugment (Zhao et al. 2020, arXiv:2006.10738), differentiable augmentation of what the discriminator sees, and
+its adaptive probability (ADA, Karras et al. 2020, arXiv:2006.06676).
 """
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["GATES", "UNIFORMS", "diffaugment"]
+from trainer.config.train_config import TrainConfig
+
+__all__ = ["EVERY_STEPS", "GATES", "UNIFORMS", "adapted", "diffaugment", "first_p", "is_due"]
+
 
 UNIFORMS = 7
 """Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""
@@ -94,3 +95,24 @@ def _near(uniforms: Tensor, length: int) -> Tensor:
     centre = (uniforms * length).long()[:, None]
     positions = torch.arange(length, device=uniforms.device)
     return (positions >= centre - reach) & (positions < centre + reach)
+
+
+EVERY_STEPS = 4
+"""Steps from one adjustment to the next, as in the paper."""
+
+
+def first_p(config: TrainConfig) -> float:
+    """Probability of each part at the run's start: 1 where it does not adapt."""
+    return 0.0 if config.ada_target else 1.0
+
+
+def is_due(config: TrainConfig, step: int) -> bool:
+    """Whether p is adjusted after that many steps."""
+    return config.ada_target > 0 and step % EVERY_STEPS == 0
+
+
+def adapted(p: float, sum_of_signs: int, config: TrainConfig) -> float:
+    """The next p, equal on every worker; `sum_of_signs` is of the logits of the step's reals, over all workers."""
+    mean_sign = sum_of_signs / config.step_images
+    change = EVERY_STEPS * config.step_images / (config.ada_kimg * 1000)
+    return min(1.0, max(0.0, p + (change if mean_sign > config.ada_target else -change)))

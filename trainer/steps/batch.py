@@ -9,14 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainer.config import TrainConfig
-from trainer.data import ShardedImages
+from trainer.config.train_config import TrainConfig
 from trainer.data.loader import Loader
-from trainer.state import TrainState
-from trainer.steps.draws import Draws
+from trainer.data.shards import ShardedImages
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
 from trainer.steps.losses import Inputs
-from trainer.steps.phases import shrink
-from trainer.workers.distributed import World
+from trainer.steps.progressive_schedule import shrink
+from trainer.steps.rng import StepRng
 
 __all__ = ["Batch", "Micro"]
 
@@ -58,7 +58,7 @@ class Batch:
         on_gpu = world.device.type == "cuda"
         shown = data.mirrored() if config.mirror else data
         self._loader = Loader(
-            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=Draws(config, self._mine)
+            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=StepRng(config, self._mine)
         )
         share = self._mine.stop - self._mine.start
         size = config.batch_gpu or share
@@ -103,7 +103,7 @@ class Batch:
         return self._loader.stall_sec
 
     def order(self, images: int) -> int:
-        """Digest of which images this worker has in the batch after `images` (trainer.steps.order)."""
+        """Digest of which images this worker has in the batch after `images` (trainer.data.loader)."""
         return self._show(images).order
 
     def reals(self, images: int) -> Tensor:

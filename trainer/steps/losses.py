@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config import TrainConfig
+from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.steps.augment import diffaugment
 

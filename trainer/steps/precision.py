@@ -1,9 +1,4 @@
-"""In which numbers the networks compute: fp32, or less of them where the hardware gains by it; and which kernels.
-
-Autocast covers the networks' forward passes alone; weights, losses, penalties' norms and optimisers stay float32. A
-pass that a penalty is computed from is differentiated twice: fp16's range and fp8's kernels do not carry that, so there
-it is float32; bf16 carries it. The averaged generator, which is judged and shown, always computes in float32.
-"""
+"""In which precision a step computes, with which matrix products, and the loss scale without which fp16 underflows."""
 
 import contextlib
 import enum
@@ -11,21 +6,29 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
 
 __all__ = [
     "FP8_CAPABILITY",
+    "Float8Linear",
+    "LossScale",
     "Precision",
     "Products",
     "choose",
     "choose_kernels",
     "cpu_flags",
     "set_tf32",
+    "use_float8",
     "without_tf32",
 ]
+
 
 FP8_CAPABILITY = (8, 9)
 """Least CUDA compute capability with FP8 matrix units: Ada (8.9), Hopper (9.0) and later."""
@@ -34,7 +37,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 class Products(enum.Enum):
-    """What of a layer with small maps is computed as matrix products (trainer.networks.scaling_layers), in words."""
+    """What of a layer with small maps is computed as matrix products (trainer.networks.layers), in words."""
 
     NONE = "nothing"
     OF_WEIGHT = "the weight's gradient"
@@ -162,3 +165,112 @@ def _refused(name: str, device: str, allowed: str, problem: str) -> TrainerError
         allowed=f"{allowed} on this device",
         fix="--precision bf16, or a machine with the hardware",
     )
+
+
+_SIDE = 16
+_VALUES, _GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+class Float8Linear(nn.Linear):
+    """nn.Linear, its three products in FP8 under autocast. Made by `use_float8`; checkpoints do not tell them apart."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the base class's name
+        """[..., in_features] to [..., out_features]."""
+        if not torch.is_autocast_enabled(input.device.type):
+            return super().forward(input)
+        rows = input.reshape(-1, self.in_features)
+        product: Tensor = _Product.apply(rows, self.weight)
+        product = product.reshape(*input.shape[:-1], self.out_features)
+        bias: Tensor | None = self.bias
+        return product if bias is None else product + bias.to(product.dtype)
+
+
+def use_float8(network: nn.Module) -> int:
+    """Turns every linear layer whose sides are multiples of 16 into one of FP8; returns how many there were."""
+    fitting = [
+        module
+        for module in network.modules()
+        if type(module) is nn.Linear and module.in_features % _SIDE == module.out_features % _SIDE == 0
+    ]
+    for module in fitting:
+        module.__class__ = Float8Linear  # the parameters, their names and the optimiser's hold on them stay
+    return len(fitting)
+
+
+class _Product(torch.autograd.Function):
+    """rows [N, K] times weight [M, K] transposed."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
+        rows8, weight8 = _to_float8(_padded(rows), _VALUES), _to_float8(weight, _VALUES)
+        ctx.save_for_backward(*rows8, *weight8)
+        ctx.num, ctx.dtypes = len(rows), (rows.dtype, weight.dtype)
+        return _multiply(rows8, weight8)[: len(rows)]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        rows, rows_scale, weight, weight_scale = ctx.saved_tensors
+        gradient8 = _to_float8(_padded(gradient), _GRADIENTS)
+        of_rows = _multiply(gradient8, (weight.t().contiguous(), weight_scale))[: ctx.num]
+        columns = gradient8[0].t().contiguous(), gradient8[1]
+        of_weight = _multiply(columns, (rows.t().contiguous(), rows_scale))
+        return of_rows.to(ctx.dtypes[0]), of_weight.to(ctx.dtypes[1])
+
+
+def _padded(rows: Tensor) -> Tensor:
+    missing = -len(rows) % _SIDE
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
+def _to_float8(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The tensor in FP8 with its largest magnitude at the end of the range, and what to multiply it by again."""
+    largest = values.detach().abs().amax().float().clamp(min=1e-12)
+    scale = torch.finfo(dtype).max / largest
+    return (values.float() * scale).to(dtype).contiguous(), scale.reciprocal()
+
+
+def _multiply(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> Tensor:
+    """[N, K] times [M, K] transposed, in bfloat16."""
+    return torch._scaled_mm(left[0], right[0].t(), left[1], right[1], out_dtype=torch.bfloat16)
+
+
+_FIRST_SCALE = 2.0**12
+"""Torch's 65536 would overflow in the first steps of most runs; growth finds the way up."""
+
+
+class LossScale:
+    """The scale of one network's loss; `device_type` is cpu or cuda."""
+
+    def __init__(self, device_type: str, *, enabled: bool) -> None:
+        self._scaler = torch.amp.GradScaler(device_type, init_scale=_FIRST_SCALE) if enabled else None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether losses are scaled."""
+        return self._scaler is not None
+
+    def backward(self, loss: Tensor) -> None:
+        """Adds the gradients of the loss, scaled up until `step`."""
+        torch.autograd.backward(loss if self._scaler is None else self._scaler.scale(loss))
+
+    def step(self, world: World, optimizer: torch.optim.Optimizer) -> None:
+        """The optimiser's step on gradients that are scaled back; a skipped step leaves no gradients behind."""
+        if self._scaler is None:
+            world.step(optimizer)
+            return
+        self._scaler.unscale_(optimizer)
+        before = self._scaler.get_scale()
+        self._scaler.step(optimizer)
+        self._scaler.update()
+        if self._scaler.get_scale() < before:
+            optimizer.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Scale, and steps since it last changed."""
+        return {} if self._scaler is None else self._scaler.state_dict()
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """The opposite of `state_dict`."""
+        if self._scaler is not None and saved:
+            self._scaler.load_state_dict(saved)

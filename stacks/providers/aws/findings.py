@@ -1,22 +1,22 @@
 """What a person should know before `up` on AWS: what is wrong, and every automatic choice with its reason. Pure.
 
-What all providers share is `stacks.planning.checks`; what cannot be planned at all raises in `plan`.
+What all providers share is `stacks.planning.common_findings`; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from components.aws.capacity import preferred_zone
-from components.aws.capacity_findings import LadderContext, capacity_findings
-from components.aws.fabric import count_efa
-from components.catalog import MachineType, load
-from components.choices import Egress
-from components.cost import CostEstimate
-from components.findings import Finding, Severity
-from stacks.planning.checks import common_findings
+from components.aws.capacity import LadderContext, capacity_findings, preferred_zone
+from components.aws.launch import count_efa
+from components.catalog.loader import load
+from components.catalog.schema import MachineType
+from components.core.fields import Egress
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
-from stacks.providers.shared_findings import fabric_check, nodes_stay, spot_caps, trainable, zone
-from stacks.settings.config import StackConfig
+from stacks.providers.shared import fabric_check, nodes_stay, spot_caps, trainable, zone
 
 __all__ = ["findings"]
 

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 
 from components.aws.budget import plan_budget_alarms
 from components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
-from components.aws.fabric import count_efa
-from components.aws.lustre import plan_lustre
+from components.aws.launch import count_efa
+from components.aws.monitoring import check_retention
 from components.aws.network import plan_network
-from components.aws.observability import check_retention
-from components.capacity import CapacityBlock
-from components.catalog import MachineType, Region, load
-from components.cost import CostComponent, paid_once
-from components.findings import InputError
-from components.job import JobSpec, Volume
-from stacks.planning.run_context import cloud_context
+from components.aws.storage import plan_lustre
+from components.catalog.loader import load
+from components.catalog.schema import MachineType, Region
+from components.core.capacity import CapacityBlock
+from components.core.findings import InputError
+from components.core.job import JobSpec, Volume
+from components.estimate.cost import CostComponent, paid_once
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import cloud_context
 from stacks.providers import shared
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
-from stacks.settings.config import StackConfig
 
 __all__ = [
     "METRICS_PORT",

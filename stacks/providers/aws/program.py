@@ -11,14 +11,14 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws.pricing import price_resources
-from components.catalog import load
-from components.cost import CostComponent, Declared
-from components.order import after
-from stacks.providers.aws.boot import Boot, check_user_data, node_user_data
+from components.catalog.loader import load
+from components.core.dependencies import after
+from components.estimate.cost import CostComponent, Declared
+from stacks.config.stack_config import StackConfig
+from stacks.providers.aws.component_factory import ComponentFactory
 from stacks.providers.aws.findings import findings
-from stacks.providers.aws.parts import Parts
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
-from stacks.settings.config import StackConfig
+from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
@@ -32,7 +32,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     """Declares the stack's resources and returns what it exports."""
     check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
-    stack = Parts(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
+    stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(runs, key)
@@ -40,7 +40,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     image = stack.image(key)
     lustre = stack.lustre(network, runs, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    boot = Boot(job, runs.bucket_name, logs.log_group_name, lustre)
+    boot = UserDataInputs(job, runs.bucket_name, logs.log_group_name, lustre)
     identity = stack.node_identity(image, runs, logs, key)
     head = stack.head(network, image, runs, logs, key, boot) if planned.head else None
     user_data = node_user_data(config, planned, boot)

@@ -1,29 +1,201 @@
-"""What a person should know before `up` on Azure: what is wrong, and every automatic choice with its reason.
-
-Pure. What all providers share is `stacks.planning.checks` and `shared_findings`, what is about storage and money is
-`data_findings`, about the guards of machines `security_findings`; what cannot be planned at all raises in `plan`.
-"""
+"""What a person should know before `up` on Azure: what is wrong, and every automatic choice with its reason. Pure."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
-from components.azure.capacity_findings import LadderContext, capacity_findings
+from components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
+from components.azure.capacity import LadderContext, capacity_findings
 from components.azure.fabric import fabric_findings
-from components.azure.machine import is_hpc_image
-from components.capacity import Spot, plan_ladder
-from components.catalog import load_provider
-from components.choices import Egress
-from components.cost import CostEstimate
-from components.findings import Finding, Severity
-from stacks.planning.checks import common_findings
-from stacks.providers import shared_findings
-from stacks.providers.azure.data_findings import key, money, storage
-from stacks.providers.azure.job import fabric_min_gbps
-from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, head_type
-from stacks.providers.azure.security_findings import security
-from stacks.providers.shared_findings import CLUSTER
-from stacks.settings.config import StackConfig
+from components.azure.launch import Security, is_hpc_image
+from components.catalog.loader import load_provider
+from components.core.capacity import Spot, plan_ladder
+from components.core.fields import Egress
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import common_findings
+from stacks.providers import shared
+from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
+from stacks.providers.shared import CLUSTER, nodes_stay
 
-__all__ = ["findings"]
+__all__ = ["findings", "key", "money", "security", "storage"]
+
+
+def security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    """Which protections are off, and what those that are on ask for."""
+    own, guards = config.azure, planned.security
+    assert own is not None, "stacks.providers.unsupported_settings has seen to it"
+    if not own.trusted_launch:
+        yield Finding(
+            Severity.WARNING,
+            "machine.trusted-launch-off",
+            "gangway:azure.trusted_launch",
+            "nodes and head start without a virtual TPM and without Secure Boot, as written: nothing measures or "
+            "checks what they boot",
+            "leave trusted_launch out where machine types and images take it",
+        )
+    elif not guards.trusted_launch:
+        yield Finding(
+            Severity.INFO,
+            "machine.trusted-launch-off",
+            CLUSTER,
+            f"{planned.machine.name} is not known to take Trusted Launch: nodes start without a virtual TPM and "
+            "without Secure Boot",
+        )
+    else:
+        yield from _secure_boot(guards, own.secure_boot)
+    if guards.trusted_launch and planned.image.publisher is not None:
+        image = planned.image
+        yield Finding(
+            Severity.INFO,
+            "machine.trusted-launch",
+            "gangway:azure.trusted_launch",
+            "nodes start with a virtual TPM, for which Azure wants an image that is made for Trusted Launch",
+            f"`az vm image show --urn {image.publisher}:{image.offer}:{image.sku}:{image.version} --query features` "
+            "tells: where it lists no SecurityType of TrustedLaunch, set trusted_launch: false",
+        )
+    yield from _encryption_at_host(planned, own.encryption_at_host)
+
+
+def _secure_boot(guards: Security, written: bool | None) -> Iterable[Finding]:
+    """It is off where modules are taken to be unsigned; where an own image has it nobody has looked at them."""
+    path = "gangway:azure.secure_boot"
+    if not guards.secure_boot:
+        yield Finding(
+            Severity.INFO,
+            "machine.secure-boot-off",
+            CLUSTER,
+            f"nodes start without Secure Boot: {guards.why_no_secure_boot}",
+        )
+    elif written is None:
+        yield Finding(
+            Severity.WARNING,
+            "machine.secure-boot",
+            path,
+            "nodes start with Secure Boot, and load no module of your image that is unsigned: without NVIDIA's every "
+            "node gives itself up, and another comes in its place",
+            "`modinfo -F signer nvidia` on a machine of that image tells: set secure_boot: false where it names "
+            "nobody, true where it does",
+        )
+
+
+def _encryption_at_host(planned: AzurePlan, wanted: bool) -> Iterable[Finding]:
+    """The head has it as well, whatever the nodes have."""
+    path, size = "gangway:azure.encryption_at_host", planned.machine.name
+    if not wanted:
+        yield Finding(
+            Severity.WARNING,
+            "machine.encryption-at-host-off",
+            path,
+            "caches and local disks of nodes and head are not encrypted, as written, and what passes between them and "
+            "their disks is not, either; the disks themselves are, where they are kept",
+            "leave encryption_at_host out where machine types and subscription take it",
+        )
+        return
+    yield Finding(
+        Severity.INFO,
+        "machine.encryption-at-host",
+        path,
+        "machines encrypt their caches and local disks at the host, for which a subscription is registered once; "
+        f"`az vm list-skus --location {planned.region.name} --size {size} --query "
+        "\"[].capabilities[?name=='EncryptionAtHostSupported'].value\"` tells whether the nodes' type takes it",
+        "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`, wait until `az feature show` "
+        "says Registered, then `az provider register --namespace Microsoft.Compute`; or set encryption_at_host: false",
+    )
+
+
+def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    """Managed Lustre and what is behind it."""
+    section, source = config.storage, planned.source
+    if section is None:
+        return
+    if source is not None:
+        yield Finding(
+            Severity.INFO,
+            "storage.imported-once",
+            "gangway:storage.source",
+            "the names of the blobs appear when the file system is made, and each blob is fetched when it is first "
+            "read; blobs that come later do not appear by themselves",
+        )
+        yield Finding(
+            Severity.INFO,
+            "storage.whole-account",
+            "gangway:azure.source_account_id",
+            f"Managed Lustre's own service may read and write all of {source.account}, not only {source.container}, "
+            "and takes an account that allows access by key: Azure documents no smaller right",
+            "keep the data in a storage account of its own",
+        )
+    if config.encryption == "customer-key":
+        yield Finding(
+            Severity.INFO,
+            "storage.key-stays",
+            "gangway:encryption",
+            "the file system stays under the key's version of the day it was made, as nothing turns it to a newer one; "
+            "disks and the run bucket follow the rotation",
+        )
+
+
+def key(config: StackConfig) -> Iterable[Finding]:
+    """What a key of one's own leaves behind."""
+    if config.encryption == "customer-key":
+        yield Finding(
+            Severity.INFO,
+            "encryption.key-kept",
+            "gangway:encryption",
+            "vault, key and the identity that uses it stay when the stack is destroyed: nobody could read the runs, "
+            "which stay too, without them",
+            "delete the resource group when the runs are no longer wanted; Azure then keeps the vault for 30 days",
+        )
+
+
+def money(config: StackConfig) -> Iterable[Finding]:
+    """The budget, and nodes that stay."""
+    budget, section = config.budget, config.azure
+    assert section is not None, "stacks.providers.unsupported_settings has seen to it"
+    yield Finding(
+        Severity.INFO,
+        "budget.currency",
+        "gangway:budget.monthly_usd",
+        f"Azure reads {budget.monthly_usd:,.2f} in the currency of the subscription's bill, and the plan compares it "
+        "with prices in dollars",
+        "where the bill is in another currency, expect alarms and stop at that amount of it",
+    )
+    yield from _begins(section.budget_starts_on)
+    if budget.stop_at_percent is not None:
+        yield Finding(
+            Severity.INFO,
+            "budget.late",
+            "gangway:budget.stop_at_percent",
+            "no hard limit: Azure brings costs up to date a few times a day, and the stop looks each hour, so it comes "
+            "hours late",
+        )
+    yield from nodes_stay(config)
+
+
+def _begins(starts_on: str) -> Iterable[Finding]:
+    """Azure makes a budget that begins this month, or in one of the next twelve; that of one that stands it leaves."""
+    today = datetime.now(UTC).date()
+    ahead, path = months_ahead(starts_on, today), "gangway:azure.budget_starts_on"
+    if ahead < 0:
+        yield Finding(
+            Severity.WARNING,
+            "budget.began",
+            path,
+            f"{starts_on} is past: Azure refuses to make a budget that begins before the current month; one that "
+            "stands goes on",
+            f"for a first `up` set budget_starts_on: '{today.replace(day=1)}'; leave it as it is where the stack "
+            "stands",
+        )
+    elif ahead > MAX_MONTHS_AHEAD:
+        yield Finding(
+            Severity.ERROR,
+            "budget.too-far",
+            path,
+            f"{starts_on} is {ahead} months ahead: Azure makes no budget that begins more than {MAX_MONTHS_AHEAD} "
+            "months from now",
+            f"set budget_starts_on: '{today.replace(day=1)}'",
+        )
+
 
 # From a Preempt event to the machine's end ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
 NOTICE_SEC = 30
@@ -35,7 +207,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
     """All findings of a stack; `cost` as in `common_findings`."""
     return (
         *common_findings(config, planned.machine, cost),
-        *shared_findings.trainable(planned.machine),
+        *shared.trainable(planned.machine),
         *_sold(config, planned),
         *_fabric(config, planned),
         *_image(config, planned),
@@ -94,8 +266,8 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         path=CLUSTER,
     )
     least = fabric_min_gbps(config, planned)
-    yield from shared_findings.ignored_check(config, least, f"{machine.name}, without InfiniBand,")
-    yield from shared_findings.fabric_check(config, least)
+    yield from shared.ignored_check(config, least, f"{machine.name}, without InfiniBand,")
+    yield from shared.fabric_check(config, least)
 
 
 def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
@@ -124,7 +296,7 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    yield from shared_findings.zone(f"zone {planned.zone}", planned.zone_reason)
+    yield from shared.zone(f"zone {planned.zone}", planned.zone_reason)
     if not planned.zone and planned.region.zones:
         yield Finding(
             Severity.INFO,
@@ -169,8 +341,8 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         head_type(config),
     )
     yield from capacity_findings(ladder, context)
-    yield from shared_findings.spot_notice(config, NOTICE_SEC)
-    yield from shared_findings.spot_caps(config, planned.machine, "azure")
+    yield from shared.spot_notice(config, NOTICE_SEC)
+    yield from shared.spot_caps(config, planned.machine, "azure")
     yield from _high_caps(config, planned)
     yield Finding(
         Severity.INFO,

@@ -1,6 +1,5 @@
-"""What a StackConfig means on Azure, before any resource exists: machine, zone, fabric, file system, tags and image.
-
-Pure: looks up and checks. `job` says what runs, `findings` what a person should know, `program` declares the resources.
+"""What a StackConfig means on Azure, before any resource exists: machine, zone, fabric, file system, tags, image,
+and the job its machines run.
 """
 
 import re
@@ -9,22 +8,26 @@ from typing import cast
 
 from components.azure.budget import check_starts_on, plan_budget_alarms
 from components.azure.capacity import LADDER, check_infiniband, check_ladder, check_proximity, preferred_zone
-from components.azure.channels import check_budget_emails
 from components.azure.fabric import FabricPlan, plan_fabric
+from components.azure.file_system import LustrePlan, plan_lustre
 from components.azure.head_node import HEAD_MACHINE_TYPE
-from components.azure.lustre import LustrePlan, plan_lustre
-from components.azure.machine import Image, Security, is_hpc_image, node_image, plan_security
+from components.azure.launch import Image, Security, is_hpc_image, node_image, plan_security
+from components.azure.monitoring import check_budget_emails, check_retention
 from components.azure.network import plan_network
-from components.azure.observability import check_retention
 from components.azure.policies import BlobSource, blob_source, importable
-from components.azure.watcher import plan_watcher
-from components.catalog import AzureMachineType, Region, load_provider
-from components.findings import InputError
+from components.azure.storage import plan_watcher
+from components.catalog.loader import load_provider
+from components.catalog.schema import AzureMachineType, Region
+from components.core.findings import InputError
+from components.core.job import JobSpec, Volume
+from stacks.config.provider_sections import AzureConfig
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import cloud_context
+from stacks.providers import shared
 from stacks.providers.shared import check_head, named_zone, tag_policy
-from stacks.settings.config import StackConfig
-from stacks.settings.provider_sections import AzureConfig
 
-__all__ = ["ROOT_GIB", "AzurePlan", "head_type", "plan"]
+__all__ = ["MOUNT", "ROOT_GIB", "AzurePlan", "data_dir", "fabric_min_gbps", "head_type", "job_spec", "plan", "run_dir"]
+
 
 _IMAGE = re.compile(r"(?P<host>[a-z0-9]{5,50}(-[a-z0-9]+)?)\.azurecr\.io/[^@:]+@sha256:[0-9a-f]{64}")
 ROOT_GIB = 256
@@ -116,7 +119,7 @@ def plan(config: StackConfig) -> AzurePlan:
 
 
 def _section(config: StackConfig) -> AzureConfig:
-    assert config.azure is not None, "stacks.providers.settings has seen to it"
+    assert config.azure is not None, "stacks.providers.unsupported_settings has seen to it"
     return config.azure
 
 
@@ -254,3 +257,53 @@ def _registry_id(config: StackConfig) -> str | None:
             fix=show,
         )
     return registry_id
+
+
+MOUNT = "/shared"
+
+
+def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
+    """The job the nodes run. State lives on the shared file system, so that any node can take it up again.
+
+    NCCL is told to take InfiniBand or nothing where the machines have it; what else it reads, the topology and
+    /etc/nccl.conf, is the node image's own, mounted into the container.
+    """
+    nodes, state = config.cluster.nodes, shared.state_root(config, MOUNT)
+    price = load_provider("azure").price(planned.machine.name, config.region)
+    context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        backend="nccl",
+        num_nodes_min=nodes.min,
+        num_nodes_max=nodes.max,
+        processes_per_node=planned.machine.num_accelerators.value,
+        rendezvous=shared.rendezvous(config, at_head=nodes.max > 1),
+        volumes=(Volume(source=state, target=state), *planned.fabric.volumes),
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
+        run_id=context.run_id,
+        argv=shared.train_argv(
+            config,
+            run_dir=run_dir(config),
+            data_dir=data_dir(planned) or "",
+            fabric_min_gbps=fabric_min_gbps(config, planned),
+        ),
+    )
+
+
+def data_dir(planned: AzurePlan) -> str | None:
+    """Where the source's blobs appear on a node: under their own path. None without a source."""
+    return None if planned.source is None else f"{MOUNT}/{planned.source.prefix}"
+
+
+def fabric_min_gbps(config: StackConfig, planned: AzurePlan) -> float | None:
+    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    check = config.cluster.fabric_check
+    if not check.enabled or config.cluster.nodes.max < 2 or not planned.fabric.num_hcas:
+        return None
+    return planned.fabric.gbps * check.min_fraction
+
+
+def run_dir(config: StackConfig) -> str:
+    """The run's directory, the same on every node."""
+    return shared.run_dir(config, MOUNT)

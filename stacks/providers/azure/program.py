@@ -10,16 +10,15 @@ from typing import Any
 import pulumi
 import pulumi_azure_native as azure
 
+from components.azure.identity import ResourceGroup
 from components.azure.pricing import price_resources
-from components.azure.resource_group import ResourceGroup
-from components.catalog import load_provider
-from components.cost import CostComponent, Declared
-from stacks.providers.azure.boot import Boot
+from components.catalog.loader import load_provider
+from components.estimate.cost import CostComponent, Declared
+from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.component_factory import ComponentFactory
 from stacks.providers.azure.findings import findings
-from stacks.providers.azure.job import job_spec
-from stacks.providers.azure.parts import Parts
-from stacks.providers.azure.plan import AzurePlan, plan
-from stacks.settings.config import StackConfig
+from stacks.providers.azure.plan import AzurePlan, job_spec, plan
+from stacks.providers.azure.user_data import UserDataInputs
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 
@@ -34,7 +33,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
     opts = pulumi.ResourceOptions(providers={"azure-native": provider})
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
-    stack = Parts(config, planned, provider, group, opts)
+    stack = ComponentFactory(config, planned, provider, group, opts)
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -43,7 +42,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
-    boot = Boot(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
+    boot = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
     pool = stack.pool(network, stack.node_identity(image, runs, logs), key, boot)
     # The head fills the scale sets, and so has to know their names.
     head = stack.head(network, image, runs, logs, key, boot, pool.fallback_config)

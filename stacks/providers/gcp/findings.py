@@ -1,26 +1,264 @@
 """What a person should know before `up` on Google Cloud: what is wrong, and every automatic choice with its reason.
-
-Pure. What all providers share is `stacks.planning.checks`, what is about TPU slices `tpu_findings`, what is about
-installing things at boot `package_findings`; what cannot be planned at all raises in `plan`.
+Pure.
 """
 
 from collections.abc import Iterable
 
-from components.catalog import GpuDirectFabric, RoceFabric
-from components.cost import CostEstimate
-from components.findings import Finding, Severity
-from components.gcp.capacity_findings import LadderContext, capacity_findings
-from components.gcp.nccl import nccl_findings, nccl_plugin
-from components.gcp.policies import bucket_of, prefix_of
-from stacks.planning.checks import common_findings
-from stacks.providers.gcp.job import fabric_min_gbps
-from stacks.providers.gcp.package_findings import egress, lustre_kernel
-from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
-from stacks.providers.gcp.tpu_findings import slice_findings
-from stacks.providers.shared_findings import CLUSTER, fabric_check, ignored_check, nodes_stay, spot_notice, zone
-from stacks.settings.config import StackConfig
+from components.catalog.schema import GpuDirectFabric, RoceFabric
+from components.core.capacity import AnyRung, Reservation, Spot
+from components.core.fields import Egress
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate
+from components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
+from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
+from components.gcp.identity import bucket_of, prefix_of
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import common_findings
+from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, offered_zones, zone_is_assumed
+from stacks.providers.shared import CLUSTER, fabric_check, ignored_check, nodes_stay, spot_notice, zone
 
-__all__ = ["findings"]
+__all__ = ["egress", "findings", "lustre_kernel", "slice_findings"]
+
+
+# Settings of a cluster that mean nothing to a slice.
+_HAS_ITS_OWN = {
+    "fabric_check": "the chips' own network is not tested before the job",
+    "root_volume_gib": "hosts come with a disk of a fixed size",
+    "image_id": "hosts start from the image of their TPU's runtime",
+}
+
+
+def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """All findings that are about slices."""
+    yield from _shape(config, planned)
+    yield from _state(config)
+    yield from _ignored_by_slices(config)
+    yield from _rung(config.cluster.capacity[0])
+    if zone_is_assumed(config):
+        yield from zone_unnamed(config.cluster.capacity[0], f"{CLUSTER}.capacity[0]", planned.zone)
+    yield from _zone(planned)
+    yield from _energy(planned)
+
+
+def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    tpu, nodes = planned.tpu, config.cluster.nodes
+    assert tpu is not None, "asked of slices only"
+    hosts = f"{tpu.hosts} host{'s' if tpu.hosts > 1 else ''} of {tpu.chips_per_host} chips"
+    yield Finding(
+        Severity.INFO,
+        "tpu.slice",
+        f"{CLUSTER}.accelerator",
+        f"{tpu.accelerator_type}: {tpu.chips} chips as {tpu.topology}, {hosts}, image {tpu.runtime_version}; "
+        f"nodes are slices",
+    )
+    if nodes.min != nodes.max:
+        yield Finding(
+            Severity.ERROR,
+            "tpu.fixed-number",
+            f"{CLUSTER}.nodes",
+            f"the slices of one request come together and train together: {nodes.min} to {nodes.max} is no such number",
+            f"set nodes: {{min: {(num := _even_number(config, planned))}, max: {num}}}",
+        )
+    if nodes.max > 1:
+        yield Finding(
+            Severity.INFO,
+            "tpu.multislice",
+            f"{CLUSTER}.nodes",
+            f"{nodes.max} slices train as one job of {planned.num_machines} hosts, over the data centre's network: it "
+            f"begins when all are there, and stops when one is taken away. What libtpu wants to know of the slices the "
+            f"hosts take from their metadata (MEGASCALE_...), which was tried with a stand-in of it only",
+            "take one larger slice where there is one: the chips' own network is faster",
+        )
+
+
+def _even_number(config: StackConfig, planned: GcpPlan) -> int:
+    """The most slices of those asked for that share the batch evenly, which XLA needs; all of them where none do."""
+    batch_size, chips = config.job.effective_config().batch_size, planned.machine.num_accelerators.value
+    most = config.cluster.nodes.max
+    return next((num for num in range(most, 0, -1) if batch_size % (num * chips) == 0), most)
+
+
+def _state(config: StackConfig) -> Iterable[Finding]:
+    if config.storage is None:
+        yield Finding(
+            Severity.INFO,
+            "tpu.state-in-bucket",
+            "gangway:storage",
+            "all hosts see a folder of the run bucket as their run directory: it outlives the slices, and is slower "
+            "than a file system",
+            "add storage where checkpoints or data are large",
+        )
+
+
+def _ignored_by_slices(config: StackConfig) -> Iterable[Finding]:
+    for name, why in _HAS_ITS_OWN.items():
+        if name in config.cluster.model_fields_set:
+            yield Finding(
+                Severity.WARNING,
+                "tpu.ignored-setting",
+                f"{CLUSTER}.{name}",
+                f"of no effect with TPUs: {why}",
+                f"remove {name}",
+            )
+    if config.job.terminate_when_done:
+        yield Finding(
+            Severity.WARNING,
+            "tpu.ignored-setting",
+            "gangway:job.terminate_when_done",
+            "a slice does not leave the queue by itself: it stays, and costs, when the job is done",
+            "destroy the stack then, and leave terminate_when_done out",
+        )
+    if config.head.model_fields_set:
+        yield Finding(
+            Severity.WARNING,
+            "tpu.ignored-setting",
+            "gangway:head",
+            "of no effect with TPUs: the hosts of slices meet at their first, and nothing scrapes their metrics",
+            "remove the section",
+        )
+
+
+def _rung(rung: AnyRung) -> Iterable[Finding]:
+    path = f"{CLUSTER}.capacity[0]"
+    yield from ignored_settings(rung, path)
+    if isinstance(rung, Spot):
+        yield Finding(
+            Severity.WARNING,
+            "tpu.preemption",
+            path,
+            "a slice that is taken back stays in the queue as it was, holds its quota, and is not asked for again by "
+            "itself: only `pulumi up --refresh` sees it, deletes it and asks anew",
+            "run `pulumi up --refresh` on a schedule",
+        )
+    if isinstance(rung, Reservation):
+        yield Finding(
+            Severity.INFO,
+            "tpu.calendar-mode",
+            path,
+            f"{rung.id} has to be an ordinary reservation: one that was made in calendar mode has to be asked for with "
+            "the provisioning model reservation-bound, which version 2 of the TPU API does not have",
+        )
+
+
+def _zone(planned: GcpPlan) -> Iterable[Finding]:
+    zones = offered_zones(planned.machine, planned.tpu)
+    if planned.zone not in zones:
+        near = [zone for zone in zones if zone.startswith(f"{planned.region.name}-")]
+        # A warning: public lists lag behind.
+        yield Finding(
+            Severity.WARNING,
+            "capacity.zone-without-machine",
+            f"{CLUSTER}.zone",
+            f"{planned.machine.name} is not known to be offered in {planned.zone}",
+            f"set zone: {near[0]}" if near else f"zones that have it: {', '.join(zones)}",
+        )
+
+
+def _energy(planned: GcpPlan) -> Iterable[Finding]:
+    watts = planned.machine.accelerator_watts
+    if watts.value is None:
+        yield Finding(Severity.INFO, "energy.unknown", CLUSTER, f"energy and carbon are not estimated: {watts.source}")
+
+
+def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """Google builds its client's modules for some kernels only."""
+    if planned.tpu is not None:
+        yield Finding(
+            Severity.WARNING,
+            "storage.lustre-kernel",
+            "gangway:storage.kind",
+            "Google builds the modules of Lustre's client for some kernels only, and nobody has tried that of a TPU's "
+            "runtime image: hosts try to build them, and those that cannot give up again and again, in a slice that is "
+            "paid",
+            "try one small slice first, or take kind: filestore",
+        )
+        return
+    own_image = config.cluster.image_id is not None
+    secure_boot = secure_boot_allowed(planned.gpu_machine, own_image=own_image)
+    if own_image and secure_boot:
+        yield Finding(
+            Severity.WARNING,
+            "storage.lustre-secure-boot",
+            f"{CLUSTER}.image_id",
+            "nodes start under Secure Boot, which loads no module that was built on the node, and Google builds those "
+            "of Lustre's client for some kernels only: where the image holds no client that is signed for its kernel, "
+            "one node after the other may give itself up",
+            "try one node first, or take kind: filestore",
+        )
+    elif not own_image:
+        built = "builds them itself, also in the middle of a run, which takes minutes and was never tried"
+        yield Finding(
+            Severity.INFO,
+            "storage.floating-image",
+            f"{CLUSTER}.image_id",
+            "each node starts from the newest image of its family, and Google builds the modules of Lustre's client "
+            "for some kernels only: a node with another "
+            + ("gives itself up, since Secure Boot loads none that was built there" if secure_boot else built),
+            "once a run has worked, set image_id: to the image that its nodes show",
+        )
+
+
+def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """Endpoints lead to Google's APIs alone, and most of what a machine installs at boot comes from elsewhere."""
+    if config.network.egress is not Egress.ENDPOINTS:
+        return
+    if planned.tpu is not None:
+        yield _hosts_without_packages(config)
+        return
+    path, own_image = "gangway:network.egress", config.cluster.image_id is not None
+    if not own_image:
+        yield Finding(
+            Severity.ERROR,
+            "network.no-packages",
+            path,
+            "the default image holds no Docker, and endpoints lead to Google's APIs alone: nothing can be installed, "
+            "and one node after the other would give itself up",
+            "set egress: nat"
+            + ("" if planned.head else f", or pin an image_id that holds {_image_holds(config, planned)}"),
+        )
+    elif planned.head:
+        yield Finding(
+            Severity.ERROR,
+            "network.head-no-packages",
+            path,
+            "the head node starts from Canonical's image, not from image_id, and has to install Docker, and endpoints "
+            "lead to Google's APIs alone: the workers would wait, and cost, without a place to meet",
+            "set egress: nat",
+        )
+    else:
+        yield Finding(
+            Severity.INFO,
+            "network.image-holds",
+            f"{CLUSTER}.image_id",
+            f"endpoints lead to Google's APIs alone, so the image has to hold {_image_holds(config, planned)}",
+            "set egress: nat where it lacks one of them",
+        )
+
+
+def _image_holds(config: StackConfig, planned: GcpPlan) -> str:
+    """All that a worker would otherwise install at boot."""
+    plugin = nccl_plugin(planned.gpu_machine, own_image=True)
+    modules = plugin.host.kernel_modules if plugin is not None else ()
+    things = ["Docker", "NVIDIA's driver", "NVIDIA's container toolkit"]
+    if config.storage is not None:
+        things.append("the Lustre client" if config.storage.kind == "lustre" else "nfs-common")
+    things += [f"the kernel module {name}" for name in modules]
+    return f"{', '.join(things[:-1])} and {things[-1]}"
+
+
+def _hosts_without_packages(config: StackConfig) -> Finding:
+    """Google's "TPU software versions": a runtime's image holds Docker. No list says which clients it holds."""
+    kind = "bucket" if config.storage is None else config.storage.kind
+    client = {"bucket": "Cloud Storage FUSE", "filestore": "nfs-common", "lustre": "the Lustre client"}[kind]
+    return Finding(
+        Severity.ERROR if kind == "lustre" else Severity.WARNING,
+        "network.no-packages",
+        "gangway:network.egress",
+        f"a TPU's runtime image holds Docker; {client} is installed at boot where it lacks that, and endpoints lead to "
+        "Google's APIs alone: such a host gives up",
+        "set egress: nat",
+    )
+
 
 # How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
 NOTICE_SEC = 30
@@ -152,7 +390,7 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 def _currency(config: StackConfig) -> Finding:
     """Google takes a budget in the billing account's currency alone."""
     section, usd = config.gcp, config.budget.monthly_usd
-    assert section is not None, "stacks.providers.settings has seen to it"
+    assert section is not None, "stacks.providers.unsupported_settings has seen to it"
     if section.currency is None or section.monthly_amount is None:
         return Finding(
             Severity.INFO,

@@ -1,31 +1,167 @@
-"""What a StackConfig means on Google Cloud, before any resource exists: nodes, zone, labels and image.
-
-Nodes are GPU machines or TPU slices; a slice is several machines that the TPU API counts as one node. Pure: looks up
-and checks. `tpu` knows slices, `job` says what runs, `findings` what a person should
-know, `program` declares the resources.
+"""What a StackConfig means on Google Cloud, before any resource exists: nodes or slices, zone, labels, image, and
+the job they run.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
-from components.capacity import Reservation
-from components.catalog import GcpMachineType, MachineType, Region, load_provider, load_tpus
-from components.findings import InputError
+from components.catalog.loader import load_provider, load_tpus
+from components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
+from components.core.capacity import AnyRung, OnDemand, Reservation, Spot
+from components.core.findings import InputError
+from components.core.job import JobSpec, Volume
 from components.gcp.budget import plan_amount, plan_budget_alarms
-from components.gcp.capacity import LADDER, check_ladder, preferred_zone, rung_zone
-from components.gcp.channels import check_budget_emails
-from components.gcp.fabric import plan_interfaces
-from components.gcp.lustre import plan_filestore, plan_lustre
+from components.gcp.capacity import LADDER, check_ladder, check_reservation_project, preferred_zone, rung_zone
+from components.gcp.fabric import nccl_env, nccl_plugin, plan_interfaces
+from components.gcp.monitoring import check_budget_emails, check_retention
 from components.gcp.network import plan_network
-from components.gcp.observability import check_retention
-from components.gcp.slices import SlicePlan
-from components.gcp.tpu_machine import slice_machine
-from stacks.providers.gcp.tpu import check_tpu_rungs, slice_of, tpu_types
+from components.gcp.storage import plan_filestore, plan_lustre
+from components.gcp.tpu.slices import SlicePlan, plan_slice, slice_machine, slice_price, worker_tflops
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import cloud_context
+from stacks.providers import shared
 from stacks.providers.shared import check_head, named_zone, tag_policy
-from stacks.settings.config import StackConfig
 
-__all__ = ["FILESTORE_TIER", "GcpPlan", "head_type", "offered_zones", "plan", "zone_is_assumed"]
+__all__ = [
+    "FILESTORE_TIER",
+    "MOUNT",
+    "TPU_TIERS",
+    "GcpPlan",
+    "check_tpu_rungs",
+    "fabric_min_gbps",
+    "head_type",
+    "job_spec",
+    "offered_zones",
+    "plan",
+    "reservation_name",
+    "run_dir",
+    "slice_of",
+    "tpu_types",
+    "zone_is_assumed",
+]
+
+
+TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
+"""The rungs that the queue of TPUs has, with its own words for them."""
+_TPU_TYPE = re.compile(r"v[0-9]+[a-z]*-[0-9]+|tpu[0-9]+x-[0-9]+")
+# As the TPU API writes it; in a stack file the zone stands beside it.
+_FULL_RESERVATION = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
+_SHARED_RESERVATION = re.compile(r"projects/([^/]+)/reservations/([^/]+)")
+
+
+def slice_of(config: StackConfig) -> SlicePlan | None:
+    """The slice that the accelerator names; None where it names GPUs.
+
+    Raises:
+        InputError: no such slice, one that the TPU API does not make, or a topology of something else.
+    """
+    accelerator = config.cluster.accelerator
+    _check_spelling(accelerator)
+    prefixes = tuple(f"{tpu.prefix}-" for tpu in load_tpus().generations.values())
+    if accelerator is None or not (accelerator.startswith(prefixes) or _TPU_TYPE.fullmatch(accelerator)):
+        if config.cluster.topology is not None:
+            raise InputError(
+                "gangway:cluster.topology",
+                f"{accelerator} is no TPU, and only TPU slices have a topology",
+                value=config.cluster.topology,
+                fix="leave topology out",
+            )
+        return None
+    found = plan_slice(accelerator_type=accelerator, topology=config.cluster.topology)
+    if found.api_type is None or found.runtime_version is None:
+        raise InputError(
+            "gangway:cluster.accelerator",
+            f"the Cloud TPU API makes no slices of {found.generation}",
+            value=accelerator,
+            allowed=tpu_types(),
+            fix="write v6e-64 or another of those",
+        )
+    return found
+
+
+def tpu_types() -> str:
+    """The accelerator types that the TPU API makes, for people."""
+    makes = [tpu.prefix for tpu in load_tpus().generations.values() if tpu.api_type.value is not None]
+    return ", ".join(f"{prefix}-NUMBER" for prefix in makes)
+
+
+def _check_spelling(accelerator: str | None) -> None:
+    """Refuses V6E-8: a slice by its look, which no list of GPUs would help with."""
+    if accelerator is not None and accelerator != accelerator.lower() and _TPU_TYPE.fullmatch(accelerator.lower()):
+        raise InputError(
+            "gangway:cluster.accelerator",
+            "accelerator types of TPUs are written small",
+            value=accelerator,
+            allowed=tpu_types(),
+            fix=f"write {accelerator.lower()}",
+        )
+
+
+def check_tpu_rungs(rungs: Sequence[AnyRung]) -> None:
+    """Refuses what the queue does not have. A wrong rung is told before a superfluous one.
+
+    Raises:
+        InputError: a kind, a choice of zones or machine types, a form of reservation, or a second rung.
+    """
+    for index, rung in enumerate(rungs):
+        _check_rung(rung, f"{LADDER}[{index}]")
+    if len(rungs) > 1:
+        raise InputError(
+            LADDER,
+            "slices are asked of one queue, which knows no second choice",
+            value=", ".join(rung.kind for rung in rungs),
+            allowed="one rung with TPUs",
+            fix="keep one of them",
+        )
+
+
+def _check_rung(rung: AnyRung, here: str) -> None:
+    if rung.kind not in TPU_TIERS:
+        raise InputError(
+            f"{here}.kind",
+            "the queue of TPUs has no such capacity",
+            value=rung.kind,
+            allowed=", ".join(TPU_TIERS),
+            fix=f"write {{kind: {_nearest_kind(rung.kind)}}}",
+        )
+    if isinstance(rung, Spot | OnDemand) and (rung.zones or rung.machine_types):
+        raise InputError(
+            here,
+            "slices are asked for in one zone, all of one accelerator type",
+            value=", ".join((*rung.zones, *rung.machine_types)),
+            allowed="no zones and no machine_types",
+            fix="remove them; gangway:cluster.zone names the zone",
+        )
+    if isinstance(rung, Reservation):
+        check_reservation_project(rung.id, f"{here}.id")
+    if isinstance(rung, Reservation) and "/" in rung.id and not _SHARED_RESERVATION.fullmatch(rung.id):
+        full = _FULL_RESERVATION.fullmatch(rung.id)
+        raise InputError(
+            f"{here}.id",
+            "not a reservation as it is written for slices",
+            value=rung.id,
+            allowed="NAME, or projects/PROJECT/reservations/NAME; the zone beside it, and no block of it",
+            fix=f"write id: projects/{full[1]}/reservations/{full[3]}, zone: {full[2]}"
+            if full
+            else f"write id: {rung.id.partition('/reservationBlocks/')[0]}",
+        )
+
+
+def _nearest_kind(kind: str) -> str:
+    """The rung of the queue that comes nearest: waiting for capacity is what it does anyway."""
+    return "on-demand" if kind == "flex-start" else "reservation, id: NAME"
+
+
+def reservation_name(rung: AnyRung, project: str, zone: str) -> str | None:
+    """The full name of the reservation that slices come from, with the zone that the API wants in it; None without."""
+    if not isinstance(rung, Reservation):
+        return None
+    shared = _SHARED_RESERVATION.fullmatch(rung.id)
+    owner, name = (shared[1], shared[2]) if shared else (project, rung.id)
+    return f"projects/{owner}/locations/{zone}/reservations/{name}"
+
 
 FILESTORE_TIER = "basic-ssd"
 _IMAGE = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/[^@]+@sha256:[0-9a-f]{64}")
@@ -72,7 +208,7 @@ def plan(config: StackConfig) -> GcpPlan:
     Raises:
         InputError: unknown machine, accelerator, region or zone; a size or a rung Google does not offer; a wrong label.
     """
-    assert config.gcp is not None, "stacks.providers.settings has seen to it"
+    assert config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")
     tpu = slice_of(config)
     machine = _machine(config) if tpu is None else slice_machine(tpu)
@@ -201,3 +337,70 @@ def _repository_id(config: StackConfig) -> str | None:
             fix=f"push the image to Artifact Registry in {config.region}, or leave it out and let `up` build it",
         )
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
+
+
+MOUNT = "/shared"
+
+
+def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
+    """The job the machines run. State lives on the shared file system, so that any node can take it up again.
+
+    All machines run torchrun, as the launcher in the image, with a process for each GPU or chip. Where the hosts of
+    slices meet is in their metadata, and so not in here. Nodes of this spec are machines, also those of TPUs.
+    """
+    nodes, tpu = config.cluster.nodes, planned.tpu
+    machine, price = _as_the_trainer_counts(config, planned)
+    context = cloud_context(
+        config,
+        machine,
+        planned.region,
+        price,
+        image.rpartition("@")[2],
+        num_nodes=planned.num_machines,
+        peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
+    )
+    state, own_image = shared.state_root(config, MOUNT), config.cluster.image_id is not None
+    plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
+    fabric = {} if tpu else nccl_env(planned.gpu_machine, own_image=own_image)
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        backend="nccl" if tpu is None else "xla",
+        num_nodes_min=nodes.min * (1 if tpu is None else tpu.hosts),
+        num_nodes_max=planned.num_machines,
+        processes_per_node=machine.num_accelerators.value,
+        rendezvous=shared.rendezvous(config, at_head=tpu is None and nodes.max > 1),
+        volumes=(Volume(source=state, target=state), *(plugin.volumes if plugin else ())),
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **fabric},
+        run_id=context.run_id,
+        argv=shared.train_argv(
+            config,
+            run_dir=run_dir(config),
+            data_dir=f"{MOUNT}/data",
+            fabric_min_gbps=fabric_min_gbps(config, planned),
+            backend="xla" if tpu else None,
+        ),
+    )
+
+
+def _as_the_trainer_counts(config: StackConfig, planned: GcpPlan) -> tuple[MachineType, MachinePrice | None]:
+    """One machine and its price: the record adds up machines, also those of one slice."""
+    tpu = planned.tpu
+    if tpu is None:
+        return planned.machine, load_provider("gcp").price(planned.machine.name, config.region)
+    host = replace(tpu, chips=tpu.chips_per_host, processes=tpu.processes // tpu.hosts, hosts=1)
+    return slice_machine(host), slice_price(host, config.region)
+
+
+def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
+    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    check, gbps = config.cluster.fabric_check, planned.machine.network_gbps.value
+    if planned.tpu is not None or not check.enabled or config.cluster.nodes.max < 2 or gbps is None:
+        return None
+    plugin = nccl_plugin(planned.gpu_machine, own_image=config.cluster.image_id is not None)
+    return None if plugin is None else gbps * check.min_fraction
+
+
+def run_dir(config: StackConfig) -> str:
+    """The run's directory, the same on every node."""
+    return shared.run_dir(config, MOUNT)

@@ -10,17 +10,15 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 
-from components.catalog import load_provider
-from components.cost import CostComponent, Declared
+from components.catalog.loader import load_provider
+from components.estimate.cost import CostComponent, Declared
+from components.gcp.identity import ProjectServices, plan_services
 from components.gcp.pricing import price_resources
-from components.gcp.services import ProjectServices, plan_services
-from stacks.providers.gcp.boot import Boot
+from stacks.config.stack_config import StackConfig
+from stacks.providers.gcp.component_factory import ComponentFactory, declare_fallback, gpu_nodes, tpu_nodes
 from stacks.providers.gcp.findings import findings
-from stacks.providers.gcp.job import job_spec
-from stacks.providers.gcp.nodes import declare_fallback, gpu_nodes, tpu_nodes
-from stacks.providers.gcp.parts import Parts
-from stacks.providers.gcp.plan import GcpPlan, plan
-from stacks.settings.config import StackConfig
+from stacks.providers.gcp.plan import GcpPlan, job_spec, plan
+from stacks.providers.gcp.user_data import UserDataInputs
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -36,7 +34,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
-    stack = Parts(config, planned, provider, services, wait)
+    stack = ComponentFactory(config, planned, provider, services, wait)
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
@@ -45,7 +43,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     image = stack.image(key)
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    boot = Boot(job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None)
+    boot = UserDataInputs(job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None)
     email = stack.node_identity(image, runs).service_account_email
     head = stack.head(network, image, runs, key, boot) if planned.head else None
     around = (config, planned, network, email, key, boot)

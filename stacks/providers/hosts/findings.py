@@ -1,22 +1,21 @@
 """What a person should know before `up` on machines that are there already: what is wrong, assumed, or left to them.
 
-Pure. What all providers share is `stacks.planning.checks` and `shared_findings`, what is about the site's figures
-`components.site_findings`; what cannot be planned at all raises in `plan`.
+Pure. What all providers share is `stacks.planning.common_findings` and `shared_findings`, what is about the site's
+figures `components.catalog.site`; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable
 
-from components.cost import CostEstimate
-from components.findings import Finding, Severity
-from components.site_findings import site_findings
-from stacks.planning.checks import common_findings
-from stacks.providers import shared_findings
-from stacks.providers.hosts.boot import fabric_min_gbps
+from components.catalog.site import site_findings
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate
+from stacks.config.provider_sections import HostsConfig
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import common_findings
+from stacks.providers import shared as shared_findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
-from stacks.providers.site import site_of
-from stacks.settings.config import StackConfig
-from stacks.settings.provider_sections import HostsConfig
+from stacks.providers.hosts.user_data import fabric_min_gbps
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
 
 __all__ = ["findings"]
 

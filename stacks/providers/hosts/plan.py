@@ -6,15 +6,13 @@ declares the resources.
 
 from dataclasses import dataclass
 
-from components.catalog import MachinePrice, Region
-from components.findings import InputError
-from components.hosts.capacity import check_ladder
-from components.site import SiteMachine
-from components.site_fabric import SiteFabricPlan, plan_site_fabric
-from stacks.providers.shared import tag_policy
-from stacks.providers.site import machine_of, price_of, region_of, site_of
-from stacks.settings.config import StackConfig
-from stacks.settings.provider_sections import HostsConfig
+from components.catalog.schema import MachinePrice, Region
+from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
+from components.core.findings import InputError
+from components.hosts.node_pool import check_ladder
+from stacks.config.provider_sections import HostsConfig
+from stacks.config.stack_config import StackConfig
+from stacks.providers.shared import machine_of, price_of, region_of, site_of, tag_policy
 
 __all__ = ["OWN_STATE", "HostsPlan", "hosts_of", "plan"]
 
@@ -77,7 +75,7 @@ def plan(config: StackConfig) -> HostsPlan:
 
 def hosts_of(config: StackConfig) -> HostsConfig:
     """The provider's own section."""
-    assert config.hosts is not None, "stacks.providers.settings has seen to it"
+    assert config.hosts is not None, "stacks.providers.unsupported_settings has seen to it"
     return config.hosts
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pulumi
 import pulumi_command as command
 
-from components.cost import CostComponent, Declared, from_fact
-from stacks.providers.hosts.boot import job_spec
+from components.estimate.cost import CostComponent, Declared, from_fact
+from stacks.config.stack_config import StackConfig
+from stacks.providers.hosts.component_factory import ComponentFactory
 from stacks.providers.hosts.findings import findings
-from stacks.providers.hosts.parts import Parts
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
-from stacks.providers.site import machine_of, price_of
-from stacks.settings.config import StackConfig
+from stacks.providers.hosts.user_data import job_spec
+from stacks.providers.shared import machine_of, price_of
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 
@@ -32,7 +32,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     own = hosts_of(config)
     provider = command.Provider(config.stack)
     job = job_spec(config, planned)
-    pool = Parts(config, planned, pulumi.ResourceOptions(providers={"command": provider})).pool(job)
+    pool = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"command": provider})).pool(job)
     return {
         "job": job.model_dump(mode="json"),
         "image": job.image,

@@ -1,24 +1,22 @@
 """What a person should know before `up` on OpenStack: what it cannot do, and every automatic choice with its reason.
 
-Pure. What all providers share is `stacks.planning.checks` and `shared_findings`, what is about the site
-`components.site_findings`; what cannot be planned at all raises in `plan`.
+Pure. What all providers share is `stacks.planning.common_findings` and `shared_findings`, what is about the site
+`components.catalog.site`; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable
 
-from components.capacity import Reservation
-from components.choices import Egress
-from components.cost import CostEstimate
-from components.findings import Finding, Severity
+from components.catalog.site import site_findings
+from components.core.capacity import Reservation
+from components.core.fields import Egress
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
-from components.site_findings import site_findings
-from stacks.planning.checks import common_findings
-from stacks.providers import shared_findings
-from stacks.providers.openstack.job import fabric_min_gbps
-from stacks.providers.openstack.plan import OpenstackPlan, section_of
-from stacks.providers.shared_findings import CLUSTER
-from stacks.providers.site import site_of
-from stacks.settings.config import StackConfig
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import common_findings
+from stacks.providers import shared
+from stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, section_of
+from stacks.providers.shared import CLUSTER, site_of
 
 __all__ = ["findings"]
 
@@ -30,7 +28,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
     return (
         *common_findings(config, planned.machine, cost),
         *site_findings(site_of(config), planned.machine),
-        *shared_findings.trainable(planned.machine),
+        *shared.trainable(planned.machine),
         *_fabric(config, planned),
         *_placement(config, planned),
         *_image(config),
@@ -63,8 +61,8 @@ def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
             f"ask your administrator, or write {_PLACE}.rdma_network_id to have SR-IOV ports made",
         )
     least = fabric_min_gbps(config, planned)
-    yield from shared_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,")
-    yield from shared_findings.fabric_check(config, least)
+    yield from shared.ignored_check(config, least, f"{planned.machine.name}, without a fabric,")
+    yield from shared.fabric_check(config, least)
 
 
 def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
@@ -230,4 +228,4 @@ def _money(config: StackConfig) -> Iterable[Finding]:
             "destroy the stack then",
         )
     else:
-        yield from shared_findings.nodes_stay(config, can_leave=False)
+        yield from shared.nodes_stay(config, can_leave=False)

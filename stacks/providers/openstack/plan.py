@@ -1,26 +1,27 @@
-"""What a StackConfig means on OpenStack, before any resource exists: machine, fabric, addresses, share, disks, tags.
-
-Pure: looks up and checks. `job` says what runs, `findings` what a person should know, `program` declares the resources.
+"""What a StackConfig means on OpenStack, before any resource exists: machine, fabric, addresses, share, disks, tags,
+and the job.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from components.catalog import Region
-from components.findings import InputError
+from components.catalog.schema import Region
+from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
+from components.core.findings import InputError
+from components.core.job import JobSpec, Rendezvous, Volume
 from components.openstack.capacity import check_flavour, check_ladder
-from components.openstack.file_system import check_share
 from components.openstack.launch import plan_boot
 from components.openstack.network import NetworkPlan, check_services, plan_network
-from components.site import SiteMachine
-from components.site_fabric import SiteFabricPlan, plan_site_fabric
-from stacks.providers.shared import tag_policy
-from stacks.providers.site import machine_of, region_of, site_of
-from stacks.settings.config import StackConfig
-from stacks.settings.openstack_section import OpenstackConfig
+from components.openstack.storage import check_share
+from stacks.config.provider_sections import OpenstackConfig
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import cloud_context
+from stacks.providers import shared
+from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
 
-__all__ = ["OpenstackPlan", "plan", "section_of"]
+__all__ = ["MOUNT", "OpenstackPlan", "data_dir", "fabric_min_gbps", "job_spec", "plan", "run_dir", "section_of"]
+
 
 _PLACE = "gangway:openstack"
 
@@ -56,7 +57,7 @@ class OpenstackPlan:
 
 def section_of(config: StackConfig) -> OpenstackConfig:
     """The provider's own section."""
-    assert config.openstack is not None, "stacks.providers.settings has seen to it"
+    assert config.openstack is not None, "stacks.providers.unsupported_settings has seen to it"
     return config.openstack
 
 
@@ -166,3 +167,55 @@ def _idle(config: StackConfig) -> Iterator[InputError]:
             yield InputError(
                 path, f"of no effect without {beside}", allowed=f"only with {beside}", fix=f"remove {name}"
             )
+
+
+MOUNT = "/shared"
+
+
+def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec:
+    """The job the nodes run. State lives on the share, so that any node can take it up again.
+
+    Workers meet at the head's address: it is fixed, and not every cloud gives instances names.
+    """
+    nodes, state = config.cluster.nodes, shared.state_root(config, MOUNT)
+    price = price_of(config, planned.machine)
+    context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
+    head = planned.network.head
+    data = data_dir(config)
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        backend="nccl",
+        num_nodes_min=nodes.min,
+        num_nodes_max=nodes.max,
+        processes_per_node=planned.machine.num_accelerators.value,
+        rendezvous=Rendezvous(host=head, port=RENDEZVOUS_PORT) if planned.head else Rendezvous(standalone=True),
+        volumes=(Volume(source=state, target=state),),
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
+        run_id=context.run_id,
+        argv=(
+            *shared.train_argv(
+                config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=fabric_min_gbps(config, planned)
+            ),
+            *(("--data", data) if data else ()),
+        ),
+    )
+
+
+def data_dir(config: StackConfig) -> str | None:
+    """Where what the job trains on is on a node; None where the trainer brings it."""
+    folder = section_of(config).data_dir
+    return None if folder is None else f"{MOUNT}/{folder}"
+
+
+def fabric_min_gbps(config: StackConfig, planned: OpenstackPlan) -> float | None:
+    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    check = config.cluster.fabric_check
+    if not check.enabled or config.cluster.nodes.max < 2 or not planned.fabric.num_devices:
+        return None
+    return planned.fabric.gbps * check.min_fraction
+
+
+def run_dir(config: StackConfig) -> str:
+    """The run's directory, the same on every node."""
+    return shared.run_dir(config, MOUNT)

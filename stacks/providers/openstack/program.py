@@ -10,15 +10,14 @@ from typing import Any
 import pulumi
 import pulumi_openstack as openstack
 
-from components.cost import CostComponent, Declared
+from components.estimate.cost import CostComponent, Declared
 from components.openstack.pricing import price_resources
-from stacks.providers.openstack.boot import Boot
+from stacks.config.stack_config import StackConfig
+from stacks.providers.openstack.component_factory import ComponentFactory
 from stacks.providers.openstack.findings import findings
-from stacks.providers.openstack.job import job_spec
-from stacks.providers.openstack.parts import Parts
-from stacks.providers.openstack.plan import OpenstackPlan, plan, section_of
-from stacks.providers.site import machine_of, price_of
-from stacks.settings.config import StackConfig
+from stacks.providers.openstack.plan import OpenstackPlan, job_spec, plan, section_of
+from stacks.providers.openstack.user_data import UserDataInputs
+from stacks.providers.shared import machine_of, price_of
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 
@@ -31,15 +30,15 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = openstack.Provider(config.stack, cloud=section_of(config).cloud, region=config.region)
-    stack = Parts(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))
+    stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))
     runs = stack.runs()
     network = stack.network()
     storage = stack.storage(network)
     identity = stack.node_identity(runs)
-    assert config.image.prebuilt is not None, "stacks.providers.settings has seen to it"
+    assert config.image.prebuilt is not None, "stacks.providers.unsupported_settings has seen to it"
     job = pulumi.Output.from_input(job_spec(config, planned, config.image.prebuilt))
     share = (storage.mount_source, storage.access_user, storage.access_key) if storage else ("", "", "")
-    boot = Boot(job, runs.bucket_url, identity.credential_id, identity.credential_secret, *share)
+    boot = UserDataInputs(job, runs.bucket_url, identity.credential_id, identity.credential_secret, *share)
     head = stack.head(network, boot)
     pool = stack.pool(network, boot, head)
     return {

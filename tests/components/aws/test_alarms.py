@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.alarms import (
-    check_groups,
-    plan_alarms,
-    plan_no_steps,
-)
-from components.aws.metric_alarms import MAX_GROUPS, AlarmPlan
-from components.aws.observability import Observability
-from components.findings import InputError
-from components.limits import STEPS_ALARM_MINUTES, check_steps_alarm
+from components.aws.alarms import MAX_GROUPS, AlarmPlan, check_groups, plan_alarms, plan_no_steps
+from components.aws.monitoring import Observability
+from components.core.findings import InputError
+from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 MINUTES = 30

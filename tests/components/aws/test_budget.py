@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.budget import MAX_ALARMS, Budget, BudgetAlarm, CostTagActivation, plan_budget_alarms
-from components.aws.budget_stop import stop_code, stop_policy
-from components.findings import InputError
+from components.aws.budget import (
+    MAX_ALARMS,
+    Budget,
+    BudgetAlarm,
+    CostTagActivation,
+    plan_budget_alarms,
+    stop_code,
+    stop_policy,
+)
+from components.core.findings import InputError
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 percents = st.floats(0.1, 1000)

@@ -18,9 +18,9 @@ from components.aws.capacity import (
     rung_from_args,
     rung_machines,
 )
-from components.capacity import plan_rung
-from components.catalog import load
-from components.findings import InputError
+from components.catalog.loader import load
+from components.core.capacity import plan_rung
+from components.core.findings import InputError
 
 OWN = load().machine("p4d.24xlarge")
 SPOT = {"kind": "spot"}

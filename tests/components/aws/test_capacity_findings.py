@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.capacity import rung_from_args
-from components.aws.capacity_findings import LadderContext, capacity_findings
-from components.catalog import load
-from components.findings import Finding, Severity
+from components.aws.capacity import LadderContext, capacity_findings, rung_from_args
+from components.catalog.loader import load
+from components.core.findings import Finding, Severity
 
 NOW = datetime(2026, 6, 30, 12, 0, tzinfo=UTC)
 CONTEXT = LadderContext(

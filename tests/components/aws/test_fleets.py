@@ -7,7 +7,7 @@ import pulumi
 import pytest
 
 from components.aws.fleets import Ec2Fleet, SpotFleet
-from components.findings import InputError
+from components.core.findings import InputError
 
 POOLS = {
     "lt-1": [

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from components.aws.budget_stop import stop_policy
-from components.aws.flow_logs import delivery_policy
-from components.aws.identity import HeadIdentity, NodeIdentity, head_policy, node_policy
-from components.aws.policies import OPEN_RESOURCES, SESSION_ACTIONS
+from components.aws.budget import stop_policy
+from components.aws.identity import (
+    OPEN_RESOURCES,
+    SESSION_ACTIONS,
+    HeadIdentity,
+    NodeIdentity,
+    head_policy,
+    node_policy,
+)
+from components.aws.network import delivery_policy
 
 OPTIONAL = {"log_group_arn": "arn:logs", "kms_key_arn": "arn:key"}
 ALL = {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from components.aws.capacity import rung_from_args
 from components.aws.launch import launch_market
-from components.capacity import plan_rung
+from components.core.capacity import plan_rung
 
 IDS = st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z")
 RUNGS = st.one_of(

@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.flow_logs import delivery_policy, delivery_trust
-from components.aws.network import ENDPOINT_SERVICES, TrainingNetwork, plan_network, s3_endpoint_policy
-from components.findings import InputError
+from components.aws.network import (
+    ENDPOINT_SERVICES,
+    TrainingNetwork,
+    delivery_policy,
+    delivery_trust,
+    plan_network,
+    s3_endpoint_policy,
+)
+from components.core.findings import InputError
 
 PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
 

@@ -8,10 +8,10 @@ import pulumi
 import pytest
 from pydantic import ValidationError
 
-from components.aws.fabric import plan_interfaces
+from components.aws.launch import plan_interfaces
 from components.aws.node_pool import LIFECYCLE_HOOK, EfaNodePool, plan_node_pool
-from components.catalog import load
-from components.findings import InputError
+from components.catalog.loader import load
+from components.core.findings import InputError
 
 BLOCK = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
 RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef1"}

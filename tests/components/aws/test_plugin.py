@@ -24,7 +24,7 @@ from pulumi.runtime.proto.provider_pb2_grpc import ResourceProviderStub
 
 import components.aws
 from components.aws import component_classes
-from components.image import TrainerImage
+from components.core.image import TrainerImage
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLUGIN = REPOSITORY / "components" / "aws"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from components.aws.pricing import price_resources
-from components.catalog import load
-from components.cost import CostComponent
+from components.catalog.loader import load
+from components.estimate.cost import CostComponent
 
 
 @dataclass(frozen=True)

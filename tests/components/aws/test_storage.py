@@ -8,7 +8,7 @@ import pulumi
 import pytest
 
 from components.aws.storage import LustreFileSystem, RunBucket, bucket_policy
-from components.findings import InputError
+from components.core.findings import InputError
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 

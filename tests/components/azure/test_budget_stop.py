@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.azure.budget_stop import API, PARAMETERS, stop_definition
+from components.azure.budget import API, PARAMETERS, stop_definition
 from components.azure.policies import stop_actions
 
 COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"

@@ -17,9 +17,10 @@ from components.azure.capacity import (
     rung_from_args,
     rung_zones,
 )
-from components.capacity import plan_rung
-from components.catalog import AzureMachineType, load_provider
-from components.findings import InputError
+from components.catalog.loader import load_provider
+from components.catalog.schema import AzureMachineType
+from components.core.capacity import plan_rung
+from components.core.findings import InputError
 
 MACHINES = cast("dict[str, AzureMachineType]", load_provider("azure").machines)
 H100, NC = "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4"

@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.capacity import OFFERED, rung_from_args
-from components.azure.capacity_findings import (
+from components.azure.capacity import (
     HEAD_QUOTAS,
+    OFFERED,
     REGIONAL_QUOTA,
     SPOT_QUOTA,
     LadderContext,
     capacity_findings,
+    rung_from_args,
 )
-from components.catalog import AzureMachineType, load_provider
-from components.findings import Finding
+from components.catalog.loader import load_provider
+from components.catalog.schema import AzureMachineType
+from components.core.findings import Finding
 
 MACHINES = cast("dict[str, AzureMachineType]", load_provider("azure").machines)
 H100, NC = "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4"

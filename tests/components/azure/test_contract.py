@@ -11,16 +11,13 @@ import pytest
 from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 from components.azure.budget import Budget
-from components.azure.encryption import EncryptionKey
 from components.azure.file_system import LustreFileSystem
-from components.azure.flow_logs import FlowLogStore
-from components.azure.identity import HeadIdentity, NodeIdentity
+from components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
+from components.azure.monitoring import NodeLogs, Observability
 from components.azure.network import TrainingNetwork
-from components.azure.observability import NodeLogs, Observability
 from components.azure.registry import ImageRegistry
-from components.azure.resource_group import ResourceGroup
-from components.azure.storage import RunBucket
-from components.choices import Egress
+from components.azure.storage import FlowLogStore, RunBucket
+from components.core.fields import Egress
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     Budget,

@@ -14,9 +14,10 @@ from components.azure.fabric import (
     plan_fabric,
     share_partition_key,
 )
-from components.catalog import AzureMachineType, load_provider
-from components.findings import Finding
-from components.job import Volume
+from components.catalog.loader import load_provider
+from components.catalog.schema import AzureMachineType
+from components.core.findings import Finding
+from components.core.job import Volume
 
 MACHINES = cast("dict[str, AzureMachineType]", load_provider("azure").machines)
 H100 = "Standard_ND96isr_H100_v5"

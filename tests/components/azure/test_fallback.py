@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from components.azure.fallback import HEAD_ACTIONS, FallbackConfig, FallbackGroup, plan_active, plan_fallback, plan_look
 from components.azure.policies import head_actions
-from components.capacity import OnDemand, Spot, plan_ladder
-from components.fallback import PERIOD_SEC, WINDOW, plan_fill
+from components.core.capacity import PERIOD_SEC, WINDOW, OnDemand, Spot, plan_fill, plan_ladder
 
 MIN, MAX = 2, 4
 

@@ -7,7 +7,7 @@ import pytest
 
 from components.azure.file_system import LustreFileSystem
 from components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBUTOR
-from components.findings import InputError
+from components.core.findings import InputError
 
 ACCOUNT = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.azure.head_node import HeadNode, head_address
-from components.azure.ssh_key import nobodys_key
+from components.azure.launch import nobodys_key
 
 Make = Callable[..., Any]
 NODES = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/head"

@@ -8,7 +8,7 @@ import pytest
 
 from components.azure.identity import HeadIdentity, NodeIdentity
 from components.azure.policies import ACR_PULL, BLOB_CONTRIBUTOR, BLOB_READER, LOG_WRITER
-from components.findings import InputError
+from components.core.findings import InputError
 
 RUNS = "/accounts/a/blobServices/default/containers/runs"
 DATA = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"

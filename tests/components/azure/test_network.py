@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.azure.network import TrainingNetwork, plan_network
-from components.choices import Egress
-from components.findings import InputError
+from components.core.fields import Egress
+from components.core.findings import InputError
 
 HEAD = {"rendezvous_port": 29400, "metrics_port": 9400}
 ranges = st.integers(16, 20).flatmap(

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.azure.fallback import FallbackConfig
+from components.azure.launch import nobodys_key
 from components.azure.node_pool import IbNodePool, plan_node_pool
-from components.azure.ssh_key import nobodys_key
-from components.findings import InputError
+from components.core.findings import InputError
 
 SPOT = {"kind": "spot"}
 ON_DEMAND = {"kind": "on-demand"}

@@ -18,7 +18,7 @@ from components.azure.policies import (
     role_id,
     stop_actions,
 )
-from components.findings import InputError
+from components.core.findings import InputError
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 ACCOUNT = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"

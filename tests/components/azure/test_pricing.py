@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.azure.head_node import HeadNode
-from components.azure.machine import NODES_TAG, RUNG_TAG
+from components.azure.names import NODES_TAG, RUNG_TAG
 from components.azure.node_pool import IbNodePool
 from components.azure.pricing import DISK_TIERS, SCALE_SET, disk_tier, price_resources
-from components.catalog import load_provider
-from components.cost import CostComponent, estimate
+from components.catalog.loader import load_provider
+from components.estimate.cost import CostComponent, estimate
 
 A100, SMALL, H200 = "Standard_ND96asr_v4", "Standard_NC40ads_H100_v5", "Standard_ND96isr_H200_v5"
 

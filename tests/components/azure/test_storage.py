@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.azure.encryption import EncryptionKey
-from components.azure.resource_group import ResourceGroup
+from components.azure.identity import EncryptionKey, ResourceGroup
 from components.azure.storage import RunBucket
 
 

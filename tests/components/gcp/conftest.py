@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stacks import recording
+from stacks.planning import recording
 
 # What Google's resources tell, and no input; what its functions answer. A plan names them instead of knowing them.
 GOOGLE_OUTPUTS = ("address", "email", "member", "mountPoint", "registryUri", "selfLink", "selfLinkUnique", "uniqueId")

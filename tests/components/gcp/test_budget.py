@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.findings import InputError
+from components.core.findings import InputError
 from components.gcp.budget import Budget, BudgetAlarm, plan_amount, plan_budget_alarms, units_and_nanos
 
 

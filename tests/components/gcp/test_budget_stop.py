@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.gcp.budget import Budget
-from components.gcp.budget_stop import STOP_PERMISSIONS, stop_source
-from components.gcp.policies import PROJECT_WIDE
+from components.gcp.budget import STOP_PERMISSIONS, Budget, stop_source
+from components.gcp.identity import PROJECT_WIDE
 
 ZONE = "projects/lab/zones/us-east5-a"
 ZONE_URL = f"https://compute.googleapis.com/compute/v1/{ZONE}"

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.capacity import plan_rung
-from components.catalog import GcpMachineType, load_provider
-from components.findings import InputError
+from components.catalog.loader import load_provider
+from components.catalog.schema import GcpMachineType
+from components.core.capacity import plan_rung
+from components.core.findings import InputError
 from components.gcp.capacity import (
     OFFERED,
     Provisioning,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog import GcpMachineType, load_provider
-from components.findings import Finding
-from components.gcp.capacity import OFFERED, rung_from_args
-from components.gcp.capacity_findings import LadderContext, capacity_findings
+from components.catalog.loader import load_provider
+from components.catalog.schema import GcpMachineType
+from components.core.findings import Finding
+from components.gcp.capacity import OFFERED, LadderContext, capacity_findings, rung_from_args
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 RESERVED = {"kind": "reservation", "id": "ours"}

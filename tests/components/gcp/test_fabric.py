@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog import GcpMachineType, load_provider
+from components.catalog.loader import load_provider
+from components.catalog.schema import GcpMachineType
 from components.gcp.fabric import MAIN, FabricNetwork, InterfacePlan, plan_fabric_networks, plan_interfaces
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)

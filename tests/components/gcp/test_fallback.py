@@ -1,10 +1,9 @@
-"""What the head is told, so that it keeps the order of the ladder: what it decides is in components.fallback."""
+"""What the head is told, so that it keeps the order of the ladder: what it decides is in components.core.capacity."""
 
 import json
 from typing import Any
 
-from components.capacity import plan_ladder
-from components.fallback import PERIOD_SEC, WINDOW
+from components.core.capacity import PERIOD_SEC, WINDOW, plan_ladder
 from components.gcp.capacity import rung_from_args
 from components.gcp.fallback import FallbackConfig, plan_fallback
 

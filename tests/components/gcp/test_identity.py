@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from components.gcp.identity import HeadIdentity, NodeIdentity, head_permissions, node_permissions
-from components.gcp.policies import PROJECT_WIDE, bucket_of, prefix_of
+from components.gcp.identity import (
+    PROJECT_WIDE,
+    HeadIdentity,
+    NodeIdentity,
+    bucket_of,
+    head_permissions,
+    node_permissions,
+    prefix_of,
+)
 
 REPOSITORY = "projects/lab/locations/us-east5/repositories/demo-trainer"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.findings import InputError
+from components.core.findings import InputError
 from components.gcp.launch import GPU_IMAGE
 from components.gcp.node_pool import GpuNodePool, plan_node_pool
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.catalog import load_provider, load_tpus
-from components.cost import CostComponent, estimate
+from components.catalog.loader import load_provider, load_tpus
+from components.estimate.cost import CostComponent, estimate
 from components.gcp.pricing import GROUP, RESIZE_REQUEST, TEMPLATE, price_resources
 
 TPU = "pulumi-python:dynamic/gangway:QueuedTpuRequest"
@@ -187,7 +187,7 @@ def test_a_head_node_of_unknown_price_says_so() -> None:
 
 def test_every_tier_of_a_file_system_has_a_row() -> None:
     """A price nobody knows is a row with null; a tier without a row would stop the plan."""
-    from components.catalog import load_filestore_tiers, load_lustre_tiers
+    from components.catalog.loader import load_filestore_tiers, load_lustre_tiers
 
     services = load_provider("gcp").services_of("gcp")
     assert {f"managed-lustre-{tier}" for tier in load_lustre_tiers()} <= services
@@ -196,7 +196,7 @@ def test_every_tier_of_a_file_system_has_a_row() -> None:
 
 def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args: Any, labels: dict[str, str]) -> None:
     """Type tokens and field names are the components' own, so that no line is silently left out."""
-    from components.gcp.encryption import EncryptionKey
+    from components.gcp.identity import EncryptionKey
     from components.gcp.queued_tpu import QueuedTpu
     from components.gcp.storage import Filestore, LustreFileSystem
 
@@ -222,7 +222,7 @@ def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args
 
 def test_a_pool_and_a_head_that_are_really_declared(declare: Callable[..., Any], labels: dict[str, str]) -> None:
     """Between the node pool's words and ours there is nothing but their spelling."""
-    from components.gcp.head_node import HeadNode
+    from components.gcp.launch import HeadNode
     from components.gcp.node_pool import GpuNodePool
 
     place: Any = {"project": "lab", "region": "us-east4", "zone": "us-east4-c", "tags": labels}

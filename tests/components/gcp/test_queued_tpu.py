@@ -8,9 +8,9 @@ import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.findings import InputError
+from components.core.findings import InputError
 from components.gcp.queued_tpu import ActiveTpuProvider, QueuedTpu, QueuedTpuProvider
-from components.gcp.tpu_api import QuotaError, TpuError
+from components.gcp.tpu.api import QuotaError, TpuError
 
 NAME = "projects/lab/locations/us-east5-a/queuedResources/gan-tpu"
 NODE = "projects/lab/locations/us-east5-a/nodes/gan-tpu"

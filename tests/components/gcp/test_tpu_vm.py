@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from components.catalog import load_provider
-from components.findings import InputError
+from components.catalog.loader import load_provider
+from components.core.findings import InputError
 from components.gcp.pricing import price_resources
 from components.gcp.tpu_vm import TpuVm
 

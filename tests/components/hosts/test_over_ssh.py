@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import pytest
 
+from components.core.job import JobSpec, Rendezvous
 from components.hosts.node_pool import HostPool, HostPoolArgs
-from components.job import JobSpec, Rendezvous
-from images import HostSpec, render_host_installer
+from images.hosts import HostSpec, render_host_installer
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 pytestmark = pytest.mark.skipif(

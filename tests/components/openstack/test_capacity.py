@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from components.capacity import plan_rung
-from components.findings import InputError
+from components.core.capacity import plan_rung
+from components.core.findings import InputError
 from components.openstack.capacity import check_flavour, check_ladder, plan_placing, rung_from_args
 
 RESERVATION = "c1fb5090-e046-42a5-8287-2aa380a8d31a"

@@ -10,13 +10,12 @@ import pulumi
 import pytest
 from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
-from components.openstack.file_system import ManilaShare
-from components.openstack.head_node import HeadNode
 from components.openstack.identity import NodeIdentity
-from components.openstack.names import header_tags, tag_words
+from components.openstack.launch import HeadNode
 from components.openstack.network import TrainingNetwork
 from components.openstack.node_pool import NodePool
-from components.openstack.storage import RunBucket
+from components.openstack.storage import ManilaShare, RunBucket
+from components.openstack.tags import header_tags, tag_words
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     HeadNode,

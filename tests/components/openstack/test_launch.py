@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from components.findings import InputError
+from components.core.findings import InputError
 from components.openstack.launch import USER_DATA_LIMIT_BYTES, check_user_data, plan_boot
 
 IMAGE = "22222222-0000-4000-8000-222222222222"

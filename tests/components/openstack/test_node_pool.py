@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulumi.runtime import rpc
 
-from components.findings import InputError
+from components.core.findings import InputError
 from components.openstack.node_pool import PLACEMENTS, NodePool, NodePoolArgs, plan_node_pool
 
 RESERVED = {"kind": "reservation", "id": "c1fb5090-e046-42a5-8287-2aa380a8d31a"}

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.findings import InputError
-from components.openstack.file_system import ManilaShare, check_share, export_path
-from components.openstack.storage import RunBucket
+from components.core.findings import InputError
+from components.openstack.storage import ManilaShare, RunBucket, check_share, export_path
 
 
 def test_the_run_container_is_private_and_kept(make: Callable[..., Any], tags: dict[str, str]) -> None:

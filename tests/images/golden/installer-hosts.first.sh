@@ -753,7 +753,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
-ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --log-driver none --entrypoint python "123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab" -m trainer.rendezvous --port 29400
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --log-driver none --entrypoint python "123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab" -m trainer.launch.rendezvous --port 29400
 ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
 TimeoutStopSec=20
 Restart=always

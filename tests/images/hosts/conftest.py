@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from components.job import JobSpec, Volume
-from images import HostSpec, RdmaSetup, digest_of, render_host_installer
-from images.hosts import host_env_text
+from components.core.job import JobSpec, Volume
+from images.hosts import HostSpec, digest_of, host_env_text, render_host_installer
 from images.shell import bash_array
+from images.specs import RdmaSetup
 
 IB = RdmaSetup("InfiniBand", 8, 400, devices=("/dev/infiniband",))
 

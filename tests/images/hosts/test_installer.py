@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from components.job import JobSpec
-from images import HostSpec, render_host_installer
-from images.hosts import host_docker_argv, host_files
+from components.core.job import JobSpec
+from images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
 
 UNITS = "/etc/systemd/system/gangway-"
 Words = list[str]

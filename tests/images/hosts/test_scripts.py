@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images import RdmaSetup
+from images.specs import RdmaSetup
 
 GivenUp = Callable[..., str]
 

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 import pytest
 
 from components.azure.alarms import ALIVE_EVENT, COLUMNS
-from components.azure.machine import HEALTH_PATH, HEALTH_PORT
+from components.azure.launch import HEALTH_PATH, HEALTH_PORT
 from images.on_node import azure_alive, azure_commands
 from images.on_node.azure import ARM, LOGS, STORAGE, Azure, row
 from images.on_node.azure_commands import main

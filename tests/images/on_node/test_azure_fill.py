@@ -9,9 +9,9 @@ import pytest
 
 from components.azure import fallback
 from components.azure.fallback import FallbackConfig, FallbackGroup
-from components.azure.machine import LEAST_NODES_TAG, NODES_TAG
+from components.azure.names import LEAST_NODES_TAG, NODES_TAG
 from images.on_node import azure_fill
-from stacks.providers.azure.boot import source_of_plan_look
+from stacks.providers.azure.user_data import source_of_plan_look
 
 TYPE = "Standard_ND96isr_H100_v5"
 GROUPS = tuple(FallbackGroup(f"demo-{place}-{kind}", kind, TYPE) for place, kind in enumerate(("spot", "on-demand")))

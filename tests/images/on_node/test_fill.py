@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.gcp.fallback import FallbackConfig, FallbackGroup, plan_fill
+from components.core.capacity import plan_fill
+from components.gcp.fallback import FallbackConfig, FallbackGroup
 from images.on_node import fill
 from images.on_node.gce import Google
 

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from stacks.bench.journal import Journal
-from stacks.bench.money import Caps, Rate
+from stacks.bench.processes import Stop
+from stacks.bench.results import Caps, Rate
 from stacks.bench.runner import Guard, RunFailedError, Runner, StoreFailedError
-from stacks.bench.stopping import Stop
 from stacks.bench.suite import Item, SuiteConfig, items_of
-from trainer.config import TrainConfig
-from trainer.presets import PRESETS
-from trainer.record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, Figure, RunRecord
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord
 
 Facts = Mapping[str, Any]
 
@@ -121,7 +122,7 @@ class FakeCloud:
 
 def a_record(run_id: str, seed: int, **changes: Any) -> RunRecord:
     """A complete record with the figures that tables read."""
-    absent = Figure.absent("x", "not measured")
+    absent = Quantity.absent("x", "not measured")
     config: TrainConfig = PRESETS["dcgan-digits"]
     values: dict[str, Any] = {
         "id": run_id,
@@ -141,7 +142,7 @@ def a_record(run_id: str, seed: int, **changes: Any) -> RunRecord:
         "config": config,
         "images": 2048,
         "wall_sec": absent,
-        "images_per_sec": Figure.measured(321.0, "images/s", "test"),
+        "images_per_sec": Quantity.measured(321.0, "images/s", "test"),
         "sec_per_kimg": absent,
         "scaling_efficiency": absent,
         "summaries": {},

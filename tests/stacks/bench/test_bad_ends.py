@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from stacks.bench.ended import ENDED_FILE, check_goes_on
+from stacks.bench.processes import Stop
 from stacks.bench.run_store import RunStore
 from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 from stacks.bench.session import Options, run_suite
-from stacks.bench.stopping import Stop
-from trainer.record import RunRecord
+from trainer.records.run_record import RunRecord
 
 SUITE: dict[str, Any] = {
     "name": "there", "preset": "dcgan-digits", "kimg": 1, "seeds": [0, 1], "deadline_hours": 0.5,

@@ -15,15 +15,13 @@ import pytest
 import yaml
 from pulumi.automation import PulumiCommand
 
-from components.findings import InputError
+from components.core.findings import InputError
 from stacks.bench.cloud import Cloud, check_login
-from stacks.bench.names import run_id_of, stack_name
 from stacks.bench.processes import end_left_over, process_facts
-from stacks.bench.project import project_dir, write_project
-from stacks.bench.pulumi_cli import WatchedCommand, find_cli
+from stacks.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, write_project
 from stacks.bench.runner import RunFailedError, StoreFailedError
-from stacks.bench.suite import Item, SuiteConfig, items_of
-from trainer.record import RunRecord
+from stacks.bench.suite import Item, SuiteConfig, items_of, run_id_of, stack_name
+from trainer.records.run_record import RunRecord
 
 STAMP = "20260101-000000-abcd"
 
@@ -295,7 +293,7 @@ def test_an_installed_cli_finds_what_lies_beside_it(fake: Any, tmp_path: Path) -
 
 
 def test_who_leaves_at_once_leaves_the_cli_as_it_is(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stacks.bench.stopping import AbandonedError
+    from stacks.bench.processes import AbandonedError
 
     def leave() -> str:
         raise AbandonedError

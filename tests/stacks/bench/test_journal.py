@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.findings import InputError
+from components.core.findings import InputError
 from stacks.bench.journal import Journal, Progress, State
 
 HEADER = {"stamp": "t"}

@@ -12,14 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
-from components.job import JobSpec, Rendezvous
-from stacks.bench.hardware import Hardware, describe, hardware
-from stacks.bench.local import Local
-from stacks.bench.names import run_id_of
+from components.core.job import JobSpec, Rendezvous
+from stacks.bench.local import Hardware, Local, describe, hardware
 from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.runner import RunFailedError
-from stacks.bench.suite import Item, SuiteConfig, items_of
-from trainer.record import RunContext, RunRecord
+from stacks.bench.suite import Item, SuiteConfig, items_of, run_id_of
+from trainer.records.run_record import RunContext, RunRecord
 
 STAMP = "20260101-000000-abcd"
 MACHINE = Hardware(cpu="Model 1", cores=4, memory_gib=15.6, gpus=[], system="Linux x86_64")

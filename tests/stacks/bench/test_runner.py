@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.bench.journal import Journal, State
+from stacks.bench.processes import AbandonedError
 from stacks.bench.runner import Failure, StoreFailedError
-from stacks.bench.stopping import AbandonedError
 
 FIRST, SECOND, THIRD, FOURTH = "aws-g5-dev-s0", "aws-g5-dev-s1", "azure-nc-dev-s0", "azure-nc-dev-s1"
 

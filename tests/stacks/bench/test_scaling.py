@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from components.findings import InputError
-from stacks.bench import hardware, scaling_runs
-from stacks.bench.scaling import Mode, Study, study
-from stacks.bench.scaling_devices import Placement
-from stacks.bench.scaling_machines import target_named
+from components.core.findings import InputError
+from stacks.bench import local
+from stacks.bench import scaling as scaling_runs
+from stacks.bench.local import Placement
+from stacks.bench.scaling import LINES, Mode, Sample, Study, job, measure, read_sample, short, study, target_named
 from stacks.bench.scaling_plot import draw_scaling
-from stacks.bench.scaling_runs import LINES, Sample, job, measure, read_sample, short
-from stacks.cli import app
-from trainer.config import TrainConfig
-from trainer.presets import PRESETS
+from stacks.cli.main import app
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
 
 PRESET = PRESETS["dcgan-digits"]
 CPU = "cpu, 1 thread(s) a worker"
@@ -171,7 +170,7 @@ def measured_instantly(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]
         return sample(0.1 / workers, workers)
 
     monkeypatch.setattr(scaling_runs, "measure", measure)
-    monkeypatch.setattr(hardware, "_gpus", list)
+    monkeypatch.setattr(local, "_gpus", list)
     return calls
 
 
@@ -227,7 +226,7 @@ def test_a_slices_end_is_told(measured_instantly: list[tuple[int, int]], tmp_pat
 def test_gpus_are_taken_where_there_are_enough(
     measured_instantly: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hardware, "_gpus", lambda: ["NVIDIA T4"] * 2)
+    monkeypatch.setattr(local, "_gpus", lambda: ["NVIDIA T4"] * 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "1", "--out", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output

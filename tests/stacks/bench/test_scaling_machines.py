@@ -2,11 +2,10 @@
 
 import pytest
 
-from components.catalog import load_tpus
-from components.findings import InputError
-from components.scaling import Links
-from components.scaling_torus import Torus
-from stacks.bench.scaling_machines import MAX_WORKERS, target_named
+from components.catalog.loader import load_tpus
+from components.core.findings import InputError
+from components.estimate.scaling import Links, Torus
+from stacks.bench.scaling import MAX_WORKERS, target_named
 
 
 def test_a_machine_type_of_any_provider() -> None:

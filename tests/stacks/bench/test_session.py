@@ -15,20 +15,17 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.findings import InputError
-from stacks import cli
+from components.core.findings import InputError
 from stacks.bench import session
 from stacks.bench.journal import Journal
-from stacks.bench.money import Caps, rate_of
-from stacks.bench.names import run_id_of
-from stacks.bench.project import read_project, write_project
-from stacks.bench.results import show_results
-from stacks.bench.screen import Screen
+from stacks.bench.processes import AbandonedError, Stop
+from stacks.bench.pulumi_cli import read_project, write_project
+from stacks.bench.results import Caps, Screen, rate_of, show_results
 from stacks.bench.session import Options, resume_suite, run_suite
-from stacks.bench.stopping import AbandonedError, Stop
-from stacks.bench.suite import Item, items_of, load_suite, preset_of
+from stacks.bench.suite import Item, items_of, load_suite, preset_of, run_id_of
+from stacks.cli import main
 from stacks.planning.plan import make_plan
-from trainer.record import RunRecord
+from trainer.records.run_record import RunRecord
 
 LOCAL_SUITE: dict[str, Any] = {
     "name": "here", "preset": "dcgan-digits", "kimg": 1, "seeds": [0, 1], "stacks": ["local"], "deadline_hours": 0.1,
@@ -121,13 +118,13 @@ def test_json_is_alone_on_standard_output(
     written: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = CliRunner().invoke(
-        cli.app, ["bench", "run", str(written(LOCAL_SUITE)), "--local", "--json", "--out", str(tmp_path / "runs")]
+        main.app, ["bench", "run", str(written(LOCAL_SUITE)), "--local", "--json", "--out", str(tmp_path / "runs")]
     )
     assert ran.exit_code == 0
     results = json.loads(ran.stdout)
     assert results["suite"] == "here"
     assert results["local"] is True
-    again = CliRunner().invoke(cli.app, ["bench", "resume", str(only(tmp_path / "runs")), "--json"])
+    again = CliRunner().invoke(main.app, ["bench", "resume", str(only(tmp_path / "runs")), "--json"])
     assert again.exit_code == 0
     assert json.loads(again.stdout)["items"] == results["items"], "there was nothing to do"
 
@@ -255,7 +252,7 @@ def test_findings_of_severity_error_refuse_the_suite(
 ) -> None:
     from dataclasses import replace
 
-    from components.findings import Finding, Severity
+    from components.core.findings import Finding, Severity
     from stacks.planning import plan
 
     bad = replace(demo_plan, findings=(Finding(Severity.ERROR, "x.y", "gangway:cluster", "wrong", "mend it"),))

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.findings import InputError
-from stacks.bench.names import run_id_of, stack_name
-from stacks.bench.suite import find_suite, items_of, load_suite, preset_of
-from stacks.settings.loader import from_file
+from components.core.findings import InputError
+from stacks.bench.suite import find_suite, items_of, load_suite, preset_of, run_id_of, stack_name
+from stacks.config.loader import from_file
 
 GOOD: dict[str, Any] = {
     "name": "mine",

@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.findings import InputError
-from stacks import cli
+from components.core.findings import InputError
+from stacks.cli import main
 from stacks.planning.difference import compare, read_plan
 from stacks.planning.plan import Plan
-from stacks.planning.show_difference import show_difference
+from stacks.planning.show import show_difference
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +131,12 @@ def test_the_command_compares_in_every_format(
     path = tmp_path / "previous.json"
     path.write_text(json.dumps(before), "utf-8")
     run = ["plan", "aws-demo", "--against", str(path)]
-    text = CliRunner().invoke(cli.app, run)
+    text = CliRunner().invoke(main.app, run)
     assert text.exit_code == 0, text.output
     assert "1 added, 1 removed, 1 changed" in text.stdout
-    data = json.loads(CliRunner().invoke(cli.app, [*run, "--json"]).stdout)
+    data = json.loads(CliRunner().invoke(main.app, [*run, "--json"]).stdout)
     assert [change["name"] for change in data["difference"]["added"]] == ["aws-demo-nat"]
-    shape = json.loads(CliRunner().invoke(cli.app, [*run, "--format", "infracost"]).stdout)
+    shape = json.loads(CliRunner().invoke(main.app, [*run, "--format", "infracost"]).stdout)
     assert shape["version"] == "0.2"
     assert shape["pastTotalHourlyCost"] == shape["totalHourlyCost"], (
         "both were priced line by line, and no line changed"
@@ -144,6 +144,6 @@ def test_the_command_compares_in_every_format(
 
 
 def test_two_formats_at_once_are_a_mistake() -> None:
-    result = CliRunner().invoke(cli.app, ["plan", "aws-demo", "--json", "--format", "infracost"])
+    result = CliRunner().invoke(main.app, ["plan", "aws-demo", "--json", "--format", "infracost"])
     assert isinstance(result.exception, InputError)
     assert result.exception.place == "--json"

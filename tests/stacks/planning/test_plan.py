@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.findings import InputError, Severity
+from components.core.findings import InputError, Severity
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
 from stacks.planning import plan as plan_module
 from stacks.planning.plan import Plan, make_plan, run_program
-from stacks.providers.aws.program import plan as plan_on_aws
-from stacks.recording import PlaceholderCloud
-from stacks.settings.config import StackConfig
-from stacks.settings.loader import from_file
+from stacks.planning.recording import PlaceholderCloud
+from stacks.providers.aws.plan import plan as plan_on_aws
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 REPO = Path(__file__).resolve().parents[3]
@@ -117,7 +117,7 @@ def test_a_plan_loads_no_trainer_and_no_cloud_client() -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from stacks.settings.loader import from_file\n"
+        "from stacks.config.loader import from_file\n"
         "from stacks.planning.plan import make_plan\n"
         "make_plan(from_file(Path('stacks/Pulumi.aws-demo.yaml'))).to_json()\n"
         "print(sorted({'torch', 'boto3', 'moto', 'matplotlib', 'numpy'} & set(sys.modules)))\n"

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from components.cost import estimate, unknown_price
-from components.findings import Finding, Severity
+from components.core.findings import Finding, Severity
+from components.estimate.cost import estimate, unknown_price
 from stacks.planning.plan import Plan
 from stacks.planning.show import (
     cost_table,

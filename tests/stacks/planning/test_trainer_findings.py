@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from components.catalog import load_provider
-from components.findings import Finding, InputError, Severity
-from stacks.planning.checks import common_findings
+from components.catalog.loader import load_provider
+from components.core.findings import Finding, InputError, Severity
+from stacks.config.job_settings import effective_config
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import common_findings
 from stacks.planning.plan import make_plan
 from stacks.planning.trainer_findings import trained_on, trainer_findings
 from stacks.providers.gcp.plan import plan as plan_gcp
-from stacks.settings.config import StackConfig
-from stacks.settings.job_settings import effective_config
-from stacks.settings.loader import from_file
-from trainer.presets import PRESETS
-from trainer.rules import RULES
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import RULES
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH = ("aws-demo", "azure-nc-dev", "gcp-a3-spot", "gcp-v5e-pod", "hosts-lab", "openstack-gpu")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import stacks
-from components.image import CONTENT_PREFIX
-from images import DOCKERFILE_FLAVOURS
+from components.core.image import CONTENT_PREFIX
+from images.specs import DOCKERFILE_FLAVOURS
 from stacks.planning.trainer_image import CONTEXT, content_tag, dockerfile_for
 
 DOCKERFILE = "FROM scratch\n"
@@ -16,7 +16,7 @@ DOCKERFILE = "FROM scratch\n"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A build context in small."""
-    names = (".dockerignore", "trainer/loop.py", "trainer/data/digits.py", "images/locks/trainer.lock")
+    names = (".dockerignore", "trainer/run/loop.py", "trainer/data/packaged_data.py", "images/locks/trainer.lock")
     for name in (*names, "images/render.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def test_equal_content_has_one_tag(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".dockerignore", "trainer/loop.py", "trainer/data/digits.py", "images/locks/trainer.lock"]
+    "name", [".dockerignore", "trainer/run/loop.py", "trainer/data/packaged_data.py", "images/locks/trainer.lock"]
 )
 def test_whatever_goes_in_changes_the_tag(root: Path, name: str) -> None:
     tag = content_tag(DOCKERFILE, root)
@@ -65,7 +65,7 @@ def test_where_one_file_ends_and_the_next_begins_matters(root: Path) -> None:
     """Moving bytes from a file's name into it, or from file to file, is another content."""
     tags = set()
     for first, second in (("ab", "c"), ("a", "bc")):
-        (root / "trainer/data/digits.py").write_text(first)
-        (root / "trainer/loop.py").write_text(second)
+        (root / "trainer/data/packaged_data.py").write_text(first)
+        (root / "trainer/run/loop.py").write_text(second)
         tags.add(content_tag(DOCKERFILE, root))
     assert len(tags) == 2

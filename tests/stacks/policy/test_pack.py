@@ -23,13 +23,12 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from components.findings import Finding, Severity
+from components.core.findings import Finding, Severity
+from stacks.planning.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from stacks.planning.rules.resource_rules import SiteGrid
+from stacks.planning.rules.rule import UNKNOWN
 from stacks.policy import pack
-from stacks.policy.engine_values import plain
-from stacks.rules.guardrails import RESOURCE_RULES, STACK_RULES
-from stacks.rules.inputs import UNKNOWN
-from stacks.rules.planned import PLAN_RULES
-from stacks.rules.regions import SiteGrid
+from stacks.policy.pack import plain
 
 URN = "urn:pulumi:dev::any::aws:sns/topic:Topic::made"
 OPTIONS = PolicyResourceOptions(False, [], None, [], None, [])  # type: ignore[arg-type]  # no timeouts

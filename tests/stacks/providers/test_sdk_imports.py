@@ -49,7 +49,7 @@ from pathlib import Path
 from types import ModuleType
 from stacks.planning.plan import make_plan
 from stacks.providers.sdk_imports import PACKAGES
-from stacks.settings.loader import from_file
+from stacks.config.loader import from_file
 make_plan(from_file(Path(sys.argv[1])))
 services = {name: module for name, module in sys.modules.items()
             if name.partition(".")[0] in PACKAGES and name.count(".") == 1 and type(module) is ModuleType}

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 from PIL import Image
 
-from stacks.report import write_report
-from trainer.presets import preset
-from trainer.record import RunRecord
+from stacks.report.page import write_report
+from trainer.config.presets import preset
+from trainer.records.run_record import RunRecord
 
 HOSTILE = "<script>alert('x')</script> & \"$\\frac$\""
 VOID = {"br", "img", "meta"}
@@ -134,9 +134,9 @@ def build_record() -> RunRecord:
             "quality": [
                 {
                     "name": "FD-ENL0",
-                    "untrained": measured(412.61, "", "trainer.quality.frechet"),
-                    "trained": measured(58.317, "", "trainer.quality.frechet"),
-                    "real_vs_real": measured(11.902, "", "trainer.quality.frechet"),
+                    "untrained": measured(412.61, "", "trainer.metrics.frechet"),
+                    "trained": measured(58.317, "", "trainer.metrics.frechet"),
+                    "real_vs_real": measured(11.902, "", "trainer.metrics.frechet"),
                     "protocol": protocol,
                 }
             ],

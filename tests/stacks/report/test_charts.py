@@ -10,7 +10,8 @@ from PIL import Image, ImageStat
 
 from stacks.report.curves import curve_charts, marks
 from stacks.report.plots import Chart, cost_chart, quality_chart
-from trainer.record import Figure, RunRecord
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
 
 CHARTS = ["cost-hourly", "gradients", "losses", "quality-fd-enl0", "throughput"]
 Event = Callable[[str, int], dict[str, Any]]
@@ -84,5 +85,5 @@ def test_cost_chart_speaks_unknown_prices_and_quality_needs_all_three(plan: dict
     assert "nodes, on-demand: 110.08; nodes, spot: 45.96" in chart.alt
     assert chart.alt.endswith("head node: unknown.")
     assert cost_chart([], "USD") is None
-    unjudged = record.quality[0].model_copy(update={"untrained": Figure.absent("", "not kept")})
+    unjudged = record.quality[0].model_copy(update={"untrained": Quantity.absent("", "not kept")})
     assert quality_chart(unjudged) is None

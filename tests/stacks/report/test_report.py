@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from components.findings import InputError
-from stacks.report import write_report
-from stacks.report.figures import number
-from trainer.record import Figure, QualityInTraining, QualityPoint, RunRecord
+from components.core.findings import InputError
+from stacks.report.page import write_report
+from stacks.report.rendering import number
+from trainer.records.quality import QualityInTraining, QualityPoint
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
 
 NUM_CHARTS = 5
 PageOf = Callable[[dict[str, Any]], Any]
 
 
-def figures_in(value: object) -> Iterator[Figure]:
-    if isinstance(value, Figure):
+def figures_in(value: object) -> Iterator[Quantity]:
+    if isinstance(value, Quantity):
         yield value
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
@@ -169,21 +171,21 @@ def test_a_run_without_curves_quality_or_interruptions_says_so(
 
 
 def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str, Any]) -> None:
-    worse = Figure.measured(500.5, "", "trainer.quality.frechet")
+    worse = Quantity.measured(500.5, "", "trainer.metrics.frechet")
     quality = inputs["record"].quality[0].model_copy(update={"trained": worse})
     inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,)})
     assert "500.5 trained (training made it worse)" in write_report(out, **inputs).read_text()
 
 
 def test_a_metric_of_which_more_is_better_says_so_and_costs_are_shown(out: Path, inputs: dict[str, Any]) -> None:
-    took = Figure.measured(31.25, "s", "wall clock")
+    took = Quantity.measured(31.25, "s", "wall clock")
     quality = (
         inputs["record"].quality[0].model_copy(update={"name": "Recall-ENL0", "better": "higher", "cost_sec": took})
     )
     history = QualityInTraining(
         points=(QualityPoint(name="Recall-ENL0", kimg=20.0, value=0.5),),
-        cost_sec=Figure.measured(12.5, "s", "clock"),
-        share_of_wall=Figure.measured(0.0625, "1", "of the wall time"),
+        cost_sec=Quantity.measured(12.5, "s", "clock"),
+        share_of_wall=Quantity.measured(0.0625, "1", "of the wall time"),
     )
     inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,), "quality_in_training": history})
     text = write_report(out, **inputs).read_text()

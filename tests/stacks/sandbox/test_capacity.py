@@ -7,8 +7,9 @@ from typing import Any
 import boto3
 import pytest
 
-from stacks.recording import record
-from stacks.sandbox import MotoCloud, SandboxRow, Status
+from stacks.planning.recording import record
+from stacks.sandbox.cloud import MotoCloud
+from stacks.sandbox.rows import SandboxRow, Status
 
 REGION = "us-east-2"
 GROUP, SCHEDULE = "aws:autoscaling/group:Group", "aws:autoscaling/schedule:Schedule"

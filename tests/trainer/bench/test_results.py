@@ -12,7 +12,7 @@ from trainer.bench.__main__ import main
 from trainer.bench.cases import CASES
 from trainer.bench.measuring import ROUNDS, SECONDS, TITLES, Bench, ahead, medians
 from trainer.bench.results import Machine, Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
-from trainer.records.provenance import code_sha256
+from trainer.core.host import code_sha256
 
 MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9", load_before=0.1)
 MET = Result("A step", 1.51, "x", ">= 1.4 x", True, {"ours images/s": 1510.0, "theirs images/s": 1000.0})

@@ -8,12 +8,20 @@ import pytest
 import torch
 
 from trainer.bench import textbook
-from trainer.bench.runs import textbook_loop, train_for, train_whole, trainer_loop
-from trainer.bench.turns import Side, pace, rates_in_turn, whole_lines
-from trainer.config import TrainConfig
-from trainer.data import prepare_if_missing
+from trainer.bench.runs import (
+    Side,
+    pace,
+    rates_in_turn,
+    textbook_loop,
+    train_for,
+    train_whole,
+    trainer_loop,
+    whole_lines,
+)
+from trainer.config.presets import preset
+from trainer.config.train_config import TrainConfig
+from trainer.data.dataset import prepare_if_missing
 from trainer.data.shards import ShardedImages
-from trainer.presets import preset
 
 STEPS = 4
 SIZE = {"batch_size": 16, "ngf": 8, "ndf": 8, "augment": "none"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainer.commands.arguments import Parser, count, path, positive, whole
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ import onnxruntime  # type: ignore[import-untyped]  # has no types
 import pytest
 import torch
 
-from trainer import checkpoint
 from trainer.__main__ import main
+from trainer.checkpoint import store
 from trainer.commands.export import FORMATS, export, safetensors
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.generators import load_generator
-from trainer.networks import build
-from trainer.presets import PRESETS
-from trainer.records.identity import RunIdentity
-from trainer.state import TrainState
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.networks.factory import build
+from trainer.records.digest import RunIdentity
+from trainer.run.samples import load_generator
+from trainer.run.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 NUM_CLASSES = (0, 3)
@@ -35,7 +35,7 @@ def make_run(tmp_path: Path, tiny_config: TrainConfig) -> Callable[[int], Path]:
         config = tiny_config.replace({"num_classes": num_classes})
         state = TrainState.create(config, torch.device("cpu"))
         state.images = 320
-        checkpoint.save(tmp_path / "run/checkpoints", state.state_dict(), config, 320, IDENTITY)
+        store.save(tmp_path / "run/checkpoints", state.state_dict(), config, 320, IDENTITY)
         return tmp_path / "run"
 
     return make
@@ -138,7 +138,7 @@ def test_every_family_takes_any_number_of_latents(tmp_path: Path, preset: str, c
     config = PRESETS[preset].replace({**SMALL, **changes})
     state = TrainState.create(config, torch.device("cpu"))
     state.images = config.total_images
-    checkpoint.save(tmp_path / "run/checkpoints", state.state_dict(), config, state.images, IDENTITY)
+    store.save(tmp_path / "run/checkpoints", state.state_dict(), config, state.images, IDENTITY)
     network = load_generator(tmp_path / "run", torch.device("cpu")).network.to(memory_format=torch.contiguous_format)
     for name, reader in (("onnx", _with_onnxruntime), ("torch-export", _with_torch)):
         path = tmp_path / f"generator{FORMATS[name].suffix}"

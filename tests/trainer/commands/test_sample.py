@@ -10,14 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from trainer import checkpoint
 from trainer.__main__ import main
+from trainer.checkpoint import store
 from trainer.commands.sample import sample, truncated, walk
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.networks import Generator, dcgan
-from trainer.records.identity import RunIdentity
-from trainer.state import TrainState
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.networks import dcgan
+from trainer.networks.base import Generator
+from trainer.records.digest import RunIdentity
+from trainer.run.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 
@@ -30,7 +31,7 @@ def make_run(tmp_path: Path, tiny_config: TrainConfig) -> Callable[..., Path]:
         config = tiny_config.replace(changes)
         state = TrainState.create(config, torch.device("cpu"))
         state.images = 320
-        checkpoint.save(tmp_path / "run/checkpoints", state.state_dict(), config, 320, IDENTITY)
+        store.save(tmp_path / "run/checkpoints", state.state_dict(), config, 320, IDENTITY)
         return tmp_path / "run"
 
     return make
@@ -117,14 +118,14 @@ class Clips(Generator):
 @pytest.fixture
 def clips_run(monkeypatch: pytest.MonkeyPatch, tiny_config: TrainConfig) -> None:
     """A run of clips, played by a generator that needs no training."""
-    from trainer.checkpoint import Manifest
-    from trainer.generators import Trained
+    from trainer.checkpoint.store import Manifest
+    from trainer.run.samples import Trained
 
     config = tiny_config.model_copy(update={"frames": 4})
     manifest = Manifest.model_construct(
         images=320, sha256="", bytes=0, state_sha256={}, config=config, identity=IDENTITY
     )
-    monkeypatch.setattr("trainer.generators.load_generator", lambda *_: Trained(Clips(), manifest))
+    monkeypatch.setattr("trainer.run.samples.load_generator", lambda *_: Trained(Clips(), manifest))
 
 
 @pytest.mark.usefixtures("clips_run")
@@ -227,7 +228,7 @@ def test_more_than_memory_holds_is_refused_before_anything_is_drawn(
     interpolate: int | None,
     allowed: str,
 ) -> None:
-    monkeypatch.setattr("trainer.steps.draws.latents", lambda *_, **__: pytest.fail("drawn"))
+    monkeypatch.setattr("trainer.steps.rng.latents", lambda *_, **__: pytest.fail("drawn"))
     out = tmp_path / ("a.mp4" if interpolate else "a.png")
     with pytest.raises(TrainerError, match=r"^--num: makes [\d,.]+ GiB of pixels") as caught:
         sample(make_run(), out, num=num, interpolate=interpolate)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainer.core.errors import TrainerError
 from trainer.data import cifar10
+from trainer.data.checksums import md5_of
 from trainer.data.cifar10 import cifar10_recipe
-from trainer.data.official import md5_of
 from trainer.data.prepare import prepare
 from trainer.data.shards import ShardedImages
-from trainer.errors import TrainerError
 
 
 def _prepared(source: Path, out: Path, split: str = "train") -> ShardedImages:

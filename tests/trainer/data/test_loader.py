@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.data.loader import Loader, images_per_sec
-from trainer.data.sampler import Sampler
+from trainer.data.loader import Loader, Sampler, images_per_sec
 from trainer.data.shards import ShardedImages, write_shards
 
 

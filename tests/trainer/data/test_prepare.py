@@ -14,14 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.data.index import SourceNote
-from trainer.data.journal import JOURNAL_FILE, Journal
-from trainer.data.photos import photos_recipe
-from trainer.data.prepare import prepare
-from trainer.data.progress import Progress
-from trainer.data.recipe import BrokenItemError, Decoded, Recipe
+from trainer.core.console import Progress
+from trainer.core.errors import TrainerError
+from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
+from trainer.data.packaged_data import photos_recipe
+from trainer.data.prepare import JOURNAL_FILE, Journal, prepare
 from trainer.data.shards import ShardedImages
-from trainer.errors import TrainerError
 
 NOTE = SourceNote(name="x", content="x", official="x", split="x", processing="x", licence="x")
 
@@ -200,7 +198,7 @@ def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("trainer.files.fcntl.flock", unsupported)
+    monkeypatch.setattr("trainer.core.files.fcntl.flock", unsupported)
     assert prepare(_recipe((1,) * 9), tmp_path).num_images == 9
 
 
@@ -228,7 +226,7 @@ def test_a_full_disk_is_named_and_the_rest_goes_on_later(tmp_path: Path) -> None
 
 
 def test_a_disk_too_full_for_the_journal_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.data.journal.os.fsync", _full)
+    monkeypatch.setattr("trainer.data.prepare.os.fsync", _full)
     with pytest.raises(TrainerError, match=r"journal\.jsonl: cannot be written: No space left"):
         prepare(_recipe((1,) * 9), tmp_path)
 

@@ -11,11 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.config import TrainConfig
-from trainer.data import open_on_all, shards
-from trainer.data.shards import INDEX_FILE, ShardedImages, write_shards
-from trainer.errors import TrainerError
-from trainer.workers.distributed import World
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.data import shards
+from trainer.data.dataset import open_on_all
+from trainer.data.index import INDEX_FILE
+from trainer.data.shards import ShardedImages, write_shards
+from trainer.distributed.world import World
 
 
 def _images(num: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.__main__ import main
-from trainer.config import SELF_PREPARED, TrainConfig
-from trainer.data import SHIPPED, open_matching, prepare_if_missing
-from trainer.data.clips import clips_recipe
-from trainer.data.photos import photos_recipe, squares
+from trainer.config.train_config import SELF_PREPARED, TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.data.dataset import SHIPPED, open_matching, prepare_if_missing
+from trainer.data.packaged_data import clips_recipe, in_wheel, photos_recipe, squares
 from trainer.data.prepare import prepare
 from trainer.data.shards import ShardedImages, write_shards
-from trainer.data.wheels import in_wheel
-from trainer.errors import TrainerError
 
 
 def test_photographs_are_cut_into_crops_of_seven_classes(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from trainer.data.buckets import drop_copies, fetch, is_remote
-from trainer.data.sources import files_in, fingerprint
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
+from trainer.data.sources import drop_copies, fetch, files_in, fingerprint, is_remote
 
 FILES = {"a.png": b"1" * 10, "b/c d.png": b"2" * 20, "b/e/f.png": b"3" * 30}
 
@@ -49,7 +48,7 @@ def test_a_bucket_holds_the_same_files(bucket: Any, tmp_path: Path) -> None:
 
 
 def test_an_archive_in_a_bucket_is_copied_once(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.data.buckets._COPY_BYTES", 1000)
+    monkeypatch.setattr("trainer.data.sources._COPY_BYTES", 1000)
     content = bytes(range(256)) * 10
     bucket.put("data/files.tar.gz", content)
     copy = fetch(f"{bucket.url}/data/files.tar.gz", tmp_path)

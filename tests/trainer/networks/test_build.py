@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.config import TrainConfig
-from trainer.networks import build
-from trainer.presets import PRESETS
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.networks.factory import build
 
 Families = dict[str, tuple[TrainConfig, Path]]
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from trainer.config import TrainConfig
-from trainer.networks import build
+from trainer.config.train_config import TrainConfig
+from trainer.networks.factory import build
 
 
 @pytest.mark.parametrize("resolution", [32, 64])

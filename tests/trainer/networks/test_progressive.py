@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainer.config import TrainConfig
-from trainer.networks import Discriminator, Generator, build
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.networks.base import Discriminator, Generator
+from trainer.networks.factory import build
 from trainer.networks.progressive import EqualConv
-from trainer.presets import PRESETS
-from trainer.steps.phases import Phase, shrink, size_at
+from trainer.steps.progressive_schedule import ProgressiveStage, shrink, size_at
 
 SMALL = {"ngf": 4, "ndf": 4, "z_dim": 5, "resolution": 16}
 
@@ -24,8 +25,8 @@ def networks(config: TrainConfig) -> tuple[Generator, Discriminator]:
     return build(config)
 
 
-def _enter(networks: tuple[Generator, Discriminator], resolution: int, fade: float | None = None) -> Phase:
-    phase = Phase(resolution, None if fade is None else torch.tensor(fade))
+def _enter(networks: tuple[Generator, Discriminator], resolution: int, fade: float | None = None) -> ProgressiveStage:
+    phase = ProgressiveStage(resolution, None if fade is None else torch.tensor(fade))
     for network in networks:
         network.enter(phase)
     return phase
@@ -49,7 +50,7 @@ def test_images_have_the_phases_size_and_in_evaluation_the_full_one(
     assert tuple(discriminator(images).shape) == (2,)
     shown = generator.eval()(latents)
     assert tuple(shown.shape[1:]) == config.image_shape
-    torch.testing.assert_close(shrink(shown, Phase(resolution)), images)
+    torch.testing.assert_close(shrink(shown, ProgressiveStage(resolution)), images)
 
 
 def test_a_new_resolution_begins_and_ends_its_fade_without_a_jump(

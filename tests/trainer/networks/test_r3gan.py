@@ -2,9 +2,9 @@
 
 import torch
 
-from trainer.networks import build
+from trainer.config.presets import PRESETS
+from trainer.networks.factory import build
 from trainer.networks.r3gan import Generator, _Block
-from trainer.presets import PRESETS
 
 
 def test_blocks_begin_as_the_identity() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.metering.energy import Gpu
-from trainer.workers.distributed import World
+from trainer.distributed.world import World
+from trainer.telemetry.energy import Gpu
 
 LIMIT_MW = 700_000
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer import launch
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
+from trainer.launch import launcher as launch
 from trainer.power.carbon_start import Decision, StartWhen, decide, has_begun, parse_start_when, wait
 from trainer.power.forecast import Forecast, Interval
 

@@ -5,9 +5,8 @@ import argparse
 import pytest
 
 from trainer.__main__ import main
-from trainer.errors import TrainerError
-from trainer.power.arguments import add_power, power_asked
-from trainer.power.limits import PowerAsked
+from trainer.core.errors import TrainerError
+from trainer.power.limits import PowerAsked, add_power, power_asked
 
 
 def _asked(*argv: str) -> PowerAsked:

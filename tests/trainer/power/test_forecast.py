@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.errors import TrainerError
+from trainer.core.errors import TrainerError
 from trainer.power.forecast import Forecast, Interval, parse_forecast, read_forecast
 
 MIDNIGHT = datetime(2026, 12, 1, tzinfo=UTC)

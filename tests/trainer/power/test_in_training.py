@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from trainer import loop
-from trainer.config import TrainConfig
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.metering import meters
-from trainer.metering.energy import EnergyReading, Gpu
-from trainer.options import RunOptions
+from trainer.config.train_config import TrainConfig
 from trainer.power import node, search
 from trainer.power.limits import PowerAsked
-from trainer.record import RunContext
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext
+from trainer.run import loop
+from trainer.run.loop import train
+from trainer.run.session_setup import RunOptions
+from trainer.telemetry import meters
+from trainer.telemetry.energy import EnergyReading, Gpu
 
 
 class Meter:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from trainer.errors import TrainerError
-from trainer.metering.energy import Gpu
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
 from trainer.power.limits import Limiter, PowerAsked, limiting
-from trainer.workers.distributed import World
+from trainer.telemetry.energy import Gpu
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
 Events = list[tuple[str, dict[str, Any]]]

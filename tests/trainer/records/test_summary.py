@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.record import Figure, RunContext
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunContext
 from trainer.records.summary import summarise
 
-PRICE = Figure(value=36.0, unit="USD/h", provenance="list-price", source="catalogue", as_of="2026-09-06")
+PRICE = Quantity(value=36.0, unit="USD/h", provenance="list-price", source="catalogue", as_of="2026-09-06")
 CONTEXT = RunContext(
     stack="demo",
     num_nodes=2,
     capacity=("spot",),
     usd_per_hour=PRICE,
-    pue=Figure(value=1.5, unit="1", provenance="assumed", source="operator"),
-    intensity_g_per_kwh=Figure(value=400.0, unit="gCO2e/kWh", provenance="assumed", source="grid table"),
+    pue=Quantity(value=1.5, unit="1", provenance="assumed", source="operator"),
+    intensity_g_per_kwh=Quantity(value=400.0, unit="gCO2e/kWh", provenance="assumed", source="grid table"),
 )
 
 

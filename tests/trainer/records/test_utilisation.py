@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
-from trainer.figure import Figure
+from trainer.records.quantity import Quantity
 from trainer.records.utilisation import utilisation
 
-WORK = Figure(value=1e9, unit="FLOP", provenance="estimated", source="counted")
-PEAK = Figure(value=1e15, unit="FLOP/s", provenance="assumed", source="data sheet")
+WORK = Quantity(value=1e9, unit="FLOP", provenance="estimated", source="counted")
+PEAK = Quantity(value=1e15, unit="FLOP/s", provenance="assumed", source="data sheet")
 
 
-def _beginning(session: int = 0, images: int = 0, workers: int = 1, nodes: int = 1, **flops: Figure) -> dict[str, Any]:
+def _beginning(
+    session: int = 0, images: int = 0, workers: int = 1, nodes: int = 1, **flops: Quantity
+) -> dict[str, Any]:
     told = {name: figure.model_dump(mode="json") for name, figure in flops.items()}
     return {"session": session, "images": images, "world_size": workers, "num_nodes": nodes, "flops": told}
 
@@ -48,7 +50,7 @@ def test_a_line_counts_for_its_time_so_that_a_stall_is_not_one_line_among_many()
 
 def test_sessions_of_other_sizes_and_devices_add_up() -> None:
     """The second has twice the workers and nodes, a device of half the peak, and did again what the first had lost."""
-    slow = Figure(value=5e14, unit="FLOP/s", provenance="assumed", source="data sheet")
+    slow = Quantity(value=5e14, unit="FLOP/s", provenance="assumed", source="data sheet")
     beginnings = [
         _beginning(0, 0, 1, 1, per_image=WORK, peak=PEAK),
         _beginning(1, 800, 2, 2, per_image=WORK, peak=slow),
@@ -63,7 +65,7 @@ def test_sessions_of_other_sizes_and_devices_add_up() -> None:
 
 @pytest.mark.parametrize("missing", ["per_image", "peak"])
 def test_without_work_or_peak_there_is_no_mfu_and_the_reason_is_told(missing: str) -> None:
-    flops = {"per_image": WORK, "peak": PEAK, missing: Figure.absent("1", "why not")}
+    flops = {"per_image": WORK, "peak": PEAK, missing: Quantity.absent("1", "why not")}
     beginning = _beginning(per_image=flops["per_image"], peak=flops["peak"])
     found = utilisation([_tick(0, 1, 0)], [beginning])
     assert (found.mfu.value, found.mfu.source) == (None, "why not")

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.config import TrainConfig
-from trainer.data import open_matching
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.record import RunContext
-from trainer.state import TrainState
-from trainer.steps import draws
+from trainer.config.train_config import TrainConfig
+from trainer.data.dataset import open_matching
+from trainer.distributed.world import World
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext
+from trainer.run.loop import train
+from trainer.run.state import TrainState
+from trainer.steps import rng
 from trainer.steps.augment import GATES, UNIFORMS
 from trainer.steps.batch import Batch
-from trainer.workers.distributed import World
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ THREE_WORKERS = """
 import dataclasses, sys
 from pathlib import Path
 import torch
-from trainer.workers import distributed
+from trainer.distributed import world as workers
 from trainer.steps.batch import Batch
-from trainer.config import TrainConfig
-from trainer.data import open_matching
+from trainer.config.train_config import TrainConfig
+from trainer.data.dataset import open_matching
 from trainer.steps.losses import DLoss, GLoss
-from trainer.state import TrainState
+from trainer.run.state import TrainState
 
 def doubled(inputs):
     # In float64, but for labels.
@@ -65,7 +65,7 @@ def gradients(config, data, world, step):
     named = [*generator.named_parameters(), *discriminator.named_parameters()]
     return {(name, value.shape): value.grad for name, value in named}
 
-with distributed.start("gloo") as world:
+with workers.start("gloo") as world:
     alone = dataclasses.replace(world, rank=0, world_size=1, control=None)
     for config_path, folder in zip(sys.argv[1::2], sys.argv[2::2]):
         config = TrainConfig.from_file(Path(config_path))
@@ -133,13 +133,13 @@ def test_draws_are_made_ahead_in_the_loaders_thread(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[str] = set()
-    honest = draws.Draws.__call__
+    honest = rng.StepRng.__call__
 
-    def noted(self: draws.Draws, images: int) -> dict[str, torch.Tensor]:
+    def noted(self: rng.StepRng, images: int) -> dict[str, torch.Tensor]:
         threads.add(threading.current_thread().name.split("_")[0])
         return honest(self, images)
 
-    monkeypatch.setattr(draws.Draws, "__call__", noted)
+    monkeypatch.setattr(rng.StepRng, "__call__", noted)
     config = tiny_config.replace({"kimg": 0.16, "augment": "translation"})
     train(config, tmp_path, digits_dir, RunContext(), Interruption())
     assert threads == {"loader"}
@@ -151,7 +151,7 @@ def test_gates_follow_the_present_p(tiny_config: TrainConfig, digits_dir: Path, 
     batch, state = Batch(config, alone, open_matching(config, digits_dir)), TrainState.create(config, alone.device)
     for state.augment_p in (0.0, 0.3, 1.0):
         (micro,) = batch.for_discriminator(state, 0)
-        gates = draws.uniforms(16, seed=config.seed, images=0, purpose=draws.Purpose.REAL_GATE, columns=GATES)
+        gates = rng.uniforms(16, seed=config.seed, images=0, purpose=rng.Purpose.REAL_GATE, columns=GATES)
         assert micro.inputs.real_uniforms is not None
         assert torch.equal(micro.inputs.real_uniforms[:, UNIFORMS:], (gates < state.augment_p).float())
 

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config import TrainConfig
-from trainer.networks import Discriminator, Generator, build
-from trainer.presets import PRESETS
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.networks.base import Discriminator, Generator
+from trainer.networks.factory import build
 from trainer.steps.augment import UNIFORMS
 from trainer.steps.losses import MEANS, DLoss, GLoss, Inputs, gradient_penalty, squared_gradients
 

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from trainer.__main__ import main
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.networks import build
-from trainer.networks.scaling_layers import Doubling, Halving, small_maps
-from trainer.record import RunContext, RunRecord
-from trainer.state import TrainState
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.networks.factory import build
+from trainer.networks.layers import Doubling, Halving, small_maps
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+from trainer.run.state import TrainState
 from trainer.steps import precision
 from trainer.steps.precision import Precision, Products, choose, choose_kernels, cpu_flags, set_tf32, without_tf32
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import torch
 
-from trainer.config import TrainConfig
-from trainer.record import RunRecord
-from trainer.state import TrainState
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.world import World
+from trainer.records.run_record import RunRecord
+from trainer.run.state import TrainState
 from trainer.steps.losses import DLoss, GLoss
 from trainer.steps.updates import update_of
-from trainer.workers.distributed import World
 
 NOTED = """
 import os
-from trainer import loop
-from trainer.state import TrainState
+from trainer.run import loop
+from trainer.run.state import TrainState
 from trainer.steps.losses import DLoss, GLoss
-from trainer.workers.distributed import World
+from trainer.distributed.world import World
 
 order = []
 def noted(owner, name, what):

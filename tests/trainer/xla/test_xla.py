@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import torch
 
-from trainer import checkpoint
-from trainer.config import TrainConfig
-from trainer.errors import TrainerError
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.record import RunContext, RunRecord
-from trainer.state import TrainState
-from trainer.workers import distributed
+from trainer.checkpoint import store
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.distributed import world as distributed
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+from trainer.run.state import TrainState
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed here: make test-xla"
@@ -145,7 +145,7 @@ def test_a_run_goes_on_where_another_device_left_it(
 
 
 def test_checkpoints_hold_tensors_of_the_cpu(counted: tuple[Path, dict[str, int]]) -> None:
-    path = checkpoint.newest(counted[0] / "checkpoints")
+    path = store.newest(counted[0] / "checkpoints")
     assert path is not None
     state = torch.load(path, weights_only=True)  # without map_location: as the file has them
     moments = [tensor for entry in state["opt_d"]["state"].values() for tensor in entry.values()]
@@ -174,7 +174,7 @@ def test_gradients_are_averaged_in_the_program(monkeypatch: pytest.MonkeyPatch) 
         weight = torch.nn.Parameter(torch.zeros(3).to(world.device))
         optimizer = torch.optim.SGD([weight], lr=1.0)
         torch.autograd.backward((weight * 4).sum())
-        monkeypatch.setattr("trainer.workers.xla.runtime.world_size", lambda: 2)
+        monkeypatch.setattr("trainer.distributed.xla.runtime.world_size", lambda: 2)
         world.step(optimizer)
         assert weight.cpu().tolist() == [-2.0] * 3
 
@@ -209,19 +209,19 @@ def test_a_tpu_host_starts_a_process_for_each_chip(
     metadata: dict[str, str],
     expected: str,
 ) -> None:
-    from trainer.workers import xla
+    from trainer.distributed import xla
 
-    monkeypatch.setattr("trainer.workers.xla.runtime.device_type", lambda: kind)
-    monkeypatch.setattr("trainer.workers.xla.tpu.num_local_processes", lambda: chips)
-    monkeypatch.setattr("trainer.workers.xla.tpu.get_worker_ips", lambda: hosts)
-    monkeypatch.setattr("trainer.workers.xla.tpu.get_tpu_env", lambda: metadata)
+    monkeypatch.setattr("trainer.distributed.xla.runtime.device_type", lambda: kind)
+    monkeypatch.setattr("trainer.distributed.xla.tpu.num_local_processes", lambda: chips)
+    monkeypatch.setattr("trainer.distributed.xla.tpu.get_worker_ips", lambda: hosts)
+    monkeypatch.setattr("trainer.distributed.xla.tpu.get_tpu_env", lambda: metadata)
     assert " ".join(xla.launcher_argv()) == expected
 
 
 def test_several_devices_in_one_process_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainer.workers import xla
+    from trainer.distributed import xla
 
-    monkeypatch.setattr("trainer.workers.xla.runtime.addressable_device_count", lambda: 2)
+    monkeypatch.setattr("trainer.distributed.xla.runtime.addressable_device_count", lambda: 2)
     with pytest.raises(TrainerError, match=r"one process for each device[\s\S]*2 CPU devices"):
         xla.join()
 
@@ -246,7 +246,7 @@ def test_a_signal_leaves_a_checkpoint(
     code, output = started.finish()
     assert code == 75, output
     assert "interrupted by SIGTERM" in output
-    found, passed_over = checkpoint.load_newest_valid(run_dir / "checkpoints")
+    found, passed_over = store.load_newest_valid(run_dir / "checkpoints")
     assert found is not None
     assert not passed_over
     assert json.loads((run_dir / "config.json").read_text())["backend"] == "xla"
@@ -260,11 +260,11 @@ import torch
 from torch import distributed as dist
 from torch_xla.debug import metrics
 
-from trainer.workers import xla
-from trainer.config import TrainConfig
-from trainer.interruptions.interruption import Interruption
-from trainer.loop import train
-from trainer.record import RunContext
+from trainer.distributed import xla
+from trainer.config.train_config import TrainConfig
+from trainer.preemption.notices import Interruption
+from trainer.run.loop import train
+from trainer.records.run_record import RunContext
 
 def average(optimizer, **unused):
     for group in optimizer.param_groups:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from components.catalog import load
-from components.cost import CostComponent, estimate
-from components.findings import Finding, InputError, Severity
+from components.catalog.loader import load
+from components.core.findings import Finding, InputError, Severity
+from components.estimate.cost import CostComponent, estimate
+from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import plan
-from stacks.settings.config import StackConfig
 
 Edit = Callable[[dict[str, Any]], object]
 Edited = Callable[[Edit], StackConfig]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from components.cost import estimate
-from components.findings import InputError, Severity
+from components.core.findings import InputError, Severity
+from components.estimate.cost import estimate
+from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import job_spec, plan
-from stacks.settings.config import StackConfig
-from trainer.record import RunContext
+from trainer.records.run_record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.aws.fabric import plan_interfaces
-from components.catalog import load
-from components.findings import InputError
+from components.aws.launch import plan_interfaces
+from components.catalog.loader import load
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
-from stacks.providers.aws.program import plan
-from stacks.recording import PlaceholderCloud, PlannedResource
-from stacks.settings.config import StackConfig
+from stacks.planning.recording import PlaceholderCloud, PlannedResource
+from stacks.providers.aws.plan import plan
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH_LAYOUT = {plan_interfaces(m): m.name for m in load().machines.values() if m.provider == "aws"}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.findings import Finding, Severity
+from components.core.findings import Finding, Severity
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
 from stacks.providers.azure.findings import findings
 from stacks.providers.azure.plan import plan
-from stacks.settings.config import StackConfig
 
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
 OWN_IMAGE = (

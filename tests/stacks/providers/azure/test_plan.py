@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.findings import InputError
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
-from stacks.providers.azure.job import data_dir, fabric_min_gbps, job_spec
-from stacks.providers.azure.plan import plan
-from stacks.settings.config import StackConfig
-from trainer.record import RunContext
+from stacks.providers.azure.plan import data_dir, fabric_min_gbps, job_spec, plan
+from trainer.records.run_record import RunContext
 
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
 Configs = dict[str, StackConfig]

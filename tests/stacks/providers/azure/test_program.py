@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
+from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
 from stacks.providers.azure.plan import plan
 from stacks.providers.azure.program import price
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording
-from stacks.settings.config import StackConfig
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"
 SUBSCRIPTION = "11111111-0000-0000-0000-111111111111"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from components.findings import Finding, Severity
+from components.core.findings import Finding, Severity
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import make_plan
 from stacks.providers.gcp.findings import IMAGE_NCCL, findings
 from stacks.providers.gcp.plan import plan
-from stacks.settings.config import StackConfig
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]

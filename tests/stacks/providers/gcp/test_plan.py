@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.findings import InputError
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
-from stacks.providers.gcp.job import job_spec
-from stacks.providers.gcp.plan import plan
-from stacks.providers.gcp.tpu import reservation_name
-from stacks.settings.config import StackConfig
-from trainer.record import RunContext
+from stacks.providers.gcp.plan import job_spec, plan, reservation_name
+from trainer.records.run_record import RunContext
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Configs = dict[str, StackConfig]

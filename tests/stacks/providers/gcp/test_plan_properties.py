@@ -12,10 +12,10 @@ import yaml
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from components.catalog import load_provider, load_tpus
-from components.findings import InputError
+from components.catalog.loader import load_provider, load_tpus
+from components.core.findings import InputError
 from stacks.planning.plan import Plan
-from trainer.presets import PRESETS
+from trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]
 Outcome = Callable[[Path], Plan | list[InputError]]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
+from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
 from stacks.providers.gcp.plan import plan
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording
-from stacks.settings.config import StackConfig
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.findings import InputError
+from components.core.findings import InputError
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
-from stacks.settings.config import StackConfig
-from stacks.settings.loader import from_file
 
 NAME = "hosts-lab"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from components.findings import InputError, Severity
+from components.core.findings import InputError, Severity
 from images.hosts import digest_of
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
-from stacks.providers.hosts.boot import installer, job_spec
 from stacks.providers.hosts.plan import plan
-from stacks.settings.config import StackConfig
+from stacks.providers.hosts.user_data import installer, job_spec
 
 Edited = Callable[..., StackConfig]
 
@@ -182,7 +182,7 @@ def test_roce_is_looked_for_on_ethernet(edited_lab: Edited) -> None:
 
 def test_exports_have_the_names_that_others_read(lab: StackConfig) -> None:
     from stacks.planning.plan import run_program
-    from stacks.recording import PlaceholderCloud
+    from stacks.planning.recording import PlaceholderCloud
 
     result = run_program(lab, PlaceholderCloud()).result
     assert result["run_bucket"] == result["run_bucket_url"] == "s3://my-bucket/runs"

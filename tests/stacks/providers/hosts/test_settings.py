@@ -9,11 +9,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.findings import InputError
+from components.core.findings import InputError
+from stacks.config.provider_sections import ENCRYPTED
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
-from stacks.providers.unread import UNREAD
-from stacks.settings.config import StackConfig
-from stacks.settings.provider_sections import ENCRYPTED
+from stacks.providers.unsupported_settings import UNSUPPORTED
 
 Told = Callable[..., dict[str, InputError]]
 Edited = Callable[..., StackConfig]
@@ -103,7 +103,7 @@ def test_an_encrypted_key_is_one_and_stays_unknown(alone: StackConfig) -> None:
 
 def test_what_is_not_read_is_known_to_the_models(lab: StackConfig) -> None:
     """Or the table would speak of settings that there are not."""
-    for paths in UNREAD.values():
+    for paths in UNSUPPORTED.values():
         for path in paths:
             section, _, name = path.partition(".")
             field = StackConfig.model_fields[section]

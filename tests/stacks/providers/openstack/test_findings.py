@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from components.findings import Severity
+from components.core.findings import Severity
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
 from stacks.providers.openstack.findings import findings
 from stacks.providers.openstack.plan import plan
-from stacks.settings.config import StackConfig
 
 Edited = Callable[..., StackConfig]
 RESERVED = {"capacity": [{"kind": "reservation", "id": "33333333-0000-4000-8000-333333333333"}]}

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.findings import InputError
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
-from stacks.providers.openstack.job import data_dir, fabric_min_gbps, job_spec
-from stacks.providers.openstack.plan import plan
-from stacks.settings.config import StackConfig
-from trainer.record import RunContext
+from stacks.providers.openstack.plan import data_dir, fabric_min_gbps, job_spec, plan
+from trainer.records.run_record import RunContext
 
 Edited = Callable[..., StackConfig]
 IMAGE, OTHER = "33333333-0000-4000-8000-333333333333", "44444444-0000-4000-8000-444444444444"

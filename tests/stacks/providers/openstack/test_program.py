@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
+from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
 from stacks.providers.openstack.plan import plan
 from stacks.providers.openstack.program import price
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording
-from stacks.settings.config import StackConfig
 
 Edited = Callable[..., StackConfig]
 IMAGE = "33333333-0000-4000-8000-333333333333"

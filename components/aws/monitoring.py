@@ -1,0 +1,401 @@
+"""NodeLogs and Observability: the nodes' log group, metrics out of the trainer's lines, alarms and a dashboard on
+them, and the SNS topics they speak through.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_aws import cloudwatch, sns
+
+from components.aws.alarms import NAMESPACE, AlarmPlan, CompositePlan, check_groups, plan_alarms, plan_no_steps
+from components.aws.identity import account_of
+from components.core.findings import InputError
+
+__all__ = [
+    "COLUMNS",
+    "RETENTION_DAYS",
+    "FilterPlan",
+    "NodeLogs",
+    "NodeLogsArgs",
+    "Observability",
+    "ObservabilityArgs",
+    "check_retention",
+    "declare_topic",
+    "log_group_name",
+    "plan_dashboard",
+    "plan_filters",
+    "topic_policy",
+]
+
+
+def topic_policy(topic_arn: str, service: str, source: str) -> dict[str, Any]:
+    """Only `service` may publish, and only for what matches `source`, an ARN with `{account}` for the topic's own."""
+    account = account_of(topic_arn)
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "OneServiceMayPublish",
+                "Effect": "Allow",
+                "Principal": {"Service": service},
+                "Action": "SNS:Publish",
+                "Resource": topic_arn,
+                "Condition": {
+                    "StringEquals": {"aws:SourceAccount": account},
+                    "ArnLike": {"aws:SourceArn": source.format(account=account)},
+                },
+            }
+        ],
+    }
+
+
+def declare_topic(
+    name: str,
+    service: str,
+    source: str,
+    *,
+    kms_key_arn: pulumi.Input[str] | None,
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+    emails: Sequence[str] = (),
+) -> sns.Topic:
+    """Declares the topic, its policy, and a subscription for each address, whose owner has to confirm it once."""
+    topic = sns.Topic(name, kms_master_key_id=kms_key_arn, tags=tags, opts=opts)
+    policy = topic.arn.apply(lambda arn: topic_policy(arn, service, source))
+    sns.TopicPolicy(name, arn=topic.arn, policy=pulumi.Output.json_dumps(policy), opts=opts)
+    for position, email in enumerate(emails):
+        sns.TopicSubscription(f"{name}-{position}", topic=topic.arn, protocol="email", endpoint=email, opts=opts)
+    return topic
+
+
+COLUMNS = 24
+PERIOD_SEC = 60
+BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"
+
+_COUNTED = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly", "RecordsAtRisk")
+
+Widget = dict[str, Any]
+# Width, height and what the widget is, before it has a place.
+Sized = tuple[int, int, Widget]
+
+
+def plan_dashboard(
+    stack: str, region: str, log_group: str, groups: Sequence[str], alarm_arns: Sequence[str]
+) -> dict[str, Any]:
+    """The dashboard's body, as CloudWatch's PutDashboard wants it once it is JSON.
+
+    Args:
+        stack: name of the stack; its metrics are in the namespace `Gangway/<stack>`.
+        region: of every widget. A dashboard itself belongs to no region.
+        log_group: of the stack.
+        groups: names of the Auto Scaling groups, in the order of the rungs.
+        alarm_arns: alarms whose state is shown on top.
+    """
+    trainer = f"{NAMESPACE}/{stack}"
+    widgets = [
+        _text(_heading(stack, region, log_group)),
+        (12, 3, {"type": "alarm", "properties": {"title": "Alarms", "alarms": list(alarm_arns)}}),
+        _graph("Images per second", region, [[trainer, "ImagesPerSecond"]]),
+        _losses(region, log_group),
+        _graph("GPU utilisation, share of time", region, [[trainer, "GpuUtilisation"]], top=1.0),
+        _graph(
+            "Interruptions, checkpoints, nodes given up",
+            region,
+            [[trainer, name] for name in _COUNTED],
+            stat="Sum",
+            period_sec=300,
+        ),
+        _graph("Nodes in service and desired, by rung", region, list(_nodes(groups))),
+        _graph(
+            "Network out without EFA, bytes by rung",
+            region,
+            [["AWS/EC2", "NetworkOut", "AutoScalingGroupName", group] for group in groups],
+            stat="Sum",
+            period_sec=300,
+        ),
+    ]
+    return {"start": "-PT6H", "periodOverride": "inherit", "widgets": list(_placed(widgets))}
+
+
+def _placed(widgets: Iterable[Sized]) -> Iterator[Widget]:
+    """Fills rows from the left; a widget that no longer fits begins the next row."""
+    x = y = tallest = 0
+    for width, height, widget in widgets:
+        if x + width > COLUMNS:
+            x, y, tallest = 0, y + tallest, 0
+        yield {"x": x, "y": y, "width": width, "height": height, **widget}
+        x, tallest = x + width, max(tallest, height)
+
+
+def _text(markdown: str) -> Sized:
+    return 12, 3, {"type": "text", "properties": {"markdown": markdown}}
+
+
+def _heading(stack: str, region: str, log_group: str) -> str:
+    return (
+        f"# {stack}\nGangway in {region}, log group `{log_group}`. [Budgets]({BUDGETS_PAGE}). EFA's traffic bypasses "
+        "EC2's network metrics; the trainer's images per second show what the fabric is worth."
+    )
+
+
+def _graph(
+    title: str,
+    region: str,
+    metrics: list[list[Any]],
+    *,
+    stat: str = "Average",
+    period_sec: int = PERIOD_SEC,
+    top: float | None = None,
+) -> Sized:
+    axis = {"min": 0} if top is None else {"min": 0, "max": top}
+    properties = {
+        "title": title,
+        "region": region,
+        "view": "timeSeries",
+        "stacked": False,
+        "stat": stat,
+        "period": period_sec,
+        "metrics": metrics,
+        "yAxis": {"left": axis},
+    }
+    return 12, 6, {"type": "metric", "properties": properties}
+
+
+def _nodes(groups: Sequence[str]) -> Iterator[list[Any]]:
+    for group in groups:
+        yield [
+            "AWS/AutoScaling",
+            "GroupInServiceInstances",
+            "AutoScalingGroupName",
+            group,
+            {"label": f"{group}: in service"},
+        ]
+        yield ["AWS/AutoScaling", "GroupDesiredCapacity", "AutoScalingGroupName", group, {"label": f"{group}: desired"}]
+
+
+def _losses(region: str, log_group: str) -> Sized:
+    query = (
+        f"SOURCE '{log_group}' | filter not ispresent(event) and ispresent(loss_g) "
+        "| stats avg(loss_g) as generator, avg(loss_d) as discriminator by bin(5m)"
+    )
+    properties = {"title": "Losses", "region": region, "view": "timeSeries", "stacked": False, "query": query}
+    return 12, 6, {"type": "log", "properties": properties}
+
+
+# What CloudWatch Logs offers, up to two years.
+RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
+INTERRUPTIONS_PER_HOUR = 3
+
+
+class NodeLogsArgs(TypedDict):
+    """Inputs of NodeLogs. `retention_days` is one of RETENTION_DAYS. Destroying the stack deletes the lines."""
+
+    stack: str
+    retention_days: int
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class ObservabilityArgs(TypedDict):
+    """Inputs of Observability.
+
+    `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics line (image pull, data
+    preparation) and than two ticks lie apart. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear
+    of every alarm, once each has confirmed its address. `interruptions_per_hour` (3): above it, an alarm tells so.
+    """
+
+    stack: str
+    region: str
+    group_names: pulumi.Input[list[str]]
+    emails: list[str]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    steps_alarm_minutes: int
+    expect_gpu: bool
+    interruptions_per_hour: NotRequired[int]
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class FilterPlan:
+    """One metric out of log lines.
+
+    Attributes:
+        metric: its name.
+        pattern: which lines count. The grammar knows NOT EXISTS but no EXISTS; a comparison with a number stands for
+            it, and a null is no number.
+        value: a constant for each line, or a field of it.
+        unit: CloudWatch's word for it.
+        default_value: for minutes with lines but none that counts; None leaves gaps, which an average needs.
+    """
+
+    metric: str
+    pattern: str
+    value: str
+    unit: str
+    default_value: str | None = None
+
+
+def log_group_name(stack: str) -> str:
+    """Where the nodes of `stack` write, for Docker's awslogs driver.
+
+    >>> log_group_name("demo")
+    '/gangway/demo'
+    """
+    return f"/gangway/{stack}"
+
+
+def plan_filters() -> list[FilterPlan]:
+    """The metrics that are read out of the lines of the trainer and of the nodes' scripts."""
+
+    def statistics(key: str) -> str:
+        return f"{{ ($.event NOT EXISTS) && ($.{key} >= 0) }}"
+
+    return [
+        FilterPlan("ImagesPerSecond", statistics("images_per_sec"), "$.images_per_sec", "Count/Second"),
+        FilterPlan("Steps", statistics("step"), "1", "Count", "0"),
+        FilterPlan("GpuUtilisation", statistics("gpu_utilisation"), "$.gpu_utilisation", "None"),
+        FilterPlan("Interruptions", '{ $.event = "interrupt" }', "1", "Count", "0"),
+        FilterPlan("Checkpoints", '{ $.event = "checkpoint" }', "1", "Count", "0"),
+        FilterPlan("NodesGivenUp", '{ $.event = "node-given-up" }', "1", "Count", "0"),
+        FilterPlan(
+            "RecordsAtRisk", '{ ($.event = "head-not-ready") || ($.event = "record-not-put") }', "1", "Count", "0"
+        ),
+        FilterPlan("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }', "1", "Count", "0"),
+    ]
+
+
+def check_retention(days: int, place: str = "retention_days") -> None:
+    """Refuses a number of days that CloudWatch Logs does not offer.
+
+    Raises:
+        InputError: it is none of RETENTION_DAYS; the fix names the next longer one.
+    """
+    if days not in RETENTION_DAYS:
+        longer = next((offered for offered in RETENTION_DAYS if offered > days), RETENTION_DAYS[-1])
+        raise InputError(
+            place,
+            "CloudWatch Logs does not keep logs for so many days",
+            value=days,
+            allowed=f"one of {', '.join(map(str, RETENTION_DAYS))}",
+            fix=f"set {place.rpartition('.')[2]}: {longer}",
+        )
+
+
+class NodeLogs(pulumi.ComponentResource):
+    """The log group of one stack's nodes, and the metrics that are read out of it."""
+
+    log_group_name: pulumi.Output[str]
+    log_group_arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NodeLogsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:NodeLogs", name, None, opts)
+        check_retention(args["retention_days"])
+        child = pulumi.ResourceOptions(parent=self)
+        group = cloudwatch.LogGroup(
+            f"{name}-nodes",
+            name=log_group_name(args["stack"]),
+            retention_in_days=args["retention_days"],
+            kms_key_id=args.get("kms_key_arn"),
+            tags=args["tags"],
+            opts=child,
+        )
+        for plan in plan_filters():
+            cloudwatch.LogMetricFilter(
+                f"{name}-{plan.metric}",
+                log_group_name=group.name,
+                pattern=plan.pattern,
+                metric_transformation=cloudwatch.LogMetricFilterMetricTransformationArgs(
+                    name=plan.metric,
+                    namespace=f"{NAMESPACE}/{args['stack']}",
+                    value=plan.value,
+                    unit=plan.unit,
+                    default_value=plan.default_value,
+                ),
+                opts=child,
+            )
+        self.log_group_name = group.name
+        self.log_group_arn = group.arn
+        self.register_outputs({"log_group_name": self.log_group_name, "log_group_arn": self.log_group_arn})
+
+
+class Observability(pulumi.ComponentResource):
+    """Alarms and the dashboard of one stack."""
+
+    alarm_arns: pulumi.Output[list[str]]
+    topic_arn: pulumi.Output[str]
+    dashboard_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:Observability", name, None, opts)
+        log_group, minutes = log_group_name(args["stack"]), args["steps_alarm_minutes"]
+        plans = plan_alarms(
+            log_group,
+            minutes,
+            args.get("interruptions_per_hour", INTERRUPTIONS_PER_HOUR),
+            expect_gpu=args["expect_gpu"],
+        )
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        self._topic = declare_topic(
+            f"{name}-alarms",
+            "cloudwatch.amazonaws.com",
+            "arn:aws:cloudwatch:*:{account}:alarm:*",
+            kms_key_arn=args.get("kms_key_arn"),
+            tags=args["tags"],
+            opts=self._child,
+            emails=args["emails"],
+        )
+        self._groups = pulumi.Output.from_input(args["group_names"]).apply(check_groups)
+        alarms = {plan.name: self._alarm(plan) for plan in plans}
+        no_steps = self._composite(plan_no_steps(log_group, minutes), alarms)
+        told = [no_steps.arn, *(alarms[plan.name].arn for plan in plans if plan.tells)]
+        self.alarm_arns = pulumi.Output.all(*told).apply(list)
+        self.dashboard_name = self._dashboard().dashboard_name
+        self.topic_arn = self._topic.arn
+        self.register_outputs(
+            {"alarm_arns": self.alarm_arns, "topic_arn": self.topic_arn, "dashboard_name": self.dashboard_name}
+        )
+
+    def _alarm(self, plan: AlarmPlan) -> cloudwatch.MetricAlarm:
+        stack = self._args["stack"]
+        return cloudwatch.MetricAlarm(
+            f"{self._name}-{plan.name}",
+            alarm_description=plan.description,
+            comparison_operator=plan.comparison,
+            threshold=plan.threshold,
+            evaluation_periods=plan.periods,
+            datapoints_to_alarm=plan.breaching,
+            metric_queries=self._groups.apply(lambda groups: plan.queries(stack, groups)),
+            treat_missing_data=plan.missing,
+            alarm_actions=[self._topic.arn] if plan.tells else None,
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _composite(
+        self, plan: CompositePlan, alarms: Mapping[str, cloudwatch.MetricAlarm]
+    ) -> cloudwatch.CompositeAlarm:
+        parts = pulumi.Output.all(*[alarms[name].arn for name in plan.parts])
+        return cloudwatch.CompositeAlarm(
+            f"{self._name}-{plan.name}",
+            # Pulumi makes up no name for this type.
+            alarm_name=f"gangway-{self._args['stack']}-{plan.name}",
+            alarm_description=plan.description,
+            alarm_rule=parts.apply(lambda arns: " AND ".join(f'ALARM("{arn}")' for arn in arns)),
+            alarm_actions=[self._topic.arn],
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _dashboard(self) -> cloudwatch.Dashboard:
+        stack, region = self._args["stack"], self._args["region"]
+        body = pulumi.Output.all(self._groups, self.alarm_arns).apply(
+            lambda known: plan_dashboard(stack, region, log_group_name(stack), known[0], known[1])
+        )
+        return cloudwatch.Dashboard(
+            self._name,
+            dashboard_name=f"gangway-{stack}",
+            dashboard_body=pulumi.Output.json_dumps(body),
+            opts=self._child,
+        )

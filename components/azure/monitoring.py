@@ -1,0 +1,373 @@
+"""NodeLogs and Observability: the nodes' lines in a table of Log Analytics; alarms, a workbook, and the action group
+that alarms and budgets speak through.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_azure_native import applicationinsights, monitor, operationalinsights
+from pulumi_azure_native.monitor import outputs
+
+from components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms
+from components.azure.names import guid
+from components.core.dependencies import after
+from components.core.findings import InputError
+from components.core.limits import check_within
+
+__all__ = [
+    "MAX_BUDGET_EMAILS",
+    "NodeLogs",
+    "NodeLogsArgs",
+    "Observability",
+    "ObservabilityArgs",
+    "check_budget_emails",
+    "check_retention",
+    "declare_action_group",
+    "plan_dashboard",
+]
+
+
+# Microsoft.Consumption/budgets: how many addresses one notification takes.
+MAX_BUDGET_EMAILS = 50
+# What stands before each message, in the e-mail's subject too; Azure takes 12 characters.
+SHORT_NAME = "gangway"
+
+
+def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
+    """Refuses more addresses than a notification of a budget takes.
+
+    Raises:
+        InputError: there are more than MAX_BUDGET_EMAILS, or none.
+    """
+    if not 1 <= len(emails) <= MAX_BUDGET_EMAILS:
+        raise InputError(
+            place,
+            "a budget of Azure writes to somebody, and to a limited number",
+            value=len(emails),
+            allowed=f"1 to {MAX_BUDGET_EMAILS} addresses",
+            fix="write to a group's address",
+        )
+
+
+def declare_action_group(
+    name: str,
+    emails: Sequence[str],
+    resource_group_name: pulumi.Input[str],
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> monitor.ActionGroup:
+    """Declares a group that writes to each address."""
+    return monitor.ActionGroup(
+        name,
+        resource_group_name=resource_group_name,
+        location="Global",
+        group_short_name=SHORT_NAME,
+        enabled=True,
+        email_receivers=[
+            monitor.MicrosoftCommonEmailReceiverArgs(
+                name=f"person-{position}", email_address=email, use_common_alert_schema=True
+            )
+            for position, email in enumerate(emails)
+        ],
+        tags=tags,
+        opts=opts,
+    )
+
+
+DAY_MS = 24 * 3600 * 1000
+NEWEST_LINES = 200
+Item = dict[str, Any]
+
+
+def plan_dashboard(stack: str, location: str) -> dict[str, Any]:
+    """The workbook, as Azure wants it once it is JSON. What it asks is the workspace it belongs to."""
+    statistics = f'{TABLE} | where Event == ""'
+    counted = '"interrupt", "checkpoint", "node-given-up", "job-ended"'
+    items = [
+        _text(stack, location),
+        _chart("images", "Images per second", f"{statistics} | {_average('images_per_sec')}"),
+        _chart("gpu", "GPU utilisation, share of time", f"{statistics} | {_average('gpu_utilisation')}"),
+        _chart(
+            "nodes",
+            "Nodes",
+            f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
+            " | summarize Nodes = dcount(Node) by bin(TimeGenerated, 5m)",
+        ),
+        _chart(
+            "events",
+            "Interruptions, checkpoints, nodes given up, jobs ended",
+            f"{TABLE} | where Event in ({counted}) | summarize Times = count() by Event, bin(TimeGenerated, 5m)",
+        ),
+        _query(
+            "newest",
+            "Newest lines",
+            f'{TABLE} | where Event != "{ALIVE_EVENT}" | top {NEWEST_LINES} by TimeGenerated desc'
+            " | project TimeGenerated, Node, Unit, Event, Line",
+            "table",
+        ),
+    ]
+    return {"version": "Notebook/1.0", "items": items, "styleSettings": {}}
+
+
+def _average(field: str) -> str:
+    return f"where isnotnull(Line.{field}) | summarize avg(todouble(Line.{field})) by bin(TimeGenerated, 1m)"
+
+
+def _text(stack: str, location: str) -> Item:
+    content = (
+        f"# {stack}\nGangway in {location}, table `{TABLE}`. Traffic over InfiniBand bypasses the network metrics of "
+        "the machines; the trainer's images per second show what the fabric is worth."
+    )
+    return {"type": 1, "name": "heading", "content": {"json": content}}
+
+
+def _chart(name: str, title: str, query: str) -> Item:
+    return _query(name, title, query, "timechart")
+
+
+def _query(name: str, title: str, query: str, visualization: str) -> Item:
+    content = {
+        "version": "KqlItem/1.0",
+        "query": query,
+        "size": 0,
+        "title": title,
+        "timeContext": {"durationMs": DAY_MS},
+        # 0 is Log Analytics.
+        "queryType": 0,
+        "resourceType": "microsoft.operationalinsights/workspaces",
+        "visualization": visualization,
+    }
+    return {"type": 3, "name": name, "content": content}
+
+
+# What a workspace that is paid by the gigabyte offers; the first month costs nothing.
+RETENTION_DAYS = range(30, 731)
+INTERRUPTIONS_PER_HOUR = 3
+STREAM = f"Custom-{TABLE.removesuffix('_CL')}"
+API_VERSION = "2023-01-01"
+FREQUENCY = "PT5M"
+# Alarms look back by themselves, this far at most: Azure allows no more.
+QUERY_RANGE = "P2D"
+
+
+class NodeLogsArgs(TypedDict):
+    """Inputs of NodeLogs. `retention_days` is 30 to 730."""
+
+    resource_group_name: pulumi.Input[str]
+    location: str
+    retention_days: int
+    tags: dict[str, str]
+
+
+class ObservabilityArgs(TypedDict):
+    """Inputs of Observability.
+
+    `workspace_id` is NodeLogs', whose table has to exist before an alarm may name it. `num_nodes` is how many nodes all
+    scale sets hold together. `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics
+    line. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm. `interruptions_per_hour`
+    (3): above it, an alarm tells so.
+    """
+
+    subscription_id: str
+    resource_group_name: pulumi.Input[str]
+    location: str
+    stack: str
+    workspace_id: pulumi.Input[str]
+    num_nodes: int
+    emails: list[str]
+    steps_alarm_minutes: int
+    expect_gpu: bool
+    interruptions_per_hour: NotRequired[int]
+    tags: dict[str, str]
+
+
+def check_retention(days: int, place: str = "retention_days") -> None:
+    """Refuses a number of days that Log Analytics does not offer.
+
+    Raises:
+        InputError: it is outside RETENTION_DAYS.
+    """
+    check_within(days, RETENTION_DAYS, place, "Log Analytics does not keep lines for so many days")
+
+
+class NodeLogs(pulumi.ComponentResource):
+    """The table of one stack's lines, and the way into it.
+
+    Attributes:
+        workspace_id: resource id of the workspace; waits for the table.
+        data_collection_rule_id: on which machines get to send.
+        ingestion_url: where they POST a JSON list of rows, with a token for `https://monitor.azure.com/`.
+    """
+
+    workspace_id: pulumi.Output[str]
+    data_collection_rule_id: pulumi.Output[str]
+    ingestion_url: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NodeLogsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:NodeLogs", name, None, opts)
+        check_retention(args["retention_days"])
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        workspace = self._workspace()
+        table = self._table(workspace)
+        endpoint = monitor.DataCollectionEndpoint(
+            f"{name}-lines",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            network_acls=monitor.DataCollectionEndpointNetworkAclsArgs(
+                public_network_access=monitor.KnownPublicNetworkAccessOptions.ENABLED
+            ),
+            tags=args["tags"],
+            opts=self._child,
+        )
+        rule = self._rule(endpoint, after(workspace.id, table))
+        self.workspace_id = after(workspace.id, table)
+        self.data_collection_rule_id = rule.id
+        self.ingestion_url = pulumi.Output.concat(
+            endpoint.logs_ingestion.apply(_address),
+            "/dataCollectionRules/",
+            rule.immutable_id,
+            f"/streams/{STREAM}?api-version={API_VERSION}",
+        )
+        self.register_outputs(
+            {
+                "workspace_id": self.workspace_id,
+                "data_collection_rule_id": self.data_collection_rule_id,
+                "ingestion_url": self.ingestion_url,
+            }
+        )
+
+    def _workspace(self) -> operationalinsights.Workspace:
+        return operationalinsights.Workspace(
+            f"{self._name}-lines",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            sku=operationalinsights.WorkspaceSkuArgs(name=operationalinsights.WorkspaceSkuNameEnum.PER_GB2018),
+            retention_in_days=self._args["retention_days"],
+            features=operationalinsights.WorkspaceFeaturesArgs(disable_local_auth=True),
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _table(self, workspace: operationalinsights.Workspace) -> operationalinsights.Table:
+        # The two APIs spell one of their types each in its own way.
+        spelled = {"datetime": "dateTime"}
+        columns = [operationalinsights.ColumnArgs(name=name, type=spelled.get(kind, kind)) for name, kind in COLUMNS]
+        return operationalinsights.Table(
+            f"{self._name}-lines",
+            resource_group_name=self._args["resource_group_name"],
+            workspace_name=workspace.name,
+            table_name=TABLE,
+            plan=operationalinsights.TablePlanEnum.ANALYTICS,
+            retention_in_days=self._args["retention_days"],
+            schema=operationalinsights.SchemaArgs(name=TABLE, columns=columns),
+            opts=self._child,
+        )
+
+    def _rule(
+        self, endpoint: monitor.DataCollectionEndpoint, workspace_id: pulumi.Output[str]
+    ) -> monitor.DataCollectionRule:
+        """Rows go into the table as they come."""
+        columns = [monitor.ColumnDefinitionArgs(name=name, type=kind) for name, kind in COLUMNS]
+        there = "lines"
+        return monitor.DataCollectionRule(
+            f"{self._name}-lines",
+            resource_group_name=self._args["resource_group_name"],
+            location=self._args["location"],
+            data_collection_endpoint_id=endpoint.id,
+            stream_declarations={STREAM: monitor.StreamDeclarationArgs(columns=columns)},
+            destinations=monitor.DataCollectionRuleDestinationsArgs(
+                log_analytics=[monitor.LogAnalyticsDestinationArgs(name=there, workspace_resource_id=workspace_id)]
+            ),
+            data_flows=[
+                monitor.DataFlowArgs(
+                    streams=[STREAM], destinations=[there], transform_kql="source", output_stream=f"Custom-{TABLE}"
+                )
+            ],
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+
+def _address(ingestion: outputs.DataCollectionEndpointResponseLogsIngestion | None) -> str:
+    """Nothing is sent in a plan, where no address is known."""
+    return "" if ingestion is None else ingestion.endpoint
+
+
+class Observability(pulumi.ComponentResource):
+    """Alarms and the workbook of one stack."""
+
+    alarm_names: pulumi.Output[list[str]]
+    channel_names: pulumi.Output[list[str]]
+    dashboard_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:Observability", name, None, opts)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        plans = plan_alarms(
+            args["num_nodes"],
+            args["steps_alarm_minutes"],
+            args.get("interruptions_per_hour", INTERRUPTIONS_PER_HOUR),
+            expect_gpu=args["expect_gpu"],
+        )
+        group = declare_action_group(
+            f"{name}-alarms", args["emails"], args["resource_group_name"], args["tags"], self._child
+        )
+        self.channel_names = pulumi.Output.all(group.id).apply(list)
+        self.alarm_names = pulumi.Output.all(*[self._alarm(plan, group).name for plan in plans]).apply(list)
+        self.dashboard_id = self._workbook().id
+        self.register_outputs(
+            {
+                "alarm_names": self.alarm_names,
+                "channel_names": self.channel_names,
+                "dashboard_id": self.dashboard_id,
+            }
+        )
+
+    def _alarm(self, plan: AlarmPlan, group: monitor.ActionGroup) -> monitor.ScheduledQueryRule:
+        args = self._args
+        rings = monitor.ConditionArgs(
+            query=plan.query,
+            time_aggregation=monitor.TimeAggregation.COUNT,
+            operator="GreaterThan",
+            threshold=0,
+            failing_periods=monitor.ConditionFailingPeriodsArgs(
+                number_of_evaluation_periods=1, min_failing_periods_to_alert=1
+            ),
+        )
+        return monitor.ScheduledQueryRule(
+            f"{self._name}-{plan.name}",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            kind=monitor.Kind.LOG_ALERT,
+            display_name=f"{args['stack']}: {plan.name}",
+            description=plan.description,
+            severity=plan.severity,
+            enabled=True,
+            scopes=[args["workspace_id"]],
+            evaluation_frequency=FREQUENCY,
+            window_size=FREQUENCY,
+            override_query_time_range=QUERY_RANGE,
+            criteria=monitor.ScheduledQueryRuleCriteriaArgs(all_of=[rings]),
+            auto_mitigate=True,
+            actions=monitor.ActionsArgs(action_groups=[group.id]),
+            tags=args["tags"],
+            opts=self._child,
+        )
+
+    def _workbook(self) -> applicationinsights.Workbook:
+        args = self._args
+        return applicationinsights.Workbook(
+            f"{self._name}-workbook",
+            resource_group_name=args["resource_group_name"],
+            location=args["location"],
+            # Workbooks are called by a GUID.
+            resource_name_=guid(args["subscription_id"], args["stack"], "workbook"),
+            kind=applicationinsights.WorkbookSharedTypeKind.SHARED,
+            category="workbook",
+            display_name=f"gangway-{args['stack']}",
+            source_id=args["workspace_id"],
+            serialized_data=pulumi.Output.json_dumps(plan_dashboard(args["stack"], args["location"])),
+            tags=args["tags"],
+            opts=self._child,
+        )

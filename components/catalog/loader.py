@@ -1,0 +1,311 @@
+"""Facts about machines, prices, storage and regions, each with its source, date and confidence.
+
+One directory a provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the
+typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway
+prices refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
+
+    >>> catalog = load()
+    >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
+    32
+    >>> load_provider("gcp").machine("a3-megagpu-8g").gpu_fabric.num_gpu_nics.value
+    8
+    >>> load_tpus().generations["v5p"].hbm_gib.value
+    95.0
+    >>> load_provider("azure").machine("Standard_ND96isr_H100_v5").infiniband.num_hcas.value
+    8
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
+from components.catalog.schema import (
+    AmlfsTier,
+    AzureMachineType,
+    CardRun,
+    Confidence,
+    Device,
+    EfaFabric,
+    Fabric,
+    Fact,
+    FilestoreTier,
+    Frozen,
+    GcpMachineType,
+    GpuDirectFabric,
+    GpuFabric,
+    InfinibandFabric,
+    LustreOffer,
+    LustreTier,
+    MachinePrice,
+    MachineType,
+    Region,
+    RoceFabric,
+    ServicePrice,
+    SizeRange,
+    SubnetRule,
+    TpuCatalog,
+    TpuGeneration,
+    TpuPrice,
+)
+from components.catalog.tables import Source, read_file, with_facts
+from components.core.findings import InputError, nearest_hint
+
+__all__ = [
+    "PROVIDERS",
+    "AmlfsTier",
+    "AzureMachineType",
+    "CardRun",
+    "Catalog",
+    "Confidence",
+    "Device",
+    "EfaFabric",
+    "Fabric",
+    "Fact",
+    "FilestoreTier",
+    "GcpMachineType",
+    "GpuDirectFabric",
+    "GpuFabric",
+    "InfinibandFabric",
+    "LustreOffer",
+    "LustreTier",
+    "MachinePrice",
+    "MachineType",
+    "Provider",
+    "Region",
+    "RoceFabric",
+    "ServicePrice",
+    "SizeRange",
+    "SubnetRule",
+    "TpuCatalog",
+    "TpuGeneration",
+    "TpuPrice",
+    "accelerator_hint",
+    "load",
+    "load_amlfs_subnets",
+    "load_amlfs_tiers",
+    "load_bundled",
+    "load_bundled_tpus",
+    "load_filestore_tiers",
+    "load_lustre_tiers",
+    "load_provider",
+    "load_tpus",
+]
+
+T = TypeVar("T")
+Provider = Literal["aws", "gcp", "azure"]
+PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")
+"""Each is read alone: a plan waits for no other's data."""
+MACHINE_MODELS: Mapping[str, type[MachineType]] = {"aws": MachineType, "gcp": GcpMachineType, "azure": AzureMachineType}
+
+
+class Catalog(Frozen):
+    """Everything the planners know. Look-ups raise InputError naming the nearest known name."""
+
+    machines: Mapping[str, MachineType]
+    prices: tuple[MachinePrice, ...]
+    services: tuple[ServicePrice, ...]
+    lustre: Mapping[str, LustreOffer]
+    regions: Mapping[str, Region]
+
+    def machine(self, name: str, place: str = "machine_type") -> MachineType:
+        """The machine type called `name`."""
+        return _look_up(self.machines, name, place, "machine type")
+
+    def machine_for(self, accelerator: str, provider: str, place: str = "accelerator") -> MachineType:
+        """The machine type of `provider` that carries `accelerator`, such as `H100x8`."""
+        offers: dict[str, list[MachineType]] = {}
+        for machine in self.machines.values():
+            if machine.provider == provider:
+                offers.setdefault(machine.accelerator, []).append(machine)
+        if accelerator not in offers:
+            raise InputError(
+                place,
+                f"no such accelerator on {provider}",
+                value=accelerator,
+                allowed=", ".join(sorted(offers)),
+                fix=accelerator_hint(accelerator, offers),
+            )
+        carriers = offers[accelerator]
+        if len(carriers) > 1:
+            names = ", ".join(machine.name for machine in carriers)
+            raise InputError(
+                place,
+                "several machine types carry this accelerator",
+                value=accelerator,
+                allowed=names,
+                fix=f"write machine_type: {carriers[0].name} in place of accelerator",
+            )
+        return carriers[0]
+
+    def region(self, name: str, provider: str, place: str = "region") -> Region:
+        """The region called `name` of `provider`."""
+        return _look_up(
+            {k: r for k, r in self.regions.items() if r.provider == provider}, name, place, f"{provider} region"
+        )
+
+    def price(self, machine_type: str, region: str) -> MachinePrice | None:
+        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
+        offers = [p for p in self.prices if p.machine_type == machine_type]
+        return next((p for p in offers if p.region == region), offers[0] if offers else None)
+
+    def services_of(self, provider: str) -> frozenset[str]:
+        """The services of `provider` that have a price in some region."""
+        return frozenset(p.service for p in self.services if p.provider == provider)
+
+    def service_price(self, provider: str, region: str, service: str) -> ServicePrice:
+        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
+        offers = [p for p in self.services if (p.provider, p.service) == (provider, service)]
+        assert offers, f"no row for {service} of {provider}; a price nobody knows is a row with null"
+        return next((p for p in offers if p.region == region), offers[0])
+
+
+def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
+    if name not in table:
+        raise InputError(
+            place, f"no such {what}", value=name, allowed=", ".join(sorted(table)), fix=nearest_hint(name, table)
+        )
+    return table[name]
+
+
+def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
+    """A fix for a mistyped accelerator.
+
+    Of the same model the next larger number: who writes H100x4 has not mistyped V100x4.
+    """
+    model, _, number = wanted.rpartition("x")
+    numbers: dict[int, str] = {}
+    for name in offered:
+        own_model, _, own_number = name.rpartition("x")
+        if own_model.lower() == model.lower():
+            numbers[int(own_number)] = name
+    if not numbers or not number.isdecimal():
+        return nearest_hint(wanted, offered)
+    enough = [count for count in numbers if count >= int(number)]
+    return f"did you mean {numbers[min(enough) if enough else max(numbers)]!r}?"
+
+
+def _rows(
+    model: type[BaseModel], table: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Source], provider: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a table with names, each told its name and provider."""
+    for name, row in table.items():
+        yield name, {"name": name, "provider": provider, **with_facts(model, row, sources)}
+
+
+def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
+    """A row as its model; whoever adds one is told which row is wrong, and where.
+
+    Raises:
+        InputError: it breaks a rule of its shape.
+    """
+    try:
+        return model.model_validate(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, (row["name"], *first["loc"])))
+        problem = first["msg"].removeprefix("Value error, ")
+        fix = "mend that row; docs/adding-a-machine-type.md goes through one"
+        raise InputError(f"{file}: {place}", problem, fix=fix) from None
+
+
+def _of_provider(provider: str) -> dict[str, Any]:
+    """What one directory holds, in the shape of a Catalog."""
+    folder = Path(__file__).parent / provider
+    model = MACHINE_MODELS[provider]
+    machines, machine_sources = read_file(folder / "machines.yaml")
+    prices, price_sources = read_file(folder / "prices.yaml")
+    storage, storage_sources = read_file(folder / "storage.yaml")
+    regions, region_sources = read_file(folder / "regions.yaml")
+    rows = _rows(model, machines["machine_types"], machine_sources, provider)
+    return {
+        "machines": {name: _machine(model, row, f"components/catalog/{provider}/machines.yaml") for name, row in rows},
+        "prices": [{"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]],
+        "services": [{"provider": provider, **with_facts(ServicePrice, p, price_sources)} for p in prices["services"]],
+        "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)} if storage["lustre"] else {},
+        "regions": dict(_rows(Region, regions["regions"], region_sources, provider)),
+    }
+
+
+def load() -> Catalog:
+    """AWS's catalogue: what the modules that know of no other provider look things up in."""
+    return load_provider("aws")
+
+
+def load_provider(provider: Provider) -> Catalog:
+    """The catalogue of one provider alone, its newest overlay of prices over it; read once a process and overlay."""
+    return _provider_with(provider, newest_overlay(provider))
+
+
+def load_bundled(provider: Provider) -> Catalog:
+    """The catalogue of one provider as it ships, without overlays."""
+    return _provider_with(provider, None)
+
+
+@cache
+def _provider_with(provider: Provider, overlay: OverlayFile | None) -> Catalog:
+    if overlay is None:
+        return Catalog.model_validate(_of_provider(provider))
+    bundled = load_bundled(provider)
+    prices = lay_over(bundled.prices, read_overlay(overlay.path).machines, "machine_type")
+    return bundled.model_copy(update={"prices": prices})
+
+
+def load_tpus() -> TpuCatalog:
+    """The TPU generations and their prices, Google's newest overlay over them; read once a process and overlay."""
+    return _tpus_with(newest_overlay("gcp"))
+
+
+def load_bundled_tpus() -> TpuCatalog:
+    """The TPU generations and their prices as they ship, without overlays."""
+    return _tpus_with(None)
+
+
+@cache
+def _tpus_with(overlay: OverlayFile | None) -> TpuCatalog:
+    if overlay is not None:
+        bundled = load_bundled_tpus()
+        prices = lay_over(bundled.prices, read_overlay(overlay.path).tpus, "generation")
+        return bundled.model_copy(update={"prices": prices})
+    tables, sources = read_file(Path(__file__).parent / "gcp" / "tpus.yaml")
+    generations = tables["generations"].items()
+    return TpuCatalog.model_validate(
+        {
+            "generations": {n: {"name": n, **with_facts(TpuGeneration, row, sources)} for n, row in generations},
+            "prices": [with_facts(TpuPrice, row, sources) for row in tables["prices"]],
+        }
+    )
+
+
+@cache
+def load_lustre_tiers() -> Mapping[int, LustreTier]:
+    """The tiers of Google Cloud Managed Lustre by their MB/s per TiB, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
+    tiers = [LustreTier.model_validate(with_facts(LustreTier, row, sources)) for row in tables["lustre_tiers"]]
+    return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+
+
+@cache
+def load_filestore_tiers() -> Mapping[str, FilestoreTier]:
+    """The zonal tiers of Filestore by our names for them, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
+    tiers = [FilestoreTier.model_validate(with_facts(FilestoreTier, row, sources)) for row in tables["filestore_tiers"]]
+    return {tier.tier: tier for tier in tiers}
+
+
+@cache
+def load_amlfs_tiers() -> Mapping[int, AmlfsTier]:
+    """The SKUs of Azure Managed Lustre by their MB/s per TiB, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
+    tiers = [AmlfsTier.model_validate(with_facts(AmlfsTier, row, sources)) for row in tables["lustre_tiers"]]
+    return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+
+
+@cache
+def load_amlfs_subnets() -> tuple[SubnetRule, ...]:
+    """The subnets that Azure Managed Lustre needs, the smallest file systems' first, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
+    return tuple(SubnetRule.model_validate(with_facts(SubnetRule, row, sources)) for row in tables["lustre_subnets"])

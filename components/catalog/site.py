@@ -1,0 +1,431 @@
+"""A site: machines that no catalogue knows, and the power they run on, as the stack file states them; its fabric;
+and what a person should know of its figures.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from components.catalog.loader import PROVIDERS, load_bundled
+from components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
+from components.catalog.tables import read_file, with_facts
+from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
+from components.core.findings import Finding, InputError, Severity, nearest_hint
+
+__all__ = [
+    "PLACE",
+    "SiteConfig",
+    "SiteDefaults",
+    "SiteFabric",
+    "SiteFabricConfig",
+    "SiteFabricPlan",
+    "SiteMachine",
+    "load_site_defaults",
+    "plan_site_fabric",
+    "site_findings",
+    "site_machine",
+    "site_price",
+    "site_region",
+]
+
+
+PLACE = "gangway:site"
+T = TypeVar("T")
+
+
+class _Written(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+class SiteFabricConfig(_Written):
+    """The network between machines that bypasses the kernel.
+
+    Attributes:
+        kind: infiniband, or RDMA over Ethernet; none where NCCL goes over TCP.
+        devices: adapters of one machine that NCCL uses.
+        gbps: of each of them.
+        hcas: their names, such as mlx5_0, where others are not to be used; NCCL takes all when left out.
+        gid_index: of RoCE version 2 on those adapters, as `show_gids` lists it; NCCL chooses when left out.
+    """
+
+    kind: Literal["none", "infiniband", "roce"] = Field(default="none", examples=["infiniband"])
+    devices: PositiveWhole | None = Field(default=None, examples=[8])
+    gbps: PositiveNumber | None = Field(default=None, examples=[400])
+    hcas: tuple[str, ...] = Field(default=(), examples=[["mlx5_0", "mlx5_1"]])
+    gid_index: Whole | None = Field(default=None, examples=[3])
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        sizes = {"devices": self.devices, "gbps": self.gbps}
+        if self.kind == "none":
+            if idle := [name for name in self.model_fields_set if name != "kind"]:
+                raise ValueError(f"nothing beside kind: none; remove {' and '.join(sorted(idle))}")
+        elif missing := [name for name, value in sizes.items() if value is None]:
+            raise ValueError(f"devices and gbps beside kind: {self.kind}; add {' and '.join(missing)}")
+        if self.gid_index is not None and self.kind != "roce":
+            raise ValueError("gid_index beside kind: roce only; remove gid_index")
+        if self.hcas and len(self.hcas) != self.devices:
+            raise ValueError(f"as many hcas as devices; set devices: {len(self.hcas)}, or name {self.devices} hcas")
+        return self
+
+
+class SiteConfig(_Written):
+    """Machines that no catalogue knows, all alike, and the place they stand in.
+
+    Attributes:
+        as_of: the day these figures are of, in quotes: every one of them carries it.
+        accelerator: model and number in one machine; where `cluster.accelerator` is not written.
+        accelerator_watts: board power of one; the catalogue's, where it knows the model.
+        vcpus: hardware threads of one machine.
+        memory_gib: of one machine.
+        architecture: of its processors.
+        host_watts: mean draw of all but the accelerators; assumed when left out.
+        interconnect: how the accelerators of one machine reach each other.
+        network_gbps: all network cards of one machine together, without the fabric's.
+        interface: by which the nodes reach each other over IP, such as bond0; NCCL and gloo choose when left out.
+        fabric: the network between machines that bypasses the kernel.
+        usd_per_node_hour: what such an hour costs its owner; not known when left out.
+        intensity_g_per_kwh: of the grid, mean; assumed when left out.
+        pue: of the building; assumed when left out.
+        country: two letters, for whoever reads where the power is from.
+    """
+
+    as_of: date = Field(examples=["2026-11-01"])
+    accelerator: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?$", examples=["H100x8"]
+    )
+    accelerator_watts: PositiveNumber | None = Field(default=None, examples=[700])
+    vcpus: PositiveWhole = Field(examples=[224])
+    memory_gib: PositiveNumber = Field(examples=[2048])
+    architecture: Architecture = "x86_64"
+    host_watts: PositiveNumber | None = Field(default=None, examples=[2000])
+    interconnect: Literal["nvswitch", "nvlink", "pcie", "xgmi", "none"] = Field(examples=["nvswitch"])
+    network_gbps: PositiveNumber | None = Field(default=None, examples=[100])
+    interface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$", examples=["bond0"])
+    fabric: SiteFabricConfig = Field(
+        default=SiteFabricConfig(), examples=[{"kind": "infiniband", "devices": 8, "gbps": 400}]
+    )
+    usd_per_node_hour: Amount | None = Field(default=None, examples=[14.5])
+    intensity_g_per_kwh: Amount | None = Field(default=None, examples=[380])
+    pue: Number | None = Field(default=None, examples=[1.3])
+    country: str | None = Field(default=None, pattern=r"^[A-Z]{2}$", examples=["DE"])
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.pue is not None and self.pue < 1:
+            raise ValueError("pue of at least 1, the building's power over the machines'; set pue: 1.3")
+        return self
+
+
+class SiteDefaults(Frozen):
+    """What stands in for what a site does not say."""
+
+    host_watts_per_vcpu: Fact[float]
+    pue: Fact[float]
+    intensity_g_per_kwh: Fact[float]
+
+
+class SiteFabric(Frozen):
+    """The fabric of such a machine.
+
+    Attributes:
+        num_devices: adapters of one machine.
+        gbps_each: of one adapter.
+        hcas: their names; empty for all.
+        gid_index: of RoCE; None where NCCL chooses.
+    """
+
+    kind: Literal["infiniband", "roce"]
+    num_devices: Fact[int]
+    gbps_each: Fact[float]
+    hcas: tuple[str, ...] = ()
+    gid_index: int | None = None
+
+    @property
+    def gbps(self) -> float:
+        """All adapters of one machine together."""
+        return self.num_devices.value * self.gbps_each.value
+
+
+class SiteMachine(MachineType):
+    """A machine as the stack file states it; `site_fabric` is None where there is only TCP."""
+
+    site_fabric: SiteFabric | None
+
+
+@cache
+def load_site_defaults() -> SiteDefaults:
+    """The assumptions, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "site.yaml")
+    return SiteDefaults.model_validate(with_facts(SiteDefaults, tables["site"], sources))
+
+
+def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
+    """The site's machine in the catalogue's shape.
+
+    Args:
+        site: what the stack file says.
+        provider: whose machine it counts as.
+        accelerator: model and number, such as `H100x8`.
+        name: what people call such a machine; the accelerator's when empty.
+
+    Raises:
+        InputError: the board power of such an accelerator is not known and not said.
+    """
+    known = _carrier(accelerator)
+    return SiteMachine(
+        name=name or accelerator,
+        provider=provider,
+        accelerator=accelerator,
+        architecture=site.architecture,
+        backend=known.backend if known else "nccl",
+        num_accelerators=_stated(site, "accelerator", int(accelerator.rpartition("x")[2])),
+        accelerator_memory_gib=known.accelerator_memory_gib
+        if known
+        else Fact[float | None](value=None, source="no catalogue knows it", as_of=site.as_of, confidence="assumed"),
+        accelerator_watts=_board_watts(site, accelerator),
+        host_watts=_host_watts(site),
+        vcpus=_stated(site, "vcpus", site.vcpus),
+        memory_gib=_stated(site, "memory_gib", site.memory_gib),
+        interconnect=_stated(site, "interconnect", site.interconnect),
+        network_gbps=_network(site),
+        instance_store_gib=Fact[int | None](
+            value=None, source="a site's own disks are left alone", as_of=site.as_of, confidence="stated"
+        ),
+        fabric=None,
+        site_fabric=_fabric(site),
+    )
+
+
+def site_region(site: SiteConfig, provider: str, name: str) -> Region:
+    """The place, as the region called `name`: its grid and its PUE."""
+    defaults = load_site_defaults()
+    where = f" ({site.country})" if site.country else ""
+    grid, pue = site.intensity_g_per_kwh, site.pue
+    return Region(
+        name=name,
+        provider=provider,
+        zones=(),
+        intensity_g_per_kwh=defaults.intensity_g_per_kwh
+        if grid is None
+        else _stated(site, "intensity_g_per_kwh", grid, where),
+        pue=defaults.pue if pue is None else _stated(site, "pue", pue),
+    )
+
+
+def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePrice:
+    """What the owner says that an hour costs: there is no market, so nothing else has a price."""
+    none = Fact[float | None](value=None, source="a machine of one's own", as_of=site.as_of, confidence="stated")
+    usd = site.usd_per_node_hour
+    unsaid = none.model_copy(update={"source": f"not said: {PLACE}.usd_per_node_hour"})
+    return MachinePrice(
+        provider=machine.provider,
+        machine_type=machine.name,
+        region=region,
+        on_demand=unsaid if usd is None else _stated(site, "usd_per_node_hour", usd),
+        spot_low=none,
+        spot_high=none,
+        reserved_1y=none,
+        reserved_3y=none,
+        block=none,
+    )
+
+
+def _stated(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
+    """A fact that only the stack file vouches for."""
+    source = f"stated by the stack file: {PLACE}.{name}{note}"
+    return Fact[T](value=value, source=source, as_of=site.as_of, confidence="stated")
+
+
+def _network(site: SiteConfig) -> Fact[float | None]:
+    """What moves a job's gradients: the fabric where there is one, else the network cards."""
+    fabric = _fabric(site)
+    return _stated(site, "fabric", fabric.gbps) if fabric else _stated(site, "network_gbps", site.network_gbps)
+
+
+def _fabric(site: SiteConfig) -> SiteFabric | None:
+    said = site.fabric
+    if said.kind == "none" or said.devices is None or said.gbps is None:
+        return None
+    return SiteFabric(
+        kind=said.kind,
+        num_devices=_stated(site, "fabric.devices", said.devices),
+        gbps_each=_stated(site, "fabric.gbps", said.gbps),
+        hcas=said.hcas,
+        gid_index=said.gid_index,
+    )
+
+
+def _host_watts(site: SiteConfig) -> Fact[float]:
+    if site.host_watts is not None:
+        return _stated(site, "host_watts", site.host_watts)
+    per_vcpu = load_site_defaults().host_watts_per_vcpu
+    return per_vcpu.model_copy(update={"value": per_vcpu.value * site.vcpus})
+
+
+def _machines() -> Iterator[MachineType]:
+    """Every machine that a catalogue knows."""
+    for provider in PROVIDERS:
+        yield from load_bundled(provider).machines.values()
+
+
+def _carrier(accelerator: str) -> MachineType | None:
+    """A machine of a catalogue with accelerators of that model."""
+    model = accelerator.rpartition("x")[0]
+    return next((machine for machine in _machines() if machine.accelerator.rpartition("x")[0] == model), None)
+
+
+def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
+    """What one accelerator draws: the stack file's word, else what the catalogues agree on.
+
+    Raises:
+        InputError: they know no such model, or it comes in several.
+    """
+    if site.accelerator_watts is not None:
+        return _stated(site, "accelerator_watts", site.accelerator_watts)
+    model = accelerator.rpartition("x")[0]
+    facts = {machine.accelerator: [] for machine in _machines()}  # type: dict[str, list[Fact[float | None]]]
+    for machine in _machines():
+        facts[machine.accelerator].append(machine.accelerator_watts)
+    of_model = [fact for name in facts if name.rpartition("x")[0] == model for fact in facts[name]]
+    for known in (facts.get(accelerator, []), of_model):
+        said = [fact for fact in known if fact.value is not None]
+        if said and len({fact.value for fact in said}) == 1:
+            return said[0]
+    models = sorted({name.rpartition("x")[0] for name in facts})
+    several = sorted({f"{fact.value:g}" for fact in of_model if fact.value is not None})
+    what = f"{model} comes with {' and '.join(several)} W" if several else f"nobody here knows what one {model} draws"
+    raise InputError(
+        f"{PLACE}.accelerator_watts",
+        f"missing: {what}",
+        value=accelerator,
+        allowed=f"the board power of one in watts; known without it: {', '.join(models)}",
+        fix=f"add accelerator_watts, as its data sheet has it; or {nearest_hint(model, models)}",
+    )
+
+
+DEVICES = ("/dev/infiniband",)
+"""Of the host, that a container needs to see the adapters."""
+
+
+@dataclass(frozen=True)
+class SiteFabricPlan:
+    """A fabric, compiled.
+
+    Attributes:
+        link_layer: as the kernel calls it: InfiniBand or Ethernet; empty where there is no fabric.
+        num_devices: adapters that must be up on every node.
+        gbps_each: the rate that each must show.
+        hcas: their names; empty for whichever are up.
+        devices: of the host, that the job's container gets.
+        nccl_env: variables of the job.
+    """
+
+    link_layer: str = ""
+    num_devices: int = 0
+    gbps_each: float = 0.0
+    hcas: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    nccl_env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gbps(self) -> float:
+        """All adapters of one node together."""
+        return self.num_devices * self.gbps_each
+
+
+def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) -> SiteFabricPlan:
+    """The plan of a machine's fabric; next to nothing where it has none.
+
+    NCCL_NET makes NCCL fail where the adapters do not work, instead of going on over TCP (NCCL's user guide,
+    "NCCL_NET"); `=` before names has them match as a whole ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), and gloo takes
+    them as they are.
+
+    Args:
+        fabric: of the machine; None for TCP alone.
+        interface: by which nodes reach each other over IP; None where NCCL and gloo choose.
+    """
+    env = {"NCCL_SOCKET_IFNAME": f"={interface}", "GLOO_SOCKET_IFNAME": interface} if interface else {}
+    if fabric is None:
+        return SiteFabricPlan(nccl_env=env)
+    env["NCCL_NET"] = "IB"
+    if fabric.hcas:
+        env["NCCL_IB_HCA"] = "=" + ",".join(fabric.hcas)
+    if fabric.gid_index is not None:
+        env["NCCL_IB_GID_INDEX"] = str(fabric.gid_index)
+    return SiteFabricPlan(
+        link_layer="InfiniBand" if fabric.kind == "infiniband" else "Ethernet",
+        num_devices=fabric.num_devices.value,
+        gbps_each=fabric.gbps_each.value,
+        hcas=fabric.hcas,
+        devices=DEVICES,
+        nccl_env=env,
+    )
+
+
+def site_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
+    """All findings about what the stack file says of its site."""
+    yield from _assumed(site, machine)
+    yield from _price_findings(site, machine)
+    yield from _fabric_findings(machine)
+
+
+def _assumed(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
+    defaults, host = load_site_defaults(), machine.host_watts
+    assumed = {
+        "host_watts": (host.value, "W beside the accelerators", host.source),
+        "pue": (defaults.pue.value, "the building's power over the machines'", defaults.pue.source),
+        "intensity_g_per_kwh": (
+            defaults.intensity_g_per_kwh.value,
+            "gCO2e per kWh",
+            defaults.intensity_g_per_kwh.source,
+        ),
+    }
+    for name, (value, what, source) in assumed.items():
+        if getattr(site, name) is None:
+            yield Finding(
+                Severity.INFO,
+                "site.assumed",
+                f"{PLACE}.{name}",
+                f"{value:g} assumed, {what}: {source}",
+                f"write what holds for this site: {name}: {value:g}",
+            )
+
+
+def _price_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
+    if site.usd_per_node_hour is None:
+        yield Finding(
+            Severity.INFO,
+            "site.price-unsaid",
+            f"{PLACE}.usd_per_node_hour",
+            "nobody sells these machines by the hour, and what they cost their owner is not said: dollars stay unknown "
+            "in the plan, the record and the tables",
+            f"`gangway tco --accelerator {machine.accelerator} --nodes 1` works an hour out: usd_per_node_hour",
+        )
+
+
+def _fabric_findings(machine: SiteMachine) -> Iterable[Finding]:
+    fabric = machine.site_fabric
+    if fabric is None:
+        return
+    what = "InfiniBand" if fabric.kind == "infiniband" else "RDMA over Ethernet"
+    yield Finding(
+        Severity.INFO,
+        "fabric.site",
+        f"{PLACE}.fabric",
+        f"{fabric.num_devices.value} x {fabric.gbps_each.value:g} Gbit/s of {what} a node, as stated: a node that "
+        "shows fewer adapters up, or a slower link, trains nothing",
+    )
+    if fabric.kind == "roce" and fabric.gid_index is None:
+        yield Finding(
+            Severity.INFO,
+            "fabric.gid-chosen",
+            f"{PLACE}.fabric.gid_index",
+            "NCCL chooses the address by which adapters speak RoCE; where the network drops that version, it is slow",
+            "write the index that `show_gids` lists for RoCE version 2: gid_index: 3",
+        )

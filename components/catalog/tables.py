@@ -1,0 +1,267 @@
+"""From a YAML file of the catalogue to rows whose every value names its source; tables of embodied emissions, spot
+interruptions and links between accelerators.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel
+
+from components.catalog.schema import EfaFabric, Fact, Frozen, GpuDirectFabric, InfinibandFabric, RoceFabric
+
+__all__ = [
+    "BUCKETS",
+    "FABRIC_FIELDS",
+    "OPEN_BUCKET",
+    "Bucket",
+    "EmbodiedTable",
+    "Ici",
+    "InterruptionTable",
+    "Latency",
+    "LinkTable",
+    "Source",
+    "by_model",
+    "card_kg",
+    "ici",
+    "latency",
+    "life_hours",
+    "link_gbps",
+    "load_embodied",
+    "load_interruptions",
+    "load_links",
+    "read_file",
+    "taken_per_month",
+    "with_facts",
+]
+
+
+Source = dict[str, Any]
+FABRICS: Mapping[str, type[BaseModel]] = {
+    "efa": EfaFabric,
+    "gpudirect": GpuDirectFabric,
+    "roce": RoceFabric,
+    "infiniband": InfinibandFabric,
+}
+FABRIC_FIELDS = ("fabric", "gpu_fabric", "infiniband")
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
+    """The tables of one file, and its sources in the shape of a fact that lacks only its value."""
+    tables: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+    sources = tables.pop("sources")
+    return tables, {
+        name: {"source": about["title"], **{key: about[key] for key in ("url", "as_of", "confidence") if key in about}}
+        for name, about in sources.items()
+    }
+
+
+def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:
+    """`row` in the shape of `model`: each value that `model` wants as a fact gets its own source, else the row's."""
+    facts = _fact_fields(model)
+    shaped = {key: value for key, value in row.items() if key != "source" and key not in facts}
+    for name in facts:
+        value = row.get(name)
+        own = value if isinstance(value, Mapping) and "source" in value else {"value": value, "source": row["source"]}
+        shaped[name] = {"value": own["value"], **sources[own["source"]]}
+    for name in FABRIC_FIELDS:
+        if shaped.get(name) is not None:
+            shaped[name] = with_facts(FABRICS[shaped[name]["kind"]], shaped[name], sources)
+    return shaped
+
+
+def by_model(
+    model: type[BaseModel], rows: Iterable[Mapping[str, Any]], sources: Mapping[str, Source]
+) -> dict[str, dict[str, Any]]:
+    """Rows in the shape of `model`, by the accelerator's model that each of them names."""
+    plain = ((row["model"], {key: value for key, value in row.items() if key != "model"}) for row in rows)
+    return {name: with_facts(model, row, sources) for name, row in plain}
+
+
+@cache
+def _fact_fields(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name, field in model.model_fields.items() if _is_fact(field.annotation))
+
+
+def _is_fact(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Fact)
+
+
+class CardEmissions(Frozen):
+    """Of one accelerator card."""
+
+    kg_co2e: Fact[float | None]
+
+
+class Life(Frozen):
+    """How long a card is in use before another takes its place."""
+
+    hours: Fact[float]
+
+
+class EmbodiedTable(Frozen):
+    """Cards by their model; `unknown` stands for every other."""
+
+    cards: Mapping[str, CardEmissions]
+    life: Life
+    unknown: CardEmissions
+
+
+@cache
+def load_embodied() -> EmbodiedTable:
+    """The table, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "embodied.yaml")
+    return EmbodiedTable.model_validate(
+        {
+            "cards": by_model(CardEmissions, tables["cards"], sources),
+            "life": with_facts(Life, tables["life"], sources),
+            "unknown": with_facts(CardEmissions, tables["unknown"], sources),
+        }
+    )
+
+
+def card_kg(accelerator: str) -> Fact[float | None]:
+    """Of one card of `accelerator`, such as `H100x8`, in kg CO2e; None where nobody says."""
+    table = load_embodied()
+    return table.cards.get(accelerator.rpartition("x")[0], table.unknown).kg_co2e
+
+
+def life_hours() -> Fact[float]:
+    """Hours over which a card's emissions are shared out."""
+    return load_embodied().life.hours
+
+
+Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
+OPEN_BUCKET: Bucket = ">20%"
+"""The one without an upper end."""
+BUCKETS: Mapping[Bucket, float] = MappingProxyType(
+    {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, OPEN_BUCKET: 0.40}
+)
+"""What each counts as: its upper end; the open one as twice its lower end, which is assumed."""
+
+
+class InterruptionRow(Frozen):
+    """The buckets of one machine type by region."""
+
+    machine_type: str
+    by_region: Fact[Mapping[str, Bucket]]
+
+
+class InterruptionTable(Frozen):
+    """What one provider publishes; `unpublished` is the fact that stands for every pair that is not in `rows`."""
+
+    rows: Mapping[str, InterruptionRow]
+    unpublished: Fact[float | None]
+
+
+@cache
+def load_interruptions(provider: str) -> InterruptionTable:
+    """The table of one provider, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / provider / "spot.yaml")
+    unpublished: dict[str, Any] = tables["unpublished"]
+    about = {"source": unpublished["title"], **{key: unpublished[key] for key in unpublished if key != "title"}}
+    return InterruptionTable.model_validate(
+        {
+            "rows": {row["machine_type"]: with_facts(InterruptionRow, row, sources) for row in tables["buckets"]},
+            "unpublished": {"value": None, **about},
+        }
+    )
+
+
+def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:
+    """The share of such nodes that is taken within 720 hours, 0 up to 1; None where nobody says.
+
+    The source names the bucket. Another region's bucket never stands in: a price travels, a shortage does not.
+    """
+    table = load_interruptions(provider)
+    row = table.rows.get(machine_type)
+    bucket = None if row is None else row.by_region.value.get(region)
+    if row is None or bucket is None:
+        return table.unpublished
+    fact, share = row.by_region, BUCKETS[bucket]
+    assumed = bucket == OPEN_BUCKET
+    counted = f"{bucket} a month, counted as {share:.0%}{', assumed' if assumed else ''}"
+    return Fact[float | None](
+        value=share,
+        source=f"{fact.source}: {counted}",
+        url=fact.url,
+        as_of=fact.as_of,
+        confidence="assumed" if assumed else fact.confidence,
+    )
+
+
+class Link(Frozen):
+    """Of one accelerator, in one direction, as the vendor states it."""
+
+    gbps: Fact[float | None]
+
+
+class Ici(Frozen):
+    """How the links of a TPU chip are laid out.
+
+    Attributes:
+        ports: links of one chip, to its neighbours, which its bandwidth is shared out to.
+        wraps_every: a slice whose sides are all multiples of this has links between its ends: it is a torus.
+    """
+
+    ports: Fact[int]
+    wraps_every: Fact[int]
+
+
+class Latency(Frozen):
+    """Of one message, in microseconds: inside a machine, between TPU chips, and between machines by kind of fabric."""
+
+    inside_usec: Fact[float]
+    ici_usec: Fact[float]
+    efa_usec: Fact[float]
+    infiniband_usec: Fact[float]
+    roce_usec: Fact[float]
+    gpudirect_usec: Fact[float]
+    ethernet_usec: Fact[float]
+
+    def between(self, fabric: str) -> Fact[float]:
+        """Between machines; `ethernet` for those without a fabric that bypasses the kernel."""
+        found: Fact[float] = getattr(self, f"{fabric}_usec")
+        return found
+
+
+class LinkTable(Frozen):
+    """Links by the accelerator's model; `unknown` stands for every other. `ici` is of TPU generations."""
+
+    links: Mapping[str, Link]
+    ici: Mapping[str, Ici]
+    unknown: Link
+    latency: Latency
+
+
+@cache
+def load_links() -> LinkTable:
+    """The table, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "links.yaml")
+    return LinkTable.model_validate(
+        {
+            "links": by_model(Link, tables["links"], sources),
+            "ici": by_model(Ici, tables["ici"], sources),
+            "unknown": with_facts(Link, tables["unknown"], sources),
+            "latency": with_facts(Latency, tables["latency"], sources),
+        }
+    )
+
+
+def link_gbps(accelerator: str) -> Fact[float | None]:
+    """Of one accelerator of `accelerator`, such as `H100x8`, in Gbit/s; None where nobody says."""
+    table = load_links()
+    return table.links.get(accelerator.rpartition("x")[0], table.unknown).gbps
+
+
+def ici(generation: str) -> Ici:
+    """The links of a TPU generation, which is in the catalogue."""
+    return load_links().ici[generation]
+
+
+def latency() -> Latency:
+    """Of one message."""
+    return load_links().latency

@@ -1,0 +1,52 @@
+"""Words and numbers of stack files that every provider's components share: enumerations and pydantic field types."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+__all__ = [
+    "Amount",
+    "Egress",
+    "LustreDeployment",
+    "Number",
+    "Percent",
+    "PercentBelow100",
+    "PositiveNumber",
+    "PositiveWhole",
+    "Seed",
+    "Whole",
+]
+
+
+class Egress(StrEnum):
+    """How nodes reach the provider's services: private endpoints for exactly what they need, or a NAT gateway."""
+
+    ENDPOINTS = "endpoints"
+    NAT = "nat"
+
+
+class LustreDeployment(StrEnum):
+    """Scratch is cheaper, has one fixed throughput and loses data with a failed server; persistent replicates."""
+
+    SCRATCH = "scratch"
+    PERSISTENT = "persistent"
+
+
+def _not_bool(value: Any) -> Any:
+    """Pydantic takes True for 1; nobody who writes it means that."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("not_a_number", "true or false is no number")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_not_bool)]
+Whole = Annotated[int, BeforeValidator(_not_bool)]
+PositiveNumber = Annotated[float, Field(gt=0), BeforeValidator(_not_bool)]
+Amount = Annotated[float, Field(ge=0), BeforeValidator(_not_bool)]
+PercentBelow100 = Annotated[float, Field(ge=0, lt=100), BeforeValidator(_not_bool)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_not_bool)]
+PositiveWhole = Annotated[int, Field(gt=0), BeforeValidator(_not_bool)]
+# Ten times the whole: an alarm far above a limit is somebody's mistake.
+Percent = Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)]

@@ -1,0 +1,94 @@
+"""Numbers that a provider takes only in a range or out of a list, and settings of file systems that it does not
+have: refused with the nearest that it takes.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from components.core.findings import InputError
+
+__all__ = [
+    "STEPS_ALARM_MINUTES",
+    "Setting",
+    "check_steps_alarm",
+    "check_tier",
+    "check_within",
+    "nearest_number",
+    "refuse_foreign",
+]
+
+
+# Below, late metrics would look like a trainer that stands still; above, nobody would call it an alarm.
+STEPS_ALARM_MINUTES = range(10, 1441)
+
+
+def nearest_number(wanted: int | None, values: Iterable[int]) -> int:
+    """The value closest to `wanted` (None for 0); of two equally close ones the larger.
+
+    >>> nearest_number(1100, [1000, 1200])
+    1200
+    """
+    return min(values, key=lambda value: (abs(value - (wanted or 0)), -value))
+
+
+def check_within(value: int, allowed: range, place: str, problem: str, unit: str = "") -> None:
+    """Refuses a value outside a range of step 1.
+
+    Raises:
+        InputError: at `place`, with the end of the range that is nearer.
+    """
+    if value not in allowed:
+        raise InputError(
+            place,
+            problem,
+            value=value,
+            allowed=f"{allowed.start} to {allowed.stop - 1}{unit}",
+            fix=f"set {place.rpartition('.')[2]}: {nearest_number(value, (allowed.start, allowed.stop - 1))}",
+        )
+
+
+def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
+    """Refuses a window in which late metrics look like a standstill, or one that is no alarm any more.
+
+    Raises:
+        InputError: it is outside STEPS_ALARM_MINUTES.
+    """
+    check_within(minutes, STEPS_ALARM_MINUTES, place, "not a window in which missing steps can be told", " minutes")
+
+
+Setting = tuple[bool, Any, str]
+"""Whether it was given, its value, and why the service has no such thing."""
+
+
+def refuse_foreign(place: str, service: str, provider: str, settings: Mapping[str, Setting]) -> None:
+    """Refuses the first setting that was given although this provider's file system has none such.
+
+    Raises:
+        InputError: at `<place>.<setting>`.
+    """
+    for name, (given, value, why) in settings.items():
+        if given:
+            raise InputError(
+                f"{place}.{name}",
+                f"not a setting of {service}: {why}",
+                value=value,
+                allowed=f"no {name} with provider: {provider}",
+                fix=f"leave {name} out",
+            )
+
+
+def check_tier(place: str, service: str, tiers: Mapping[int, Any] | tuple[int, ...], wanted: int | None) -> int:
+    """The tier, MB/s per TiB.
+
+    Raises:
+        InputError: the service has no such tier; the fix names the nearest.
+    """
+    if wanted is not None and wanted in tiers:
+        return wanted
+    raise InputError(
+        f"{place}.throughput_mbps_per_tib",
+        f"not a throughput tier of {service}",
+        value=wanted,
+        allowed=", ".join(map(str, tiers)),
+        fix=f"set throughput_mbps_per_tib: {nearest_number(wanted, tiers)}",
+    )

@@ -1,0 +1,222 @@
+"""One tag policy for every resource: who pays, for which stack and run, and how clean its power is; names made
+shorter.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from components.core.findings import InputError
+
+__all__ = ["TagPolicy", "carbon_class", "shortened"]
+
+
+def shortened(name: str, most: int, digits: int = 4) -> str:
+    """`name` where it fits; else its beginning and some digits of its hash, so that two long names stay two.
+
+    >>> shortened("a-stack-with-a-very-long-name", 12)
+    'a-stack-9fcf'
+    """
+    if len(name) <= most:
+        return name
+    return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
+
+
+# AWS takes 50 tags a resource; components add Name to ours.
+MAX_TAGS = 49
+_AWS_KEY = re.compile(r"(?!aws:)[\w\s.:/=+\-@]{1,128}", re.UNICODE | re.IGNORECASE)
+_AWS_VALUE = re.compile(r"[\w\s.:/=+\-@]{0,256}", re.UNICODE)
+# Google Cloud takes 64 labels a resource, and letters of every script; ours are plain, so that every API takes them.
+MAX_LABELS = 64
+_GCP_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_GCP_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+# Azure takes 50 tags a resource and nearly any name; DNS zones take no space and no digit first, storage accounts 128
+# characters, and names in other scripts break the metadata service. Every resource takes ours.
+MAX_AZURE_TAGS = 50
+_AZURE_KEY = re.compile(r"(?!azure|microsoft|windows)[a-z_][a-z0-9_.+=@-]{0,127}", re.IGNORECASE | re.ASCII)
+_AZURE_VALUE = re.compile(r"[ -~]{0,256}")
+# Nova's API takes these keys, and 128 of them where nobody has changed its quota ("metadata_items").
+MAX_OPENSTACK_ITEMS = 128
+_OPENSTACK_KEY = re.compile(r"[a-zA-Z0-9_:. -]{1,255}")
+_OPENSTACK_VALUE = re.compile(r"[ -~]{0,255}")
+# Labels of a container: any text would do, but people filter by them on a command line.
+_HOST_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+_HOST_VALUE = re.compile(r"[ -~]{0,255}")
+
+
+def carbon_class(intensity_g_per_kwh: float) -> str:
+    """`low`, `medium` or `high` grid intensity: below 150, below 400, and above, in gCO2e per kWh."""
+    return "low" if intensity_g_per_kwh < 150 else "medium" if intensity_g_per_kwh < 400 else "high"
+
+
+@dataclass(frozen=True)
+class TagPolicy:
+    """What every taggable resource carries.
+
+    Attributes:
+        stack: Pulumi stack name.
+        team: who owns it.
+        cost_center: who pays for it.
+        run: run the resource serves, or `shared`.
+        energy_class: accelerator family, the largest single factor of the energy bill.
+        carbon_class: see `carbon_class`.
+        extra: the user's further tags.
+    """
+
+    stack: str
+    team: str
+    cost_center: str
+    run: str
+    energy_class: str
+    carbon_class: str
+    extra: Mapping[str, str]
+
+    def aws(self) -> dict[str, str]:
+        """The policy as AWS tags. Raises InputError for a tag AWS refuses and for one that Gangway sets itself."""
+        if "Name" in self.extra:
+            raise InputError(
+                "gangway:tags.Name",
+                "Gangway names each resource by this tag itself",
+                value=self.extra["Name"],
+                fix="give the tag another name",
+            )
+        tags = {**self.extra, **self._own(":")}
+        self._check_number(tags, MAX_TAGS, "AWS takes 50 a resource")
+        for key, value in tags.items():
+            if not _AWS_KEY.fullmatch(key) or not _AWS_VALUE.fullmatch(value):
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    "AWS refuses this tag",
+                    value=value,
+                    allowed="letters, digits, spaces, . : / = + - _ @; keys of 1 to 128, no aws:...; values up to 256",
+                    fix="remove the characters outside that set",
+                )
+        return tags
+
+    def gcp(self) -> dict[str, str]:
+        """The policy as Google Cloud labels. What is ours is lowered; a user's label has to be right as it is written.
+
+        Raises:
+            InputError: a label Google Cloud refuses, with one it takes, or one that Gangway sets itself.
+        """
+        ours = {key: _as_label(value) for key, value in self._own("-").items()}
+        # Whose they are is the user's to say: lowered for them, two teams could become one.
+        labels = {**self.extra, **ours, "team": self.team, "cost_center": self.cost_center}
+        self._check_number(labels, MAX_LABELS, f"Google Cloud takes {MAX_LABELS} a resource")
+        for key, value in labels.items():
+            if not _GCP_KEY.fullmatch(key) or not _GCP_VALUE.fullmatch(value):
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    "Google Cloud refuses this label",
+                    value=value,
+                    allowed="a to z, 0 to 9, _ and -; keys of 1 to 63 that begin with a letter, values up to 63",
+                    fix=f"write {_as_key(key)}: {_as_label(value)!r}",
+                )
+        return labels
+
+    def azure(self) -> dict[str, str]:
+        """The policy as Azure tags, whose names differ by more than case.
+
+        Raises:
+            InputError: a tag that not every resource of Azure takes, or one that Gangway sets itself.
+        """
+        own = self._own("-")
+        tags = {**self.extra, **own}
+        self._check_number(tags, MAX_AZURE_TAGS, f"Azure takes {MAX_AZURE_TAGS} a resource")
+        for key, value in tags.items():
+            if not _AZURE_KEY.fullmatch(key) or not _AZURE_VALUE.fullmatch(value):
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    "not every resource of Azure takes this tag",
+                    value=value,
+                    allowed="names of 1 to 128 letters, digits and _ . + = @ - that begin with a letter and not with "
+                    "azure, microsoft or windows; values up to 256, plain ASCII",
+                    fix="shorten it to 256 characters"
+                    if len(value) > 256
+                    else "remove the characters outside that set, or give the tag another name",
+                )
+            same = [other for other in tags if other != key and other.lower() == key.lower()]
+            if key in self.extra and same:
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    f"to Azure this is the same tag as {same[0]!r}",
+                    value=value,
+                    allowed="names that differ by more than case",
+                    fix="give the tag another name",
+                )
+        return tags
+
+    def openstack(self) -> dict[str, str]:
+        """The policy as metadata of OpenStack's instances.
+
+        Raises:
+            InputError: an item Nova refuses, or one that Gangway sets itself.
+        """
+        items = {**self.extra, **self._own(":")}
+        self._check_number(items, MAX_OPENSTACK_ITEMS, f"OpenStack takes {MAX_OPENSTACK_ITEMS} an instance")
+        return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
+
+    def hosts(self) -> dict[str, str]:
+        """The policy as labels of the trainer's container, which is all that a machine of one's own can carry.
+
+        Raises:
+            InputError: a label nobody could filter by, or one that Gangway sets itself.
+        """
+        labels = {**self.extra, **self._own(".")}
+        return self._checked(labels, _HOST_KEY, _HOST_VALUE, "letters, digits and _ . - in keys")
+
+    def _checked(
+        self, tags: dict[str, str], key_form: re.Pattern[str], value_form: re.Pattern[str], keys: str
+    ) -> dict[str, str]:
+        """The tags, each of which has this form. Raises InputError for the first that has not."""
+        for key, value in tags.items():
+            if not key_form.fullmatch(key) or not value_form.fullmatch(value):
+                raise InputError(
+                    f"gangway:tags.{key}",
+                    "not a tag that every machine takes",
+                    value=value,
+                    allowed=f"{keys}; values up to 255 of plain ASCII",
+                    fix="remove the characters outside that set",
+                )
+        return tags
+
+    def _own(self, separator: str) -> dict[str, str]:
+        """The policy's own part; raises InputError where the user writes one of its keys."""
+        own = {
+            "team": self.team,
+            "cost_center": self.cost_center,
+            f"gangway{separator}stack": self.stack,
+            f"gangway{separator}run": self.run,
+            f"gangway{separator}energy-class": self.energy_class,
+            f"gangway{separator}carbon-class": self.carbon_class,
+        }
+        for key in sorted(own.keys() & self.extra.keys()):
+            raise InputError(
+                f"gangway:tags.{key}",
+                "Gangway sets this tag itself",
+                value=self.extra[key],
+                fix="give the tag another name",
+            )
+        return own
+
+    def _check_number(self, tags: Mapping[str, str], most: int, why: str) -> None:
+        if len(tags) > most:
+            ours = len(tags) - len(self.extra)
+            raise InputError(
+                "gangway:tags",
+                "too many tags",
+                value=len(self.extra),
+                allowed=f"{most - ours} besides team and cost_center ({why})",
+                fix=f"remove {len(tags) - most}",
+            )
+
+
+def _as_label(text: str) -> str:
+    """`text` in the alphabet of a label's value."""
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower())[:63]
+
+
+def _as_key(text: str) -> str:
+    """`text` in the alphabet of a label's key."""
+    return (re.sub(r"^[^a-z]+", "", _as_label(text)) or "label")[:63]

@@ -1,0 +1,187 @@
+"""Cost components: what is billed, in which unit, at which price, from which source.
+
+The shape is Infracost's (hourly, monthly of 730 h, components); a price nobody knows stays None and is listed as such
+instead of counting as zero. Pure; each provider package turns its own resources into components.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from components.catalog.schema import Fact, ServicePrice
+
+__all__ = [
+    "HOURS_PER_MONTH",
+    "CostComponent",
+    "CostEstimate",
+    "Declared",
+    "elsewhere",
+    "estimate",
+    "from_fact",
+    "from_service",
+    "paid_once",
+    "unknown_price",
+    "used_once",
+]
+
+HOURS_PER_MONTH = 730
+
+
+class Declared(Protocol):
+    """A resource of the plan: type token, name, id that others refer to it by, inputs as they go over the wire."""
+
+    @property
+    def type(self) -> str:
+        """Type token."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Logical name."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """What other resources refer to it by."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """Inputs in camelCase."""
+        ...
+
+
+@dataclass(frozen=True)
+class CostComponent:
+    """One line of the bill.
+
+    Attributes:
+        name: what is billed, in the user's words.
+        unit: what `quantity` counts, such as `node-hours` or `GiB-months`.
+        quantity: units in use at any time.
+        price: US dollars per unit, None when not known.
+        hourly: US dollars per hour, None when not known.
+        source: where the price is from, and for which region.
+        as_of: day the price was read, ISO 8601.
+        confidence: see `components.catalog.loader.Fact`.
+        standby: billed only when a fallback rung steps in; left out of the totals.
+        upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
+        once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
+    """
+
+    name: str
+    unit: str
+    quantity: float
+    price: float | None
+    hourly: float | None
+    source: str
+    as_of: str
+    confidence: str
+    standby: bool = False
+    upfront: float = 0.0
+    once: float = 0.0
+
+
+def paid_once(name: str, usd: float, source: str) -> CostComponent:
+    """A purchase made by `up`, at the price its buyer wrote down."""
+    return CostComponent(name, "purchase", 1, usd, 0.0, source, "", "stack file", upfront=usd)
+
+
+def from_fact(
+    name: str,
+    fact: Fact[float | None],
+    quantity: float,
+    *,
+    unit: str = "hour",
+    standby: bool = False,
+    note: str = "",
+) -> CostComponent:
+    """A component priced by a catalogue fact per `unit`: `hour`, or one that ends with `month`, such as `GiB-month`."""
+    hours = HOURS_PER_MONTH if unit.endswith("month") else 1
+    hourly = None if fact.value is None else fact.value * quantity / hours
+    return CostComponent(
+        name=name,
+        unit=f"{unit}s",
+        quantity=quantity,
+        price=fact.value,
+        hourly=hourly,
+        source=f"{fact.source}{note}",
+        as_of=fact.as_of.isoformat(),
+        confidence=fact.confidence,
+        standby=standby,
+    )
+
+
+def from_service(
+    name: str, price: ServicePrice, quantity: float, region: str, *, standby: bool = False
+) -> CostComponent:
+    """A component priced as a service of the catalogue."""
+    note = elsewhere(price.region, region)
+    return from_fact(name, price.usd, quantity, unit=price.unit, standby=standby, note=note)
+
+
+def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> CostComponent:
+    """What a run uses up once, such as GiB that pass a gateway; its price is per `unit` and not per hour."""
+    fact, note = price.usd, elsewhere(price.region, region)
+    return CostComponent(
+        name=name,
+        unit=price.unit,
+        quantity=quantity,
+        price=fact.value,
+        hourly=None if fact.value is None else 0.0,
+        source=f"{fact.source}{note}",
+        as_of=fact.as_of.isoformat(),
+        confidence=fact.confidence,
+        once=0.0 if fact.value is None else fact.value * quantity,
+    )
+
+
+def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", standby: bool = False) -> CostComponent:
+    """A component that nobody knows the price of."""
+    return CostComponent(name, f"{unit}s", quantity, None, None, why, "", "unknown", standby)
+
+
+def elsewhere(priced: str, region: str) -> str:
+    """Says so where a price is another region's."""
+    return "" if priced == region else f" (price of {priced})"
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """Totals in US dollars of the components whose price is known, and the names of those whose price is not.
+
+    `monthly` and `run` hold `upfront` once, and `once`, what one run uses up.
+    """
+
+    hourly: float
+    upfront: float
+    once: float
+    monthly: float
+    run: float
+    run_hours: float
+    standby_hourly: float
+    unknown: tuple[str, ...]
+    components: tuple[CostComponent, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data, as `gangway plan --json` prints it."""
+        return {"currency": "USD", **asdict(self)}
+
+
+def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstimate:
+    """Adds up `components` for an hour, a month of 730 hours and a run of `run_hours`."""
+    in_use = [component for component in components if not component.standby]
+    hourly = sum(component.hourly or 0.0 for component in in_use)
+    upfront = sum(component.upfront for component in components)
+    once = sum(component.once for component in in_use)
+    return CostEstimate(
+        hourly=hourly,
+        upfront=upfront,
+        once=once,
+        monthly=hourly * HOURS_PER_MONTH + upfront + once,
+        run=hourly * run_hours + upfront + once,
+        run_hours=run_hours,
+        standby_hourly=sum(component.hourly or 0.0 for component in components if component.standby),
+        unknown=tuple(component.name for component in in_use if component.hourly is None),
+        components=tuple(components),
+    )

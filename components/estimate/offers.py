@@ -1,0 +1,187 @@
+"""What one accelerator costs everywhere: an offer for each provider, region, machine and kind of capacity.
+
+A carrier is a machine type (or a TPU slice) that has the accelerator, with its provider's prices and regions; here its
+offers are read off. A price that is not in the catalogue stays None: the offer exists all the same. No price travels to
+another region here, as it does in a plan. What a job costs on an offer is `components.estimate.quotes`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from components.catalog.loader import Catalog, accelerator_hint
+from components.catalog.schema import Fact, MachinePrice, MachineType, Region
+from components.catalog.tables import taken_per_month
+from components.core.findings import InputError
+
+__all__ = ["KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
+
+Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+COMMITMENTS: tuple[Kind, ...] = ("reserved-1y", "reserved-3y")
+SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-start": ("gcp",)}
+"""Kinds that only some providers have."""
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A machine type with the accelerator, and what its provider's catalogue says around it.
+
+    Attributes:
+        machine: the machine; of TPUs a whole slice.
+        prices: in every region that has one.
+        regions: all of the provider's.
+        capacity: the kinds it can be had in, in the words of a stack file; None where all of them.
+        offered_in: regions that have it, as far as the catalogue says.
+    """
+
+    machine: MachineType
+    prices: Sequence[MachinePrice]
+    regions: Mapping[str, Region]
+    capacity: frozenset[str] | None = None
+    offered_in: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A way to get a node.
+
+    Attributes:
+        region: its name.
+        price: US dollars per node and hour, None where nobody knows.
+        note: what the price leaves open; empty where nothing.
+        place: the region with its grid and its PUE; None where the catalogue does not have it.
+        interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
+        on_demand: price of the same node at the same place, None where nobody knows.
+    """
+
+    provider: str
+    region: str
+    machine: MachineType
+    kind: Kind
+    price: Fact[float | None]
+    note: str = ""
+    place: Region | None = field(default=None, repr=False)
+    interruptions: Fact[float | None] | None = None
+    on_demand: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Such as `aws us-east-1 p5.48xlarge spot`."""
+        return f"{self.provider} {self.region} {self.machine.name} {self.kind}"
+
+
+def carriers_of(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carrier]:
+    """The machine types that carry `accelerator`, provider by provider; empty where there are none."""
+    return [
+        Carrier(
+            machine=machine,
+            prices=[price for price in catalog.prices if price.machine_type == machine.name],
+            regions=catalog.regions,
+            capacity=_capacity(machine),
+            offered_in=_offered_in(machine),
+        )
+        for catalog in catalogs.values()
+        for machine in catalog.machines.values()
+        if machine.accelerator == accelerator
+    ]
+
+
+def _capacity(machine: MachineType) -> frozenset[str] | None:
+    """Google's and Azure's types say how they are had; what AWS has depends on the region."""
+    fact: Fact[tuple[str, ...]] | None = getattr(machine, "capacity", None)
+    return None if fact is None else frozenset(fact.value)
+
+
+def _offered_in(machine: MachineType) -> tuple[str, ...]:
+    """The regions of the zones that a machine type lists."""
+    fact: Fact[Any] | None = getattr(machine, "zones", None)
+    if fact is None or fact.value is None:
+        return ()
+    if isinstance(fact.value, Mapping):
+        return tuple(fact.value)
+    return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in fact.value))
+
+
+def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str, further: str = "") -> InputError:
+    """The mistake of asking for an accelerator that nobody has, with the nearest that somebody has.
+
+    Args:
+        wanted: what was asked for.
+        catalogs: of the providers that were asked.
+        place: config path or option that holds it.
+        further: what else would have been allowed.
+    """
+    known = sorted({machine.accelerator for catalog in catalogs.values() for machine in catalog.machines.values()})
+    return InputError(
+        place,
+        f"no such accelerator on {', '.join(catalogs)}",
+        value=wanted,
+        allowed=", ".join(known) + further,
+        fix=accelerator_hint(wanted, known),
+    )
+
+
+def find_offers(carriers: Iterable[Carrier]) -> list[Offer]:
+    """Every offer of every carrier, in the regions with a price row and in those that have the machine without one."""
+    return [offer for carrier in carriers for offer in _offers(carrier)]
+
+
+def _offers(carrier: Carrier) -> Iterable[Offer]:
+    rows = {price.region: price for price in carrier.prices}
+    for region in dict.fromkeys([*rows, *carrier.offered_in]):
+        for kind in KINDS:
+            if _is_had(carrier, kind):
+                yield _offer(carrier, region, rows.get(region), kind)
+
+
+def _is_had(carrier: Carrier, kind: Kind) -> bool:
+    """Whether the provider sells the machine that way. A commitment is a discount on what is on demand."""
+    if carrier.machine.provider not in SOLD_BY.get(kind, (carrier.machine.provider,)):
+        return False
+    if carrier.capacity is None:
+        return kind != "flex-start"
+    return ("on-demand" if kind in COMMITMENTS else kind) in carrier.capacity
+
+
+def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) -> Offer:
+    machine = carrier.machine
+    price, note = _price(row, kind)
+    return Offer(
+        provider=machine.provider,
+        region=region,
+        machine=machine,
+        kind=kind,
+        price=price or _no_price(machine),
+        note=note,
+        place=carrier.regions.get(region),
+        interruptions=taken_per_month(machine.provider, machine.name, region) if kind == "spot" else None,
+        on_demand=None if row is None else row.on_demand.value,
+    )
+
+
+def _price(row: MachinePrice | None, kind: Kind) -> tuple[Fact[float | None] | None, str]:
+    """The price of a kind, and what is to be said of it."""
+    if row is None:
+        return None, ""
+    match kind:
+        case "on-demand":
+            return row.on_demand, ""
+        case "spot":
+            low, high = row.spot_low.value, row.spot_high.value
+            return row.spot_high, "" if low == high else "upper end seen over zones"
+        case "flex-start":
+            # Compute Engine documentation, "About Flex-start VMs": A4, A3 and A2 cost less than on demand.
+            return row.on_demand, "at most: flex-start costs less than on demand"
+        case "reserved-1y":
+            return row.reserved_1y, ""
+        case "reserved-3y":
+            return row.reserved_3y, ""
+        case "capacity-block":
+            return row.block, ""
+
+
+def _no_price(machine: MachineType) -> Fact[float | None]:
+    """Nobody's price, of the day on which the machine's own facts are."""
+    as_of = machine.num_accelerators.as_of
+    return Fact[float | None](value=None, source="no price in the catalogue", as_of=as_of, confidence="documented")

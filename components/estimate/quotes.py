@@ -1,0 +1,314 @@
+"""What a job comes to on an offer (dollars, hours, risk, kWh, gCO2e, or why it cannot be done so), and which offer
+to take.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from components.estimate.energy import estimate_carbon, estimate_energy
+from components.estimate.offers import KINDS, Offer
+from components.estimate.spot import RESTART_SEC, SAVE_SEC, SpotEstimate, best_interval_sec, estimate_spot, mtbf_sec
+
+__all__ = ["SORTS", "TERM_HOURS", "Job", "Quoted", "Ranking", "Sort", "chance_in_time", "quote", "rank"]
+
+
+TERM_HOURS = {"reserved-1y": 8760, "reserved-3y": 26280}
+"""Of commitments, paid whether used or not."""
+FLEX_START_HOURS = 168
+"""The longest that Google keeps such nodes (see `components.core.capacity.FlexStart`)."""
+BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
+"""Lengths of AWS's capacity blocks: EC2 user guide, "Capacity Blocks for ML"; recalled."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done.
+
+    Attributes:
+        num_nodes: at the same time, at least 1.
+        hours: of undisturbed training, above 0.
+        deadline_hours: from the first step until it must be done, not below `hours`; None where it does not matter.
+        interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
+    """
+
+    num_nodes: int
+    hours: float
+    deadline_hours: float | None = None
+    interruptions: float | None = None
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A job on an offer.
+
+    Attributes:
+        usd: expected, of all nodes until the job is done; None where it is not known or never done.
+        hours: expected from the first step to the last.
+        risk_hours: of these, the ones expected to be lost: work done twice and restarts.
+        spot: the estimate behind spot; None for what is not taken back.
+        interruption_source: where the rate of interruptions is from; empty without one.
+        in_time: chance to be done by the deadline once the nodes are there, 0 to 1; None without a deadline, and where
+            nobody knows.
+        kwh: of the building; None where nobody publishes what the accelerators draw, or the region's PUE.
+        gco2e: location-based; None where `kwh` is.
+        problem: why the job cannot be done so, or not in time; empty where it can.
+        missing: what is not known and keeps it from being ranked; empty where nothing.
+        details: what there is to say of this kind of capacity.
+    """
+
+    offer: Offer
+    usd: float | None
+    hours: float
+    risk_hours: float
+    spot: SpotEstimate | None
+    interruption_source: str
+    in_time: float | None
+    kwh: float | None
+    gco2e: float | None
+    problem: str
+    missing: str
+    details: str
+
+
+def quote(offer: Offer, job: Job) -> Quoted:
+    """What the job comes to on `offer`."""
+    share, rate_source = _interruptions(offer, job)
+    spot = None
+    if offer.kind == "spot" and share is not None:
+        # Hours and risk need no price: an offer of unknown price can still be said to be too slow.
+        interval_sec = _interval_sec(job, share)
+        spot = estimate_spot(job.num_nodes, offer.price.value or 0.0, job.hours, share, interval_sec=interval_sec)
+    hours = job.hours if spot is None else spot.hours
+    usd, details = _money(offer, job, spot)
+    kwh, gco2e = _emissions(offer, job.num_nodes, hours)
+    return Quoted(
+        offer=offer,
+        usd=usd,
+        hours=hours,
+        risk_hours=0.0 if spot is None else spot.lost_hours,
+        spot=spot,
+        interruption_source=rate_source,
+        in_time=_in_time(offer, job, spot),
+        kwh=kwh,
+        gco2e=gco2e,
+        problem=_problem(offer, job, spot),
+        missing=_missing(offer, job, share),
+        details=details,
+    )
+
+
+def _interval_sec(job: Job, share: float) -> float | None:
+    """From one checkpoint to the next: the best, and for a shorter job all of it; None where nothing is taken back."""
+    best = best_interval_sec(SAVE_SEC, mtbf_sec(job.num_nodes, share), RESTART_SEC)
+    return None if math.isinf(best) else min(best, job.hours * 3600)
+
+
+def _interruptions(offer: Offer, job: Job) -> tuple[float | None, str]:
+    """The share of nodes taken in a month and its source: published, or else what the user said."""
+    fact = offer.interruptions
+    if fact is None:
+        return None, ""
+    if fact.value is None and job.interruptions is not None:
+        return job.interruptions, "as given: nobody publishes it"
+    return fact.value, fact.source
+
+
+def _money(offer: Offer, job: Job, spot: SpotEstimate | None) -> tuple[float | None, str]:
+    """Expected dollars, and what they hold beside the job's hours."""
+    price = offer.price.value
+    if price is None:
+        return None, ""
+    an_hour = price * job.num_nodes
+    if offer.kind == "spot":
+        return (None if spot is None else spot.usd), _interrupted(offer, job, spot)
+    if offer.kind in TERM_HOURS:
+        term = TERM_HOURS[offer.kind]
+        terms = math.ceil(job.hours / term)
+        used = job.hours / (terms * term)
+        text = f"{terms * term:,} h are paid, {used:.0%} of them used"
+        if offer.on_demand:
+            text += f"; pays above {price / offer.on_demand:.0%} use of the term"
+        return an_hour * terms * term, text
+    if offer.kind == "capacity-block":
+        days = _block_days(job.hours)
+        return (None, "") if days is None else (an_hour * days * 24, f"{days} whole days are paid at once")
+    if offer.kind == "flex-start":
+        return an_hour * job.hours, "waits for all nodes, nobody knows how long"
+    return an_hour * job.hours, "not taken back"
+
+
+def _interrupted(offer: Offer, job: Job, spot: SpotEstimate | None) -> str:
+    """What is expected to happen, and from which rate of interruptions."""
+    if spot is None or not spot.feasible:
+        return ""
+    share, _ = _interruptions(offer, job)
+    known = offer.interruptions is not None and offer.interruptions.value is not None
+    how = offer.interruptions.confidence if known and offer.interruptions else "as given"
+    if spot.interruptions == 0:
+        return f"never taken back ({how})"
+    often = "fewer than 0.01" if spot.interruptions < 0.01 else f"{spot.interruptions:.2g}"
+    return (
+        f"{often} interruptions expected ({share:.0%} of nodes a month, {how}), goodput {spot.goodput:.1%} "
+        f"with a checkpoint each {spot.interval_sec / 60:.0f} min"
+    )
+
+
+def _in_time(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
+    """The chance to be done by the deadline; None where nobody knows the wait, or how often nodes are taken."""
+    if job.deadline_hours is None or offer.kind == "flex-start" or (offer.kind == "spot" and spot is None):
+        return None
+    return chance_in_time(job.hours, job.deadline_hours, spot)
+
+
+def _block_days(hours: float) -> int | None:
+    """The shortest block that holds so many hours; None above the longest."""
+    return next((days for days in BLOCK_DAYS if days * 24 >= hours), None)
+
+
+def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None, float | None]:
+    """Energy in kWh and emissions in gCO2e, of the hours that the nodes run."""
+    if offer.place is None or math.isinf(hours):
+        return None, None
+    energy = estimate_energy(offer.machine, num_nodes, hours, offer.place)
+    return energy.kwh, estimate_carbon(energy, offer.place).gco2e
+
+
+def _problem(offer: Offer, job: Job, spot: SpotEstimate | None) -> str:
+    """Why the job is not done on this offer."""
+    if spot is not None and not spot.feasible:
+        return f"never done: an interruption each {spot.mtbf_hours:.2g} h takes more than is done in between"
+    if spot is not None and job.deadline_hours is not None and spot.hours > job.deadline_hours:
+        return f"too late: {spot.hours:.1f} h expected with interruptions, the deadline is {job.deadline_hours:g} h"
+    if offer.kind == "flex-start" and job.hours > FLEX_START_HOURS:
+        return f"nodes are deleted after {FLEX_START_HOURS} h, the job takes {job.hours:g} h"
+    if offer.kind == "capacity-block" and _block_days(job.hours) is None:
+        return f"the longest block has {BLOCK_DAYS[-1]} days, the job takes {job.hours / 24:.0f}"
+    return ""
+
+
+def _missing(offer: Offer, job: Job, share: float | None) -> str:
+    if offer.price.value is None:
+        return "no price in the catalogue"
+    if offer.kind == "spot" and share is None:
+        assert offer.interruptions is not None, "spot offers carry the fact, even where it is null"
+        return f"rate of interruptions not known ({offer.interruptions.source}); give --interruptions"
+    return ""
+
+
+def chance_in_time(hours: float, deadline_hours: float, spot: SpotEstimate | None) -> float:
+    """How likely the job is done by the deadline: that no more interruptions come than there is time for.
+
+    Each is taken to cost the same, the mean: half an interval and a restart. As they come in the lost time, too, their
+    number is distributed as a generalised Poisson (Consul and Jain, Technometrics 15(4), 1973): with w interruptions a
+    job's own time and t in the time that each takes, j of them have probability w (w + jt)^(j-1) e^-(w + jt) / j!.
+
+    Args:
+        hours: of undisturbed training.
+        deadline_hours: when it must be done.
+        spot: the estimate; None for what is not taken back.
+    """
+    if spot is None or spot.interruptions == 0:
+        return 1.0 if hours <= deadline_hours else 0.0
+    if not spot.feasible:
+        return 0.0
+    work, lost_each = spot.hours - spot.lost_hours, spot.lost_hours / spot.interruptions
+    if deadline_hours < work:
+        return 0.0
+    own, more = work / spot.mtbf_hours, lost_each / spot.mtbf_hours
+    # Beyond fifty standard deviations there is nothing left to add.
+    enough = spot.interruptions + 50 * (math.sqrt(own / (1 - more) ** 3) + 1)
+    most = math.floor(min((deadline_hours - work) / lost_each, enough))
+    logs = (
+        math.log(own) + (count - 1) * math.log(own + count * more) - (own + count * more) - math.lgamma(count + 1)
+        for count in range(most + 1)
+    )
+    return min(sum(map(math.exp, logs)), 1.0)
+
+
+Sort = Literal["cost", "carbon", "risk"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+# Sums of floats that differ by rounding alone are equal, and the next criterion decides.
+DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Offers by what becomes of the job on them.
+
+    Attributes:
+        ranked: best first, each with the reason for its place.
+        infeasible: the job is not done on them, or not in time.
+        unknown: they lack a figure.
+    """
+
+    ranked: tuple[tuple[Quoted, str], ...]
+    infeasible: tuple[Quoted, ...]
+    unknown: tuple[Quoted, ...]
+
+
+def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
+    """Sorts out what cannot be done and what is not known, ranks the rest and says why each stands where it does."""
+    able: list[Quoted] = []
+    infeasible: list[Quoted] = []
+    unknown: list[Quoted] = []
+    for each in quoted:
+        lacks = each.missing or (sort == "carbon" and each.gco2e is None)
+        (infeasible if each.problem else unknown if lacks else able).append(each)
+    able.sort(key=lambda q: (*_criteria(q, sort), KINDS.index(q.offer.kind), q.offer.label))
+    reasons = (_reason(place, each, able, sort) for place, each in enumerate(able))
+    return Ranking(tuple(zip(able, reasons, strict=True)), tuple(infeasible), tuple(unknown))
+
+
+def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
+    """Smaller is better; the first difference decides."""
+    usd = math.inf if quoted.usd is None else round(quoted.usd, DIGITS)
+    carbon = math.inf if quoted.gco2e is None else round(quoted.gco2e, DIGITS)
+    match sort:
+        case "cost":
+            return usd, quoted.risk_hours, carbon
+        case "carbon":
+            return carbon, usd, quoted.risk_hours
+        case "risk":
+            return quoted.risk_hours, usd, carbon
+
+
+def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> str:
+    """Why it ranks where it does, in words: against the best, and what its kind means."""
+    best = able[0]
+    if place == 0:
+        first = {"cost": "the cheapest", "carbon": "emits least", "risk": "least at risk"}[sort]
+        parts = [first if len(able) > 1 else "the only one", _against_on_demand(quoted)]
+    elif sort == "carbon":
+        parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.usd, best.usd, "dollars")]
+    elif sort == "risk" and quoted.risk_hours > best.risk_hours:
+        parts = [f"{_hours(quoted.risk_hours)} expected to be lost", _more(quoted.usd, best.usd, "dollars")]
+    else:
+        parts = [_more(quoted.usd, best.usd, "dollars"), _more(quoted.gco2e, best.gco2e, "emissions")]
+    return "; ".join(part for part in (*parts, quoted.details) if part)
+
+
+def _against_on_demand(quoted: Quoted) -> str:
+    """The saving of spot against on demand at the same place, for the whole job."""
+    offer = quoted.offer
+    if offer.kind != "spot" or not offer.on_demand or not offer.price.value or quoted.spot is None:
+        return ""
+    saving = 1 - offer.price.value / offer.on_demand * quoted.spot.goodput**-1
+    return f"{saving:.0%} below on demand at the same place" if saving > 0 else "no saving over on demand there"
+
+
+def _more(value: float | None, best: float | None, unit: str) -> str:
+    """`12 % more dollars` than the best; empty where one of both is not known, or they are equal."""
+    if value is None or best is None or best == 0:
+        return ""
+    ratio = value / best
+    if abs(ratio - 1) < 0.005:
+        return f"the same {unit}"
+    if ratio >= 2:
+        return f"{ratio:.1f} times the {unit}"
+    return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'fewer'} {unit}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"

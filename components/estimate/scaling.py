@@ -1,0 +1,314 @@
+"""How a data-parallel step grows with the number of workers: a fit to what was measured, a projection beyond it over
+fabrics, and all-reduce on a TPU slice's mesh or torus.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from components.catalog.schema import MachineType
+from components.catalog.tables import FABRIC_FIELDS, ici, latency, link_gbps
+from components.core.findings import InputError
+
+__all__ = [
+    "BUS_SHARE",
+    "BUS_SHARE_SOURCE",
+    "Algorithm",
+    "AmdahlFit",
+    "Links",
+    "Network",
+    "Slice",
+    "Spread",
+    "StepModel",
+    "Torus",
+    "efficiency",
+    "fit_amdahl",
+    "links_of",
+    "measured_efficiency",
+    "step_sec",
+    "torus_of",
+]
+
+
+Mode = Literal["weak", "strong"]
+Algorithm = Literal["ring", "tree"]
+
+BUS_SHARE = 0.7
+BUS_SHARE_SOURCE = "assumed: all-reduces reach 0.7 of nominal bandwidth (seen on p4d over EFA: 0.59 to 1.14)"
+
+
+class Network(Protocol):
+    """What an all-reduce travels over, and so how long it takes."""
+
+    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+        """Seconds of one all-reduce of each worker's `num_bytes`; 0 for one worker."""
+        ...
+
+
+@dataclass(frozen=True)
+class Links:
+    """What an all-reduce travels over.
+
+    Attributes:
+        gpus_per_node: accelerators of one machine.
+        inside_gbps: of one accelerator to the others of its machine, one direction; infinite where nobody says, which
+            is so only where it is alone.
+        between_gbps: all network cards of one machine together.
+        inside_latency_sec: of one message inside.
+        between_latency_sec: of one message between machines.
+        sources: where each comes from.
+    """
+
+    gpus_per_node: int
+    inside_gbps: float
+    between_gbps: float
+    inside_latency_sec: float
+    between_latency_sec: float
+    sources: tuple[str, ...] = ()
+
+    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+        """Seconds of one all-reduce; 0 for one worker.
+
+        Args:
+            workers: above 0; nodes are filled one after the other.
+            num_bytes: of each worker's buffer.
+            algorithm: between machines; inside it is a ring.
+        """
+        in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
+        gbit = num_bytes * 8e-9
+        inside = 2 * (in_node - 1) * (gbit / in_node / self.inside_gbps + self.inside_latency_sec)
+        steps = 2 * (nodes - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(nodes))
+        return inside + 2 * (nodes - 1) / nodes * gbit / self.between_gbps + steps * self.between_latency_sec
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """One step of one worker that is alone.
+
+    Attributes:
+        compute_sec: of the whole step.
+        gradient_bytes: that all workers average in a step.
+        serial_share: of the compute, which does not shrink when the batch is shared out, 0..1.
+        overlap: share of a step's compute during which gradients can travel, 0..1.
+        algorithm: between machines.
+    """
+
+    compute_sec: float
+    gradient_bytes: float
+    serial_share: float = 0.0
+    overlap: float = 0.0
+    algorithm: Algorithm = "ring"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median over rounds, and the lowest and the highest of them."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class AmdahlFit:
+    """What strong scaling has shown.
+
+    Attributes:
+        compute_sec: a step of one worker, as measured.
+        serial_share: fitted, 0..1.
+        worst_residual: the greatest |fitted - measured| / measured over all numbers of workers.
+    """
+
+    compute_sec: float
+    serial_share: float
+    worst_residual: float
+
+    def step_sec(self, workers: float, all_reduce: float) -> float:
+        """The fitted step, with an all-reduce of so many seconds; exactly the measured one for one worker.
+
+        A curve may ask between whole numbers of workers.
+        """
+        return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
+
+
+def links_of(machine: MachineType, bus_share: float = BUS_SHARE) -> Links:
+    """The links of machines of one type, by the catalogue.
+
+    Args:
+        machine: of the catalogue.
+        bus_share: of nominal bandwidth that an all-reduce reaches, above 0.
+
+    Raises:
+        InputError: the catalogue does not know a bandwidth that is needed.
+    """
+    number, inside = machine.num_accelerators.value, link_gbps(machine.accelerator)
+    network = machine.network_gbps
+    if network.value is None or (number > 1 and inside.value is None):
+        what = "network_gbps" if network.value is None else f"link between its {machine.accelerator}"
+        raise InputError(
+            machine.name,
+            f"the catalogue knows no bandwidth of its {what}: nothing can be projected",
+            fix="choose another machine type",
+        )
+    delays = latency()
+    between = delays.between(_fabric_kind(machine))
+    sources = [f"between machines: {network.value:g} Gbit/s, {network.source}"]
+    if number > 1:
+        sources.append(f"inside: {inside.value:g} Gbit/s, {inside.source}")
+    sources.append(f"latency: {between.value:g} us between, {delays.inside_usec.value:g} inside, {between.source}")
+    share = f"{bus_share:g} of nominal bandwidth"
+    return Links(
+        gpus_per_node=number,
+        inside_gbps=(inside.value or math.inf) * bus_share,
+        between_gbps=network.value * bus_share,
+        inside_latency_sec=delays.inside_usec.value * 1e-6,
+        between_latency_sec=between.value * 1e-6,
+        sources=(*sources, BUS_SHARE_SOURCE if bus_share == BUS_SHARE else share),
+    )
+
+
+def _fabric_kind(machine: MachineType) -> str:
+    """Every provider has a field of its own for it; `ethernet` where there is none."""
+    fabrics = (getattr(machine, field, None) for field in FABRIC_FIELDS)
+    return next((str(fabric.kind) for fabric in fabrics if fabric is not None), "ethernet")
+
+
+def step_sec(model: StepModel, network: Network, workers: int, mode: Mode) -> float:
+    """Seconds of one step of so many workers."""
+    share = 1.0 if mode == "weak" else model.serial_share + (1 - model.serial_share) / workers
+    compute = model.compute_sec * share
+    travel = network.all_reduce_sec(workers, model.gradient_bytes, model.algorithm)
+    return compute + max(0.0, travel - model.overlap * compute)
+
+
+def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> float:
+    """Images a second of each worker, over those of one that is alone: above 0, at most 1; 1 for one worker."""
+    one = model.compute_sec
+    many = step_sec(model, network, workers, mode)
+    return min(1.0, one / many if mode == "weak" else one / (workers * many))  # rounding may be above 1 by a bit
+
+
+def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
+    """The efficiency of each round, which ran one worker and then so many.
+
+    Args:
+        one_sec: seconds of a step of one worker, by round.
+        many_sec: of so many workers, in the same rounds.
+        workers: how many.
+        mode: whether each had a batch of its own (weak) or a share of one.
+    """
+    parts = 1 if mode == "weak" else workers
+    values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def fit_amdahl(step: Mapping[int, float], all_reduce: Mapping[int, float]) -> AmdahlFit:
+    """The share of a step that does not shrink with the number of workers, by least squares.
+
+    Through the measured step of one worker, so with y = (t(n) - all-reduce(n)) / t(1) and x = 1 - 1/n:
+    y - 1/n = serial x x.
+
+    Args:
+        step: seconds of a step by number of workers, strong scaling; with that of one worker, and of another number.
+        all_reduce: seconds that workers waited for each other in it, by number of workers above one.
+    """
+    one = step[1]
+    many = [workers for workers in step if workers > 1]
+    x = {workers: 1 - 1 / workers for workers in many}
+    y = {workers: (step[workers] - all_reduce[workers]) / one - 1 / workers for workers in many}
+    raw = sum(x[workers] * y[workers] for workers in many) / sum(x[workers] ** 2 for workers in many)
+    fit = AmdahlFit(one, min(1.0, max(0.0, raw)), 0.0)
+    residuals = [abs(fit.step_sec(n, all_reduce[n]) - step[n]) / step[n] for n in many]
+    return AmdahlFit(one, fit.serial_share, max(residuals))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One slice.
+
+    Attributes:
+        sides: chips along each axis; axes of one chip are left out.
+        wraps: whether the ends of every axis are linked.
+    """
+
+    sides: tuple[int, ...]
+    wraps: bool
+
+    @property
+    def chips(self) -> int:
+        """All of them."""
+        return math.prod(self.sides)
+
+
+@dataclass(frozen=True)
+class Torus:
+    """Slices of one TPU generation.
+
+    Attributes:
+        slices: ascending, each of another number of chips.
+        link_gbps: of one link between neighbours, one direction.
+        hop_sec: of one message over it.
+        sources: where each comes from.
+    """
+
+    slices: tuple[Slice, ...]
+    link_gbps: float
+    hop_sec: float
+    sources: tuple[str, ...] = ()
+
+    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+        """Seconds of one all-reduce on the slice of that many chips; 0 for one chip.
+
+        Args:
+            workers: chips: 1, or those of one of `slices`.
+            num_bytes: of each chip's buffer.
+            algorithm: no part of this model: within a slice there are rings and lines.
+        """
+        if workers == 1:
+            return 0.0
+        found = next(one for one in self.slices if one.chips == workers)
+        axes = len(found.sides)
+        gbps = self.link_gbps * (2 if found.wraps else 1)
+        parts = [num_bytes * 8e-9 / axes] * axes
+        seconds = 0.0
+        for phase in range(axes):
+            sides = [found.sides[(part + phase) % axes] for part in range(axes)]
+            seconds += max(
+                gbit * (side - 1) / side / gbps + (side - 1) * self.hop_sec
+                for gbit, side in zip(parts, sides, strict=True)
+            )
+            parts = [gbit / side for gbit, side in zip(parts, sides, strict=True)]
+        return 2 * seconds
+
+
+def torus_of(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
+    """Slices of a TPU generation.
+
+    Args:
+        generation: of the TPU catalogue.
+        topologies: such as `4x8x8`, ascending, of more than one chip each.
+        bus_share: of nominal bandwidth that an all-reduce reaches, above 0.
+    """
+    facts, chip, hop = ici(generation), link_gbps(f"{generation}x1"), latency().ici_usec
+    assert chip.value is not None, "a test holds every generation against links.yaml"
+    every = facts.wraps_every.value
+    slices = []
+    for topology in topologies:
+        sides = [int(side) for side in topology.split("x")]
+        wraps = all(side % every == 0 for side in sides)
+        slices.append(Slice(tuple(side for side in sides if side > 1), wraps))
+    share = BUS_SHARE_SOURCE if bus_share == BUS_SHARE else f"{bus_share:g} of nominal bandwidth"
+    return Torus(
+        slices=tuple(slices),
+        link_gbps=chip.value / facts.ports.value * bus_share,
+        hop_sec=hop.value * 1e-6,
+        sources=(
+            f"ICI: {chip.value:g} Gbit/s of a chip in one direction, {chip.source}",
+            f"its links: {facts.ports.value}, {facts.ports.source}",
+            f"wraps round: every side a multiple of {every}, {facts.wraps_every.source}",
+            f"latency: {hop.value:g} us a hop, {hop.source}",
+            share,
+        ),
+    )

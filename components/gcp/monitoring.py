@@ -1,0 +1,353 @@
+"""NodeLogs and Observability: the nodes' log, metrics out of the trainer's lines, alarms and a dashboard on them,
+and the notification channels that alarms and budgets speak through.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_gcp import logging, monitoring
+
+from components.core.dependencies import after
+from components.core.findings import InputError
+from components.core.limits import check_within
+from components.gcp.alarms import METRICS, MONITORED_RESOURCE, AlarmPlan, MetricPlan, metric_name, plan_alarms
+
+__all__ = [
+    "MAX_BUDGET_CHANNELS",
+    "NodeLogs",
+    "NodeLogsArgs",
+    "Observability",
+    "ObservabilityArgs",
+    "check_budget_emails",
+    "check_retention",
+    "declare_channels",
+    "log_id",
+    "log_name",
+    "plan_dashboard",
+]
+
+
+MAX_BUDGET_CHANNELS = 5
+
+
+def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
+    """Refuses more addresses than a budget notifies.
+
+    Raises:
+        InputError: there are more than MAX_BUDGET_CHANNELS.
+    """
+    if len(emails) > MAX_BUDGET_CHANNELS:
+        raise InputError(
+            place,
+            "more addresses than a budget of Google Cloud writes to",
+            value=len(emails),
+            allowed=f"at most {MAX_BUDGET_CHANNELS}",
+            fix=f"remove {len(emails) - MAX_BUDGET_CHANNELS}, or write to a group's address",
+        )
+
+
+def declare_channels(
+    name: str,
+    emails: Sequence[str],
+    project: pulumi.Input[str],
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> list[monitoring.NotificationChannel]:
+    """Declares a channel for each address."""
+    return [
+        monitoring.NotificationChannel(
+            f"{name}-{position}",
+            project=project,
+            display_name=email,
+            type="email",
+            labels={"email_address": email},
+            user_labels=tags,
+            opts=opts,
+        )
+        for position, email in enumerate(emails)
+    ]
+
+
+PERIOD = "60s"
+Widget = dict[str, Any]
+
+
+def plan_dashboard(
+    stack: str, region: str, log_name: str, groups: Sequence[str], alarms: Sequence[str]
+) -> dict[str, Any]:
+    """The dashboard's body, as Cloud Monitoring's API wants it once it is JSON.
+
+    Args:
+        stack: name of the stack, which is part of its metrics' names.
+        region: for the heading.
+        log_name: full name of the stack's log.
+        groups: names of the managed instance groups, in the order of the rungs.
+        alarms: full names of alert policies whose state is shown on top.
+    """
+    counted = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")
+    widgets = [
+        _text(stack, region, log_name),
+        *(
+            {"title": "Alarms", "incidentList": {"policyNames": list(alarms)}},
+            _chart("Images per second", [_logged(stack, "ImagesPerSecond", "ALIGN_DELTA", "REDUCE_MEAN")]),
+            _chart("GPU utilisation, share of time", [_logged(stack, "GpuUtilisation", "ALIGN_DELTA", "REDUCE_MEAN")]),
+            _chart(
+                "Interruptions, checkpoints, nodes given up",
+                [_logged(stack, name, "ALIGN_DELTA", "REDUCE_SUM") | {"legendTemplate": name} for name in counted],
+            ),
+        ),
+        *([_chart("Nodes, by rung", [_sizes(groups)])] if groups else []),
+        {"title": "Newest lines", "logsPanel": {"filter": f'logName="{log_name}"'}},
+    ]
+    return {"displayName": f"gangway-{stack}", "gridLayout": {"columns": "2", "widgets": widgets}}
+
+
+def _text(stack: str, region: str, log_name: str) -> Widget:
+    content = (
+        f"# {stack}\nGangway in {region}, log `{log_name}`. Traffic of the GPUs' own network bypasses the metrics of "
+        "Compute Engine; the trainer's images per second show what the fabric is worth."
+    )
+    return {"text": {"content": content, "format": "MARKDOWN"}}
+
+
+def _chart(title: str, data_sets: list[dict[str, Any]]) -> Widget:
+    return {"title": title, "xyChart": {"dataSets": data_sets, "yAxis": {"scale": "LINEAR"}}}
+
+
+def _line(metric_filter: str, aggregation: dict[str, Any]) -> dict[str, Any]:
+    query = {"timeSeriesFilter": {"filter": metric_filter, "aggregation": {"alignmentPeriod": PERIOD, **aggregation}}}
+    return {"timeSeriesQuery": query, "plotType": "LINE"}
+
+
+def _logged(stack: str, metric: str, aligner: str, reducer: str) -> dict[str, Any]:
+    metric_type = f"logging.googleapis.com/user/{metric_name(stack, metric)}"
+    metric_filter = f'metric.type="{metric_type}" resource.type="{MONITORED_RESOURCE}"'
+    return _line(metric_filter, {"perSeriesAligner": aligner, "crossSeriesReducer": reducer})
+
+
+def _sizes(groups: Sequence[str]) -> dict[str, Any]:
+    named = ", ".join(f'"{group}"' for group in groups)
+    metric_filter = (
+        'metric.type="compute.googleapis.com/instance_group/size" resource.type="instance_group" '
+        f"resource.label.instance_group_name=one_of({named})"
+    )
+    aggregation = {
+        "perSeriesAligner": "ALIGN_MEAN",
+        "crossSeriesReducer": "REDUCE_SUM",
+        "groupByFields": ["resource.label.instance_group_name"],
+    }
+    return _line(metric_filter, aggregation)
+
+
+# What a log bucket offers.
+RETENTION_DAYS = range(1, 3651)
+INTERRUPTIONS_PER_HOUR = 3
+AUTO_CLOSE_SEC = 24 * 3600
+EVALUATION_SEC = 60
+# A distribution's buckets: 60 from 0.01, each a quarter wider, reach 6500: shares of time and images per second alike.
+BUCKETS = logging.MetricBucketOptionsExponentialBucketsArgs(num_finite_buckets=60, growth_factor=1.25, scale=0.01)
+
+
+class NodeLogsArgs(TypedDict):
+    """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later.
+
+    A deleted log bucket keeps its name for that week, and no other can be made by that name: the ending that Pulumi has
+    given to `run_bucket_name`, another one for every new stack, is this bucket's too. `kms_key_name` encrypts the
+    bucket; a bucket that has a key can never be without one again.
+    """
+
+    project: pulumi.Input[str]
+    region: str
+    stack: str
+    run_bucket_name: pulumi.Input[str]
+    retention_days: int
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+
+
+class ObservabilityArgs(TypedDict):
+    """Inputs of Observability.
+
+    `log_name` is NodeLogs', whose metrics have to exist before an alarm may name them. `group_names` are the managed
+    instance groups and `num_nodes` how many nodes they hold together; for TPUs, which are in no group, none and 0.
+    `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics line. `expect_gpu`:
+    whether idle GPUs are worth an alarm. `emails` hear of every alarm. `interruptions_per_hour` (3): above it, an alarm
+    tells so.
+    """
+
+    project: pulumi.Input[str]
+    region: str
+    stack: str
+    log_name: pulumi.Input[str]
+    group_names: pulumi.Input[list[str]]
+    num_nodes: int
+    emails: list[str]
+    steps_alarm_minutes: int
+    expect_gpu: bool
+    interruptions_per_hour: NotRequired[int]
+    tags: dict[str, str]
+
+
+def log_id(stack: str) -> str:
+    """The log the nodes of `stack` write, which the log agent is told.
+
+    >>> log_id("demo")
+    'gangway-demo'
+    """
+    return f"gangway-{stack}"
+
+
+def log_name(project: str, stack: str) -> str:
+    """The full name of that log."""
+    return f"projects/{project}/logs/{log_id(stack)}"
+
+
+def check_retention(days: int, place: str = "retention_days") -> None:
+    """Refuses a number of days that Cloud Logging does not offer.
+
+    Raises:
+        InputError: it is outside RETENTION_DAYS.
+    """
+    check_within(days, RETENTION_DAYS, place, "Cloud Logging does not keep logs for so many days")
+
+
+class NodeLogs(pulumi.ComponentResource):
+    """The log of one stack's nodes, where it is kept, and the metrics that are read out of it.
+
+    Attributes:
+        log_id: what the nodes' log agent calls the log.
+        log_name: its full name; waits for the metrics.
+        bucket_name: full name of the bucket of its entries.
+    """
+
+    log_id: pulumi.Output[str]
+    log_name: pulumi.Output[str]
+    bucket_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NodeLogsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:NodeLogs", name, None, opts)
+        check_retention(args["retention_days"])
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        full_name = pulumi.Output.from_input(args["project"]).apply(lambda project: log_name(project, args["stack"]))
+        bucket = self._bucket()
+        logging.ProjectSink(
+            f"{name}-nodes",
+            project=args["project"],
+            destination=pulumi.Output.concat("logging.googleapis.com/", bucket.id),
+            filter=pulumi.Output.concat('logName="', full_name, '"'),
+            unique_writer_identity=True,
+            opts=self._child,
+        )
+        metrics = [self._metric(plan, full_name) for plan in METRICS]
+        self.log_id = pulumi.Output.from_input(log_id(args["stack"]))
+        self.log_name = after(full_name, *metrics)
+        self.bucket_name = bucket.id
+        self.register_outputs({"log_id": self.log_id, "log_name": self.log_name, "bucket_name": self.bucket_name})
+
+    def _bucket(self) -> logging.ProjectBucketConfig:
+        args = self._args
+        key = args.get("kms_key_name")
+        settings = logging.ProjectBucketConfigCmekSettingsArgs(kms_key_name=key) if key is not None else None
+        return logging.ProjectBucketConfig(
+            f"{self._name}-nodes",
+            project=args["project"],
+            location=args["region"],
+            bucket_id=pulumi.Output.from_input(args["run_bucket_name"]).apply(
+                lambda name: f"{log_id(args['stack'])}-{name.rpartition('-')[2]}"
+            ),
+            description=f"{args['stack']}: lines of the nodes",
+            retention_days=args["retention_days"],
+            cmek_settings=settings,
+            opts=self._child,
+        )
+
+    def _metric(self, plan: MetricPlan, full_name: pulumi.Output[str]) -> logging.Metric:
+        collects = plan.field is not None
+        return logging.Metric(
+            f"{self._name}-{plan.name}",
+            project=self._args["project"],
+            name=metric_name(self._args["stack"], plan.name),
+            filter=pulumi.Output.concat('logName="', full_name, '" AND ', plan.filter),
+            metric_descriptor=logging.MetricMetricDescriptorArgs(
+                metric_kind="DELTA", value_type="DISTRIBUTION" if collects else "INT64", unit=plan.unit
+            ),
+            value_extractor=f"EXTRACT(jsonPayload.{plan.field})" if collects else None,
+            bucket_options=logging.MetricBucketOptionsArgs(exponential_buckets=BUCKETS) if collects else None,
+            opts=self._child,
+        )
+
+
+class Observability(pulumi.ComponentResource):
+    """Alarms and the dashboard of one stack."""
+
+    alarm_names: pulumi.Output[list[str]]
+    channel_names: pulumi.Output[list[str]]
+    dashboard_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:Observability", name, None, opts)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        channels = declare_channels(f"{name}-alarms", args["emails"], args["project"], args["tags"], self._child)
+        self.channel_names = pulumi.Output.all(*[channel.id for channel in channels]).apply(list)
+        self._groups = pulumi.Output.from_input(args["group_names"])
+        # Which alarms there are does not hang on the groups' names, which a plan does not know.
+        plans = self._plans(["unknown"] if args["num_nodes"] else [])
+        self.alarm_names = pulumi.Output.all(*[self._alarm(plan.name).name for plan in plans]).apply(list)
+        self.dashboard_id = self._dashboard().id
+        self.register_outputs(
+            {
+                "alarm_names": self.alarm_names,
+                "channel_names": self.channel_names,
+                "dashboard_id": self.dashboard_id,
+            }
+        )
+
+    def _plans(self, groups: list[str]) -> list[AlarmPlan]:
+        args = self._args
+        return plan_alarms(
+            args["stack"],
+            groups,
+            args["num_nodes"],
+            args["steps_alarm_minutes"],
+            args.get("interruptions_per_hour", INTERRUPTIONS_PER_HOUR),
+            expect_gpu=args["expect_gpu"],
+        )
+
+    def _alarm(self, alarm: str) -> monitoring.AlertPolicy:
+        """The alarm of that name, over the groups once they are known."""
+        # The log's name waits for the metrics that the query names.
+        known = pulumi.Output.all(self._groups, self._args["log_name"])
+        plan = known.apply(lambda all_known: next(p for p in self._plans(all_known[0]) if p.name == alarm))
+        condition = monitoring.AlertPolicyConditionConditionPrometheusQueryLanguageArgs(
+            query=plan.apply(lambda it: it.query),
+            duration="0s",
+            evaluation_interval=f"{EVALUATION_SEC}s",
+            # Metrics are there only once something has been measured.
+            disable_metric_validation=True,
+        )
+        return monitoring.AlertPolicy(
+            f"{self._name}-{alarm}",
+            project=self._args["project"],
+            display_name=f"{self._args['stack']}: {alarm}",
+            combiner="OR",
+            conditions=[
+                monitoring.AlertPolicyConditionArgs(display_name=alarm, condition_prometheus_query_language=condition)
+            ],
+            severity=plan.apply(lambda it: it.severity),
+            documentation=monitoring.AlertPolicyDocumentationArgs(
+                content=plan.apply(lambda it: it.description), mime_type="text/markdown"
+            ),
+            alert_strategy=monitoring.AlertPolicyAlertStrategyArgs(auto_close=f"{AUTO_CLOSE_SEC}s"),
+            notification_channels=self.channel_names,
+            user_labels=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _dashboard(self) -> monitoring.Dashboard:
+        args = self._args
+        body = pulumi.Output.all(self._groups, args["log_name"], self.alarm_names).apply(
+            lambda known: plan_dashboard(args["stack"], args["region"], known[1], known[0], known[2])
+        )
+        return monitoring.Dashboard(
+            self._name, project=args["project"], dashboard_json=pulumi.Output.json_dumps(body), opts=self._child
+        )

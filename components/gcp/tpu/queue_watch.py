@@ -1,0 +1,233 @@
+"""What takes time at the queue of TPUs: asking until accepted, waiting for nodes, deleting until nothing is left.
+
+Between the client (one call a method) and the Pulumi provider (no waiting of its own). Each wait has an end, says what
+it sees on standard output, which Pulumi shows, and fails with one message.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from components.gcp.tpu.api import TpuApi, TpuError, status_error
+from components.gcp.tpu.request import FINGERPRINT_KEY, node_ids, parent_name, queued_resource_body
+
+__all__ = ["QueueWatch"]
+
+TIMEOUTS_SEC = {"accept_sec": 300.0, "active_sec": 86400.0, "delete_sec": 1800.0, "poll_sec": 10.0}
+NOT_YET_ACCEPTED = {"STATE_UNSPECIFIED", "CREATING"}
+# Out of these no queued resource comes back by itself.
+DEAD = {"SUSPENDING", "SUSPENDED", "FAILED", "DELETING"}
+DEAD_NODE = {"PREEMPTED", "TERMINATED"}
+ALREADY_EXISTS = 409
+
+
+def _state(found: Mapping[str, Any]) -> str:
+    return str(found.get("state", {}).get("state", "STATE_UNSPECIFIED"))
+
+
+def _why_dead(found: Mapping[str, Any]) -> str:
+    """Why a queued resource cannot be used any more; empty while it can."""
+    state, told = _state(found), found.get("state", {})
+    if state not in DEAD:
+        return ""
+    failure = told.get("failedData", {}).get("error", {}).get("message")
+    initiator = {"SERVICE": "by the service", "USER": "by a user"}.get(told.get("stateInitiator", ""))
+    return f"it is {state}" + "".join(f" ({detail})" for detail in (failure, initiator) if detail)
+
+
+def _fingerprint(queued: Mapping[str, Any]) -> str | None:
+    """What marks a queued resource, sent or received, as made by one set of arguments."""
+    (spec,) = queued.get("tpu", {}).get("nodeSpec") or [{}]
+    mark = spec.get("node", {}).get("metadata", {}).get(FINGERPRINT_KEY)
+    return None if mark is None else str(mark)
+
+
+class QueueWatch:
+    """The queue of one API.
+
+    Args:
+        api: the client.
+        timeouts: TimeoutsArgs; defaults where left out.
+    """
+
+    def __init__(self, api: TpuApi, timeouts: Mapping[str, float]) -> None:
+        self._api, self._timeouts = api, {**TIMEOUTS_SEC, **timeouts}
+
+    def request(self, args: Mapping[str, Any]) -> str:
+        """Asks for a queued resource and waits until it is accepted -> its full name.
+
+        A request that an interrupted call left behind is taken over; a dead one of ours is deleted and asked for anew.
+
+        Raises:
+            TpuError: refused, failed at once (then nothing is left of it), or somebody else's of that name.
+            InputError: arguments that contradict each other.
+        """
+        body, parent = queued_resource_body(args), parent_name(args)
+        name = f"{parent}/queuedResources/{args['queued_resource_id']}"
+        operation: dict[str, Any] = {}
+        left_over = self._api.get_queued_resource(name)
+        if left_over:
+            self._must_be_ours(name, left_over, body)
+            if _why_dead(left_over):
+                self._say(name, f"{_why_dead(left_over)}: deleted, and asked for again")
+                self.remove(name)
+                left_over = None
+            else:
+                self._say(name, "taken over from an interrupted run")
+        if not left_over:
+            operation = self._api.create_queued_resource(parent, args["queued_resource_id"], body)
+        self._wait_accepted(name, operation)
+        return name
+
+    def _must_be_ours(self, name: str, found: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+        if _fingerprint(found) != _fingerprint(body):
+            raise TpuError(
+                f"{name} exists ({_state(found)}) and asks for something else\n  fix: choose another "
+                f"queued_resource_id, or delete it: gcloud compute tpus queued-resources delete {name} --force",
+                ALREADY_EXISTS,
+            )
+
+    def _wait_accepted(self, name: str, operation: Mapping[str, Any]) -> None:
+        def accepted() -> bool:
+            found = self._api.get_queued_resource(name)
+            failed = self._operation_error(operation)
+            if failed or (found and _state(found) == "FAILED"):
+                reason = failed or TpuError(f"{name}: {_why_dead(found or {})}")
+                self.remove(name)
+                raise reason
+            return found is not None and _state(found) not in NOT_YET_ACCEPTED
+
+        self._until(accepted, name, "accept_sec", "the queue has not accepted it: run `up` again, which takes it over")
+
+    def _operation_error(self, operation: Mapping[str, Any]) -> TpuError | None:
+        if not operation:
+            return None
+        current = self._api.get_operation(operation["name"])
+        return status_error(operation["name"], current["error"]) if "error" in current else None
+
+    def look(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """What is to be known of a queued resource: the outputs of QueuedTpuRequest; empty where there is none."""
+        found = self._api.get_queued_resource(name)
+        if not found:
+            return {}
+        return {
+            "name": name,
+            "state": _state(found),
+            "create_time": found.get("createTime", ""),
+            "node_names": _node_names(args),
+            "replace_reason": _why_dead(found) or self._why_nodes_dead(name, _state(found), args),
+        }
+
+    def _why_nodes_dead(self, name: str, state: str, args: Mapping[str, Any]) -> str:
+        """A preempted node may be seen before its queued resource says so; a missing one never is said."""
+        states = {_last(node["name"]): node.get("state") for node in self._nodes(name)}
+        for node in _node_names(args):
+            found = states.get(_last(node))
+            if found in DEAD_NODE:
+                return f"{node} is {found}"
+            if not found and state == "ACTIVE":
+                return f"{node} is gone"
+        return ""
+
+    def _nodes(self, name: str) -> list[dict[str, Any]]:
+        """The nodes of a queued resource, slice by slice. Not by their own names: others may have made such nodes."""
+        parent = name.partition("/queuedResources/")[0]
+        owned = [node for node in self._api.list_nodes(parent) if _last(node.get("queuedResource", "")) == _last(name)]
+        # Slice 10 comes after slice 9.
+        return sorted(owned, key=lambda node: (len(node["name"]), node["name"]))
+
+    def wait_active(self, name: str) -> dict[str, Any]:
+        """Waits until a queued resource has its nodes -> `state` and the hosts' internal `addresses`.
+
+        Raises:
+            TpuError: it died, is gone, or takes too long. It stays as it is.
+        """
+        seen, started = "", time.monotonic()
+
+        def active() -> bool:
+            nonlocal seen
+            found = self._api.get_queued_resource(name)
+            if not found:
+                raise TpuError(f"{name} is gone: run `pulumi up --refresh` to ask for it again")
+            if _why_dead(found):
+                raise TpuError(f"{name}: {_why_dead(found)}: run `pulumi up --refresh` to replace it")
+            if _state(found) != seen:
+                seen = _state(found)
+                self._say(name, f"{seen} after {time.monotonic() - started:.0f} s")
+            return seen == "ACTIVE"
+
+        keeps = "it keeps its place in the queue: run `up` to wait on, or `destroy` to give it up"
+        self._until(active, name, "active_sec", lambda: f"it is {seen}; {keeps}")
+        return {"state": "ACTIVE", "addresses": self._addresses(name)}
+
+    def _addresses(self, name: str) -> list[str]:
+        return [endpoint["ipAddress"] for node in self._nodes(name) for endpoint in node.get("networkEndpoints", [])]
+
+    def label_nodes(self, nodes: list[str], labels: Mapping[str, str]) -> None:
+        """Sets the labels of nodes that are there, and waits until it is done."""
+        for node in nodes:
+            operation = self._api.patch_node_labels(node, labels)
+
+            def done(operation: Mapping[str, Any] = operation) -> bool:
+                current = self._api.get_operation(operation["name"])
+                if "error" in current:
+                    raise status_error(operation["name"], current["error"])
+                return bool(current.get("done"))
+
+            self._until(done, node, "accept_sec", "its labels are not set: run `up` again")
+
+    def remove(self, name: str) -> None:
+        """Deletes a queued resource with its nodes, and waits until neither is left. None there is no error."""
+        refusal = "no answer yet"
+
+        def gone() -> bool:
+            nonlocal refusal
+            found = self._api.get_queued_resource(name)
+            if not found:
+                return self._no_nodes_left(name)
+            if _state(found) != "DELETING":
+                refusal = self._try_delete(name) or _state(found)
+            return False
+
+        self._until(gone, name, "delete_sec", lambda: f"it is not deleted ({refusal}): run the same command again")
+
+    def _try_delete(self, name: str) -> str:
+        """Asks for deletion -> why it was refused for now, or nothing."""
+        try:
+            self._api.delete_queued_resource(name)
+        except TpuError as error:
+            # Gone meanwhile; or in a state that ends by itself, such as PROVISIONING.
+            if error.status not in (404, 409) and "FAILED_PRECONDITION" not in str(error):
+                raise
+            return str(error)
+        return ""
+
+    def _no_nodes_left(self, name: str) -> bool:
+        """Whether no node of it is left. One that outlived its queued resource would be paid for: it is deleted."""
+        left = self._nodes(name)
+        for node in left:
+            if node.get("state") != "DELETING":
+                self._api.delete_node(node["name"])
+        return not left
+
+    def _until(self, reached: Callable[[], bool], name: str, timeout: str, otherwise: str | Callable[[], str]) -> None:
+        """Looks again and again. Raises TpuError with `otherwise` when the time is over."""
+        limit_sec = self._timeouts[timeout]
+        deadline = time.monotonic() + limit_sec
+        while not reached():
+            if time.monotonic() >= deadline:
+                problem = otherwise if isinstance(otherwise, str) else otherwise()
+                raise TpuError(f"{name}: after {limit_sec:g} s (timeouts.{timeout}) {problem}")
+            time.sleep(self._timeouts["poll_sec"])
+
+    def _say(self, name: str, words: str) -> None:
+        print(f"{name}: {words}", flush=True)
+
+
+def _last(name: str) -> str:
+    """A resource's own name without those above it, in which the API may spell the project as a number."""
+    return name.rpartition("/")[2]
+
+
+def _node_names(args: Mapping[str, Any]) -> list[str]:
+    return [f"{parent_name(args)}/nodes/{node}" for node in node_ids(args)]

@@ -1,0 +1,331 @@
+"""A TPU slice from what a person says of it (generation and chips, an accelerator type or a topology), and the same
+slice as a machine type with a price.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from components.catalog.loader import load_tpus
+from components.catalog.schema import Fact, MachinePrice, MachineType, TpuGeneration
+from components.core.findings import InputError, nearest_hint
+
+__all__ = ["SlicePlan", "plan_slice", "slice_machine", "slice_price", "slice_topologies", "worker_tflops"]
+
+
+PLACE = "gangway:cluster"
+CUBE_SIDE = 4
+MAX_LISTED = 10
+TYPE_PATTERN = re.compile(r"([a-z0-9]+)-([0-9]+)")
+TOPOLOGY_PATTERN = re.compile(r"[0-9]+(x[0-9]+){1,2}")
+
+
+@dataclass(frozen=True)
+class SlicePlan:
+    """One slice, completely described.
+
+    Attributes:
+        accelerator_type: what the Cloud TPU API calls it; stands for the default topology of its size.
+        topology: chips along each side, such as `4x8x8`.
+        default_topology: False makes the request name `api_type` and `topology` in place of `accelerator_type`.
+        hosts: virtual machines, each with `chips_per_host` chips.
+        processes: devices of PyTorch/XLA, which are the workers of a job: its world size.
+        runtime_version: the image of the virtual machines; None where none is known.
+        api_type: AcceleratorConfig.type; None where the Cloud TPU API does not make slices of this generation.
+    """
+
+    generation: str
+    chips: int
+    tensor_cores: int
+    accelerator_type: str
+    topology: str
+    default_topology: bool
+    hosts: int
+    chips_per_host: int
+    processes: int
+    runtime_version: str | None
+    api_type: str | None
+
+
+def plan_slice(
+    generation: str | None = None,
+    chips: int | None = None,
+    accelerator_type: str | None = None,
+    topology: str | None = None,
+    place: str = PLACE,
+) -> SlicePlan:
+    """The slice that all given words describe; any words that name a generation and a size will do.
+
+    Args:
+        generation: v4, v5e, v5p, v6e or tpu7x.
+        chips: TPU chips, not TensorCores.
+        accelerator_type: such as `v5p-512`; generation and size in one.
+        topology: such as `4x8x8`; left out, the one most like a cube.
+        place: the config path that holds these words, for messages.
+
+    Raises:
+        InputError: no such generation, size or topology (naming the nearest), or words that contradict each other.
+    """
+    if generation is None and accelerator_type is None:
+        raise InputError(
+            place, "no TPU generation is named", allowed=_names(), fix="write v5p-512, or tpu: v5p with chips: 256"
+        )
+    sizes: dict[str, int] = {}
+    if accelerator_type is not None:
+        tpu, sizes["accelerator type"] = _parse_type(accelerator_type, f"{place}.accelerator")
+    if generation is not None:
+        named = _generation(generation, f"{place}.tpu")
+        if accelerator_type is not None and named.name != tpu.name:
+            raise InputError(
+                f"{place}.tpu", f"{accelerator_type} is a {tpu.name}", value=generation, fix=f"write {tpu.name}"
+            )
+        tpu = named
+    if chips is not None:
+        sizes["chips"] = _checked_size(tpu, chips, chips, f"{place}.chips")
+    if topology is not None:
+        sizes["topology"] = _checked_topology(tpu, topology, next(iter(sizes.values()), None), f"{place}.topology")
+    return _plan(tpu, _agreed(tpu, sizes, place), topology)
+
+
+@cache
+def slice_topologies(generation: str) -> Mapping[int, tuple[str, ...]]:
+    """The topologies of each size in chips, ascending; the default one (most like a cube) comes first."""
+    tpu = load_tpus().generations[generation]
+    by_size: dict[int, list[tuple[int, ...]]] = {}
+    for sides in (*map(_sides, tpu.topologies.value), *_cube_topologies(tpu.max_cubes.value, tpu.max_side.value)):
+        by_size.setdefault(prod(sides), []).append(sides)
+    return {
+        size: tuple("x".join(map(str, sides)) for sides in sorted(by_size[size], key=lambda s: (sum(s), max(s))))
+        for size in sorted(by_size)
+    }
+
+
+def _cube_topologies(max_cubes: int, max_side: int) -> list[tuple[int, ...]]:
+    """AxBxC with A <= B <= C, all multiples of 4, no side above `max_side`, of at most `max_cubes` cubes of 4x4x4."""
+    longest = max_side // CUBE_SIDE
+    return [
+        (CUBE_SIDE * a, CUBE_SIDE * b, CUBE_SIDE * c)
+        for a in range(1, max_cubes + 1)
+        for b in range(a, max_cubes // a + 1)
+        for c in range(b, min(max_cubes // (a * b), longest) + 1)
+    ]
+
+
+def _plan(tpu: TpuGeneration, chips: int, topology: str | None) -> SlicePlan:
+    default = slice_topologies(tpu.name)[chips][0]
+    chips_per_host = chips if chips in tpu.single_host_chips.value else tpu.chips_per_host.value
+    return SlicePlan(
+        generation=tpu.name,
+        chips=chips,
+        tensor_cores=chips * tpu.tensorcores_per_chip.value,
+        accelerator_type=_type_of(tpu, chips),
+        topology=topology or default,
+        default_topology=topology in (None, default),
+        hosts=chips // chips_per_host,
+        chips_per_host=chips_per_host,
+        processes=chips * tpu.devices_per_chip.value,
+        runtime_version=tpu.runtime_version.value,
+        api_type=tpu.api_type.value,
+    )
+
+
+def _generation(name: str, place: str) -> TpuGeneration:
+    generations = load_tpus().generations
+    if name not in generations:
+        raise InputError(
+            place, "no such TPU generation", value=name, allowed=_names(), fix=nearest_hint(name, generations)
+        )
+    return generations[name]
+
+
+def _parse_type(text: str, place: str) -> tuple[TpuGeneration, int]:
+    """The generation and the chips of an accelerator type."""
+    by_prefix = {tpu.prefix: tpu for tpu in load_tpus().generations.values()}
+    match = TYPE_PATTERN.fullmatch(text)
+    if match is None or match[1] not in by_prefix:
+        allowed = ", ".join(f"{prefix}-NUMBER" for prefix in by_prefix)
+        raise InputError(place, "no such accelerator type", value=text, allowed=allowed, fix=_type_hint(text))
+    tpu = by_prefix[match[1]]
+    return tpu, _checked_size(tpu, int(match[2]) / _per_chip(tpu), text, place)
+
+
+def _type_hint(text: str) -> str:
+    """A word for a mistyped accelerator type; `v5e-16`, which everybody writes, is called v5litepod-16."""
+    generations = load_tpus().generations
+    word, _, number = text.partition("-")
+    if word in generations:
+        return f"write {generations[word].prefix}-{number or 'NUMBER'}"
+    return nearest_hint(text, [_type_of(tpu, size) for tpu in generations.values() for size in _sizes(tpu)])
+
+
+def _checked_size(tpu: TpuGeneration, chips: float, value: object, place: str) -> int:
+    if chips not in slice_topologies(tpu.name):
+        raise InputError(
+            place,
+            f"no {tpu.name} slice has this size",
+            value=value,
+            allowed=_size_list(tpu),
+            fix=f"nearest: {_spelled(tpu, _neighbours(_sizes(tpu), chips))}",
+        )
+    return int(chips)
+
+
+def _checked_topology(tpu: TpuGeneration, topology: str, chips: int | None, place: str) -> int:
+    """The chips of a topology that exists; the fix of one that does not begins with those of `chips`, where given."""
+    shapes = slice_topologies(tpu.name)
+    if TOPOLOGY_PATTERN.fullmatch(topology) is None:
+        raise InputError(place, "no topology", value=topology, allowed="sides joined by x, such as 4x8x8")
+    size = prod(_sides(topology))
+    if topology not in shapes.get(size, ()):
+        raise InputError(
+            place,
+            f"no {tpu.name} slice has this topology",
+            value=topology,
+            allowed=_topology_rule(tpu),
+            fix=_topology_fix(tpu, topology, size if chips is None else chips),
+        )
+    return size
+
+
+def _topology_fix(tpu: TpuGeneration, topology: str, chips: int) -> str:
+    shapes = slice_topologies(tpu.name)
+    same_sides = [t for t in shapes.get(chips, ()) if sorted(_sides(t)) == sorted(_sides(topology))]
+    if same_sides:
+        return f"write {same_sides[0]}: sides ascend"
+    if chips in shapes:
+        return f"topologies of {chips} chips: {_first(shapes[chips])}"
+    return f"nearest: {_spelled(tpu, _neighbours(_sizes(tpu), chips))}"
+
+
+def _agreed(tpu: TpuGeneration, sizes: Mapping[str, int], place: str) -> int:
+    """The one size that all words state."""
+    if not sizes:
+        raise InputError(place, "the slice has no size", allowed=_size_list(tpu), fix="add chips or topology")
+    if len(set(sizes.values())) > 1:
+        stated = ", ".join(f"{word}: {size} chips" for word, size in sizes.items())
+        first = next(iter(sizes.values()))
+        raise InputError(
+            place,
+            "the words contradict each other",
+            value=stated,
+            fix=f"leave all but one out; topologies of {first} chips: {_first(slice_topologies(tpu.name)[first])}",
+        )
+    return next(iter(sizes.values()))
+
+
+def _names() -> str:
+    return ", ".join(load_tpus().generations)
+
+
+def _sides(topology: str) -> tuple[int, ...]:
+    return tuple(map(int, topology.split("x")))
+
+
+def _sizes(tpu: TpuGeneration) -> list[int]:
+    return list(slice_topologies(tpu.name))
+
+
+def _per_chip(tpu: TpuGeneration) -> int:
+    """What the number of an accelerator type counts, per chip."""
+    return tpu.tensorcores_per_chip.value if tpu.suffix_counts == "tensorcores" else 1
+
+
+def _type_of(tpu: TpuGeneration, chips: int) -> str:
+    return f"{tpu.prefix}-{chips * _per_chip(tpu)}"
+
+
+def _neighbours(sizes: Sequence[int], wanted: float) -> Sequence[int]:
+    """The size below `wanted` and the one above; one alone beyond either end."""
+    above = bisect_left(sizes, wanted)
+    return sizes[max(above - 1, 0) : above + 1]
+
+
+def _spelled(tpu: TpuGeneration, sizes: Sequence[int]) -> str:
+    shapes = slice_topologies(tpu.name)
+    return " or ".join(f"{_type_of(tpu, size)} ({shapes[size][0]}, chips: {size})" for size in sizes)
+
+
+def _size_list(tpu: TpuGeneration) -> str:
+    sizes = _sizes(tpu)
+    longest = f" up to {sizes[-1]}" if len(sizes) > MAX_LISTED else ""
+    return f"{_first([str(size) for size in sizes])}{longest} chips"
+
+
+def _first(words: Sequence[str]) -> str:
+    return ", ".join(words[:MAX_LISTED]) + (", ..." if len(words) > MAX_LISTED else "")
+
+
+def _topology_rule(tpu: TpuGeneration) -> str:
+    listed = ", ".join(tpu.topologies.value)
+    if tpu.max_cubes.value == 0:
+        return listed
+    chips = tpu.max_cubes.value * CUBE_SIDE**3
+    return f"{listed}, or AxBxC with A <= B <= C, multiples of {CUBE_SIDE}, up to {chips} chips"
+
+
+def slice_machine(plan: SlicePlan) -> MachineType:
+    """One slice as a machine type: processes for accelerators, its hosts' CPUs, memory and watts added up."""
+    tpu = load_tpus().generations[plan.generation]
+    counted = tpu.topologies
+    return MachineType(
+        name=plan.accelerator_type,
+        provider="gcp",
+        accelerator=plan.accelerator_type,
+        architecture="x86_64",
+        backend="xla",
+        num_accelerators=_fact(plan.processes, counted),
+        accelerator_memory_gib=_fact(tpu.hbm_gib.value * plan.chips / plan.processes, tpu.hbm_gib),
+        accelerator_watts=_worker_watts(plan, tpu),
+        host_watts=_fact(plan.hosts * tpu.host_watts.value, tpu.host_watts),
+        vcpus=_fact(plan.hosts * tpu.host_vcpus.value, tpu.host_vcpus),
+        memory_gib=_fact(plan.hosts * tpu.host_memory_gib.value, tpu.host_memory_gib),
+        interconnect=_fact("ici", counted),
+        network_gbps=_fact(None, counted),
+        instance_store_gib=_fact(None, counted),
+        fabric=None,
+    )
+
+
+def slice_price(plan: SlicePlan, region: str) -> MachinePrice | None:
+    """What one slice costs an hour, from the price of its chips; None where no region has one."""
+    price = load_tpus().price(plan.generation, region)
+    if price is None:
+        return None
+    spot = _times(plan.chips, price.spot)
+    # No list of committed prices at hand.
+    unknown = Fact[float | None].model_validate({**price.on_demand.model_dump(), "value": None})
+    return MachinePrice(
+        provider="gcp",
+        machine_type=plan.accelerator_type,
+        region=price.region,
+        on_demand=_times(plan.chips, price.on_demand),
+        spot_low=spot,
+        spot_high=spot,
+        reserved_1y=unknown,
+        reserved_3y=unknown,
+        block=unknown,
+    )
+
+
+def worker_tflops(plan: SlicePlan) -> Fact[float | None]:
+    """The bf16 peak of what one process drives, TFLOP/s: a chip, or a half of one."""
+    peak = load_tpus().generations[plan.generation].peak_bf16_tflops
+    return _times(plan.chips / plan.processes, Fact[float | None].model_validate(peak.model_dump()))
+
+
+def _worker_watts(plan: SlicePlan, tpu: TpuGeneration) -> Fact[float | None]:
+    return _times(plan.chips / plan.processes, tpu.chip_watts)
+
+
+def _times(factor: float, fact: Fact[float | None]) -> Fact[float | None]:
+    """`fact` of so many of its kind; unknown stays unknown."""
+    value = None if fact.value is None else factor * fact.value
+    return Fact[float | None].model_validate({**fact.model_dump(), "value": value})
+
+
+def _fact(value: object, like: Fact) -> dict[str, object]:  # type: ignore[type-arg]  # whatever it is a fact of
+    """`value` with the provenance of `like`, in the shape that a model validates."""
+    return {**like.model_dump(), "value": value}

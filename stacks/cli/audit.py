@@ -1,0 +1,164 @@
+"""`gangway audit`: cloud resources that carry a stack's tag and are not in its Pulumi state, with what they cost.
+
+    $ gangway audit aws-p5-spot
+    $ gangway audit aws-p5-spot --state state.json --regions all --json
+
+Asks the provider and changes nothing. Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from components.core.findings import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from components.catalog.loader import Provider
+    from components.estimate.cost import CostComponent
+    from stacks.config.stack_config import StackConfig
+    from stacks.finops.audit.classify_orphans import CloudResource, Listing
+    from stacks.finops.audit.state import State, StateResource
+    from stacks.finops.audit.tables import Audit
+
+__all__ = ["audit", "audited"]
+
+EXIT_ORPHANS = 1
+PROVIDERS = ("aws", "gcp", "azure")
+
+
+def audit(
+    stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
+    state: Annotated[
+        Path | None, typer.Option(help="A file of `pulumi stack export`; without it the CLI is asked.")
+    ] = None,
+    no_state: Annotated[
+        bool, typer.Option("--no-state", help="The stack was removed: nothing is in its state any more.")
+    ] = False,
+    regions: Annotated[
+        str | None, typer.Option(help="Of AWS: a list, or all; else the stack's own and us-east-1.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """List what a stack has left in the cloud that is not in its state, and what an hour of it costs.
+
+    Exit code 0: nothing is left over. 1: something is. 2: the cloud or the state could not be asked.
+    """
+    from rich.console import Console
+
+    from stacks.cli.common import stacks_dir
+    from stacks.config.loader import find_stack_file, from_file
+    from stacks.finops.audit.tables import audit_json, show_audit
+
+    if state is not None and no_state:
+        raise InputError("--no-state", "not beside --state", fix="leave one of them out")
+    config = from_file(find_stack_file(stack_or_file, stacks_dir()))
+    provider = config.provider
+    if provider != "aws" and provider != "gcp" and provider != "azure":
+        raise InputError(
+            "gangway:provider",
+            "no audit of this provider",
+            value=config.provider,
+            allowed=", ".join(PROVIDERS),
+            fix="list by tag with the provider's own tool",
+        )
+    if regions is not None and config.provider != "aws":
+        typer.echo(f"warning: --regions is ignored: {config.provider} is asked about all regions at once", err=True)
+    # What takes long says so, beside what is printed for other programs.
+    with Console(stderr=True).status("") as status:
+        status.update("reading the state")
+        known = _state(config.stack, state, no_state)
+        status.update(f"asking {config.provider} for what carries the tag of {config.stack}")
+        listing = _listing(config, regions)
+    outcome = audited(config.stack, provider, known, listing)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(audit_json(outcome), indent=2))
+    else:
+        show_audit(outcome, Console())
+    raise typer.Exit(EXIT_ORPHANS if outcome.orphans else 0)
+
+
+def audited(stack: str, provider: "Provider", state: "State", listing: "Listing") -> "Audit":
+    """Tells the listing's resources apart and prices what nobody looks after and what is kept; pure.
+
+    Args:
+        stack: its name.
+        provider: of the stack.
+        state: of the stack.
+        listing: what the provider says carries the stack's tag.
+    """
+    from stacks.finops.audit.classify_orphans import classify_orphans
+    from stacks.finops.audit.tables import Audit, Row
+
+    keys_of = _keys_of(provider)
+    known = {key for resource in state.resources for key in keys_of(resource)}
+    judged = classify_orphans(listing.resources, known)
+    rows = {
+        verdict: [Row(each, tuple(_bill(each.resource, provider))) for each in judged if each.verdict == verdict]
+        for verdict in ("orphan", "kept")
+    }
+    for each in rows.values():
+        each.sort(key=lambda row: (-(row.hourly_usd or 0.0), row.judged.resource.id))
+    return Audit(
+        stack=stack,
+        provider=provider,
+        asked=listing.asked,
+        state=state.source,
+        judged=tuple(judged),
+        orphans=tuple(rows["orphan"]),
+        kept=tuple(rows["kept"]),
+        notes=listing.notes,
+    )
+
+
+def _state(stack: str, path: Path | None, removed: bool) -> "State":
+    from stacks.finops.audit.state import State, export_state, read_state
+
+    if removed:
+        return State((), "--no-state: the stack was removed")
+    if path is not None:
+        return read_state(path)
+    here = Path.cwd()
+    return export_state(stack, here if (here / "Pulumi.yaml").is_file() else Path(__file__).parents[2])
+
+
+def _listing(config: "StackConfig", regions: str | None) -> "Listing":
+    """What the provider says carries the stack's tag.
+
+    Raises:
+        InputError: no credentials, a right that is missing, nobody answers.
+    """
+    if config.gcp is not None:
+        from stacks.finops.audit import gcp
+
+        return gcp.list_gcp(gcp.open_web(config.gcp.project), config.gcp.project, config.stack)
+    if config.azure is not None:
+        from stacks.finops.audit import azure
+
+        subscription = config.azure.subscription_id
+        return azure.list_azure(azure.open_session(subscription), subscription, config.stack)
+    import boto3
+
+    from stacks.finops.audit import aws
+
+    def client(service: str, region: str) -> Any:
+        return boto3.client(service, region_name=region)  # type: ignore[call-overload]  # one overload a service
+
+    return aws.list_aws(client, config.stack, aws.regions_of(client, regions, config.region))
+
+
+def _keys_of(provider: "Provider") -> "Callable[[StateResource], set[str]]":
+    from stacks.finops.audit import aws, azure, gcp
+
+    return {"aws": aws.state_keys, "gcp": gcp.state_keys, "azure": azure.state_keys}[provider]
+
+
+def _bill(resource: "CloudResource", provider: "Provider") -> "list[CostComponent]":
+    from stacks.finops.audit.classify_orphans import price
+    from stacks.finops.audit.gcp import region_of
+
+    return price(resource, provider, region_of(resource.region) if provider == "gcp" else resource.region)

@@ -1,0 +1,241 @@
+"""`gangway catalog list` and `gangway catalog check --live`: the machine catalogue, and whether EC2 agrees with it.
+
+    $ gangway catalog list --json
+    $ gangway catalog list --provider azure
+    $ gangway catalog check --live --region us-east-2
+
+Prints and compares; it never rewrites the catalogue. What takes long to import is imported by the command that needs
+it, because `gangway --help` imports this module.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from components.core.findings import InputError, nearest_hint
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from components.aws.pricing import Difference, Ec2Client
+    from components.catalog.loader import Catalog, Provider
+    from components.catalog.schema import MachineType
+
+__all__ = ["LiveCheck", "app", "check_live", "differences_table", "machine_row", "machines_table", "tpus_table"]
+
+EXIT_DIFFERENT = 1
+HOME_REGION = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
+"""The region whose prices the list shows, one a provider."""
+
+app = typer.Typer(help="The machine types Gangway knows, and where each fact is from.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class LiveCheck:
+    """The outcome of a comparison with one region of EC2."""
+
+    region: str
+    compared: int
+    not_offered: tuple[str, ...]
+    differences: "tuple[Difference, ...]"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "region": self.region,
+            "compared": self.compared,
+            "not_offered": list(self.not_offered),
+            "differences": [difference.to_json() for difference in self.differences],
+        }
+
+
+def check_live(region: str, client: "Ec2Client") -> LiveCheck:
+    """Compares the catalogue's AWS machines with what `client` answers for `region`.
+
+    Raises:
+        InputError: no credentials, or EC2 cannot be reached.
+    """
+    from components.aws.pricing import compare, fetch_types, not_offered
+    from components.catalog.loader import load
+
+    machines = list(load().machines.values())
+    answer = fetch_types(client, f"--live --region {region}")
+    absent = not_offered(machines, answer)
+    return LiveCheck(region, len(machines) - len(absent), tuple(absent), tuple(compare(machines, answer)))
+
+
+@app.command("list")
+def list_machines(
+    provider: Annotated[str | None, typer.Option(help="Only this provider's machines.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each value with its source.")] = False,
+) -> None:
+    """List the machine types: accelerators, memory, network, fabric and list price."""
+    from components.catalog.loader import PROVIDERS, load_provider
+
+    if provider not in (None, *PROVIDERS):
+        hint = nearest_hint(str(provider), PROVIDERS)
+        raise InputError("--provider", "no such provider", value=provider, allowed=", ".join(PROVIDERS), fix=hint)
+    shown = [name for name in PROVIDERS if provider in (None, name)]
+    if as_json:
+        import json
+
+        typer.echo(json.dumps([row for name in shown for row in _rows(name)], indent=2))
+        return
+    from rich.console import Console
+
+    for name in shown:
+        catalog = load_provider(name)
+        Console().print(machines_table(catalog.machines.values(), catalog))
+        if name == "gcp":
+            Console().print(tpus_table())
+
+
+@app.command("check")
+def check(
+    live: Annotated[bool, typer.Option("--live", help="Ask EC2; needs credentials, changes nothing.")] = False,
+    region: Annotated[str, typer.Option(help="Which region of AWS to ask.")] = "us-east-1",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Check the catalogue: that it loads and, with --live, that EC2 says the same.
+
+    Exit code 0: no difference. 1: differences. 2: EC2 could not be asked.
+    """
+    if not live:
+        from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+
+        known = sum(len(load_provider(provider).machines) for provider in PROVIDERS)
+        generations = len(load_tpus().generations)
+        typer.echo(
+            f"{known} machine types and {generations} TPU generations load and keep their layout rules; "
+            "--live asks EC2 too"
+        )
+        return
+    import boto3
+
+    outcome = check_live(region, boto3.client("ec2", region_name=region))
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(outcome.to_json(), indent=2))
+    else:
+        from rich.console import Console
+
+        console = Console()
+        if outcome.differences:
+            console.print(differences_table(outcome))
+        console.print(f"{outcome.compared} types compared in {region}, {len(outcome.differences)} differences")
+        if outcome.not_offered:
+            console.print(f"not offered in {region}: {', '.join(outcome.not_offered)}")
+    raise typer.Exit(EXIT_DIFFERENT if outcome.differences else 0)
+
+
+def _rows(provider: "Provider") -> list[dict[str, Any]]:
+    """Everything of one provider as plain JSON data."""
+    from components.catalog.loader import load_provider, load_tpus
+
+    catalog = load_provider(provider)
+    rows = [machine_row(machine, catalog) for machine in catalog.machines.values()]
+    if provider == "gcp":
+        tpus = load_tpus()
+        for generation in tpus.generations.values():
+            price = tpus.price(generation.name, HOME_REGION[provider])
+            own = {"provider": provider, **generation.model_dump(mode="json")}
+            rows.append({**own, "price": None if price is None else price.model_dump(mode="json")})
+    return rows
+
+
+def tpus_table() -> "Table":
+    """The TPU generations as a person reads them; prices are of a chip."""
+    from rich.table import Table
+
+    from components.catalog.loader import load_tpus
+
+    tpus = load_tpus()
+    # Names that people copy are never cut: all of it fits 80 columns.
+    table = Table(title="TPU generations, on-demand list prices of a chip", title_justify="left", padding=(0, 1, 0, 0))
+    for heading in ("types", "GiB a\nchip", "chips\na host", "USD/\nchip h", "in region", "zones"):
+        table.add_column(heading, justify="right" if "\n" in heading else "left", no_wrap=True)
+    for tpu in tpus.generations.values():
+        price = tpus.price(tpu.name, HOME_REGION["gcp"])
+        table.add_row(
+            f"{tpu.prefix}-{tpu.suffix_counts.upper()}",
+            _number(tpu.hbm_gib.value),
+            str(tpu.chips_per_host.value),
+            _usd(price.on_demand.value if price else None),
+            price.region if price else "?",
+            "\n".join(tpu.zones.value),
+        )
+    return table
+
+
+def machine_row(machine: "MachineType", catalog: "Catalog") -> dict[str, Any]:
+    """One machine as plain JSON data, each fact with its source, and its price where one is known."""
+    price = catalog.price(machine.name, HOME_REGION[machine.provider])
+    return {
+        **machine.model_dump(mode="json"),
+        "price": None if price is None else price.model_dump(mode="json"),
+    }
+
+
+def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog") -> "Table":
+    """The machines as a person reads them; `?` stands where nobody knows."""
+    from rich.table import Table
+
+    rows = list(machines)
+    regions = ", ".join(dict.fromkeys(HOME_REGION[machine.provider] for machine in rows))
+    # Narrow, so that a terminal of 80 columns cuts nothing.
+    table = Table(
+        title=f"machine types, on-demand list prices of {regions}",
+        title_justify="left",
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for heading in ("machine type", "accelerators", "GiB\neach", "vCPU", "Gbit\n/s", "fabric", "USD/h"):
+        table.add_column(
+            heading,
+            justify="left" if heading in ("machine type", "accelerators", "fabric") else "right",
+            # What people copy into a stack file stays whole; headings may take two lines.
+            no_wrap=heading in ("machine type", "accelerators"),
+        )
+    for machine in rows:
+        price = catalog.price(machine.name, HOME_REGION[machine.provider])
+        table.add_row(
+            machine.name,
+            machine.accelerator,
+            _number(machine.accelerator_memory_gib.value),
+            str(machine.vcpus.value),
+            _number(machine.network_gbps.value),
+            _fabric(machine),
+            _usd(price.on_demand.value if price else None),
+        )
+    return table
+
+
+def differences_table(outcome: LiveCheck) -> "Table":
+    """Where the catalogue and EC2 disagree."""
+    from rich.table import Table
+
+    table = Table("machine type", "field", "catalogue", "EC2", title=f"differences, {outcome.region}")
+    for difference in outcome.differences:
+        catalogue = "unknown" if difference.catalogue is None else str(difference.catalogue)
+        table.add_row(difference.machine_type, difference.field, catalogue, str(difference.live))
+    return table
+
+
+def _fabric(machine: "MachineType") -> str:
+    if machine.fabric:
+        return f"{machine.fabric.num_efa_interfaces} EFA"
+    if (infiniband := getattr(machine, "infiniband", None)) is not None:
+        return f"{infiniband.num_hcas.value} IB"
+    gpu_fabric = getattr(machine, "gpu_fabric", None)
+    return f"{gpu_fabric.num_gpu_nics.value} {gpu_fabric.nic_type.value}" if gpu_fabric else "none"
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}"
+
+
+def _usd(value: float | None) -> str:
+    return "?" if value is None else f"{value:.3f}"

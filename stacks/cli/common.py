@@ -1,0 +1,16 @@
+"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`.
+
+Reads arguments, calls the modules that do the work, turns a user's mistake into one message and exit code 2. Heavy
+imports stand inside the commands: `gangway --help` has to answer at once.
+"""
+
+from pathlib import Path
+
+EXIT_FINDINGS = 1
+EXIT_BAD_INPUT = 2
+
+
+def stacks_dir() -> Path:
+    """Where the stack files are: `stacks/` of the working directory, else the ones that ship with Gangway."""
+    here = Path("stacks")
+    return here if any(here.glob("Pulumi.*.yaml")) else Path(__file__).parents[1]

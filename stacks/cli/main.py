@@ -1,0 +1,147 @@
+"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`.
+
+Reads arguments, calls the modules that do the work, turns a user's mistake into one message and exit code 2. Heavy
+imports stand inside the commands: `gangway --help` has to answer at once.
+"""
+
+import gc
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from components.core.findings import InputError
+from stacks.cli.audit import audit
+from stacks.cli.bench import app as bench_app
+from stacks.cli.catalog import app as catalog_app
+from stacks.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
+from stacks.cli.prices import app as prices_app
+from stacks.cli.quote import quote
+from stacks.cli.reconcile import reconcile
+from stacks.cli.report import report
+from stacks.cli.reproduce import reproduce
+from stacks.cli.tco import tco
+from stacks.extras import missing_extra
+from stacks.planning.gc_pause import without_gc
+
+__all__ = ["app", "main"]
+
+
+EXIT_BROKEN_PIPE = 128 + 13
+"""As a shell reports a program ended by SIGPIPE: whoever read our output has seen enough."""
+
+
+class PlanFormat(StrEnum):
+    """What `gangway plan` prints."""
+
+    TEXT = "text"
+    JSON = "json"
+    INFRACOST = "infracost"
+
+
+app = typer.Typer(
+    help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+app.add_typer(bench_app, name="bench")
+app.add_typer(catalog_app, name="catalog")
+app.add_typer(prices_app, name="prices")
+app.command()(audit)
+app.command()(quote)
+app.command()(reconcile)
+app.command()(report)
+app.command()(reproduce)
+app.command()(tco)
+
+
+@app.callback()
+def _gangway() -> None:
+    """Keeps `gangway` a group of commands."""
+
+
+@app.command()
+@without_gc()
+def plan(
+    stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
+    output: Annotated[PlanFormat | None, typer.Option("--format", help="How to print it: text at first.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="An earlier plan's JSON: say what changed since, in any format.")
+    ] = None,
+) -> None:
+    """Check and price a stack, offline: resources, findings, cost, energy and carbon.
+
+    Exit code 0: nothing wrong. 1: a finding of severity error. 2: the input cannot be planned.
+    """
+    from stacks.config.loader import find_stack_file, from_file
+    from stacks.planning.plan import make_plan
+    from stacks.planning.show import print_plan
+
+    if as_json and output not in (None, PlanFormat.JSON):
+        raise InputError("--json", f"not beside --format {output}", allowed="one of them", fix="leave --json out")
+    path = find_stack_file(stack_or_file, stacks_dir())
+    config = from_file(path)
+    previous = None
+    if against is not None:
+        # Before the plan, which takes a while: a wrong file is told at once.
+        from stacks.planning.difference import read_plan
+
+        previous = read_plan(against, config.stack)
+    try:
+        made = make_plan(config)
+    except InputError as mistake:
+        raise mistake.within(str(path)) from None
+    print_plan(made, "json" if as_json else output or "text", previous)
+    raise typer.Exit(EXIT_FINDINGS if made.has_errors else 0)
+
+
+@app.command()
+def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same story in a minute, with a poorly trained GAN.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Where the run directories go.")] = Path("runs/demo"),
+) -> None:
+    """Tell the whole story offline: plan, apply to an in-process cloud, train, interrupt, resume, report."""
+    from stacks.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(out, quick=quick))
+
+
+def _run_app() -> None:
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
+    except SystemExit as leaving:
+        # Typer and Rich both turn a closed pipe into a quiet exit with code 1, which is that of a finding.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            sys.exit(EXIT_BROKEN_PIPE)
+        raise
+
+
+def main() -> NoReturn:
+    """Runs the command line. A user's mistake ends with its message and exit code 2, never with a traceback."""
+    try:
+        _run_app()
+    except* InputError as mistakes:
+        for mistake in mistakes.exceptions:
+            typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
+            typer.echo(str(mistake), err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    finally:
+        # The process ends here: without this, Python looks through a cloud's whole SDK for garbage first, which takes
+        # a third of a plan's time.
+        gc.freeze()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""`gangway quote`: what a job costs everywhere, and which offer to take.
+
+    $ gangway quote --accelerator H100x8 --nodes 4 --hours 100 --deadline 130h
+    $ gangway quote --accelerator v5p-64 --nodes 1 --hours 100 --sort risk --interruptions 0.15 --json
+
+Reads the catalogue, asks nobody. Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.findings import InputError, nearest_hint
+
+if TYPE_CHECKING:
+    from components.catalog.loader import Catalog, Provider
+    from components.estimate.offers import Carrier
+    from components.estimate.quotes import Job, Sort
+
+__all__ = ["MOST_NODES", "carriers", "chosen_providers", "hours_of", "quote"]
+
+EXIT_NOTHING = 1
+_TPU = re.compile(r"(v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
+_LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
+MOST_NODES = 1_000_000
+MOST_HOURS = 876_000.0
+"""A hundred years: what is longer is a slip, and sums over its interruptions would take hours themselves."""
+
+
+def quote(
+    accelerator: Annotated[str, typer.Option(help="What a node has, such as H100x8, or a TPU slice such as v5p-64.")],
+    hours: Annotated[str, typer.Option(help="Of undisturbed training: 100, 100h or 4d.")],
+    nodes: Annotated[int, typer.Option(help="Nodes at the same time; of TPUs, slices.")] = 1,
+    deadline: Annotated[str | None, typer.Option(help="When it must be done, from the first step: 130h or 6d.")] = None,
+    providers: Annotated[str | None, typer.Option(help="Only these, such as aws,gcp.")] = None,
+    max_intensity: Annotated[float | None, typer.Option(help="Only grids of at most so many gCO2e per kWh.")] = None,
+    interruptions: Annotated[
+        float | None,
+        typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it."),
+    ] = None,
+    sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
+    top: Annotated[int, typer.Option(help="Show so many of the ranked offers; 0 for all.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each figure with its source.")] = False,
+) -> None:
+    """Rank every way to get an accelerator by expected cost, time at risk and gCO2e, with the reasons.
+
+    Exit code 0: at least one offer will do. 1: none will, or none has a known price. 2: a mistake in the question.
+    """
+    from components.estimate.offers import find_offers
+    from components.estimate.quotes import quote as quote_one
+    from components.estimate.quotes import rank
+    from stacks.finops.quotes.quote_tables import Answer, answer_json, show_answer
+
+    job = _job(nodes, hours, deadline, interruptions)
+    by = _sort(sort)
+    _check_shown(max_intensity, top)
+    offers = find_offers(carriers(accelerator, chosen_providers(providers)))
+    within = [
+        offer
+        for offer in offers
+        if max_intensity is None or (offer.place and offer.place.intensity_g_per_kwh.value <= max_intensity)
+    ]
+    ranking = rank([quote_one(offer, job) for offer in within], by)
+    answer = Answer(accelerator, job, by, max_intensity, len(offers) - len(within), ranking, top)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(answer_json(answer), indent=2))
+    else:
+        from rich.console import Console
+
+        show_answer(answer, Console())
+    raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
+
+
+def hours_of(text: str, place: str) -> float:
+    """A length of time as people write it: `100`, `130h`, `5d`; above 0 and up to `MOST_HOURS`, in hours.
+
+    Raises:
+        InputError: it is none.
+    """
+    match = _LENGTH.fullmatch(text.strip())
+    hours = 0.0 if match is None else float(match[1]) * (24 if match[2] == "d" else 1)
+    if not 0 < hours <= MOST_HOURS:
+        raise InputError(
+            place,
+            "no length of time",
+            value=text,
+            allowed=f"hours above 0 and up to {MOST_HOURS:g} (100 or 100h), or days (4d)",
+            fix="write 100h",
+        )
+    return hours
+
+
+def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
+    """The providers of a list such as `aws,gcp`; all of them without one.
+
+    Raises:
+        InputError: one of them is not known.
+    """
+    from components.catalog.loader import PROVIDERS
+
+    if text is None:
+        return PROVIDERS
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in PROVIDERS:
+            raise InputError(
+                "--providers",
+                "no such provider",
+                value=word,
+                allowed=", ".join(PROVIDERS),
+                fix=nearest_hint(word, PROVIDERS),
+            )
+    return tuple(provider for provider in PROVIDERS if provider in words)
+
+
+def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--accelerator") -> "list[Carrier]":
+    """What carries the accelerator at these providers: machine types, or a TPU slice.
+
+    Raises:
+        InputError: nobody of them has it; the nearest is named.
+    """
+    from components.catalog.loader import Catalog, load_provider
+    from components.estimate.offers import carriers_of, unknown_accelerator
+
+    if _TPU.fullmatch(accelerator) and "gcp" in providers:
+        return [_slice(accelerator, load_provider("gcp"), place)]
+    catalogs: dict[str, Catalog] = {provider: load_provider(provider) for provider in providers}
+    found = carriers_of(accelerator, catalogs)
+    if not found:
+        further = "; of TPUs such as v5p-64" if "gcp" in providers else ""
+        raise unknown_accelerator(accelerator, catalogs, place, further)
+    return found
+
+
+def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
+    """A TPU slice as a carrier: priced by the chip, on demand and spot."""
+    from components.catalog.loader import load_tpus
+    from components.estimate.offers import Carrier
+    from components.gcp.tpu.slices import plan_slice, slice_machine, slice_price
+
+    try:
+        plan = plan_slice(accelerator_type=accelerator)
+    except InputError as mistake:
+        fix = f"write {accelerator.lower()}" if accelerator != accelerator.lower() else mistake.fix
+        raise InputError(place, mistake.problem, value=accelerator, allowed=mistake.allowed, fix=fix) from None
+    tpus = load_tpus()
+    prices = [slice_price(plan, row.region) for row in tpus.prices if row.generation == plan.generation]
+    zones = tpus.generations[plan.generation].zones.value
+    return Carrier(
+        machine=slice_machine(plan),
+        prices=[price for price in prices if price is not None],
+        regions=catalog.regions,
+        capacity=frozenset({"on-demand", "spot"}),
+        offered_in=tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in zones)),
+    )
+
+
+def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | None) -> "Job":
+    from components.estimate.quotes import Job
+
+    if not 1 <= nodes <= MOST_NODES:
+        raise InputError(
+            "--nodes", "no number of nodes", value=nodes, allowed=f"1 to {MOST_NODES:,}", fix="write --nodes 1"
+        )
+    length = hours_of(hours, "--hours")
+    due = None if deadline is None else hours_of(deadline, "--deadline")
+    if due is not None and due < length:
+        raise InputError(
+            "--deadline",
+            "shorter than the training takes without any interruption",
+            value=deadline,
+            allowed=f"{length:g}h or more",
+            fix=f"write --deadline {math.ceil(length * 1.2)}h, or take more nodes and fewer --hours",
+        )
+    if interruptions is not None and not 0 <= interruptions < 1:
+        raise InputError(
+            "--interruptions",
+            "no share of nodes",
+            value=interruptions,
+            allowed="0 up to but not including 1",
+            fix="write 0.15 for 15 % a month",
+        )
+    return Job(nodes, length, due, interruptions)
+
+
+def _sort(word: str) -> "Sort":
+    from components.estimate.quotes import SORTS
+
+    for sort in SORTS:
+        if sort == word:
+            return sort
+    raise InputError(
+        "--sort", "nothing to sort by", value=word, allowed=", ".join(SORTS), fix=nearest_hint(word, SORTS)
+    )
+
+
+def _check_shown(max_intensity: float | None, top: int) -> None:
+    """What is left out of the answer."""
+    if max_intensity is not None and not 0 <= max_intensity < math.inf:
+        raise InputError(
+            "--max-intensity",
+            "no carbon intensity",
+            value=max_intensity,
+            allowed="gCO2e per kWh, 0 or more",
+            fix="write --max-intensity 200",
+        )
+    if top < 0:
+        raise InputError("--top", "no number of offers", value=top, allowed="0 (all) or more", fix="write --top 0")

@@ -1,0 +1,219 @@
+"""`gangway report`: runs as a page, as tables, as figures, as records, or as rows of FOCUS.
+
+    $ gangway report runs/p3-resource-aware-20260101-120000-abcd --format html --figures figures
+    $ gangway report runs/a runs/b --group-by precision --format md
+    $ gangway report runs/ --format csv --out runs.csv
+    $ gangway report runs/ --format focus --billing-account 123456789012 --out focus.parquet
+
+Reads finished or running runs; trains nothing and prices nothing. Heavy imports stand inside the command: `gangway
+--help` imports this module.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.findings import InputError
+
+if TYPE_CHECKING:
+    from stacks.report.runs import Run
+
+__all__ = ["ReportFormat", "report"]
+
+EXIT_NOTHING = 1
+_OF_A_PAGE = ("plan.json", "stats.jsonl", "samples.png")
+
+
+class ReportFormat(StrEnum):
+    """What `gangway report` writes."""
+
+    HTML = "html"
+    MD = "md"
+    JSON = "json"
+    CSV = "csv"
+    FOCUS = "focus"
+
+
+_TABLES = (ReportFormat.HTML, ReportFormat.MD, ReportFormat.JSON)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them such as a suite's.")],
+    output: Annotated[
+        ReportFormat,
+        typer.Option("--format", help="html: a page; md: the table; json: all of it; csv: a line a run; focus: FOCUS."),
+    ] = ReportFormat.JSON,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write; standard output without. Of html a folder [RUNS/report]. focus: .parquet too."
+        ),
+    ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(help="html, md, json: what makes a row, by commas: stack, arm, workers, precision ..."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="html, md: a folder for each drawing as PDF and SVG, good enough for a paper.")
+    ] = None,
+    billing_account: Annotated[
+        str | None, typer.Option(help="focus: who pays, as the cloud's invoice has it [the stack's name].")
+    ] = None,
+    usd_per_hour: Annotated[
+        float | None, typer.Option(help="focus: price of a node for an hour where the record has none; assumed.")
+    ] = None,
+) -> None:
+    """Write runs for people or for other programs.
+
+    Exit code 0: written. 1: no run has what the format needs. 2: a mistake in options or files.
+    """
+    from stacks.report.runs import find_runs, not_sealed
+
+    found = find_runs(runs, "RUNS")
+    for sentence in not_sealed(run.record for run in found):
+        typer.echo(sentence, err=True)
+    if output is not ReportFormat.FOCUS:
+        _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})
+    if output not in _TABLES:
+        _refuse(output, {"--group-by": group_by})
+    if output not in (ReportFormat.HTML, ReportFormat.MD):
+        _refuse(output, {"--figures": figures})
+    if output is ReportFormat.HTML and len(found) == 1 and found[0].plan is not None and not (group_by or figures):
+        _page(found[0], out)
+    elif output in (ReportFormat.HTML, ReportFormat.MD):
+        _tables(found, output, out or (_beside(runs) if output is ReportFormat.HTML else None), group_by, figures)
+    elif output is ReportFormat.JSON:
+        _json(found, out, group_by)
+    elif output is ReportFormat.CSV:
+        from stacks.report.comparison.groups import members_of
+        from stacks.report.exports import figures_csv
+
+        _deliver(figures_csv(members_of(found).members), out)
+    else:
+        _focus(found, out, billing_account, usd_per_hour)
+
+
+def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            shown = str(value) if isinstance(value, Path) else value
+            raise InputError(name, f"has no meaning with --format {output}", value=shown, fix=f"leave {name} out")
+
+
+def _deliver(text: str, out: Path | None) -> None:
+    from stacks.report.rendering import write_whole
+
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(out, text.encode())
+        typer.echo(f"wrote {out}", err=True)
+
+
+def _beside(places: Sequence[Path]) -> Path:
+    """Where a page goes when nobody says so: beside the runs where one folder is named, else here."""
+    alone = places[0] if len(places) == 1 else None
+    return alone / "report" if alone is not None and alone.is_dir() else Path("report")
+
+
+def _tables(
+    runs: "Sequence[Run]", output: ReportFormat, out: Path | None, group_by: str | None, figures: Path | None
+) -> None:
+    """The page or the Markdown of a table, and its drawings where they are asked for."""
+    from stacks.report.comparison.write import several_report
+
+    made = several_report(runs, group_by)
+    for missing in made.report.missing:
+        typer.echo(f"{missing.item}: {missing.status}: {missing.reason or 'not in the table'}", err=True)
+    if figures is not None:
+        files = made.write_figures(figures)
+        typer.echo(f"wrote {len(files)} files in {figures}", err=True)
+    if output is ReportFormat.MD:
+        _deliver(made.markdown(), out)
+    else:
+        assert out is not None, "a page always has a folder"
+        typer.echo(f"wrote {made.write_page(out)}", err=True)
+
+
+def _json(runs: "Sequence[Run]", out: Path | None, group_by: str | None) -> None:
+    """Everything. Runs that are not of one table are still runs: the table is left out, with the reason."""
+    from stacks.report.comparison.groups import members_of, parse_keys
+    from stacks.report.comparison.tables import as_json, report_of
+    from stacks.report.exports import report_json
+
+    keys, source = parse_keys(group_by), members_of(runs)
+    table, no_table = None, ""
+    try:
+        table = as_json(report_of(source, keys))
+    except InputError as mistake:
+        no_table = str(mistake)
+        typer.echo(f"no table: {no_table}", err=True)
+    _deliver(report_json([run.record for run in runs], table, no_table), out)
+
+
+def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None, usd_per_hour: float | None) -> None:
+    from stacks.finops.bill.focus import focus_rows, priced, without_rows
+    from stacks.report.exports import focus_csv, focus_parquet
+    from stacks.report.rendering import write_whole
+
+    if usd_per_hour is not None and not 0 <= usd_per_hour < float("inf"):
+        raise InputError("--usd-per-hour", "no price", value=usd_per_hour, allowed="0 or more", fix="write 12.5")
+    if billing_account is not None and not billing_account.strip():
+        fix = "write the account as the invoice has it, or leave it out"
+        raise InputError("--billing-account", "is empty", value=billing_account, allowed="who pays", fix=fix)
+    rows = []
+    for run in runs:
+        record = run.record if usd_per_hour is None else priced(run.record, usd_per_hour)
+        why = without_rows(record)
+        if why:
+            typer.echo(f"{record.id}: no row: {why}", err=True)
+            continue
+        if billing_account is None:
+            typer.echo(f"{record.id}: no --billing-account: the stack's name stands in BillingAccountId", err=True)
+        rows += focus_rows(record, billing_account or record.stack or "none")
+    if not rows:
+        raise typer.Exit(EXIT_NOTHING)
+    if out is not None and out.suffix == ".parquet":
+        write_whole(out, focus_parquet(rows, out))
+        typer.echo(f"wrote {out}", err=True)
+    else:
+        _deliver(focus_csv(rows), out)
+
+
+def _page(run: "Run", out: Path | None) -> None:
+    """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
+    from stacks.report.curves import NEEDED, read_stats
+    from stacks.report.page import write_report
+
+    assert run.plan is not None, "a run without a plan has the page of tables"
+    missing = [name for name in _OF_A_PAGE if not (run.path / name).is_file()]
+    if missing:
+        raise InputError(
+            str(run.path),
+            f"lacks {', '.join(missing)}",
+            allowed="a directory that `gangway demo` wrote, or one with these files",
+            fix="name a whole run directory, or take plan.json away for a page without the plan",
+        )
+    reals = run.path / "reals.png"
+    stats = read_stats(run.path / "stats.jsonl", NEEDED)
+    try:
+        page = write_report(
+            out or run.path / "report",
+            plan=run.plan,
+            sandbox=(),
+            record=run.record,
+            stats=stats,
+            samples_png=run.path / "samples.png",
+            reals_png=reals if reals.is_file() else None,
+        )
+    except KeyError as missing_key:
+        # Plans have no version of their own; an older one lacks what pages show today.
+        raise InputError(
+            str(run.path / "plan.json"),
+            f"lacks {missing_key}: another version of Gangway wrote it",
+            fix=f"write it anew: gangway plan {run.record.stack} --json > plan.json",
+        ) from None
+    typer.echo(f"wrote {page}", err=True)

@@ -1,0 +1,106 @@
+"""`gangway tco`: renting nodes against owning them, with the use and the month from which owning pays.
+
+    $ gangway tco --accelerator H100x8 --nodes 4 --years 3
+    $ gangway tco --accelerator A100x8 --capex 250000 --utilisation 0.5 --out runs/tco
+
+Every input has a source: the catalogue, a stated assumption (`components/catalog/onprem.yaml`), or the command line.
+Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from components.core.findings import InputError
+from stacks.cli.quote import MOST_NODES
+
+__all__ = ["tco"]
+
+_RANGES: Mapping[str, tuple[float, float, str]] = {
+    "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
+    "years": (0.1, 20, "0.1 to 20 years"),
+    "usd_per_hour": (0.001, math.inf, "US dollars a node and hour, above 0"),
+    "fixed": (0, math.inf, "US dollars a node and hour, 0 or more"),
+    "utilisation": (0.001, 1, "a share of the hours, above 0 and up to 1"),
+    "capex": (1, math.inf, "US dollars a node, 1 or more"),
+    "resale": (0, 1, "a share of the price, 0 to 1"),
+    "kw": (0.001, math.inf, "kW a node, above 0"),
+    "pue": (1, 10, "1 to 10"),
+    "usd_per_kwh": (0, math.inf, "US dollars, 0 or more"),
+    "colo": (0, math.inf, "US dollars a node and month, 0 or more"),
+    "ops": (0, math.inf, "US dollars a node and month, 0 or more"),
+}
+"""Of each number its least and greatest, and that in words."""
+
+Number = float | None
+
+
+def tco(
+    accelerator: Annotated[str, typer.Option(help="What a node has, such as H100x8.")],
+    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 1,
+    years: Annotated[float, typer.Option(help="How long one has them.")] = 3,
+    utilisation: Annotated[Number, typer.Option(help="Share of the hours in which they work, 0 to 1.")] = None,
+    providers: Annotated[str | None, typer.Option(help="Rent only from these, such as aws,gcp.")] = None,
+    usd_per_hour: Annotated[Number, typer.Option(help="Rent of a node and hour; else the cheapest on demand.")] = None,
+    fixed: Annotated[Number, typer.Option(help="Rent that is paid whether a node works or not, an hour.")] = None,
+    capex: Annotated[Number, typer.Option(help="A node's price with its share of network and racks, USD.")] = None,
+    resale: Annotated[Number, typer.Option(help="Share of that price which it brings at the end, 0 to 1.")] = None,
+    kw: Annotated[Number, typer.Option(help="Mean draw of a node, kW.")] = None,
+    pue: Annotated[Number, typer.Option(help="Power of the building over that of the machines.")] = None,
+    usd_per_kwh: Annotated[Number, typer.Option(help="Price of electricity.")] = None,
+    colo: Annotated[Number, typer.Option(help="Colocation of a node, without electricity, USD a month.")] = None,
+    ops: Annotated[Number, typer.Option(help="Operation of a node, USD a month.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plot here, as .png and .svg.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each input with its source.")] = False,
+) -> None:
+    """Compare renting with owning: both bills over the years, and from which use or month on owning is cheaper."""
+    given: dict[str, Number] = {
+        "usd_per_hour": usd_per_hour,
+        "fixed": fixed,
+        "utilisation": utilisation,
+        "capex": capex,
+        "resale": resale,
+        "kw": kw,
+        "pue": pue,
+        "usd_per_kwh": usd_per_kwh,
+        "colo": colo,
+        "ops": ops,
+    }
+    for name, value in {"nodes": nodes, "years": years, **given}.items():
+        _check(name, value)
+    from components.estimate.offers import find_offers
+    from stacks.cli.quote import carriers, chosen_providers
+    from stacks.finops.quotes.tco_inputs import gather
+    from stacks.finops.quotes.tco_tables import compare, show, to_json
+
+    offers = find_offers(carriers(accelerator, chosen_providers(providers)))
+    answer = compare(gather(accelerator, nodes, years, offers, given))
+    written = []
+    if out is not None:
+        from stacks.finops.quotes.tco_tables import write_plot
+
+        written = write_plot(answer, out)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({**to_json(answer), "files": [str(path) for path in written]}, indent=2))
+        return
+    from rich.console import Console
+
+    console = Console()
+    show(answer, console)
+    for path in written:
+        console.print(f"wrote {path}", highlight=False)
+
+
+def _check(name: str, value: float | None) -> None:
+    least, greatest, allowed = _RANGES[name]
+    # A comparison with NaN is false, so NaN is refused too.
+    if value is not None and not (least <= value <= greatest and value < math.inf):
+        option = f"--{name.replace('_', '-')}"
+        nearest = least if not value > least else greatest
+        fix = "write a finite number" if math.isinf(nearest) else f"write {option} {nearest:.10g}"
+        raise InputError(option, "out of range", value=value, allowed=allowed, fix=fix)

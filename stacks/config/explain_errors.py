@@ -1,0 +1,307 @@
+"""Turns pydantic's validation errors into InputErrors: config path, value, what is allowed, nearest fix.
+
+The words come from the models' own JSON schema (bounds, patterns, `Field(examples=...)`), never from pydantic's
+messages, which speak of Python. Pure translation: the rules themselves stand on the models.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import ErrorDetails
+
+from components.core.findings import InputError, nearest, nearest_hint
+from stacks.config.sections import EXAMPLES_OF
+
+__all__ = ["explain"]
+
+_Schema = JsonSchemaValue
+
+
+class _AsWritten(GenerateJsonSchema):
+    """Pydantic's schema with the keys of examples in the order of the source, `{min: 2, max: 4}`."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        """Leaves the order as it is."""
+        return value
+
+
+def explain(
+    error: ValidationError,
+    root: type[BaseModel],
+    place: str,
+    provider: str = "aws",
+    namespace: str = "gangway:",
+) -> list[InputError]:
+    """One InputError for each of pydantic's findings.
+
+    Args:
+        error: what `root.model_validate` raised.
+        root: the model at the top, whose fields are keys of the namespace.
+        place: file or stack, put before each config path.
+        provider: whose examples are shown, where a setting has such.
+        namespace: put before each key at the top.
+    """
+    schema = _with_examples_of(provider, root.model_json_schema(schema_generator=_AsWritten))
+    details = error.errors(include_url=False)
+    broken = {detail["loc"] for detail in details}
+    # A list whose items are all wrong is also reported as too short, which would only confuse.
+    return [
+        _explain(detail, schema, f"{place}: {namespace}", namespace)
+        for detail in details
+        if detail["type"] != "too_short" or not any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
+    ]
+
+
+def _with_examples_of(provider: str, schema: Any) -> Any:
+    """`schema` with the examples of one provider in place of the common ones: see
+    `stacks.config.sections.EXAMPLES_OF`."""
+    if isinstance(schema, list):
+        return [_with_examples_of(provider, item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    own = schema.get(EXAMPLES_OF, {}).get(provider)
+    inner = {key: _with_examples_of(provider, value) for key, value in schema.items() if key != EXAMPLES_OF}
+    return inner if own is None else {**inner, "examples": own}
+
+
+def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) -> InputError:
+    loc = _without_tags(detail["loc"], schema)
+    where = f"{place}{_spell(loc)}"
+    setting = _setting_at(schema, loc)
+    value, context = _shown(detail["input"]), detail.get("ctx", {})
+    match detail["type"]:
+        case "extra_forbidden":
+            around = _setting_at(schema, loc[:-1])
+            names = sorted(around.of_kind(detail["loc"][-2:-1]).keys())
+            owners = [
+                kind for schema in around.schemas if loc[-1] in schema.get("properties", {}) and (kind := _kind(schema))
+            ]
+            if owners:
+                fix = f"leave it out: only kind: {' or '.join(owners)} has it"
+            elif sections := _sections_with(str(loc[-1]), schema, namespace):
+                fix = f"write it in {' or '.join(sections)}"
+            else:
+                fix = nearest_hint(str(loc[-1]), names)
+            return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
+        case "missing":
+            fix = f"add {_written(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
+            return InputError(where, "missing", allowed=f"it is required: {setting.words()}", fix=fix)
+        case "union_tag_not_found":
+            fix = f"add kind: {setting.kinds()[-1]}"
+            return InputError(f"{where}.kind", "missing", allowed=f"one of {', '.join(setting.kinds())}", fix=fix)
+        case "literal_error" | "enum" | "union_tag_invalid":
+            expected = str(context.get("expected") or context.get("expected_tags"))
+            words = [word.strip().strip("'") for word in expected.replace(" or ", ",").split(",")]
+            tag = context.get("tag", value)
+            fix = nearest_hint(str(tag), words)
+            return InputError(where, "not one of the allowed words", value=tag, allowed=expected, fix=fix)
+        case "value_error":
+            # Our own validators write "what is allowed; the fix".
+            allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
+            return InputError(where, "not an accepted value", value=value, allowed=allowed, fix=fix)
+        case _:
+            problem = "has no value" if value is None else "not an accepted value"
+            return InputError(where, problem, value=value, allowed=setting.words(), fix=_fix(loc, value, setting))
+
+
+def _sections_with(key: str, schema: _Schema, namespace: str) -> list[str]:
+    """Config paths of the sections that have such a key."""
+    keys = {name: _setting_at(schema, (name,)).keys() for name in schema["properties"]}
+    return [f"{namespace}{name}" for name, of_section in keys.items() if key in of_section]
+
+
+def _shown(value: object) -> object:
+    """The value as people write it: YAML has made times of some."""
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What may stand at one config path: the schemas a value is checked by (several for a union), and examples."""
+
+    schemas: tuple[_Schema, ...]
+    examples: tuple[Any, ...]
+    about: str
+
+    @property
+    def schema(self) -> _Schema:
+        """The one that speaks for all: branches of a union differ in their keys only."""
+        return self.schemas[0] if self.schemas else {}
+
+    @property
+    def example(self) -> Any:
+        """The one to show."""
+        return self.examples[0] if self.examples else None
+
+    def keys(self) -> set[str]:
+        """Every key that a mapping here may have."""
+        return {name for schema in self.schemas for name in schema.get("properties", {})}
+
+    def of_kind(self, tag: Sequence[int | str]) -> "_Setting":
+        """Of a tagged union the branch named by `tag`, the part of pydantic's path before a key; else all there is."""
+        schemas = tuple(schema for schema in self.schemas if _kind(schema) in tag)
+        return replace(self, schemas=schemas) if schemas else self
+
+    def kinds(self) -> list[str]:
+        """The words of a tagged union, in the models' order."""
+        return [kind for schema in self.schemas if (kind := _kind(schema)) is not None]
+
+    def words(self) -> str:
+        """What is allowed here, for people."""
+        about = f"{self.about}: " if self.about else ""
+        such_as = f", such as {_flow(self.example)}" if self.examples else ""
+        match self.schema.get("type"):
+            case "integer":
+                return f"{about}a whole number{_bounds(self.schema)}"
+            case "number":
+                return f"{about}a number{_bounds(self.schema)}"
+            case "boolean":
+                return f"{about}true or false"
+            case "array":
+                return f"{about}a list{_length(self.schema)}{such_as}"
+            case "object" if len(self.schemas) > 1:
+                return f"{about}a mapping with kind: {', '.join(self.kinds())}{such_as}"
+            case "object":
+                required = " and ".join(self.schema.get("required", []))
+                return f"{about}a mapping{' with ' if required else ''}{required}{such_as}"
+            case _ if "pattern" in self.schema and self.examples:
+                return f"{about}like {_flow(self.example)}"
+            case _:
+                return f"{about}text{such_as}"
+
+
+def _kind(schema: _Schema) -> str | None:
+    """The word that tells a branch of a tagged union from the others."""
+    kind: str | None = schema.get("properties", {}).get("kind", {}).get("const")
+    return kind
+
+
+def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
+    """Walks the schema along a config path. An example of a section is one for each of its keys too."""
+    here = _Setting(tuple(_branches(root, root)), (), "")
+    for part in loc:
+        found = [child for schema in here.schemas for child in _children(schema, part)]
+        given = [example for child in found for example in child.get("examples", [])]
+        here = _Setting(
+            schemas=tuple(branch for child in found for branch in _branches(child, root)),
+            examples=(*given, *(inner for example in here.examples for inner in _inside(example, part))),
+            about=next((child["description"] for child in found if "description" in child), ""),
+        )
+    return here
+
+
+def _children(schema: _Schema, part: int | str) -> Iterator[_Schema]:
+    if isinstance(part, int):
+        child = schema.get("items")
+    else:
+        child = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
+    if child:
+        yield child
+
+
+def _inside(example: Any, part: int | str) -> list[Any]:
+    if isinstance(part, int):
+        return example if isinstance(example, list) else []
+    return [example[part]] if isinstance(example, dict) and part in example else []
+
+
+def _branches(schema: _Schema, root: _Schema) -> Iterator[_Schema]:
+    """The schemas behind references and unions; `null` is left out, since leaving a key out says the same."""
+    if "$ref" in schema:
+        yield from _branches(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    elif options := schema.get("anyOf") or schema.get("oneOf"):
+        for option in options:
+            yield from _branches(option, root)
+    elif schema.get("type") != "null":
+        yield schema
+
+
+def _bounds(schema: _Schema) -> str:
+    low, high, above = (schema.get(key) for key in ("minimum", "maximum", "exclusiveMinimum"))
+    if above is not None:
+        return f" above {above:g}" + ("" if high is None else f", at most {high:g}")
+    if low is not None and high is not None:
+        return f" from {low:g} to {high:g}"
+    return "" if low is None else f", at least {low:g}"
+
+
+def _length(schema: _Schema) -> str:
+    low, high = schema.get("minItems"), schema.get("maxItems")
+    if low and high:
+        return f" of {low} to {high} entries"
+    return (
+        f" of at least {low} {'entry' if low == 1 else 'entries'}"
+        if low
+        else f" of at most {high} entries"
+        if high
+        else ""
+    )
+
+
+def _fix(loc: Sequence[int | str], value: Any, setting: _Setting) -> str:
+    """The change nearest to what was written."""
+    schema = setting.schema
+    if schema.get("type") == "string" and isinstance(value, int | float):
+        return f"put it in quotes: {_written(loc, json.dumps(value))}"
+    if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
+        return f"keep at most {schema['maxItems']}"
+    if isinstance(value, str) and (own := _own_address(value, setting)):
+        return f"write {_written(loc, own)}"
+    if isinstance(value, str) and (kind := nearest(value, setting.kinds())):
+        return f"write {_written(loc, {'kind': kind})}"
+    if (number := _nearest_number(value, schema)) is not None:
+        return f"write {_written(loc, number)}"
+    return f"write {_written(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
+
+
+def _own_address(value: str, setting: _Setting) -> str | None:
+    """The user's own address of an object store: with the scheme it lacks, or up to the last folder it may name."""
+    scheme, is_address, _ = str(setting.example).partition("://")
+    if not is_address or "pattern" not in setting.schema:
+        return None
+    whole = value if "://" in value else f"{scheme}://{value}"
+    folders = [whole, *(whole[: place + 1] for place in range(len(whole) - 1, -1, -1) if whole[place] == "/")]
+    return next((folder for folder in folders if re.search(setting.schema["pattern"], folder)), None)
+
+
+def _nearest_number(value: Any, schema: _Schema) -> int | float | None:
+    """`value` moved to the nearest end of the allowed span; None where that says nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    if schema.get("type") not in ("integer", "number") or value <= schema.get("exclusiveMinimum", -math.inf):
+        return None
+    inside: int | float = min(max(value, schema.get("minimum", value)), schema.get("maximum", value))
+    return round(inside) if schema["type"] == "integer" else inside
+
+
+def _written(loc: Sequence[int | str], value: Any) -> str:
+    """`key: value` as one types it; only the value for an item of a list."""
+    return f"{loc[-1]}: {_flow(value)}" if loc and isinstance(loc[-1], str) else _flow(value)
+
+
+def _flow(value: Any) -> str:
+    """`value` as YAML on one line."""
+    text = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=True, sort_keys=False, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _spell(loc: Sequence[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+
+
+def _without_tags(loc: Sequence[int | str], schema: _Schema) -> list[int | str]:
+    """Pydantic puts a union's tag into the path (`capacity.0.spot.max`); the user never wrote it there."""
+    kept: list[int | str] = []
+    for part in loc:
+        if isinstance(part, str) and kept and isinstance(kept[-1], int) and part in _setting_at(schema, kept).kinds():
+            continue
+        kept.append(part)
+    return kept

@@ -1,0 +1,87 @@
+"""What a job trains: its preset, what the job changes of it, and the one TrainConfig that comes of both.
+
+A stack file's `gangway:job.settings`, and the arms of a suite, are checked here before anything is built. Plan,
+findings, bench and launch read `effective_config` or `trainer_flags`, which agree; the record has what the trainer
+makes of the flags. What the fields mean is `trainer.config.train_config`; a length, a seed and the distance of
+checkpoints have keys of their own in the job.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pydantic import StrictBool, ValidationError
+
+from components.core.findings import nearest_hint
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+
+__all__ = ["Overrides", "Settings", "check_settings", "effective_config", "setting_flags", "trainer_flags"]
+
+Settings = dict[str, StrictBool | int | float | str]
+Overrides = Mapping[str, float | str | None]
+"""Fields that the job has keys of its own for, and the backend that its machines need; None leaves the preset's."""
+
+_OF_THE_JOB = ("preset", "kimg", "checkpoint_kimg", "seed")
+
+
+def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> None:
+    """Refuses what is no field of TrainConfig, and values that do not go together with the preset's.
+
+    Raises:
+        ValueError: what is allowed, and the fix after a semicolon.
+    """
+    if said := [name for name in settings if name in _OF_THE_JOB]:
+        raise ValueError(f"settings without {said[0]}, which has a key of its own; write {said[0]} beside settings")
+    if unknown := [name for name in settings if name not in TrainConfig.model_fields]:
+        hint = nearest_hint(unknown[0], TrainConfig.model_fields)
+        raise ValueError(f"fields of the trainer's TrainConfig, not {unknown[0]!r}; {hint}")
+    try:
+        effective_config(preset, settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        # A rule about several fields names one of them, and the way out, in its context.
+        context = first.get("ctx", {}) if first["type"] == "rule" else {}
+        field = context.get("field") or ".".join(str(part) for part in first["loc"])
+        allowed = first["msg"].removeprefix("Value error, ").replace(";", ",")
+        fix = context.get("fix") or f"change {field}, or leave it out"
+        raise ValueError(f"settings that go with preset {preset}: {field}: {allowed}; {fix}") from None
+
+
+def effective_config(
+    preset: str, settings: Mapping[str, bool | float | str], overrides: Overrides = MappingProxyType({})
+) -> TrainConfig:
+    """The configuration that the trainer makes of `trainer_flags` of the same arguments.
+
+    Raises:
+        ValidationError: values that do not go together.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    return TrainConfig.model_validate({**PRESETS[preset].model_dump(), **given, **settings})
+
+
+def trainer_flags(
+    preset: str, settings: Mapping[str, bool | float | str], overrides: Overrides = MappingProxyType({})
+) -> tuple[str, ...]:
+    """The trainer's flags. Of a field that is given twice the trainer takes the last: the settings count."""
+    before = {name: value for name, value in overrides.items() if name == "backend"}
+    after = {name: value for name, value in overrides.items() if name != "backend"}
+    return (*_override_flags(before), "--preset", preset, *_override_flags(after), *setting_flags(settings))
+
+
+def _override_flags(overrides: Overrides) -> tuple[str, ...]:
+    return tuple(
+        word
+        for name, value in overrides.items()
+        if value is not None
+        for word in (_flag(name), f"{value:.10g}" if isinstance(value, float) else str(value))
+    )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def setting_flags(settings: Mapping[str, bool | float | str]) -> tuple[str, ...]:
+    """The trainer's flags for these fields, `--batch-size 256`, in the order of their names."""
+    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    return tuple(word for name in sorted(words) for word in (_flag(name), words[name]))

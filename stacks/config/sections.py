@@ -1,0 +1,353 @@
+"""The sections of a stack file that every provider reads, each what a person writes under one `gangway:` key;
+frozen, validated at the door.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
+
+from components.core.capacity import Rung
+from components.core.fields import (
+    Amount,
+    Egress,
+    LustreDeployment,
+    Number,
+    Percent,
+    PercentBelow100,
+    PositiveNumber,
+    PositiveWhole,
+    Seed,
+    Whole,
+)
+from components.core.findings import nearest_hint
+from components.estimate.spot import RESTART_SEC, SAVE_SEC
+from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+
+__all__ = [
+    "EXAMPLES_OF",
+    "BudgetConfig",
+    "ClusterConfig",
+    "EstimateConfig",
+    "FabricCheckConfig",
+    "HeadConfig",
+    "ImageConfig",
+    "JobConfig",
+    "NetworkConfig",
+    "NodesConfig",
+    "ObserveConfig",
+    "Section",
+    "StorageConfig",
+    "examples_of",
+]
+
+
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
+
+
+EXAMPLES_OF = "examples_of"
+"""In the JSON schema of a setting: provider -> examples that stand there in place of the common ones, AWS's."""
+
+
+def examples_of(**by_provider: Any) -> dict[str, Any]:
+    """For `Field(json_schema_extra=...)`: what people on another cloud than AWS are shown, by provider."""
+    return {EXAMPLES_OF: {provider: [example] for provider, example in by_provider.items()}}
+
+
+def _email(value: str) -> str:
+    if not _EMAIL.fullmatch(value):
+        raise ValueError("an e-mail address; write it like ml-platform@example.com")
+    return value
+
+
+class Section(BaseModel):
+    """What every section has in common: frozen, no unknown keys, no infinities."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+class NodesConfig(Section):
+    """How many nodes: the job goes on with `min` and asks for `max`."""
+
+    min: Whole = Field(ge=1, le=512)
+    max: Whole = Field(ge=1, le=512)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_number(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            raise ValueError(
+                "a mapping with min and max, such as {min: 2, max: 4}; "
+                f"write nodes: {{min: {max(value, 1)}, max: {max(value, 1)}}}"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min not above max; set max: {self.min} or min: {self.max}")
+        return self
+
+
+class FabricCheckConfig(Section):
+    """The all-reduce before the job: below `min_fraction` of the fabric's nominal bandwidth the job does not start.
+
+    A quarter tells a fabric that works from TCP, which is many times slower; sound clusters measure half and more.
+    """
+
+    enabled: StrictBool = True
+    min_fraction: Number = Field(default=0.25, gt=0, le=1)
+
+
+class ClusterConfig(Section):
+    """The accelerators: what, how many, where from.
+
+    Attributes:
+        accelerator: model and number, such as H100x8, or a TPU's accelerator type, such as v5p-64; then a node is a
+            slice of that type, as the TPU API counts.
+        topology: of a TPU slice, where not the one most like a cube.
+        image_id: pins the nodes' image; else the newest of the provider's with NVIDIA's driver.
+        root_device_name: AWS's alone; has to be the image's own: Ubuntu's, or /dev/xvda for Amazon Linux.
+    """
+
+    accelerator: str | None = Field(
+        default=None, examples=["H100x8"], json_schema_extra=examples_of(gcp="v5p-64", azure="H100x8")
+    )
+    topology: str | None = Field(default=None, pattern=r"^[0-9]+(x[0-9]+){1,2}$", examples=["4x4x8"])
+    machine_type: str | None = Field(
+        default=None,
+        examples=["p5.48xlarge"],
+        json_schema_extra=examples_of(
+            gcp="a3-megagpu-8g", azure="Standard_ND96isr_H100_v5", openstack="gpu.h100x8", hosts="dgx-h100"
+        ),
+    )
+    nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
+    capacity: tuple[Rung, ...] = Field(
+        min_length=1,
+        # An alarm's expression takes ten metrics, and one of them is the steps'.
+        max_length=9,
+        description="rungs, tried in this order",
+        examples=[
+            [{"kind": "spot", "max_usd_per_hour": 25}, {"kind": "on-demand"}],
+            [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}],
+        ],
+        json_schema_extra=examples_of(
+            gcp=[{"kind": "spot"}, {"kind": "on-demand"}],
+            azure=[{"kind": "spot"}, {"kind": "on-demand"}],
+            openstack=[{"kind": "on-demand"}],
+            hosts=[{"kind": "on-demand"}],
+        ),
+    )
+    zone: str | None = Field(
+        default=None,
+        examples=["us-east-2a"],
+        json_schema_extra=examples_of(gcp="us-central1-a", azure="1", openstack="nova"),
+    )
+    image_id: str | None = Field(
+        default=None,
+        # Whose form it is, `stacks.providers.unsupported_settings` looks at.
+        pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?"
+        r"|/[A-Za-z]+(/[A-Za-z0-9_.()-]+)+|[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2,3})$",
+        examples=["ami-0123456789abcdef0"],
+        json_schema_extra=examples_of(
+            gcp="projects/my-project/global/images/my-image", azure="microsoft-dsvm:ubuntu-hpc:2404:latest"
+        ),
+    )
+    root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
+    root_device_name: str = Field(
+        default="/dev/sda1", pattern=r"^/dev/(sd|xvd)[a-z][0-9]{0,2}$", examples=["/dev/xvda"]
+    )
+    fabric_check: FabricCheckConfig = FabricCheckConfig()
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if (self.accelerator is None) == (self.machine_type is None):
+            fix = "leave one of them out" if self.accelerator else "add one; `gangway catalog list` names both"
+            raise ValueError(f"exactly one of accelerator and machine_type; {fix}")
+        return self
+
+    @model_validator(mode="after")
+    def _device_of_the_image(self) -> Self:
+        if self.image_id is None and "root_device_name" in self.model_fields_set:
+            raise ValueError("root_device_name only beside the image_id that it belongs to; remove root_device_name")
+        return self
+
+
+class StorageConfig(Section):
+    """A parallel file system, filled on first read from an object store. Its provider's planner checks the size.
+
+    Attributes:
+        kind: lustre, or on Google Cloud the cheaper filestore (NFS); on OpenStack manila.
+        deployment: scratch is cheaper, of one throughput, and lost with a server.
+        throughput_mbps_per_tib: the tier of a persistent file system.
+        efa: reached over the nodes' fabric; settled at creation.
+        metadata_iops: more than what comes with the size.
+        source: whose objects appear under /data: a bucket, or a folder in it. No pattern: it is one name.
+        export_runs: keeps what is written under /runs in the run bucket too.
+        tier: of a filestore.
+    """
+
+    kind: Literal["lustre", "filestore", "manila"]
+    deployment: LustreDeployment = LustreDeployment.PERSISTENT
+    capacity_gib: Whole = Field(gt=0)
+    throughput_mbps_per_tib: PositiveWhole | None = None
+    efa: StrictBool = False
+    metadata_iops: PositiveWhole | None = None
+    export_runs: StrictBool = False
+    source: str | None = Field(
+        default=None,
+        pattern=r"^(s3|gs|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^*?\s]*)?$",
+        description="without * ? and blanks",
+        examples=["s3://my-bucket/celeba"],
+        json_schema_extra=examples_of(gcp="gs://my-bucket/celeba", azure="az://myaccount/images/celeba"),
+    )
+    tier: Literal["basic-hdd", "basic-ssd", "zonal"] | None = None
+
+
+class BudgetConfig(Section):
+    """A monthly limit and who hears of it at which percentages.
+
+    Attributes:
+        stop_at_percent: at this much of the limit every node group is set to zero; no stop when left out.
+        activate_tag: has the bill follow the stack's tag. AWS refuses it until it has seen the tag, up to a day after
+            the first `up`: a second step by nature.
+    """
+
+    monthly_usd: Number = Field(gt=0)
+    emails: tuple[Annotated[str, AfterValidator(_email)], ...] = Field(min_length=1, max_length=10)
+    alert_percent: tuple[Percent, ...] = Field(default=(50, 80, 100), max_length=4)
+    stop_at_percent: Percent | None = Field(default=None, examples=[100])
+    activate_tag: StrictBool = False
+
+
+class ImageConfig(Section):
+    """The trainer's image: built and pushed by `up`, or one that is there already, named by its digest."""
+
+    prebuilt: str | None = Field(
+        default=None,
+        # Its form is the provider's to check, who can name the stack's own region.
+        min_length=1,
+        examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
+        json_schema_extra=examples_of(
+            gcp=f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+            azure=f"myregistry.azurecr.io/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+            openstack=f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+        ),
+    )
+
+
+class JobConfig(Section):
+    """What the nodes run.
+
+    Attributes:
+        max_hours: what the run is priced for, and after which the nodes stop it.
+        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
+        seed: of initial weights, order of images, latents and augmentation; the preset's own when left out.
+        settings: other fields of the trainer's configuration that differ from the preset's.
+        run_id: the run record's id; one the trainer makes up when left out.
+        keep_runs: false lets `destroy` take the run bucket with every record in it.
+        terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
+            input, a fabric too slow, failure after failure.
+    """
+
+    preset: str
+    kimg: Number = Field(gt=0)
+    checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
+    seed: Seed | None = Field(default=None, examples=[0])
+    settings: Settings = Field(default={}, examples=[{"batch_size": 256, "precision": "bf16"}])
+    run_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$", examples=["digits-s0-20260101"])
+    keep_runs: StrictBool = True
+    max_hours: Number = Field(gt=0, le=24 * 28)
+    terminate_when_done: StrictBool = False
+
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, preset: str) -> str:
+        if preset not in PRESETS:
+            raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
+        return preset
+
+    @model_validator(mode="after")
+    def _settings_fit_the_preset(self) -> Self:
+        check_settings(self.preset, self.settings)
+        return self
+
+    def overrides(self, backend: str | None = None) -> Overrides:
+        """Fields of the trainer's configuration that have a key here, and the backend that the machines need."""
+        return {"backend": backend, "kimg": self.kimg, "checkpoint_kimg": self.checkpoint_kimg, "seed": self.seed}
+
+    def effective_config(self) -> TrainConfig:
+        """What the nodes train, but for the backend that their machines may need."""
+        return effective_config(self.preset, self.settings, self.overrides())
+
+
+class NetworkConfig(Section):
+    """Address range of the VPC and how nodes reach the provider's services."""
+
+    cidr: str = Field(default="10.42.0.0/16", examples=["10.42.0.0/16"])
+    egress: Egress = Egress.ENDPOINTS
+    flow_logs: StrictBool = True
+
+
+class HeadConfig(Section):
+    """The small node that holds the rendezvous store of a job on several nodes, and scrapes their metrics.
+
+    Attributes:
+        machine_type: the provider's t3.medium, e2-medium or Standard_D2s_v5 when left out; on OpenStack a flavour that
+            several nodes want.
+        prometheus_image: null leaves the scraping out. It comes from outside: without a NAT gateway nobody scrapes.
+    """
+
+    machine_type: str | None = Field(
+        default=None,
+        min_length=1,
+        examples=["t3.medium"],
+        json_schema_extra=examples_of(gcp="e2-medium", azure="Standard_D2s_v5", openstack="m1.medium"),
+    )
+    prometheus_image: str | None = Field(
+        default="docker.io/prom/prometheus:v3.5.0",
+        pattern=r"^[a-z0-9][a-z0-9.:/_-]*(:[a-zA-Z0-9._-]+|@sha256:[0-9a-f]{64})$",
+        examples=["docker.io/prom/prometheus:v3.5.0"],
+    )
+
+    @field_validator("prometheus_image")
+    @classmethod
+    def _one_version(cls, image: str | None) -> str | None:
+        if image is not None and image.endswith(":latest"):
+            raise ValueError(f"an image of one version; write {image.removesuffix('latest')}v3.5.0")
+        return image
+
+
+class ObserveConfig(Section):
+    """What is kept of the logs, and how long a job may take no step before somebody is told."""
+
+    log_days: Whole = Field(default=30, gt=0)
+    no_steps_minutes: Whole = Field(default=30, ge=10, le=1440)
+
+
+class EstimateConfig(Section):
+    """Figures of a run, as an earlier one has shown them.
+
+    Attributes:
+        taken_percent_per_month: of spot nodes, how many the provider takes within 720 hours; else the catalogue's.
+        images_per_second: of the whole job; else the pace that ends just within job.max_hours.
+        checkpoint_sec: training stands still for so long at each.
+        restart_sec: from the end of a spot node until training goes on.
+        source_gib: size of storage.source, for its transfer from another region.
+        source_region: where storage.source is; the stack's own region when left out.
+        nat_gib: what a run brings in through the NAT gateway: packages, images.
+        log_gib: what a run logs.
+        download_gib: results of a run that leave the cloud.
+    """
+
+    taken_percent_per_month: PercentBelow100 | None = Field(default=None, examples=[8])
+    images_per_second: PositiveNumber | None = Field(default=None, examples=[1200])
+    checkpoint_sec: Number = Field(default=SAVE_SEC, gt=0, examples=[3])
+    restart_sec: Number = Field(default=RESTART_SEC, ge=0, examples=[420])
+    source_gib: Amount | None = Field(default=None, examples=[40])
+    source_region: str | None = Field(default=None, min_length=1, examples=["us-east-1"])
+    nat_gib: Amount | None = Field(default=None, examples=[60])
+    log_gib: Amount | None = Field(default=None, examples=[1])
+    download_gib: Amount | None = Field(default=None, examples=[5])

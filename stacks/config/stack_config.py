@@ -1,0 +1,138 @@
+"""StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated at the door.
+
+Only the model: `stacks.config.loader` fills it from a file or from the engine, `stacks.config.explain_errors`
+explains mistakes.
+"""
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from components.catalog.site import SiteConfig
+from stacks.config.provider_sections import HOST_KEY_EXAMPLE, AzureConfig, GcpConfig, HostsConfig, OpenstackConfig
+from stacks.config.sections import (
+    BudgetConfig,
+    ClusterConfig,
+    EstimateConfig,
+    HeadConfig,
+    ImageConfig,
+    JobConfig,
+    NetworkConfig,
+    ObserveConfig,
+    Section,
+    StorageConfig,
+    examples_of,
+)
+
+__all__ = ["StackConfig"]
+
+_STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+class StackConfig(Section):
+    """One environment, as its stack file declares it. What only one provider has is in
+    `stacks.providers.unsupported_settings`.
+
+    Attributes:
+        encryption: whose key data at rest is under: the provider's own, at no cost, or one of the stack.
+    """
+
+    stack: str
+    provider: Literal["aws", "gcp", "azure", "openstack", "hosts"] = "aws"
+    region: str = Field(
+        examples=["us-east-2"],
+        json_schema_extra=examples_of(gcp="us-central1", azure="eastus", openstack="RegionOne", hosts="lab"),
+    )
+    cluster: ClusterConfig = Field(
+        examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}],
+        json_schema_extra=examples_of(
+            gcp={"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]},
+            azure={"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]},
+            openstack={
+                "machine_type": "gpu.h100x8",
+                "nodes": {"min": 2, "max": 4},
+                "capacity": [{"kind": "on-demand"}],
+            },
+        ),
+    )
+    storage: StorageConfig | None = Field(
+        default=None,
+        examples=[{"kind": "lustre", "capacity_gib": 9600, "throughput_mbps_per_tib": 500}],
+        json_schema_extra=examples_of(
+            gcp={"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500},
+            azure={"kind": "lustre", "capacity_gib": 8192, "throughput_mbps_per_tib": 500},
+            openstack={"kind": "manila", "capacity_gib": 4096},
+        ),
+    )
+    budget: BudgetConfig = Field(
+        examples=[{"monthly_usd": 50000, "emails": ["ml-platform@example.com"], "alert_percent": [50, 80, 100]}]
+    )
+    job: JobConfig = Field(examples=[{"preset": "dcgan-digits", "kimg": 150, "max_hours": 1}])
+    image: ImageConfig = ImageConfig()
+    network: NetworkConfig = Field(default=NetworkConfig(), examples=[{"egress": "nat"}])
+    head: HeadConfig = HeadConfig()
+    observe: ObserveConfig = ObserveConfig()
+    estimate: EstimateConfig = Field(default=EstimateConfig(), examples=[{"images_per_second": 1200, "source_gib": 40}])
+    encryption: Literal["provider-key", "customer-key"] = "provider-key"
+    gcp: GcpConfig | None = Field(
+        default=None, examples=[{"project": "my-project", "billing_account": "012345-6789AB-CDEF01"}]
+    )
+    azure: AzureConfig | None = Field(
+        default=None,
+        examples=[{"subscription_id": "11111111-0000-0000-0000-111111111111", "budget_starts_on": "2026-01-01"}],
+    )
+    site: SiteConfig | None = Field(
+        default=None,
+        examples=[
+            {
+                "as_of": "2026-11-01",
+                "accelerator": "H100x8",
+                "vcpus": 224,
+                "memory_gib": 2048,
+                "interconnect": "nvswitch",
+            }
+        ],
+    )
+    openstack: OpenstackConfig | None = Field(
+        default=None,
+        examples=[
+            {
+                "auth_url": "https://cloud.example.com:5000/v3",
+                "image": "ubuntu-24.04-nvidia-580",
+                "external_network_id": "11111111-0000-4000-8000-111111111111",
+            }
+        ],
+    )
+    hosts: HostsConfig | None = Field(
+        default=None,
+        examples=[
+            {
+                "machines": [{"address": "10.20.0.11", "host_key": HOST_KEY_EXAMPLE}],
+                "run_store": "/shared/gangway/results",
+            }
+        ],
+    )
+    tags: dict[str, str] = Field(examples=[{"team": "ml-platform", "cost_center": "4711"}])
+
+    @field_validator("stack")
+    @classmethod
+    def _fits_every_name(cls, stack: str) -> str:
+        """The stack's name begins those of buckets and security groups, and is a label of the head node's DNS name."""
+        if not _STACK.fullmatch(stack) or stack.startswith("sg-"):
+            raise ValueError(
+                "1 to 40 of a-z, 0-9 and -, beginning with a letter, not with sg-, not ending with -; rename the stack"
+            )
+        return stack
+
+    @field_validator("storage", "gcp", "azure", "site", "openstack", "hosts", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: Any) -> Any:
+        return value or None
+
+    @field_validator("tags")
+    @classmethod
+    def _who_pays(cls, tags: dict[str, str]) -> dict[str, str]:
+        if missing := [key for key in ("team", "cost_center") if not tags.get(key)]:
+            raise ValueError(f"team and cost_center among the tags; add {' and '.join(missing)}")
+        return tags

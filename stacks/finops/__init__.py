@@ -1,0 +1,1 @@
+"""Money: prices, quotes, bills, audits."""

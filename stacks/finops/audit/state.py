@@ -1,0 +1,106 @@
+"""A stack's Pulumi state, as `pulumi stack export` writes it: from a file, or from the CLI.
+
+Reads what is there and says what each resource may be called by; which of these names a provider's list uses is the
+provider's to know. Secrets stay encrypted: no flag asks for them.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.core.findings import InputError
+
+__all__ = ["State", "StateResource", "export_state", "parse_state", "read_state"]
+
+EXPORT_TIMEOUT_SEC = 300
+_FIX = "pulumi stack export --stack STACK --file state.json, then --state state.json"
+
+
+@dataclass(frozen=True)
+class StateResource:
+    """A resource that a provider holds for the stack.
+
+    Attributes:
+        type: type token, such as aws:ec2/instance:Instance.
+        id: the provider's.
+        outputs: as in the state; secrets are still encrypted.
+    """
+
+    type: str
+    id: str
+    outputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class State:
+    """What the state holds, and where it was read."""
+
+    resources: tuple[StateResource, ...]
+    source: str
+
+
+def read_state(path: Path) -> State:
+    """Reads a file of `pulumi stack export`.
+
+    Raises:
+        InputError: there is none, or it holds no state.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is no text"
+        raise InputError(f"--state {path}", f"cannot be read: {why}", fix=_FIX) from None
+    return parse_state(text, f"--state {path}")
+
+
+def export_state(stack: str, project: Path) -> State:
+    """Asks the CLI, in the backend that it is logged in to.
+
+    Args:
+        stack: its name.
+        project: folder with Pulumi.yaml.
+
+    Raises:
+        InputError: no CLI, no such stack, nobody logged in.
+    """
+    argv = ["pulumi", "stack", "export", "--stack", stack, "--cwd", str(project), "--non-interactive"]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=EXPORT_TIMEOUT_SEC
+        )
+    except FileNotFoundError:
+        raise InputError("pulumi", "the CLI is not installed here, which knows the state", fix=_FIX) from None
+    except subprocess.TimeoutExpired:
+        raise InputError("pulumi", f"no answer in {EXPORT_TIMEOUT_SEC} s", fix=_FIX) from None
+    if done.returncode:
+        raise InputError(
+            f"pulumi stack export --stack {stack}",
+            f"failed: {' '.join(done.stderr.split()) or 'no reason given'}",
+            fix="pulumi login, and a stack that is there; for one that was removed: --no-state",
+        )
+    return parse_state(done.stdout, f"pulumi stack export --stack {stack}")
+
+
+def parse_state(text: str, source: str) -> State:
+    """Reads the text of an export.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        deployment = json.loads(text)["deployment"]
+        rows = (deployment or {}).get("resources") or []
+        resources = tuple(
+            StateResource(str(row["type"]), str(row["id"]), row.get("outputs") or {})
+            for row in rows
+            # A component has no id; a resource that is read and not managed is somebody else's.
+            if row.get("id") and not row.get("external")
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            source, "holds no state of Pulumi", allowed='JSON with deployment.resources, "version" 3', fix=_FIX
+        ) from None
+    return State(resources, source)

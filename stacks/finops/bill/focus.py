@@ -1,0 +1,332 @@
+"""FOCUS, the FinOps Foundation's format of bills: its columns, and a run's record written in it."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from components.core.findings import InputError
+from stacks.finops.bill.charge import CATEGORIES, Charge, amount, moment, provider_key, tags_of, value_of
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
+
+__all__ = [
+    "ALLOWED",
+    "COLUMNS",
+    "CUSTOM_PREFIX",
+    "EXPORTED_COLUMNS",
+    "MANDATORY",
+    "MARK",
+    "NEEDED",
+    "NUMBERS",
+    "TIMES",
+    "Column",
+    "charges",
+    "focus_rows",
+    "priced",
+    "problems",
+    "without_rows",
+]
+
+
+MARK = "BilledCost"
+"""A column that FOCUS alone has."""
+
+NEEDED: tuple[tuple[str, ...], ...] = (
+    ("BilledCost",),
+    ("EffectiveCost",),
+    ("BillingCurrency",),
+    ("ChargeCategory",),
+    ("ChargePeriodStart",),
+    ("ChargePeriodEnd",),
+    ("ServiceProviderName", "ProviderName"),
+    ("ServiceName",),
+    ("Tags",),
+)
+"""Columns that a bill must have, each under one of these names."""
+
+
+def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
+    """The one charge of a row.
+
+    Raises:
+        InputError: a value that is none; its place is the column.
+    """
+    category = row.get("ChargeCategory")
+    if category not in CATEGORIES:
+        raise InputError("ChargeCategory", "no category of FOCUS", value=category, allowed=", ".join(CATEGORIES))
+    provider = row.get("ServiceProviderName") or row.get("ProviderName") or ""
+    period = row.get("BillingPeriodStart")
+    yield Charge(
+        service_provider_name=provider_key(str(provider)),
+        billing_account_id=str(row.get("BillingAccountId") or ""),
+        billing_period=value_of(row, "BillingPeriodStart", moment).date().isoformat() if period else "",
+        service_category=str(row.get("ServiceCategory") or ""),
+        service_name=str(row.get("ServiceName") or ""),
+        region_id=str(row.get("RegionId") or ""),
+        resource_id=str(row.get("ResourceId") or ""),
+        charge_category=category,
+        charge_class=str(row.get("ChargeClass") or ""),
+        charge_period_start=value_of(row, "ChargePeriodStart", moment),
+        charge_period_end=value_of(row, "ChargePeriodEnd", moment),
+        billed_cost=value_of(row, "BilledCost", amount),
+        effective_cost=value_of(row, "EffectiveCost", amount),
+        billing_currency=str(row.get("BillingCurrency") or ""),
+        tags=value_of(row, "Tags", tags_of),
+    )
+
+
+CUSTOM_PREFIX = "x_"
+
+
+class Column(NamedTuple):
+    """A column that every dataset has.
+
+    Attributes:
+        kind: text, number, time or json.
+        nullable: whether a row may leave it out.
+    """
+
+    kind: str
+    nullable: bool
+
+
+MANDATORY: Mapping[str, Column] = MappingProxyType(
+    {
+        "BilledCost": Column("number", False),
+        "BillingAccountId": Column("text", False),
+        "BillingAccountName": Column("text", True),
+        "BillingCurrency": Column("text", False),
+        "BillingPeriodEnd": Column("time", False),
+        "BillingPeriodStart": Column("time", False),
+        "ChargeCategory": Column("text", False),
+        "ChargeClass": Column("text", True),
+        "ChargeDescription": Column("text", True),
+        "ChargePeriodEnd": Column("time", False),
+        "ChargePeriodStart": Column("time", False),
+        "ContractedCost": Column("number", False),
+        "EffectiveCost": Column("number", False),
+        "HostProviderName": Column("text", False),
+        "InvoiceIssuerName": Column("text", False),
+        "ListCost": Column("number", False),
+        "PricingQuantity": Column("number", True),
+        "PricingUnit": Column("text", True),
+        "ServiceCategory": Column("text", False),
+        "ServiceName": Column("text", False),
+        "ServiceProviderName": Column("text", False),
+    }
+)
+
+_FURTHER = """
+AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags AvailabilityZone
+BillingAccountType CapacityReservationId CapacityReservationStatus ChargeFrequency CommitmentDiscountCategory
+CommitmentDiscountId CommitmentDiscountName CommitmentDiscountQuantity CommitmentDiscountStatus CommitmentDiscountType
+CommitmentDiscountUnit CommitmentProgramEligibilityDetails ConsumedQuantity ConsumedUnit ContractApplied
+ContractedUnitPrice InvoiceDetailId InvoiceId ListUnitPrice PricingCategory PricingCurrency
+PricingCurrencyContractedUnitPrice PricingCurrencyEffectiveCost PricingCurrencyListUnitPrice RegionId RegionName
+ResourceId ResourceName ResourceType ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId
+SubAccountName SubAccountType Tags
+"""
+COLUMNS = frozenset({*MANDATORY, *_FURTHER.split()})
+"""All columns of the dataset."""
+
+ALLOWED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "ChargeCategory": frozenset({"Adjustment", "Credit", "Purchase", "Tax", "Usage"}),
+        "ChargeClass": frozenset({"Correction"}),
+        "ChargeFrequency": frozenset({"One-Time", "Recurring", "Usage-Based"}),
+        "PricingCategory": frozenset({"Committed", "Dynamic", "Other", "Standard"}),
+    }
+)
+
+
+def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What keeps rows from being FOCUS 1.4; empty when nothing does.
+
+    Args:
+        columns: in their order.
+        rows: values by column, None for null.
+    """
+    own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
+    found = [f"lacks {column}" for column in MANDATORY if column not in columns]
+    found += [f"{column} is no column of FOCUS" for column in columns if column not in COLUMNS and column not in own]
+    if list(columns[len(columns) - len(own) :]) != own:
+        found.append("custom columns stand before others")
+    for number, row in enumerate(rows, 1):
+        found += [f"row {number}: {column} is null" for column in _not_null(columns) if row.get(column) in (None, "")]
+        found += [
+            f"row {number}: {column} is {row[column]!r}"
+            for column, allowed in ALLOWED.items()
+            if row.get(column) is not None and row[column] not in allowed
+        ]
+    return found
+
+
+def _not_null(columns: Sequence[str]) -> list[str]:
+    return [column for column in columns if column in MANDATORY and not MANDATORY[column].nullable]
+
+
+_JOULES_PER_KWH = 3.6e6
+_NAMES = MappingProxyType({"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cloud"})
+_SERVICES = MappingProxyType(
+    {"aws": "Amazon Elastic Compute Cloud", "azure": "Virtual Machines", "gcp": "Compute Engine"}
+)
+_DYNAMIC = ("spot", "capacity-block")
+"""Whose price the provider sets anew at any time. A block is bought at the price of that day, and is no commitment
+discount, which has an id and takes something off other charges."""
+
+TIMES = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
+NUMBERS = (
+    *("BilledCost", "ConsumedQuantity", "ContractedCost", "EffectiveCost", "ListCost", "ListUnitPrice"),
+    *("PricingQuantity", "x_embodied_gco2e", "x_energy_kwh", "x_gco2e"),
+)
+EXPORTED_COLUMNS = (
+    *("BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"),
+    *("BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency"),
+    *("ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "EffectiveCost"),
+    *("HostProviderName", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity"),
+    *("PricingUnit", "RegionId", "RegionName", "ServiceCategory", "ServiceName", "ServiceProviderName"),
+    *("ServiceSubcategory", "Tags"),
+    *("x_capacity", "x_cost_provenance", "x_cost_source", "x_embodied_gco2e", "x_energy_kwh", "x_energy_provenance"),
+    *("x_gco2e", "x_machine_type", "x_run_id", "x_session"),
+)
+"""Of our rows, in alphabetical order; those of our own at the end."""
+
+
+def without_rows(record: RunRecord) -> str:
+    """Why a record has no rows; empty where it has."""
+    if not record.cost.uses:
+        return "recorded by an older version: `python -m trainer record --run-dir DIR` writes it anew"
+    if record.cost.total_usd.value is None:
+        return f"no dollars recorded ({record.cost.total_usd.source}), and FOCUS has no cost that is null"
+    return ""
+
+
+def priced(record: RunRecord, usd_per_hour: float) -> RunRecord:
+    """The record with a price of somebody's word where it has none."""
+    price = Quantity(value=usd_per_hour, unit="USD/h", provenance="assumed", source="--usd-per-hour")
+    uses = tuple(use if use.usd.value is not None else _priced(use, price) for use in record.cost.uses)
+    usd = math.fsum(use.usd.value or 0.0 for use in uses)
+    total = Quantity(value=usd, unit="USD", provenance="estimated", source="node hours x price of a node")
+    return record.model_copy(update={"cost": record.cost.model_copy(update={"uses": uses, "total_usd": total})})
+
+
+def _priced(use: CapacityUse, price: Quantity) -> CapacityUse:
+    assert use.node_hours.value is not None
+    assert price.value is not None
+    usd = Quantity(value=use.node_hours.value * price.value, unit="USD", provenance="estimated", source=price.source)
+    return use.model_copy(update={"usd_per_hour": price, "usd": usd})
+
+
+def focus_rows(record: RunRecord, billing_account: str) -> list[dict[str, Any]]:
+    """The rows of a record that has some; see `without_rows`.
+
+    Args:
+        record: with dollars.
+        billing_account: who pays, as the invoice's issuer knows them.
+    """
+    rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account)]
+    found = problems(EXPORTED_COLUMNS, rows)
+    assert not found, found
+    return rows
+
+
+def _rows(record: RunRecord, use: CapacityUse, billing_account: str) -> Iterator[dict[str, Any]]:
+    session, price = _session(record, use), use.usd_per_hour
+    assert use.usd.value is not None
+    assert use.node_hours.value is not None
+    nodes = use.num_nodes / session.num_nodes
+    joules, grams = _energy(record, session.it_joules)
+    embodied = record.carbon.embodied_gco2e.value
+    hours = math.fsum(other.node_hours.value or 0.0 for other in record.cost.uses)
+    common = _common(record, use, billing_account)
+    for start, end, share in _months(datetime.fromisoformat(use.start), datetime.fromisoformat(use.end)):
+        usd, node_hours = use.usd.value * share, use.node_hours.value * share
+        yield {
+            **common,
+            "BillingPeriodStart": _time(_month(start)),
+            "BillingPeriodEnd": _time(_next_month(start)),
+            "ChargePeriodStart": _time(start),
+            "ChargePeriodEnd": _time(end),
+            "ConsumedQuantity": node_hours,
+            "PricingQuantity": node_hours,
+            "ContractedCost": usd,
+            "EffectiveCost": usd,
+            "ListCost": usd,
+            "ListUnitPrice": price.value,
+            "x_energy_kwh": None if joules is None else joules / _JOULES_PER_KWH * nodes * share,
+            "x_gco2e": None if grams is None else grams * nodes * share,
+            "x_embodied_gco2e": None if embodied is None or not hours else embodied * node_hours / hours,
+        }
+
+
+def _common(record: RunRecord, use: CapacityUse, billing_account: str) -> dict[str, Any]:
+    provider, price = _NAMES.get(record.provider, record.provider or "unknown"), use.usd_per_hour
+    kind = use.capacity or "capacity not told"
+    return {
+        "BilledCost": 0.0,
+        "BillingAccountId": billing_account,
+        "BillingAccountName": None,
+        "BillingCurrency": "USD",
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": f"run {record.id}, session {use.session}: {use.num_nodes} x {record.machine_type}, {kind}",
+        "ChargeFrequency": "Usage-Based",
+        "ConsumedUnit": "Hours",
+        "HostProviderName": provider,
+        "InvoiceIssuerName": provider,
+        "PricingCategory": "Dynamic" if use.capacity in _DYNAMIC else "Standard",
+        "PricingUnit": "Hours",
+        "RegionId": record.region or None,
+        "RegionName": record.region or None,
+        "ServiceCategory": "Compute",
+        "ServiceName": _SERVICES.get(record.provider, "Machines"),
+        "ServiceProviderName": provider,
+        "ServiceSubcategory": "Virtual Machines",
+        "Tags": json.dumps({"gangway-stack": record.stack, "gangway-run": record.id}),
+        "x_capacity": use.capacity or None,
+        "x_cost_provenance": use.usd.provenance,
+        "x_cost_source": f"{price.source}{f', {price.as_of}' if price.as_of else ''}",
+        "x_energy_provenance": _session(record, use).it_joules.provenance,
+        "x_machine_type": record.machine_type or None,
+        "x_run_id": record.id,
+        "x_session": str(use.session),
+    }
+
+
+def _session(record: RunRecord, use: CapacityUse) -> SessionRecord:
+    """The session of a use. Numbers have gaps where a diary has lost a session; each that is left has uses."""
+    numbers = sorted({each.session for each in record.cost.uses})
+    return record.sessions[numbers.index(use.session)]
+
+
+def _energy(record: RunRecord, it_joules: Quantity) -> tuple[float | None, float | None]:
+    """Joules of the data centre and grams of CO2e, of a session's IT energy."""
+    pue, intensity = record.energy.pue.value, record.carbon.intensity_g_per_kwh.value
+    joules = None if it_joules.value is None or pue is None else it_joules.value * pue
+    return joules, None if joules is None or intensity is None else joules / _JOULES_PER_KWH * intensity
+
+
+def _months(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, float]]:
+    """The parts of a period by months of UTC, each with its share of the whole; one of no length is one second."""
+    start, end = start.astimezone(UTC), max(end, start + timedelta(seconds=1)).astimezone(UTC)
+    whole = (end - start).total_seconds()
+    while start < end:
+        until = min(end, _next_month(start))
+        yield start, until, (until - start).total_seconds() / whole
+        start = until
+
+
+def _month(moment: datetime) -> datetime:
+    return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _next_month(moment: datetime) -> datetime:
+    return _month(_month(moment) + timedelta(days=32))
+
+
+def _time(moment: datetime) -> str:
+    """FOCUS's form, which has whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,364 @@
+"""Bills in files of whatever format and cloud (CSV, JSON, Parquet), read row by row and never whole, one charge
+after another.
+"""
+
+import csv
+import gzip
+import importlib
+import io
+import itertools
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.core.findings import InputError, nearest
+from stacks.finops.bill import aws, focus, gcp
+from stacks.finops.bill.charge import Charge
+from stacks.report.runs import is_there
+
+__all__ = ["SUFFIXES", "Bills", "Table", "find_bills", "open_table", "pyarrow_missing"]
+
+
+SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
+_AGAIN = "download or export it again"
+_CHUNK = 1 << 18
+_BATCH_ROWS = 4096
+
+
+class Table(NamedTuple):
+    """An open table.
+
+    Attributes:
+        columns: their names; of JSON the keys of the first row, since rows leave out what is null.
+        rows: each with its number, from 1, and its values by column.
+    """
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[int, dict[str, Any]]]
+
+
+def open_table(path: Path) -> Table:
+    """Opens a table by its file's suffix.
+
+    Raises:
+        InputError: the file cannot be read, is empty, or is none of these kinds; also while rows are read.
+    """
+    name = path.name.lower()
+    if not name.endswith(SUFFIXES):
+        raise InputError(
+            str(path),
+            "no kind of table that is known",
+            value=path.name,
+            allowed=", ".join(SUFFIXES),
+            fix="unpack or convert it",
+        )
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name a file of a bill") from None
+    if not size:
+        raise _empty(path)
+    if name.endswith(".parquet"):
+        return _parquet(path)
+    is_csv = ".csv" in name
+    rows = _guarded(path, _csv(path) if is_csv else _json(path))
+    first = next(rows, None)
+    if first is None:
+        raise _empty(path)
+    # CSV tells its header before its rows; of JSON the first row is the header too.
+    return Table(tuple(first[1]), rows if is_csv else itertools.chain([first], rows))
+
+
+def _empty(path: Path) -> InputError:
+    return InputError(str(path), "is empty: not even a header", fix=_AGAIN)
+
+
+def _text(path: Path) -> io.TextIOWrapper:
+    binary = gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")  # noqa: SIM115 - the text closes it
+    return io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
+
+
+def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Turns what reading may raise into the user's words."""
+    try:
+        yield from rows
+    except (
+        UnicodeDecodeError,
+        csv.Error,
+        json.JSONDecodeError,
+        EOFError,
+        zlib.error,
+        OSError,
+        RecursionError,
+    ) as error:
+        raise InputError(str(path), f"is damaged or cut short: {error}", fix=_AGAIN) from None
+
+
+def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _text(path) as text:
+        lines = csv.reader(text, strict=True)
+        header = next(lines, None)
+        if header is None:
+            return
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise InputError(str(path), "has a column twice", value=", ".join(twice), allowed="each once", fix=_AGAIN)
+        yield 0, dict.fromkeys(header)
+        for number, line in enumerate(lines, 1):
+            if len(line) == len(header):
+                yield number, dict(zip(header, line, strict=True))
+            elif line:
+                raise InputError(
+                    f"{path}: row {number}",
+                    "has another number of fields than the header",
+                    value=len(line),
+                    allowed=str(len(header)),
+                    fix=_AGAIN,
+                )
+
+
+def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _text(path) as text:
+        begin = text.read(1)
+        while begin.isspace():
+            begin = text.read(1)
+        values = _array(text) if begin == "[" else _lines(begin, text)
+        for number, value in enumerate(values, 1):
+            if not isinstance(value, dict):
+                raise InputError(
+                    f"{path}: row {number}", "is no JSON object", value=value, fix="export rows as objects"
+                )
+            yield number, value
+
+
+def _lines(begin: str, text: io.TextIOWrapper) -> Iterator[Any]:
+    for line in text:
+        whole, begin = begin + line, ""
+        if whole.strip():
+            yield json.loads(whole)
+
+
+def _array(text: io.TextIOWrapper) -> Iterator[Any]:
+    """The items of a JSON array, of which never more than a chunk and an item is held."""
+    decoder, held, at = json.JSONDecoder(), "", 0
+    while True:
+        while at < len(held) and held[at] in " \t\r\n,":
+            at += 1
+        if held[at : at + 1] == "]":
+            return
+        try:
+            value, at = decoder.raw_decode(held, at)
+        except json.JSONDecodeError:
+            more = text.read(_CHUNK)
+            if not more:
+                raise
+            held, at = held[at:] + more, 0
+            continue
+        yield value
+
+
+def pyarrow_missing(path: Path) -> InputError:
+    """What to say where Parquet is wanted and pyarrow is not installed."""
+    return InputError(
+        str(path),
+        "Parquet needs pyarrow, which is not installed",
+        allowed="CSV or JSON without it",
+        fix="pip install 'pyarrow>=22' (Gangway's extra `billing`)",
+    )
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        # By name: it has no types, and so no business in the type checker.
+        pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise pyarrow_missing(path) from None
+    try:
+        file = parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(str(path), f"is no Parquet file: {error}", fix=_AGAIN) from None
+
+    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+        number = 0
+        with file:
+            try:
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                    for number, row in enumerate(batch.to_pylist(), number + 1):  # noqa: B020 - it counts on
+                        yield number, row
+            except (pyarrow.ArrowException, OSError) as error:
+                raise InputError(str(path), f"is damaged or cut short: {error}", fix=_AGAIN) from None
+
+    return Table(tuple(file.schema_arrow.names), rows())
+
+
+OWN_MARK = "x_run_id"
+"""A column that `gangway report --format focus` writes: what was recorded, and no bill."""
+
+
+class _Format(NamedTuple):
+    name: str
+    mark: str
+    needed: tuple[tuple[str, ...], ...]
+    charges: Callable[[Mapping[str, Any]], Iterator[Charge]]
+    identity: Callable[[Mapping[str, Any]], tuple[Any, ...] | None]
+
+
+FORMATS = (
+    _Format("FOCUS", focus.MARK, focus.NEEDED, focus.charges, lambda row: None),
+    _Format("AWS Cost and Usage Report 2.0", aws.MARK, aws.NEEDED, aws.charges, aws.identity),
+    _Format("Google Cloud billing export", gcp.MARK, gcp.NEEDED, gcp.charges, lambda row: None),
+)
+
+
+def find_bills(places: Sequence[Path]) -> tuple[Path, ...]:
+    """The files that `places` name: themselves, or all tables below a folder but for its manifests.
+
+    Raises:
+        InputError: nothing is there, or a folder without a table.
+    """
+    found: list[Path] = []
+    for place in places:
+        if not is_there(place):
+            raise InputError("--bill", "no such file or folder", value=str(place), fix="name an export's file")
+        below = (
+            sorted(path for path in place.rglob("*") if path.name.lower().endswith(SUFFIXES)) if place.is_dir() else []
+        )
+        tables = [path for path in below if "manifest" not in path.name.lower()]
+        if place.is_dir() and not tables:
+            raise InputError(
+                "--bill", "no table in this folder", value=str(place), allowed=", ".join(SUFFIXES), fix="name a file"
+            )
+        found += tables or [place]
+    return tuple(dict.fromkeys(path.resolve() for path in found))
+
+
+class Bills:
+    """Some files of bills. After a pass over `charges` the other attributes tell of it.
+
+    Attributes:
+        paths: of the files.
+        num_rows: rows read, duplicates among them.
+        num_duplicates: rows that were left out because they had been read before.
+        sources: formats by provider, account and billing period.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        self.num_rows = self.num_duplicates = 0
+        self.sources: dict[tuple[str, str, str], set[str]] = {}
+
+    def charges(self, progress: Callable[[int], object] = lambda rows: None) -> Iterator[Charge]:
+        """One charge after another, over all files.
+
+        Args:
+            progress: told every thousand rows how many there have been.
+
+        Raises:
+            InputError: a file that is no bill, or a row with a value that is none.
+        """
+        self.num_rows = self.num_duplicates = 0
+        self.sources = {}
+        seen: set[int] = set()
+        for path in self.paths:
+            table = open_table(path)
+            kind = _format_of(path, table)
+            for number, row in table.rows:
+                self.num_rows += 1
+                if not self.num_rows % 1000:
+                    progress(self.num_rows)
+                mark = _mark((kind.name, *(kind.identity(row) or row.values())))
+                if mark in seen:
+                    self.num_duplicates += 1
+                    continue
+                seen.add(mark)
+                yield from self._charges(kind, f"{path}: row {number}", row)
+
+    def _charges(self, kind: _Format, place: str, row: Mapping[str, Any]) -> Iterator[Charge]:
+        try:
+            for charge in kind.charges(row):
+                key = (charge.service_provider_name, charge.billing_account_id, charge.billing_period)
+                self.sources.setdefault(key, set()).add(kind.name)
+                _check_period(charge)
+                yield charge
+        except InputError as mistake:
+            raise mistake.within(place) from None
+
+    def notes(self) -> Iterator[str]:
+        """What a reader must know of the last pass."""
+        if self.num_duplicates:
+            yield f"{self.num_duplicates:,} rows stand there more than once, and are counted once"
+        twice = Counter(provider for (provider, _, _), names in self.sources.items() if len(names) > 1)
+        for provider in sorted(twice):
+            yield f"{provider}: the same billing period in two formats: its cost is counted twice; give one of them"
+
+
+def _check_period(charge: Charge) -> None:
+    """A charge that ends before it begins would be of no run, and nobody would see that it is damaged."""
+    start, end = charge.charge_period_start, charge.charge_period_end
+    if end < start:
+        raise InputError(
+            "charge period",
+            "ends before it begins",
+            value=f"from {start.isoformat()} to {end.isoformat()}",
+            allowed="an end that is not before its start",
+            fix="download or export it again",
+        )
+
+
+def _mark(key: tuple[Any, ...]) -> int:
+    """A number that differs where keys do. Of text, since Python hashes -1 and -2 alike, and records not at all."""
+    try:
+        return hash("\x1f".join(key))
+    except TypeError:  # numbers, times, lists and records of JSON and Parquet
+        return hash(repr(key))
+
+
+def _format_of(path: Path, table: Table) -> _Format:
+    """Which export this is.
+
+    Raises:
+        InputError: none that is known, one without a column that is needed, or no bill at all.
+    """
+    columns = table.columns
+    if OWN_MARK in columns:
+        raise InputError(
+            str(path), "is no bill: `gangway report` wrote it", value=OWN_MARK, fix="give the cloud's own export"
+        )
+    if aws.OLD_MARK in columns:
+        raise InputError(
+            str(path),
+            "is a Cost and Usage Report of before 2.0, whose columns change from month to month",
+            allowed="Cost and Usage Report 2.0, or FOCUS with AWS columns",
+            fix="make such an export in AWS Data Exports",
+        )
+    for kind in FORMATS:
+        if kind.mark in columns:
+            _check(path, kind, columns)
+            return kind
+    marks = {kind.mark: kind.name for kind in FORMATS}
+    close = next((near for column in columns if (near := nearest(column, marks))), None)
+    raise InputError(
+        str(path),
+        "is no bill that is known",
+        value=", ".join(columns[:8]),
+        allowed="; ".join(f"{name} (column {mark})" for mark, name in marks.items()),
+        fix=f"is one of its columns meant to be {close}?" if close else "export the bill in one of these formats",
+    )
+
+
+def _check(path: Path, kind: _Format, columns: Sequence[str]) -> None:
+    # Rows of JSON leave out what is empty, and a row without a needed value is refused by its number.
+    if ".json" in path.name.lower():
+        return
+    for names in kind.needed:
+        if not set(names) & set(columns):
+            close = nearest(names[0], columns)
+            raise InputError(
+                str(path),
+                f"lacks a column of {kind.name}",
+                value=" or ".join(names),
+                allowed=", ".join(" or ".join(names) for names in kind.needed),
+                fix=f"is {close!r} meant to be it?" if close else f"export it with {names[0]}",
+            )

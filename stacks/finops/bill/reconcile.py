@@ -1,0 +1,350 @@
+"""Estimated, recorded, billed: one line for each run, and what the bill has besides; and how a person reads it."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from stacks.finops.bill.cost_allocation import CostAllocation, Span, Sums, Window, billed, effective
+from stacks.finops.bill.reader import Bills
+from stacks.report.runs import Run
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
+
+__all__ = ["Cost", "Reconciliation", "RunLine", "progress", "reconcile", "show"]
+
+
+Cost = Literal["effective", "billed"]
+_COSTS = {"effective": effective, "billed": billed}
+_HOUR_SEC = 3600.0
+_CLOUDS = ("aws", "azure", "gcp")
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run.
+
+    Attributes:
+        run_id: the record's.
+        stack: the record's.
+        provider: the record's.
+        estimated: USD, of the plan.
+        recorded: USD, of the record.
+        billed: what the bill has for the run; its sums are 0 where it has nothing.
+        why_nothing: why the bill has nothing for it; empty where it has.
+    """
+
+    run_id: str
+    stack: str
+    provider: str
+    estimated: Quantity
+    recorded: Quantity
+    billed: Sums
+    why_nothing: str
+
+    @property
+    def comparable_usd(self) -> float:
+        """Billed dollars that a record can be compared with: of machines where the bill tells them, else all."""
+        return self.billed.usd if self.billed.compute_usd is None else self.billed.compute_usd
+
+    @property
+    def percent(self) -> float | None:
+        """How much more was billed than recorded, in percent of the record; None where either is missing."""
+        return None if self.why_nothing else _percent(self.comparable_usd, self.recorded.value)
+
+    @property
+    def percent_of_estimate(self) -> float | None:
+        """How much more was billed than estimated, in percent of the estimate; None where either is missing."""
+        return None if self.why_nothing else _percent(self.billed.usd, self.estimated.value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "run_id": self.run_id,
+            "stack": self.stack,
+            "provider": self.provider,
+            "estimated": self.estimated.model_dump(mode="json"),
+            "recorded": self.recorded.model_dump(mode="json"),
+            "billed": None if self.why_nothing else _sums(self.billed),
+            "billed_over_recorded_percent": self.percent,
+            "billed_over_estimated_percent": self.percent_of_estimate,
+            "why_nothing": self.why_nothing,
+        }
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """All of a bill. `runs`, `unexplained` and `untagged` add up to `total`; `foreign` is in none of them."""
+
+    cost: Cost
+    runs: tuple[RunLine, ...]
+    unexplained: Mapping[tuple[str, str], Sums]
+    untagged: Mapping[str, Sums]
+    total: Sums
+    foreign: Mapping[str, float]
+    num_rows: int
+    num_duplicates: int
+    notes: tuple[str, ...]
+
+    @property
+    def missing(self) -> tuple[RunLine, ...]:
+        """Runs on a cloud's machines for which the bill has nothing."""
+        return tuple(line for line in self.runs if line.why_nothing and line.provider in _CLOUDS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "currency": "USD",
+            "cost": self.cost,
+            "runs": [line.to_json() for line in self.runs],
+            "unexplained": [
+                {"provider": provider, "stack": stack, **_sums(sums)}
+                for (provider, stack), sums in self.unexplained.items()
+            ],
+            "untagged": [{"provider": provider, **_sums(sums)} for provider, sums in self.untagged.items()],
+            "total": _sums(self.total),
+            "foreign": dict(self.foreign),
+            "num_rows": self.num_rows,
+            "num_duplicates": self.num_duplicates,
+            "notes": list(self.notes),
+        }
+
+
+def reconcile(
+    bills: Bills,
+    runs: Sequence[Run],
+    plans: Mapping[str, Mapping[str, Any]] | None = None,
+    cost: Cost = "effective",
+    rates: Mapping[str, float] | None = None,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> Reconciliation:
+    """Joins a bill with records.
+
+    Args:
+        bills: the files; read once, or twice where a resource bears its tag in some rows only.
+        runs: that have a record.
+        plans: by stack, for runs that have no plan beside their record.
+        cost: `effective`, or `billed` as on the invoice.
+        rates: US dollars for one unit of another currency.
+        progress: told how many rows have been read.
+
+    Raises:
+        InputError: a file that is no bill, or a row with a value that is none.
+    """
+    windows = [_window(run.record) for run in runs]
+
+    def filled(known: Mapping[str, str]) -> CostAllocation:
+        ledger = CostAllocation(windows, _COSTS[cost], rates, known)
+        for charge in bills.charges(progress):
+            ledger.add(charge)
+        return ledger
+
+    ledger = filled({})
+    late = ledger.late
+    if late:
+        ledger = filled(late)
+    lines = tuple(_line(run, (plans or {}).get(run.record.stack), ledger) for run in runs)
+    return Reconciliation(
+        cost=cost,
+        runs=lines,
+        unexplained=ledger.unexplained,
+        untagged=ledger.untagged,
+        total=ledger.total,
+        foreign=ledger.foreign,
+        num_rows=bills.num_rows,
+        num_duplicates=bills.num_duplicates,
+        notes=(*bills.notes(), *_notes(ledger, late, rates or {}), *_unused(runs, plans or {})),
+    )
+
+
+def _window(record: RunRecord) -> Window:
+    spans = tuple(
+        Span(datetime.fromisoformat(session.start), datetime.fromisoformat(session.end), session.num_nodes)
+        for session in record.sessions
+    )
+    return Window(record.id, record.provider, record.stack, spans)
+
+
+def _line(run: Run, other_plan: Mapping[str, Any] | None, ledger: CostAllocation) -> RunLine:
+    record, sums = run.record, ledger.runs[run.record.id]
+    return RunLine(
+        run_id=record.id,
+        stack=record.stack,
+        provider=record.provider,
+        estimated=_estimate(run.plan or other_plan, record),
+        recorded=record.cost.total_usd,
+        billed=sums,
+        why_nothing="" if sums.num_charges else _why_nothing(record, ledger),
+    )
+
+
+def _estimate(plan: Mapping[str, Any] | None, record: RunRecord) -> Quantity:
+    if plan is None or plan.get("stack") != record.stack:
+        return Quantity.absent("USD", "no plan of this stack: give --plan")
+    if plan.get("provider") != record.provider:
+        return Quantity.absent("USD", f"the plan is for {plan.get('provider')}, the run was on {record.provider}")
+    cost = plan.get("cost")
+    usd, hours = (cost.get("run"), cost.get("run_hours")) if isinstance(cost, Mapping) else (None, None)
+    if not _is_number(usd):
+        return Quantity.absent("USD", "the plan has no cost of a run")
+    return Quantity(
+        value=usd,
+        unit="USD",
+        provenance="estimated",
+        source="gangway plan: the whole stack on its first rung",
+        note=f"of {hours:g} h" if _is_number(hours) else "",
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _why_nothing(record: RunRecord, ledger: CostAllocation) -> str:
+    if record.provider not in _CLOUDS:
+        return f"ran on {record.provider or 'no known provider'}: no cloud bills it"
+    first, last = ledger.total.first, ledger.total.last
+    start, end = record.sessions[0].start, record.sessions[-1].end
+    if currencies := sorted(ledger.foreign_runs.get(record.id, ())):
+        rates = " ".join(f"--usd-per {currency or 'EUR'}=RATE" for currency in currencies)
+        return f"its charges are in {', '.join(word or 'no currency' for word in currencies)}: give {rates}"
+    if first is None or last is None:
+        return "the bill has no charge in US dollars" if ledger.foreign else "the bill has no charge"
+    if datetime.fromisoformat(end) <= first or datetime.fromisoformat(start) >= last:
+        return f"the bill is of {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run of {start[:10]}"
+    return f"no charge bears the tag of stack {record.stack!r} in its time: is the tag activated for billing?"
+
+
+def _notes(ledger: CostAllocation, late: Mapping[str, str], rates: Mapping[str, float]) -> Iterator[str]:
+    if late:
+        yield f"{len(late)} resources are tagged in some rows only: their other rows count for the same stack"
+    for currency, value in sorted(ledger.foreign.items()):
+        yield f"{value:,.2f} {currency or 'of no currency'} is in no sum: give --usd-per {currency or 'EUR'}=RATE"
+    for currency, rate in sorted(rates.items()):
+        yield f"{currency} counts as {rate:g} USD (assumed: --usd-per)"
+    if any(sums.longest_sec > _HOUR_SEC for sums in ledger.runs.values()):
+        yield "charges of runs are longer than an hour: what stood idle within their period counts for the run"
+
+
+def _unused(runs: Sequence[Run], plans: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    used = {run.record.stack for run in runs if run.plan is None}
+    for stack in plans:
+        if stack not in used:
+            yield f"the plan of stack {stack!r} is of no use: no run is of it, or each has a plan of its own"
+
+
+def _percent(value: float, base: float | None) -> float | None:
+    return (value - base) / base * 100 if base else None
+
+
+def _sums(sums: Sums) -> dict[str, Any]:
+    return {
+        "usd": sums.usd,
+        "compute_usd": sums.compute_usd,
+        "num_charges": sums.num_charges,
+        "by_service": dict(sums.by_service.most_common()),
+        "by_category": dict(sums.by_category.most_common()),
+        "first": None if sums.first is None else sums.first.isoformat(),
+        "last": None if sums.last is None else sums.last.isoformat(),
+    }
+
+
+_MOST_SERVICES = 4
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Callable[[int], None]]:
+    """Shows how many rows have been read, where somebody is looking."""
+    with console.status("reading the bill") as status:
+        yield lambda rows: status.update(f"reading the bill: {rows:,} rows")
+
+
+def show(result: Reconciliation, console: Console) -> None:
+    """Prints all of it."""
+    console.print(_runs(result))
+    rest = _rest(result)
+    if rest.row_count:
+        console.print(rest)
+    for line in result.runs:
+        if line.why_nothing:
+            console.print(f"[yellow]{escape(line.run_id)}[/]: not in the bill: {escape(line.why_nothing)}")
+        elif line.estimated.value is None:
+            console.print(f"[dim]{escape(line.run_id)}: no estimate: {escape(line.estimated.source)}[/]")
+        if line.recorded.value is None:
+            console.print(f"[dim]{escape(line.run_id)}: no dollars recorded: {escape(line.recorded.source)}[/]")
+    for note in result.notes:
+        console.print(f"[dim]{escape(note)}[/]")
+    total, runs = result.total, sum(line.billed.usd for line in result.runs)
+    period = "" if total.first is None else f", {total.first:%Y-%m-%d} to {total.last:%Y-%m-%d}"
+    console.print(
+        f"{_usd(total.usd)} in {result.num_rows:,} rows{period} ({result.cost} cost): {_usd(runs)} of runs, "
+        f"{_usd(sum(sums.usd for sums in result.unexplained.values()))} unexplained, "
+        f"{_usd(sum(sums.usd for sums in result.untagged.values()))} without a stack's tag"
+    )
+
+
+def _runs(result: Reconciliation) -> Table:
+    table = Table(title="runs, USD", title_justify="left")
+    table.add_column("run", overflow="fold")
+    for column in ("estimated", "recorded", "billed", "of it machines", "billed to recorded", "to estimated"):
+        table.add_column(column, justify="right")
+    for line in result.runs:
+        table.add_row(escape(f"{line.run_id}\n{line.stack}, {line.provider}"), *_cells(line))
+    return table
+
+
+def _cells(line: RunLine) -> tuple[str, ...]:
+    figures = (_figure(line.estimated), _figure(line.recorded))
+    if line.why_nothing:
+        return (*figures, "-", "-", "-", "-")
+    machines = line.billed.compute_usd
+    return (
+        *figures,
+        _usd(line.billed.usd),
+        "not told" if machines is None else _usd(machines),
+        _percent_text(line.percent),
+        _percent_text(line.percent_of_estimate),
+    )
+
+
+def _rest(result: Reconciliation) -> Table:
+    table = Table(title="the rest of the bill, USD", title_justify="left")
+    for column in ("what", "USD", "charges", "from", "to"):
+        table.add_column(column, justify="right" if column in ("USD", "charges") else "left")
+    for (provider, stack), sums in sorted(result.unexplained.items()):
+        _add(table, f"unexplained: {provider}, stack {stack}, no run under way", sums)
+    for provider, sums in sorted(result.untagged.items()):
+        _add(table, f"{provider or 'no provider'}, without a stack's tag", sums)
+    return table
+
+
+def _add(table: Table, what: str, sums: Sums) -> None:
+    services = sums.by_service.most_common(_MOST_SERVICES)
+    detail = ", ".join(f"{name or 'no service'} {_usd(usd)}" for name, usd in services)
+    more = len(sums.by_service) - len(services)
+    table.add_row(
+        escape(f"{what}\n{detail}{f', {more} more' if more > 0 else ''}"),
+        _usd(sums.usd),
+        f"{sums.num_charges:,}",
+        "" if sums.first is None else f"{sums.first:%Y-%m-%d %H:%M}",
+        "" if sums.last is None else f"{sums.last:%Y-%m-%d %H:%M}",
+    )
+
+
+def _figure(figure: Quantity) -> str:
+    return "-" if figure.value is None else _usd(figure.value)
+
+
+def _usd(value: float) -> str:
+    # What is below a cent and above zero is not nothing.
+    return f"{value:,.2f}" if abs(value) >= 0.005 or not value else f"{value:.2g}"
+
+
+def _percent_text(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1f}%"

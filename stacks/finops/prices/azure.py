@@ -1,0 +1,121 @@
+"""Azure's retail prices, which need no credentials: on demand, spot, and reservations of one and three years.
+
+A region is one filter (`serviceName eq 'Virtual Machines' and armRegionName eq ...`, names in their own case) and some
+pages. A reservation is priced for its whole term. Left out: Windows, low priority, dev/test, dedicated hosts, meters
+that are still to come.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any
+from urllib.parse import urlsplit
+
+from components.catalog.validators import Observed, PriceField
+from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web
+
+__all__ = ["API_URL", "AzureSource"]
+
+API_URL = "https://prices.azure.com/api/retail/prices"
+VERSION = "2023-01-01-preview"
+TITLE = "Azure retail prices API"
+HOURS_OF_TERM: Mapping[str, tuple[PriceField, int]] = {
+    "1 Year": ("reserved_1y", 8760),
+    "3 Years": ("reserved_3y", 26280),
+}
+UNITS = {"1 Hour": "hour"}
+# Parts of a product's or a meter's name that make it another thing than a Linux machine of one's own.
+LEFT_OUT = ("Windows", "Low Priority", "Dedicated Host", "CloudServices", "Cloud Services")
+
+
+class AzureSource:
+    """The retail prices API.
+
+    Args:
+        web: asks it.
+        today: the day the prices are of; the API has no other.
+        api_url: where it is.
+    """
+
+    name = "azure"
+    how = "the retail prices API, without credentials"
+
+    def __init__(self, web: Web, today: date, api_url: str = API_URL) -> None:
+        self._web, self._today, self._api_url = web, today, api_url
+
+    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+        """See `PriceSource`."""
+        for region in dict.fromkeys(query.region for query in queries):
+            yield from self._region(region, [query.item for query in queries if query.region == region])
+
+    def _region(self, region: str, sizes: Sequence[str]) -> Iterator[Answer]:
+        current: dict[tuple[str, PriceField], dict[str, Any]] = {}
+        for meter in self._meters(region, sizes):
+            try:
+                field = self._field(meter)
+                key = (str(meter["armSkuName"]), field) if field else None
+                if key and _ranks(meter) > _ranks(current.get(key, {})):
+                    current[key] = meter
+            except (KeyError, TypeError, AttributeError, ValueError):
+                yield Gap(region, str(meter)[:80], "a meter without what the API documents")
+        for (size, field), meter in current.items():
+            if size in sizes:
+                yield from self._observed(size, field, meter)
+
+    def _meters(self, region: str, sizes: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Every meter of the region, page by page."""
+        named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
+        wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})"
+        page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": wanted})
+        while True:
+            if not isinstance(page.get("Items"), list):
+                raise SourceError(f"{self._api_url} answered without Items: {str(page)[:80]!r}")
+            yield from page["Items"]
+            following = page.get("NextPageLink")
+            if not following:
+                return
+            if urlsplit(following).hostname != urlsplit(self._api_url).hostname:
+                raise SourceError(f"{self._api_url} names a next page elsewhere: {following[:80]!r}")
+            page = self._web.json(following)
+
+    def _field(self, meter: Mapping[str, Any]) -> PriceField | None:
+        """Which price of a machine a meter is; None where none."""
+        names = f"{meter['productName']} {meter['meterName']} {meter['skuName']}"
+        if any(part in names for part in LEFT_OUT) or _effective(meter) > self._today:
+            return None
+        if meter["type"] == "Reservation":
+            term = HOURS_OF_TERM.get(meter.get("reservationTerm", ""))
+            return term[0] if term else None
+        if meter["type"] != "Consumption":
+            return None
+        return "spot_high" if "Spot" in names else "on_demand"
+
+    def _observed(self, size: str, field: PriceField, meter: Mapping[str, Any]) -> Iterator[Observed]:
+        reserved = field in ("reserved_1y", "reserved_3y")
+        hours = HOURS_OF_TERM[meter["reservationTerm"]][1] if reserved else 1
+        term = f", {meter['reservationTerm']} over {hours} hours" if reserved else ""
+        ends: tuple[PriceField, ...] = ("spot_low", "spot_high") if field == "spot_high" else (field,)
+        unit = str(meter["unitOfMeasure"])
+        for end in ends:
+            yield Observed(
+                provider=self.name,
+                item=size,
+                region=str(meter["armRegionName"]),
+                field=end,
+                value=float(meter["retailPrice"]) / hours,
+                source=f"{TITLE}, {meter['meterName']}{term}",
+                as_of=self._today,
+                url=API_URL,
+                unit=UNITS.get(unit, unit),
+                currency=str(meter["currencyCode"]),
+            )
+
+
+def _effective(meter: Mapping[str, Any]) -> date:
+    return date.fromisoformat(str(meter["effectiveStartDate"])[:10])
+
+
+def _ranks(meter: Mapping[str, Any]) -> tuple[bool, bool, date]:
+    """Of two meters for one thing the primary one counts, then the newer."""
+    if not meter:
+        return False, False, date.min
+    return True, bool(meter.get("isPrimaryMeterRegion")), _effective(meter)

@@ -1,0 +1,173 @@
+"""The prices of a catalogue or an overlay as one flat table, and two states of them side by side."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from components.catalog.loader import PROVIDERS, load_bundled, load_bundled_tpus
+from components.catalog.overlay import is_overlaid, lay_over, newest_overlay, overlay_folder, read_overlay
+from components.catalog.schema import Fact, MachinePrice, TpuPrice
+from components.catalog.validators import PRICE_FIELDS, PriceField
+from components.core.findings import InputError
+
+__all__ = [
+    "CATALOGUE",
+    "NEWEST",
+    "TPU_FIELDS",
+    "WORDS",
+    "Difference",
+    "Key",
+    "Price",
+    "difference",
+    "flatten",
+    "is_same",
+    "price_json",
+    "prices_of",
+]
+
+
+WORDS: Mapping[PriceField, str] = {
+    "on_demand": "on demand",
+    "spot_low": "spot, low",
+    "spot_high": "spot, high",
+    "reserved_1y": "reserved, 1 year",
+    "reserved_3y": "reserved, 3 years",
+    "block": "capacity block",
+}
+TPU_FIELDS: Mapping[PriceField, str] = {"on_demand": "on_demand", "spot_high": "spot"}
+"""Of the fields here, those that a chip has, and what they are called there: it has one spot price a region."""
+
+SAME = 1e-4
+"""Prices nearer than this share are one price: a list rounds, and a sum or a term's share of it does not."""
+
+Key: TypeAlias = tuple[str, str, PriceField]
+"""Item, region, field."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """One price, known or not: `fact.value` US dollars a `unit`."""
+
+    provider: str
+    item: str
+    region: str
+    field: PriceField
+    unit: str
+    fact: Fact[float | None]
+
+    @property
+    def key(self) -> Key:
+        """What tells it apart within a provider."""
+        return self.item, self.region, self.field
+
+    @property
+    def origin(self) -> str:
+        """`overlay` or `catalogue`."""
+        return "overlay" if is_overlaid(self.fact) else "catalogue"
+
+
+def is_same(before: float | None, now: float | None) -> bool:
+    """Whether nothing has changed; what nobody knows is the same as itself alone."""
+    if before is None or now is None:
+        return before is now
+    return math.isclose(before, now, rel_tol=SAME)
+
+
+def flatten(provider: str, machines: Iterable[MachinePrice], tpus: Sequence[TpuPrice] = ()) -> Iterator[Price]:
+    """Every price of the rows, those that nobody knows as well."""
+    for row in machines:
+        for field in PRICE_FIELDS:
+            yield Price(provider, row.machine_type, row.region, field, "hour", getattr(row, field))
+    for chip in tpus:
+        for field, own in TPU_FIELDS.items():
+            yield Price(provider, chip.generation, chip.region, field, "chip-hour", getattr(chip, own))
+
+
+def price_json(price: Price) -> dict[str, Any]:
+    """Plain JSON data."""
+    return {
+        "provider": price.provider,
+        "item": price.item,
+        "region": price.region,
+        "kind": price.field,
+        "unit": f"USD/{price.unit}",
+        "origin": price.origin,
+        **price.fact.model_dump(mode="json"),
+    }
+
+
+CATALOGUE = "catalogue"
+NEWEST = "overlay"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A price that is not the same on both sides; None where a side does not know it."""
+
+    item: str
+    region: str
+    field: PriceField
+    before: float | None
+    now: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+def prices_of(state: str, place: str) -> dict[Key, Price]:
+    """The known prices of a state.
+
+    Args:
+        state: `catalogue`, `overlay` (the newest of each provider), a day, or the path of an overlay.
+        place: the argument that names it.
+
+    Raises:
+        InputError: there is no such state.
+    """
+    overlays = [] if state == CATALOGUE else [read_overlay(path) for path in _files(state, place)]
+    prices: dict[Key, Price] = {}
+    for provider in PROVIDERS:
+        own = [row for overlay in overlays for row in overlay.machines if row.provider == provider]
+        machines = lay_over(load_bundled(provider).prices, own, "machine_type")
+        chips = [row for overlay in overlays for row in overlay.tpus]
+        tpus = lay_over(load_bundled_tpus().prices, chips, "generation") if provider == "gcp" else ()
+        prices |= {price.key: price for price in flatten(provider, machines, tpus) if price.fact.value is not None}
+    return prices
+
+
+def difference(before: Mapping[Key, Price], now: Mapping[Key, Price]) -> list[Difference]:
+    """What is not the same, in the order of the catalogue."""
+    pairs = [(key, _value(before, key), _value(now, key)) for key in dict.fromkeys([*before, *now])]
+    return [Difference(*key, old, new) for key, old, new in pairs if not is_same(old, new)]
+
+
+def _value(prices: Mapping[Key, Price], key: Key) -> float | None:
+    return prices[key].fact.value if key in prices else None
+
+
+def _files(state: str, place: str) -> list[Path]:
+    """The overlays that `state` names."""
+    folder = overlay_folder()
+    if state == NEWEST:
+        newest = [newest_overlay(provider) for provider in PROVIDERS]
+        found = [overlay.path for overlay in newest if overlay is not None]
+    elif _DAY.fullmatch(state):
+        named = [] if folder is None else [folder / f"{provider}-{state}.yaml" for provider in PROVIDERS]
+        found = [path for path in named if path.is_file()]
+    else:
+        found = [Path(state)] if Path(state).is_file() else []
+    if not found:
+        days = sorted({path.stem[-10:] for path in folder.glob("*.yaml")}) if folder and folder.is_dir() else []
+        raise InputError(
+            place,
+            "no such prices",
+            value=state,
+            allowed=", ".join([CATALOGUE, NEWEST, *days, "the path of an overlay"]),
+            fix="name one of these" if days else "run `gangway prices refresh`, which writes the first overlay",
+        )
+    return found

@@ -1,0 +1,245 @@
+"""Google Cloud's prices from the Cloud Billing Catalog: parts of machines, added up to machines, and TPU chips."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, TypeAlias
+
+from components.catalog.schema import GcpMachineType
+from components.catalog.validators import Observed, PriceField
+from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web
+
+__all__ = [
+    "API_URL",
+    "DROPPED",
+    "FAMILIES",
+    "TPU_PARTS",
+    "Family",
+    "GcpSource",
+    "Part",
+    "PartPrice",
+    "is_dropped",
+    "part_prices",
+]
+
+
+DROPPED = (
+    "dws", "calendar mode", "reserved", "commitment", "sole tenancy", "custom", "premium", "suspended", "optimized tpu"
+)  # fmt: skip
+"""Words of descriptions."""
+UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": 1 / 730}
+"""Usage units, and what makes an hourly price of one."""
+_DESCRIPTION = re.compile(
+    r"(?:spot preemptible )?(?P<part>.+?)(?: attached to spot preemptible vms)?(?: (?:running )?in [^(]+)?"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of machines in one region.
+
+    Attributes:
+        name: as in the description, in small letters, such as `a3 instance core`.
+        spot: whether it is one of a spot machine.
+    """
+
+    name: str
+    region: str
+    spot: bool
+
+
+@dataclass(frozen=True)
+class PartPrice:
+    """US dollars per hour of one core, GiB, card or chip; the identifiers of its entry."""
+
+    usd_per_hour: float
+    sku_id: str
+
+
+def is_dropped(description: str) -> bool:
+    """Whether the description is one of something else than a part of a plain machine."""
+    return any(word in description.lower() for word in DROPPED)
+
+
+def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, PartPrice]]:
+    """The prices of an entry, a region each; nothing where it is dropped.
+
+    Raises:
+        KeyError, TypeError, ValueError, IndexError: it has not the documented shape, or a unit or currency of its own.
+    """
+    description, usage = str(sku["description"]).lower(), sku["category"]["usageType"]
+    if usage not in ("OnDemand", "Preemptible") or is_dropped(description):
+        return
+    match = _DESCRIPTION.fullmatch(description)
+    name = match["part"] if match else description
+    spot = "spot preemptible" in description or usage == "Preemptible"
+    price = PartPrice(_usd_per_hour(sku), str(sku.get("skuId", "")))
+    for region in sku["serviceRegions"]:
+        yield Part(name, str(region), spot), price
+
+
+def _usd_per_hour(sku: Mapping[str, Any]) -> float:
+    """The first tier's price: what machines are made of has no others."""
+    # In chronological order, says the API's reference; without a time range there is only one.
+    expression = sku["pricingInfo"][-1]["pricingExpression"]
+    unit, price = expression["usageUnit"], expression["tieredRates"][0]["unitPrice"]
+    if unit not in UNITS:
+        raise ValueError(f"unit {unit!r}")
+    if price.get("currencyCode", "USD") != "USD":
+        raise ValueError(f"currency {price['currencyCode']!r}")
+    return (int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9) * UNITS[unit]
+
+
+API_URL = "https://cloudbilling.googleapis.com/v1"
+COMPUTE_ENGINE = "services/6F81-5844-456A"
+TITLE = "Google Cloud Billing Catalog"
+PAGE_SIZE = 5000
+SSD = "ssd backed local storage"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The parts of a family of machines.
+
+    Attributes:
+        cards: names that its accelerator has had; the first that has a price counts.
+        instance: of cores and memory; empty where a card's price holds them.
+        ssd: whether local SSDs come with the machine.
+    """
+
+    cards: tuple[str, ...]
+    instance: str = ""
+    ssd: bool = False
+
+
+FAMILIES: Mapping[str, Family] = {
+    "a2-highgpu": Family(("nvidia tesla a100 gpu",), "a2 instance"),
+    "a2-ultragpu": Family(("nvidia tesla a100 80gb gpu",), "a2 instance", ssd=True),
+    "a3-highgpu": Family(("nvidia h100 80gb gpu",), "a3 instance", ssd=True),
+    "a3-megagpu": Family(("nvidia h100 80gb mega gpu", "nvidia h100 80gb plus gpu"), "a3plus instance", ssd=True),
+    "a3-ultragpu": Family(("h200 141gb gpu", "nvidia h200 141gb gpu"), "a3ultra instance", ssd=True),
+    "a4-highgpu": Family(("a4 nvidia b200 (1 gpu slice)",)),
+    "g2-standard": Family(("nvidia l4 gpu",), "g2 instance"),
+}
+TPU_PARTS: Mapping[str, str] = {"v5e": "tpuv5e", "v5p": "tpuv5p", "v6e": "tpuv6e"}
+"""Generations whose chips the entries of Compute Engine hold."""
+_FIELDS: Mapping[bool, tuple[PriceField, ...]] = {False: ("on_demand",), True: ("spot_low", "spot_high")}
+
+_Prices: TypeAlias = Mapping[Part, tuple[PartPrice, ...]]
+
+
+class GcpSource:
+    """The Cloud Billing Catalog.
+
+    Args:
+        web: asks it, with credentials unless `key` is given.
+        machines: what the parts are added up to.
+        today: the day the prices are of; the Catalog states current ones.
+        how: with which credentials, in words.
+        key: an API key.
+        api_url: where it is.
+    """
+
+    name = "gcp"
+
+    def __init__(
+        self,
+        web: Web,
+        machines: Mapping[str, GcpMachineType],
+        today: date,
+        how: str,
+        key: str | None = None,
+        api_url: str = API_URL,
+    ) -> None:
+        self._web, self._machines, self._today, self._key, self._api_url = web, machines, today, key, api_url
+        self.how = how
+        self._read: _Prices | None = None
+        self._odd: list[Gap] = []
+
+    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+        """See `PriceSource`."""
+        if self._read is None:
+            self._read = self._walk()
+            yield from self._odd
+        for query in queries:
+            for spot in (False, True):
+                if query.item in TPU_PARTS:
+                    yield from self._chip(query, spot, self._read)
+                elif family := FAMILIES.get(query.item.rpartition("-")[0]):
+                    yield from self._machine(query, family, spot, self._read)
+
+    def _walk(self) -> _Prices:
+        """Every entry of Compute Engine, page by page, as parts with all their prices."""
+        found: dict[Part, tuple[PartPrice, ...]] = {}
+        query = {"currencyCode": "USD", "pageSize": str(PAGE_SIZE), **({"key": self._key} if self._key else {})}
+        wanted = _wanted()
+        while True:
+            page = self._web.json(f"{self._api_url}/{COMPUTE_ENGINE}/skus", query)
+            if not isinstance(page.get("skus"), list):
+                raise SourceError(f"{self._api_url} answered without skus: {str(page)[:80]!r}")
+            for sku in page["skus"]:
+                try:
+                    for part, price in part_prices(sku):
+                        if part.name in wanted:
+                            found[part] = (*found.get(part, ()), price)
+                except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+                    self._odd += _gap(sku, problem, wanted)
+            if not page.get("nextPageToken"):
+                return found
+            query["pageToken"] = page["nextPageToken"]
+
+    def _machine(self, query: Query, family: Family, spot: bool, prices: _Prices) -> Iterator[Answer]:
+        machine = self._machines[query.item]
+        cards = [name for name in family.cards if Part(name, query.region, spot) in prices]
+        amounts = {cards[0] if cards else family.cards[0]: float(machine.num_accelerators.value)}
+        if family.instance:
+            amounts[f"{family.instance} core"] = machine.vcpus.value
+            amounts[f"{family.instance} ram"] = machine.memory_gib.value
+        if family.ssd:
+            amounts[SSD] = machine.instance_store_gib.value or 0
+        known = {name: prices.get(Part(name, query.region, spot), ()) for name in amounts}
+        lacking = [name for name, found in known.items() if len({price.usd_per_hour for price in found}) != 1]
+        if not lacking:
+            usd = sum(amounts[name] * found[0].usd_per_hour for name, found in known.items())
+            free = [name for name, found in known.items() if not found[0].usd_per_hour]
+            yield from self._observed(query, spot, 0.0 if free else usd, " + ".join(known), "hour")
+        elif cards:
+            # Where there is no card, the machine is not sold, and nothing is missing.
+            what = f"{query.item}, {'spot' if spot else 'on demand'}"
+            yield Gap(query.region, what, f"no price, or several, of its {', '.join(lacking)}")
+
+    def _chip(self, query: Query, spot: bool, prices: _Prices) -> Iterator[Answer]:
+        for price in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
+            yield from self._observed(query, spot, price.usd_per_hour, TPU_PARTS[query.item], "chip-hour")
+
+    def _observed(self, query: Query, spot: bool, usd: float, parts: str, unit: str) -> Iterator[Observed]:
+        for field in _FIELDS[spot]:
+            yield Observed(
+                provider=self.name,
+                item=query.item,
+                region=query.region,
+                field=field,
+                value=usd,
+                source=f"{TITLE}: {parts}{', spot' if spot else ''}",
+                as_of=self._today,
+                url=f"{API_URL}/{COMPUTE_ENGINE}/skus",
+                unit=unit,
+            )
+
+
+def _wanted() -> frozenset[str]:
+    """The names of all parts that matter here; the Catalog has tens of thousands."""
+    instances = {family.instance for family in FAMILIES.values() if family.instance}
+    cards = {card for family in FAMILIES.values() for card in family.cards}
+    return frozenset(
+        {*cards, SSD, *TPU_PARTS.values(), *(f"{name} {part}" for name in instances for part in ("core", "ram"))}
+    )
+
+
+def _gap(sku: object, problem: Exception, wanted: frozenset[str]) -> list[Gap]:
+    """What is said of an entry in another shape: nothing, unless it seems to be a part that is wanted."""
+    description = str(sku.get("description", "")) if isinstance(sku, dict) else ""
+    if not any(name in description.lower() for name in wanted) or is_dropped(description):
+        return []
+    return [Gap("", description[:80], f"an entry without what the Catalog documents: {problem!r}")]

@@ -1,0 +1,199 @@
+"""What a source of prices is: asked about items in a region, it tells what it observed and what it could not; and
+HTTP as sources need it.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, TypeAlias
+
+from components.catalog.validators import Observed
+
+__all__ = [
+    "Answer",
+    "Gap",
+    "PriceSource",
+    "Query",
+    "Reply",
+    "SourceError",
+    "UnreachableError",
+    "Web",
+    "WebSession",
+    "plain_session",
+]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One item in one region: a machine type, or a generation of TPUs."""
+
+    item: str
+    region: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something that a source could not tell, while it went on with the rest."""
+
+    region: str
+    what: str
+    reason: str
+
+
+Answer: TypeAlias = Observed | Gap
+
+
+class SourceError(Exception):
+    """A source could not be read: no network, no credentials, refused, or no such answer as it documents.
+
+    Args:
+        reason: one sentence, with what to do where that is known.
+    """
+
+
+class UnreachableError(SourceError):
+    """Nobody answers: no network, or not this far. To ask about another region is of no use."""
+
+
+class PriceSource(Protocol):
+    """One provider's own lists."""
+
+    @property
+    def name(self) -> str:
+        """The provider."""
+        ...
+
+    @property
+    def how(self) -> str:
+        """What it reads and with which credentials, in a few words."""
+        ...
+
+    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+        """What the lists say of `queries`; of what they do not have, nothing.
+
+        Raises:
+            SourceError: nothing can be told at all.
+        """
+        ...
+
+
+TIMEOUT_SEC = 60.0
+BUSY = (429, 500, 502, 503, 504)
+MAX_ATTEMPTS = 5
+MAX_UNREACHED = 2
+"""Attempts where nobody answers at all: a network that is down does not come up within seconds."""
+FIRST_PAUSE_SEC = 1.0
+LONGEST_PAUSE_SEC = 60.0
+
+
+class Reply(Protocol):
+    """What is used of a response of `requests`."""
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, in any case."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The body."""
+        ...
+
+    def json(self) -> Any:
+        """The body as JSON; ValueError where it is none."""
+        ...
+
+    def iter_lines(self) -> Iterator[bytes]:
+        """The body line by line."""
+        ...
+
+
+class WebSession(Protocol):
+    """What is used of a session of `requests`."""
+
+    def get(self, url: str, *, params: Any = None, timeout: Any = None, stream: bool = False) -> Reply:
+        """Sends one request."""
+        ...
+
+
+def plain_session() -> WebSession:
+    """A session without credentials; a proxy of the environment is used."""
+    session: WebSession = import_module("requests").Session()
+    return session
+
+
+class Web:
+    """GET requests of one session.
+
+    Args:
+        session: sends them.
+        sleep: waits between two attempts, in seconds.
+    """
+
+    def __init__(self, session: WebSession, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._session, self._sleep = session, sleep
+
+    def json(self, url: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The object that `url` answers.
+
+        Raises:
+            SourceError: unreachable, refused, or no JSON object.
+        """
+        reply = self._get(url, params, stream=False)
+        try:
+            answer = reply.json()
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise SourceError(f"{url} answered no JSON object: {reply.text[:80]!r}")
+        return answer
+
+    def lines(self, url: str) -> Iterator[str]:
+        """A large text, line by line and never whole in memory.
+
+        Raises:
+            SourceError: unreachable, refused, or broken off.
+        """
+        reply = self._get(url, None, stream=True)
+        try:
+            for line in reply.iter_lines():
+                yield line.decode("utf-8", "replace")
+        except OSError as error:
+            raise SourceError(f"{url} broke off: {error}") from None
+
+    def _get(self, url: str, params: Mapping[str, str] | None, *, stream: bool) -> Reply:
+        pause_sec, unreached = FIRST_PAUSE_SEC, 0
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                reply = self._session.get(url, params=params, timeout=TIMEOUT_SEC, stream=stream)
+            except OSError as error:  # every exception of requests is one
+                reply, unreached = None, unreached + 1
+                if unreached == MAX_UNREACHED or attempt == MAX_ATTEMPTS:
+                    raise UnreachableError(f"{url} cannot be reached: {type(error).__name__}") from None
+            if reply is not None and reply.status_code == 200:
+                return reply
+            if reply is not None and (attempt == MAX_ATTEMPTS or reply.status_code not in BUSY):
+                said = " ".join(reply.text[:200].split()) or "nothing"
+                raise SourceError(f"{url} answered {reply.status_code}: {said}")
+            # Half of the pause by chance, so that many who were sent away do not come back together.
+            waited_sec = pause_sec * random.uniform(0.5, 1.0)
+            self._sleep(min(max(waited_sec, _asked_to_wait(reply)), LONGEST_PAUSE_SEC))
+            pause_sec *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _asked_to_wait(reply: Reply | None) -> float:
+    """Seconds that `Retry-After` asks for; dates, which it may be as well, count as none."""
+    try:
+        asked_sec = float(reply.headers.get("Retry-After", "0")) if reply is not None else 0.0
+    except ValueError:
+        return 0.0
+    return asked_sec if math.isfinite(asked_sec) else 0.0

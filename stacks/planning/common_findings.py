@@ -1,0 +1,405 @@
+"""What a plan says on every provider: batch, prices, spot caps, the budget, and its own figures. Pure."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from math import ceil, floor, log10
+
+from components.catalog.schema import MachineType
+from components.catalog.validators import STALE_DAYS
+from components.core.capacity import Spot
+from components.core.findings import Finding, InputError, Severity
+from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
+from components.estimate.spot import SpotEstimate
+from stacks.config.stack_config import StackConfig
+from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines, unsaid_usage
+from stacks.planning.trainer_findings import trainer_findings
+from trainer.config.train_config import SELF_PREPARED
+
+__all__ = ["check_budget", "common_findings", "money_findings", "span", "stale_prices"]
+
+
+_TOLD_SIZES = 4
+"""Numbers of nodes that one finding speaks of one by one."""
+
+
+def common_findings(
+    config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
+) -> list[Finding]:
+    """Findings about batch, training, state, data, prices and budget.
+
+    Args:
+        config: the stack.
+        machine: its nodes.
+        cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
+        shared: whether the nodes see one run directory also where the stack has no file system.
+    """
+    unpriced = [
+        *_batch(config, machine),
+        *trainer_findings(config, machine),
+        *([] if shared else _state(config)),
+        *_data(config),
+    ]
+    return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
+
+
+def check_budget(config: StackConfig, cost: CostEstimate) -> None:
+    """Refuses a budget that one hour of the stack, on the first rung of its ladder, would use up.
+
+    What nobody has priced and what a fallback would cost are no part of that hour; `common_findings` speaks of both.
+
+    Raises:
+        InputError: with the smallest budget that makes sense.
+    """
+    least = cost.upfront + cost.hourly
+    if config.budget.monthly_usd < least:
+        bought = f" and the {cost.upfront:.2f} USD that `up` pays at once" if cost.upfront else ""
+        raise InputError(
+            "gangway:budget.monthly_usd",
+            f"below the cost of one hour of this stack at {_basis(config)}{bought}",
+            value=config.budget.monthly_usd,
+            allowed=f"at least {least:.2f} USD",
+            fix=f"set monthly_usd: {ceil(cost.monthly)} for a full month",
+        )
+
+
+def _basis(config: StackConfig) -> str:
+    """Whose price the totals are made of, such as `the spot price of capacity[0]`."""
+    kind = config.cluster.capacity[0].kind
+    # Reserved nodes are billed at the on-demand price, flex-start at that at most; a block is paid for in advance.
+    market = kind if kind in ("spot", "capacity-block") else "on-demand"
+    return f"the {market} price of capacity[0]"
+
+
+def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many."""
+    batch_size, nodes = config.job.effective_config().batch_size, config.cluster.nodes
+    per_node = machine.num_accelerators.value
+    most, whose = batch_size // per_node, _origin(config, "batch_size")
+    smaller = "choose an accelerator with fewer chips" if machine.backend == "xla" else "choose a smaller machine type"
+    if nodes.max > most:
+        yield Finding(
+            Severity.ERROR,
+            "batch.too-small",
+            "gangway:cluster.nodes",
+            f"batch_size {batch_size} of {whose} has less than one image for each of {nodes.max * per_node} workers",
+            _or_batch_size(
+                config,
+                f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else smaller,
+                nodes.max * per_node,
+            ),
+        )
+    sizes = range(1, min(nodes.max, most) + 1)
+    uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node)]
+    even = [str(num) for num in sizes if batch_size % (num * per_node) == 0]
+    if uneven:
+        fix = f"set min and max to one of {', '.join(even)}" if even else ""
+        told = f"batch_size {batch_size} of {whose} does not divide evenly"
+        if machine.backend == "xla":
+            why = "on XLA every worker has the same share, and the trainer refuses to begin"
+            yield Finding(
+                Severity.ERROR,
+                "batch.uneven",
+                "gangway:cluster.nodes",
+                f"{told} by {uneven[0] * per_node} workers: {why}",
+                _or_batch_size(config, fix or smaller, uneven[0] * per_node),
+            )
+            return
+        waiting = _waiting(batch_size, per_node, uneven)
+        if len(uneven) == 1:
+            fix = _or_batch_size(config, fix, uneven[0] * per_node)
+        yield Finding(
+            Severity.INFO, "batch.uneven", "gangway:cluster.nodes", f"{told} (idle is estimated): {waiting}", fix
+        )
+
+
+def _origin(config: StackConfig, field: str) -> str:
+    """Who has said what is trained with: the stack file, or the preset."""
+    return "job.settings" if field in config.job.settings else config.job.preset
+
+
+def _or_batch_size(config: StackConfig, fix: str, workers: int) -> str:
+    """The fix, and beside it the next batch that these workers share evenly, where the stack file has said its own."""
+    if "batch_size" not in config.job.settings:
+        return fix
+    batch_size = config.job.effective_config().batch_size
+    even = f"batch_size: {ceil(batch_size / workers) * workers} in job.settings"
+    return f"{fix}, or {even}" if fix else f"set {even}"
+
+
+def _waiting(batch_size: int, per_node: int, uneven: list[int]) -> str:
+    """Who waits for the others at these numbers of nodes; more than a few are told by the worst of the rest."""
+
+    def idle(num: int) -> float:  # estimated: a step takes as long as its largest share has images
+        workers = num * per_node
+        return 1 - batch_size / (ceil(batch_size / workers) * workers)
+
+    told = [
+        f"on {num} node{'s' if num > 1 else ''} {num * per_node - batch_size % (num * per_node)} of {num * per_node} "
+        f"workers get one image less ({idle(num):.0%} idle)"
+        for num in uneven[:_TOLD_SIZES]
+    ]
+    rest = uneven[_TOLD_SIZES:]
+    if rest:
+        worst = max(map(idle, rest))
+        told.append(f"so it is with {len(rest)} other numbers of nodes up to {rest[-1]} ({worst:.0%} idle at most)")
+    return "; ".join(told)
+
+
+def _state(config: StackConfig) -> Iterable[Finding]:
+    """Checkpoints and data must be where every node, also the next one, can read them."""
+    if config.storage is not None:
+        return
+    if config.cluster.nodes.max > 1:
+        yield Finding(
+            Severity.ERROR,
+            "storage.not-shared",
+            "gangway:storage",
+            "several nodes need one file system for data and checkpoints, and this stack has none",
+            "add storage, or set nodes: {min: 1, max: 1}",
+        )
+    if any(isinstance(rung, Spot) for rung in config.cluster.capacity):
+        yield Finding(
+            Severity.WARNING,
+            "storage.lost-with-node",
+            "gangway:storage",
+            "checkpoints stay on the node's own volume, which a spot interruption takes away",
+            "add storage",
+        )
+
+
+def _data(config: StackConfig) -> Iterable[Finding]:
+    """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
+    trained = config.job.effective_config()
+    if trained.dataset in SELF_PREPARED:
+        return
+    named = (config.storage and config.storage.source) or (config.hosts and config.hosts.data_dir)
+    prepare = f"python -m trainer data prepare {trained.dataset}"
+    if named:
+        size = f"{trained.resolution}x{trained.resolution}"
+        yield Finding(
+            Severity.INFO,
+            "data.prepared",
+            "gangway:job.preset",
+            f"the job reads {trained.dataset} at {size} from {named}, prepared before",
+            f"write it with `{prepare}`; docs/data.md",
+        )
+        return
+    setting = "hosts.data_dir" if config.provider == "hosts" else "storage.source"
+    yield Finding(
+        Severity.ERROR,
+        "data.missing",
+        f"gangway:{setting}",
+        f"{_origin(config, 'dataset')} trains on {trained.dataset}: no node fetches that by itself, and nothing says "
+        "where it is",
+        f"write it with `{prepare}` and name its folder in {setting}, or take a preset on one of "
+        f"{', '.join(SELF_PREPARED)}",
+    )
+
+
+def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
+    if any("(price of " in component.source for component in cost.components):
+        yield Finding(
+            Severity.INFO,
+            "cost.other-region",
+            "gangway:region",
+            f"some prices are not listed for {config.region}: another region's stand in, and each line says so",
+        )
+    for name in cost.unknown:
+        yield Finding(
+            Severity.WARNING, "cost.price-unknown", "gangway:cluster", f"not in the estimate, price unknown: {name}"
+        )
+
+
+def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
+    path, budget = "gangway:budget.monthly_usd", config.budget.monthly_usd
+    if cost.monthly > budget:
+        yield Finding(
+            Severity.WARNING,
+            "budget.below-estimate",
+            path,
+            f"{budget:.2f} USD is less than a full month at {cost.monthly:.2f} USD, {_basis(config)}",
+            f"set monthly_usd: {ceil(cost.monthly)}, or destroy the stack when the run is done",
+        )
+    unknown = [component.name for component in cost.components if component.hourly is None]
+    if unknown:
+        yield Finding(
+            Severity.WARNING,
+            "budget.unknown-price",
+            path,
+            f"the budget is held against known prices only, and so not against: {'; '.join(unknown)}",
+            "add what these cost to monthly_usd yourself",
+        )
+    yield from _fallback_budget(config, cost)
+
+
+def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
+    """Whether the budget also carries the dearest rung behind the first, which may replace it at any hour."""
+    hourly = [_rung_hourly(config, cost, position) for position in range(len(config.cluster.capacity))]
+    dearest = max(range(len(hourly)), key=hourly.__getitem__)
+    stack_hourly = cost.hourly - hourly[0] + hourly[dearest]
+    budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
+    if dearest == 0 or monthly <= budget:
+        return
+    rung = f"the fallback capacity[{dearest}] ({config.cluster.capacity[dearest].kind})"
+    lasts = "not one hour" if stack_hourly > budget else f"{budget / stack_hourly:.0f} of {HOURS_PER_MONTH} hours"
+    yield Finding(
+        Severity.WARNING,
+        "budget.fallback",
+        "gangway:budget.monthly_usd",
+        f"at {stack_hourly:.2f} USD an hour on {rung}, {budget:.2f} USD last {lasts}",
+        f"set monthly_usd: {ceil(monthly)} for a full month of it, or leave that rung out",
+    )
+
+
+def _rung_hourly(config: StackConfig, cost: CostEstimate, position: int) -> float:
+    """What the nodes of one rung cost an hour, in use or standing by."""
+    return sum(component.hourly or 0.0 for component in rung_lines(config, cost.components, position))
+
+
+FAR_FROM_BEST = 1.05
+"""A run that takes longer by this factor than with the best interval is worth a word."""
+ENOUGH = 0.01
+"""Share of the time that checkpoints may take before saving less often is worth anything."""
+_TOLD = 3
+"""Lines that one finding names one by one."""
+
+
+def money_findings(
+    config: StackConfig, rungs: Sequence[RungCost], job: Pace, lines: Sequence[CostComponent], today: date
+) -> tuple[Finding, ...]:
+    """All findings about the estimate.
+
+    Args:
+        config: the stack.
+        rungs: its ladder, priced.
+        job: how far its checkpoints are apart.
+        lines: the whole bill.
+        today: against which prices are old.
+    """
+    return (
+        *(finding for rung in rungs for finding in _spot(config, rung, job)),
+        *stale_prices(lines, today),
+        *_unsaid(config),
+        *_ignored(config),
+    )
+
+
+def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
+    path = f"gangway:cluster.capacity[{rung.position}]"
+    if rung.taken is None:
+        return
+    if rung.spot is None:
+        yield Finding(
+            Severity.INFO,
+            "capacity.spot-rate-unknown",
+            path,
+            f"how often such nodes are taken is not known, so their run is priced without interruptions: "
+            f"{rung.taken.source}",
+            "write what you have seen: gangway:estimate: {taken_percent_per_month: ...}",
+        )
+    elif not rung.spot.feasible:
+        yield _infeasible(config, rung.spot, job, path)
+    else:
+        yield from _interval(config, rung.spot, job)
+
+
+def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -> Finding:
+    restart_sec, mtbf_sec = config.estimate.restart_sec, spot.mtbf_hours * 3600
+    lost_sec = spot.interval_sec / 2 + restart_sec
+    elsewhere = "take fewer nodes, or put another kind of capacity in its place"
+    best_sec = spot.best_interval_sec
+    every = _rounded(best_sec * job.images_per_second / 1000)
+    mends = best_sec / 2 + restart_sec < mtbf_sec
+    return Finding(
+        Severity.ERROR,
+        "capacity.spot-infeasible",
+        path,
+        f"on spot this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
+        f"{spot.mtbf_hours:.2f} h, and each costs {lost_sec / 3600:.2f} h (half an interval of checkpoints, and the "
+        "restart)",
+        f"set gangway:job.checkpoint_kimg: {every:g}, or {elsewhere}" if mends else elsewhere,
+    )
+
+
+def _interval(config: StackConfig, spot: SpotEstimate, job: Pace) -> Iterable[Finding]:
+    """Whether another interval would end the run clearly sooner."""
+    save_sec, restart_sec = config.estimate.checkpoint_sec, config.estimate.restart_sec
+    run_sec = config.job.max_hours * 3600
+    best_sec = min(spot.best_interval_sec, run_sec)
+    mtbf_sec = spot.mtbf_hours * 3600
+
+    def longer(interval_sec: float) -> float:
+        return (1 + save_sec / interval_sec) / (1 - (interval_sec / 2 + restart_sec) / mtbf_sec)
+
+    ratio = longer(spot.interval_sec) / longer(best_sec)
+    if ratio <= FAR_FROM_BEST:
+        return
+    often = spot.interval_sec < best_sec
+    # Near the optimum little is won: what is enough is better advice than hours without a checkpoint.
+    advised_sec = min(best_sec, save_sec / ENOUGH) if often else best_sec
+    yield Finding(
+        Severity.WARNING,
+        "checkpoint.interval",
+        "gangway:job.checkpoint_kimg",
+        f"a checkpoint every {job.checkpoint_kimg:g} kimg, {span(spot.interval_sec)} at "
+        f"{job.images_per_second:,.0f} images/s ({job.source}), is too {'often' if often else 'seldom'} for spot: the "
+        f"run takes {ratio - 1:.0%} longer than with one every {span(best_sec)}, which is best (Young and Daly; a "
+        f"checkpoint is taken to cost {save_sec:g} s: gangway:estimate.checkpoint_sec)",
+        f"set checkpoint_kimg: {_rounded(advised_sec * job.images_per_second / 1000):g}, one every {span(advised_sec)}",
+    )
+
+
+def stale_prices(lines: Sequence[CostComponent], today: date) -> Iterable[Finding]:
+    """Prices that were read too long ago."""
+    old = [line for line in lines if line.as_of and (today - date.fromisoformat(line.as_of)).days > STALE_DAYS]
+    if not old:
+        return
+    oldest = min(old, key=lambda line: line.as_of)
+    named = "; ".join(line.name for line in old[:_TOLD])
+    more = f" and {len(old) - _TOLD} more" if len(old) > _TOLD else ""
+    yield Finding(
+        Severity.WARNING,
+        "prices.stale",
+        "gangway:region",
+        f"prices older than {STALE_DAYS} days, the oldest of {oldest.as_of}: {named}{more}",
+        "run `gangway prices refresh`",
+    )
+
+
+def _unsaid(config: StackConfig) -> Iterable[Finding]:
+    if unsaid := unsaid_usage(config):
+        yield Finding(
+            Severity.INFO,
+            "cost.usage-unsaid",
+            "gangway:estimate",
+            f"not in the estimate, since no declaration fixes how much: {'; '.join(unsaid)}",
+            "write under gangway:estimate what an earlier run has shown",
+        )
+
+
+def _ignored(config: StackConfig) -> Iterable[Finding]:
+    for name, why in idle_settings(config).items():
+        yield Finding(
+            Severity.WARNING,
+            "estimate.ignored",
+            f"gangway:estimate.{name}",
+            f"of no effect: {why}",
+            f"remove {name}",
+        )
+
+
+def span(seconds: float) -> str:
+    """A length of time as people say it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _rounded(value: float) -> float:
+    """To two digits, down: nobody writes 1327.4 for 1300.
+
+    >>> _rounded(1327.4), _rounded(0.0672)
+    (1300.0, 0.067)
+    """
+    step = 10.0 ** (floor(log10(value)) - 1)
+    return float(f"{floor(value / step) * step:.6g}")

@@ -1,0 +1,197 @@
+"""All rules of ours, those that no single resource keeps or breaks among them, and which of them a stack's limits
+switch on.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from components.core.capacity import Spot
+from components.core.findings import Finding, Severity
+from components.estimate.cost import Declared
+from stacks.config.stack_config import StackConfig
+from stacks.planning.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, grid_of
+from stacks.planning.rules.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
+from stacks.planning.rules.tags import REQUIRED_TAGS
+from stacks.planning.run_costs import Pace
+
+__all__ = [
+    "BLOCK_ENDS",
+    "BUDGET_PRESENT",
+    "PLAN_REFUSED",
+    "PLAN_RULES",
+    "RESOURCE_RULES",
+    "SPOT_SAVES",
+    "STACK_RULES",
+    "findings_of_resources",
+    "unsaved_spot",
+    "with_guardrails",
+]
+
+
+SAVES = 10
+"""Checkpoints that a run is advised which makes none."""
+
+PLAN_REFUSED = Rule(
+    code="plan.refused",
+    severity=Severity.ERROR,
+    holds="The stack file can be planned: its budget lasts for one hour at least",
+    path="gangway:budget.monthly_usd",
+    fix="",
+)
+SPOT_SAVES = Rule(
+    code="checkpoint.missing",
+    severity=Severity.WARNING,
+    holds="A run on spot capacity saves a checkpoint before its end",
+    path="gangway:job.checkpoint_kimg",
+    fix="",
+)
+_SAID_BY_PLAN = (
+    ("budget.below-estimate", Severity.WARNING, "The budget lasts for a month of the stack", "budget.monthly_usd"),
+    ("budget.fallback", Severity.WARNING, "The budget lasts for a month on the dearest rung", "budget.monthly_usd"),
+    ("budget.unknown-price", Severity.WARNING, "The budget is held against known prices", "budget.monthly_usd"),
+    ("capacity.spot-infeasible", Severity.ERROR, "A run on spot capacity is expected to end", "cluster.capacity"),
+    ("checkpoint.interval", Severity.WARNING, "A run on spot is saved neither too seldom nor too often", "job"),
+    ("prices.stale", Severity.WARNING, "The estimate is made of prices younger than 180 days", "region"),
+)
+PLAN_RULES: tuple[Rule, ...] = (
+    PLAN_REFUSED,
+    SPOT_SAVES,
+    # What mends it depends on the stack, and each finding says it.
+    *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _SAID_BY_PLAN),
+)
+"""Rules whose breaches are findings of a plan, with their codes and severities."""
+
+
+def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
+    """A run on spot that saves only at its end: whatever interrupts it takes all of it."""
+    on_spot = [at for at, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
+    if on_spot and job.interval_sec >= config.job.max_hours * 3600:
+        advised = float(f"{config.job.kimg / SAVES:.2g}")
+        yield Finding(
+            SPOT_SAVES.severity,
+            SPOT_SAVES.code,
+            SPOT_SAVES.path,
+            f"a checkpoint every {job.checkpoint_kimg:g} kimg is none before the end of a run that makes "
+            f"{config.job.kimg:g} kimg in {config.job.max_hours:g} h: whatever interrupts it on capacity[{on_spot[0]}] "
+            "(spot) takes all of it",
+            f"set checkpoint_kimg: {advised:g}",
+        )
+
+
+# What is billed by the hour as long as it stands, and what counts it.
+MACHINES = frozenset(
+    {
+        "aws:autoscaling:Group",
+        "aws:ec2:Fleet",
+        "aws:ec2:Instance",
+        "aws:ec2:SpotFleetRequest",
+        "azure-native:compute:VirtualMachine",
+        "azure-native:compute:VirtualMachineScaleSet",
+        "gcp:compute:Instance",
+        "gcp:compute:InstanceGroupManager",
+        "gcp:compute:RegionInstanceGroupManager",
+        "gcp:tpu:V2Vm",
+        "pulumi-python:dynamic:QueuedTpuRequest",
+    }
+)
+BUDGETS = frozenset(
+    {
+        "aws:budgets:Budget",
+        "azure-native:consumption:Budget",
+        "azure-native:costmanagement:Budget",
+        "gcp:billing:Budget",
+    }
+)
+
+
+def _no_budget(resources: Sequence[Declared]) -> Iterable[str]:
+    kinds = [kind(resource.type) for resource in resources]
+    machines = sum(one in MACHINES for one in kinds)
+    if machines and not any(one in BUDGETS for one in kinds):
+        yield f"{machines} resources that are or start machines, and no budget that counts them"
+
+
+def _no_end(resources: Sequence[Declared]) -> Iterable[str]:
+    """A block's nodes are paid for until its end, and ended by EC2 without notice where nobody stops them."""
+    blocks = [resource.name for resource in resources if _in_block(resource)]
+    schedules = [resource.inputs for resource in resources if kind(resource.type) == "aws:autoscaling:Schedule"]
+    # Which group a schedule ends is known only once that group stands: they are counted.
+    ends = sum(is_unknown(inputs.get("maxSize")) or inputs.get("maxSize") == 0 for inputs in schedules)
+    if len(blocks) > ends:
+        yield (
+            f"{', '.join(sorted(blocks))}: {len(blocks)} launch templates for capacity blocks, and {ends} scheduled "
+            "actions that stop nodes before the block's end"
+        )
+
+
+def _in_block(resource: Declared) -> bool:
+    markets = items(below(resource.inputs, "instanceMarketOptions"))
+    is_template = kind(resource.type) == "aws:ec2:LaunchTemplate"
+    return is_template and any(one.get("marketType") == "capacity-block" for one in markets)
+
+
+BUDGET_PRESENT = StackRule(
+    code="budget.missing",
+    severity=Severity.ERROR,
+    holds="A stack with machines has a budget",
+    path="gangway:budget",
+    fix="add a budget: the components aws.Budget, gcp.Budget and azure.Budget alarm and can stop nodes",
+    check=_no_budget,
+)
+BLOCK_ENDS = StackRule(
+    code="capacity.block-end",
+    severity=Severity.WARNING,
+    holds="Nodes from a capacity block are stopped before it ends",
+    path="gangway:cluster.capacity",
+    fix="set ends_at: of the block, from which Gangway makes the scheduled action",
+    check=_no_end,
+)
+
+
+RESOURCE_RULES: tuple[ResourceRule, ...] = (
+    REQUIRED_TAGS,
+    NO_PUBLIC_ADDRESS,
+    ENCRYPTED,
+    IMDS_V2,
+    SHIELDED,
+    CLEAN_REGION,
+)
+STACK_RULES: tuple[StackRule, ...] = (BUDGET_PRESENT, BLOCK_ENDS)
+# What other findings say with more of a reason stands for the rule's own.
+_SAID_AS = {
+    SHIELDED.code: {"machine.trusted-launch-off"},
+    SPOT_SAVES.code: {"checkpoint.interval", "capacity.spot-infeasible"},
+}
+
+
+def findings_of_resources(resources: Sequence[Declared], limits: Limits) -> Iterator[Finding]:
+    """A finding for each rule that `resources` break."""
+    for rule in RESOURCE_RULES:
+        # Several machines may break a rule in the same words: their region is.
+        breaches = dict.fromkeys(breach for resource in resources for breach in rule.check(resource, limits))
+        if breaches:
+            yield rule.finding(list(breaches))
+    for whole in STACK_RULES:
+        if breaches := dict.fromkeys(whole.check(resources)):
+            yield whole.finding(list(breaches))
+
+
+def with_guardrails(
+    said: Iterable[Finding],
+    config: StackConfig,
+    resources: Sequence[Declared],
+    job: Pace,
+) -> tuple[Finding, ...]:
+    """`said` and what the rules have to add to it; nothing is said twice.
+
+    Args:
+        said: what the plan has found already.
+        config: the stack.
+        resources: what its program declares.
+        job: how far its checkpoints are apart.
+    """
+    before = tuple(said)
+    codes = {finding.code for finding in before}
+    grid = grid_of(config)
+    judged = (*resources, *(() if grid is None else (grid,)))
+    found = (*findings_of_resources(judged, Limits()), *unsaved_spot(config, job))
+    return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))

@@ -1,0 +1,265 @@
+"""The parts of a stack on AWS, each made of its section of the StackConfig.
+
+One method for each component, with what it needs of others as arguments; who needs whom stands in `program`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pulumi
+import pulumi_aws as aws
+
+from components.aws.budget import Budget, CostTagActivation
+from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
+from components.aws.launch import HeadNode, count_efa
+from components.aws.monitoring import NodeLogs, Observability
+from components.aws.network import TrainingNetwork
+from components.aws.node_pool import CapacityRungArgs, EfaNodePool
+from components.aws.registry import ImageRegistry
+from components.aws.storage import LustreFileSystem, RunBucket
+from components.core.fields import Egress
+from components.core.image import RegistryLogin
+from images.specs import Flavour
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import build_image
+from stacks.providers.aws.plan import AwsPlan, head_type
+from stacks.providers.aws.user_data import UserDataInputs, head_user_data
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
+
+__all__ = ["ComponentFactory", "Image"]
+
+# The Deep Learning AMI with NVIDIA's driver, EFA and Docker; EC2 resolves the parameter at launch.
+NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+TAG_KEY = "gangway:stack"
+Key = pulumi.Output[str] | None
+
+
+@dataclass(frozen=True)
+class Image:
+    """The trainer's image by digest, and the repository nodes may pull from."""
+
+    reference: pulumi.Output[str]
+    repository_arn: pulumi.Input[str]
+
+
+@dataclass(frozen=True)
+class ComponentFactory:
+    """One method for each part; what parts need of each other stands in `build`."""
+
+    config: StackConfig
+    planned: AwsPlan
+    provider: aws.Provider
+    opts: pulumi.ResourceOptions
+
+    def key(self) -> Key:
+        """The stack's own key; None where data is under AWS's."""
+        if self.config.encryption == "provider-key":
+            return None
+        args = {"region": self.config.region, "tags": self.planned.tags}
+        return EncryptionKey(self.config.stack, cast("Any", args), self.opts).key_arn
+
+    def network(self, runs: RunBucket, key: Key) -> TrainingNetwork:
+        """The network, the way out and the security groups."""
+        network = self.config.network
+        # Through a NAT gateway the whole of the internet is open, and packages of the region come through this door.
+        closed = network.egress is Egress.ENDPOINTS
+        return TrainingNetwork(
+            self.config.stack,
+            {
+                "cidr": network.cidr,
+                "region": self.config.region,
+                "zones": list(self.planned.zones),
+                "egress": network.egress,
+                "head": {
+                    "rendezvous_port": RENDEZVOUS_PORT,
+                    "metrics_port": METRICS_PORT,
+                    # It mounts the file system to put the run record.
+                    "lustre": self.config.storage is not None,
+                }
+                if self.planned.head
+                else None,
+                # The nodes' only bucket: the data set they read off the file system.
+                "s3_bucket_arns": [runs.bucket_arn] if closed else None,
+                "flow_logs": network.flow_logs,
+                "kms_key_arn": key,
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )
+
+    def runs(self, key: Key) -> RunBucket:
+        """Where records outlive the nodes."""
+        keep = self.config.job.keep_runs
+        return RunBucket(self.config.stack, {"kms_key_arn": key, "keep": keep, "tags": self.planned.tags}, self.opts)
+
+    def logs(self, key: Key) -> NodeLogs:
+        """The log group that the nodes write."""
+        return NodeLogs(
+            self.config.stack,
+            {
+                "stack": self.config.stack,
+                "retention_days": self.config.observe.log_days,
+                "kms_key_arn": key,
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )
+
+    def image(self, key: Key) -> Image:
+        """The prebuilt image, or a repository and the build that fills it."""
+        prebuilt = self.config.image.prebuilt
+        if prebuilt is not None:
+            assert self.planned.repository_arn is not None, "AwsPlan has taken it from the image's name"
+            return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_arn)
+        registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
+        login = aws.ecr.get_authorization_token_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
+        flavour: Flavour = "cuda-efa" if count_efa(self.planned.machine) else "cuda"
+        asked: RegistryLogin = {
+            "address": login.proxy_endpoint,
+            "username": login.user_name,
+            "password": login.password,
+        }
+        image = build_image(self.config.stack, flavour, registry.repository_url, asked, self.opts)
+        return Image(image.image, registry.repository_arn)
+
+    def lustre(self, network: TrainingNetwork, runs: RunBucket, key: Key) -> LustreFileSystem | None:
+        """The shared file system; None where the stack has none."""
+        storage, name = self.config.storage, self.config.stack
+        if storage is None:
+            return None
+        return LustreFileSystem(
+            name,
+            {
+                "capacity_gib": storage.capacity_gib,
+                "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
+                "deployment": storage.deployment,
+                "efa": storage.efa,
+                "metadata_iops": storage.metadata_iops,
+                "subnet_id": network.private_subnet_ids[0],
+                "security_group_id": network.fabric_security_group_id,
+                "source": storage.source,
+                # Beside the records that the nodes put, so that neither overwrites the other.
+                "runs": runs.bucket_name.apply(lambda bucket: f"s3://{bucket}/{name}/fsx")
+                if storage.export_runs
+                else None,
+                "kms_key_arn": key if storage.deployment == "persistent" else None,
+                "log": True,
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )
+
+    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, key: Key) -> NodeIdentity:
+        """The workers' role."""
+        return NodeIdentity(
+            self.config.stack,
+            {
+                "run_bucket_arn": runs.bucket_arn,
+                "repository_arn": image.repository_arn,
+                "stack": self.config.stack,
+                "log_group_arn": logs.log_group_arn,
+                "kms_key_arn": key,
+                "self_termination": self.config.job.terminate_when_done,
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )
+
+    def pool(
+        self, network: TrainingNetwork, identity: NodeIdentity, user_data: pulumi.Output[str], key: Key
+    ) -> EfaNodePool:
+        """The workers."""
+        cluster = self.config.cluster
+        return EfaNodePool(
+            self.config.stack,
+            {
+                "machine_type": self.planned.machine.name,
+                "num_nodes_min": cluster.nodes.min,
+                "num_nodes_max": cluster.nodes.max,
+                "capacity": [
+                    cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True))
+                    for rung in cluster.capacity
+                ],
+                "subnet_ids": network.private_subnet_ids,
+                "zones": list(self.planned.zones),
+                "security_group_ids": [network.fabric_security_group_id],
+                "image_id": cluster.image_id or NEWEST_AMI,
+                "instance_profile_arn": identity.instance_profile_arn,
+                "user_data": user_data,
+                "root_volume_gib": cluster.root_volume_gib,
+                "root_device_name": cluster.root_device_name,
+                "kms_key_arn": key,
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )
+
+    def head(
+        self, network: TrainingNetwork, image: Image, runs: RunBucket, logs: NodeLogs, key: Key, boot: UserDataInputs
+    ) -> HeadNode:
+        """The head node, with an identity of its own."""
+        name, tags = self.config.stack, self.planned.tags
+        identity = HeadIdentity(
+            name,
+            {
+                "run_bucket_arn": runs.bucket_arn,
+                "repository_arn": image.repository_arn,
+                "stack": name,
+                "log_group_arn": logs.log_group_arn,
+                "kms_key_arn": key,
+                "tags": tags,
+            },
+            self.opts,
+        )
+        return HeadNode(
+            name,
+            {
+                "subnet_id": network.private_subnet_ids[0],
+                "security_group_ids": [network.head_security_group_id],
+                "instance_profile_arn": identity.instance_profile_arn,
+                "user_data": head_user_data(self.config, boot),
+                "host_name": head_host(self.config),
+                "zone_id": network.private_zone_id,
+                "machine_type": head_type(self.config),
+                "kms_key_arn": key,
+                "tags": tags,
+            },
+            self.opts,
+        )
+
+    def budget(self, key: Key) -> Budget:
+        """The monthly limit, and its stop where one is wanted."""
+        budget, name = self.config.budget, self.config.stack
+        if budget.activate_tag:
+            CostTagActivation(name, {"tag_keys": [TAG_KEY]}, self.opts)
+        return Budget(
+            name,
+            {
+                "monthly_usd": budget.monthly_usd,
+                "emails": list(budget.emails),
+                "alert_percent": list(budget.alert_percent),
+                "stop_at_percent": budget.stop_at_percent,
+                "tag_key": TAG_KEY,
+                "tag_value": name,
+                "kms_key_arn": key,
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )
+
+    def observe(self, pool: EfaNodePool, key: Key) -> Observability:
+        """Alarms and the dashboard."""
+        return Observability(
+            self.config.stack,
+            {
+                "stack": self.config.stack,
+                "region": self.config.region,
+                "group_names": pool.group_names,
+                "emails": list(self.config.budget.emails),
+                "kms_key_arn": key,
+                "steps_alarm_minutes": self.config.observe.no_steps_minutes,
+                "expect_gpu": self.planned.machine.backend == "nccl",
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )

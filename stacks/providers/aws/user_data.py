@@ -1,0 +1,147 @@
+"""What the machines of an AWS stack read at boot: cloud-init of workers and head node, rendered once all names exist.
+
+The templates and their limits are `images`; here a StackConfig and the names of its resources become their inputs.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pulumi
+
+from components.aws.launch import count_efa, count_lustre_efa
+from components.aws.node_pool import LIFECYCLE_HOOK
+from components.aws.storage import LustreFileSystem
+from components.core.fields import Egress
+from components.core.findings import InputError
+from components.core.job import JobSpec
+from images.aws import render_head_init
+from images.render import USER_DATA_LIMIT_BYTES, render_cloud_init, user_data_base64gzip
+from images.specs import HeadInitSpec, NodeInitSpec, job_key
+from stacks.config.stack_config import StackConfig
+from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+
+__all__ = ["UserDataInputs", "check_user_data", "head_user_data", "node_user_data"]
+
+
+class _Names(NamedTuple):
+    """What Boot holds, once it is known."""
+
+    job: JobSpec
+    bucket: str
+    log_group: str
+    lustre_dns_name: str | None
+    lustre_mount_name: str | None
+
+
+@dataclass(frozen=True)
+class UserDataInputs:
+    """Names that only resources have: the job with its image, the run bucket, the log group, the file system."""
+
+    job: pulumi.Output[JobSpec]
+    bucket: pulumi.Output[str]
+    log_group: pulumi.Output[str]
+    lustre: LustreFileSystem | None
+
+    def known(self) -> pulumi.Output[_Names]:
+        """The names, once there are any."""
+        lustre = self.lustre
+        return pulumi.Output.all(
+            self.job,
+            self.bucket,
+            self.log_group,
+            lustre.dns_name if lustre else None,
+            lustre.mount_name if lustre else None,
+        ).apply(lambda values: _Names(*values))
+
+
+def node_user_data(config: StackConfig, planned: AwsPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+    """A worker's user data, base64."""
+    return boot.known().apply(lambda names: _node(config, planned, names))
+
+
+def head_user_data(config: StackConfig, boot: UserDataInputs) -> pulumi.Output[str]:
+    """The head node's user data, base64."""
+    return boot.known().apply(lambda names: _head(config, names))
+
+
+def _data_dir(job: JobSpec) -> str | None:
+    """The folder that the job is told to read, so that the node cannot prepare another one."""
+    return job.argv[job.argv.index("--data") + 1] if "--data" in job.argv else None
+
+
+def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
+    job, num_efa = names.job, count_efa(planned.machine)
+    spec = NodeInitSpec(
+        job=job,
+        region=config.region,
+        image_registry=job.image.partition("/")[0],
+        bucket_uri=f"s3://{names.bucket}/{config.stack}",
+        run_dir=run_dir(config),
+        efa_interfaces_planned=num_efa,
+        lustre_dns_name=names.lustre_dns_name,
+        lustre_mount_name=names.lustre_mount_name,
+        lustre_mount_point=MOUNT,
+        # A machine without EFA reads such a file system over TCP, and giving it up would help nobody.
+        lustre_efa=config.storage is not None and config.storage.efa and num_efa > 0,
+        # Fewer than AWS's script sets up means one that failed, and a file system at a fraction of its speed.
+        lustre_efa_interfaces=count_lustre_efa(planned.machine),
+        data_dir=_data_dir(job),
+        scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
+        tags=planned.tags,
+        stack=config.stack,
+        log_group=names.log_group,
+        lifecycle_hook=LIFECYCLE_HOOK,
+        max_hours=config.job.max_hours,
+        terminate_when_done=config.job.terminate_when_done,
+    )
+    return user_data_base64gzip(render_cloud_init(spec))
+
+
+def _head(config: StackConfig, names: _Names) -> str:
+    job = names.job
+    spec = HeadInitSpec(
+        image=job.image,
+        region=config.region,
+        image_registry=job.image.partition("/")[0],
+        stack=config.stack,
+        job_name=job.name,
+        job_key=job_key(job),
+        bucket_uri=f"s3://{names.bucket}/{config.stack}",
+        run_dir=run_dir(config),
+        port=RENDEZVOUS_PORT,
+        metrics_port=METRICS_PORT,
+        lustre_dns_name=names.lustre_dns_name,
+        lustre_mount_name=names.lustre_mount_name,
+        lustre_mount_point=MOUNT,
+        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        log_group=names.log_group,
+        max_hours=config.job.max_hours,
+    )
+    return user_data_base64gzip(render_head_init(spec))
+
+
+def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
+    """Renders a worker's file once with the longest names AWS may give, before anything is declared.
+
+    Raises:
+        InputError: it does not fit EC2's limit; tags are the only part a user can make long.
+    """
+    registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
+    names = _Names(
+        job=job_spec(config, planned, config.image.prebuilt or f"{registry}@sha256:{'0' * 64}"),
+        bucket="b" * 63,
+        log_group=f"/gangway/{config.stack}",
+        lustre_dns_name="d" * 63 if config.storage else None,
+        lustre_mount_name="m" * 8 if config.storage else None,
+    )
+    try:
+        _node(config, planned, names)
+    except ValueError as error:
+        raise InputError(
+            "gangway:tags",
+            # The renderer tells its own way out, which is not the user's.
+            f"a node's file does not fit EC2: {str(error).partition(';')[0]}",
+            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip",
+            fix="shorten or drop some tags",
+        ) from None

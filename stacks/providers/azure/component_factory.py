@@ -1,0 +1,357 @@
+"""The components of a stack on Azure, each made of its section of the StackConfig; and the password by which `up`
+pushes.
+"""
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import pulumi
+import pulumi_azure_native as azure
+
+from components.azure.budget import Budget
+from components.azure.file_system import LustreFileSystem
+from components.azure.head_node import HeadNode, head_address
+from components.azure.identity import EncryptionKey, HeadIdentity, KeyArgs, NodeIdentity, ResourceGroup
+from components.azure.monitoring import NodeLogs, Observability
+from components.azure.network import TrainingNetwork, plan_network
+from components.azure.node_pool import CapacityRungArgs, IbNodePool
+from components.azure.registry import LOGIN_USER, ImageRegistry
+from components.azure.storage import FlowLogStore, RunBucket
+from components.core.fields import Egress
+from stacks.config.provider_sections import AzureConfig
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import build_image
+from stacks.providers.azure.plan import AzurePlan, head_type
+from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
+
+__all__ = ["API_URL", "ComponentFactory", "Image", "push_password"]
+
+
+API_URL = "GANGWAY_API_URL"
+"""The environment variable whose value stands before every API's host in tests, as on machines."""
+TIMEOUT_SEC = 30.0
+PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
+"""Between two tries, as far as the answer is not one of REFUSED."""
+REFUSED = (401, 403)
+_HOST = re.compile(r"[a-z0-9-]+\.azurecr\.io")
+
+
+def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi.Output[str]:
+    """The password of `components.azure.registry.LOGIN_USER`, a secret.
+
+    Args:
+        host: of the registry.
+        token: for Azure's Resource Manager, of whoever runs `up`.
+
+    Raises:
+        pulumi.RunError: inside the output: the registry cannot be reached, or lets that person not push.
+    """
+
+    def ask(known: list[str]) -> Awaitable[str]:
+        # Beside the program, which has other things to declare meanwhile.
+        return asyncio.to_thread(_password, *known)
+
+    return pulumi.Output.secret(pulumi.Output.all(host, token).apply(ask))
+
+
+def _password(host: str, token: str) -> str:
+    """The registry's answer. A new registry's name is not known everywhere at once: it is asked for some time."""
+    if not _HOST.fullmatch(host):
+        return ""
+    pauses_sec = list(PAUSES_SEC)
+    while True:
+        try:
+            return _exchanged(host, token)
+        except (OSError, ValueError, KeyError) as error:
+            if pauses_sec and getattr(error, "status", None) not in REFUSED:
+                time.sleep(pauses_sec.pop(0))
+                continue
+            raise pulumi.RunError(
+                f"{host} gives no password for pushing the trainer's image: {error!r}; run `az login`, and have the "
+                "role AcrPush, Contributor or Owner; or set gangway:image.prebuilt"
+            ) from None
+
+
+def _exchanged(host: str, token: str) -> str:
+    # Here, so that a plan loads nothing of HTTP. Unlike on a machine of the stack, a proxy may stand in between.
+    from urllib.error import HTTPError
+    from urllib.request import urlopen
+
+    from images.on_node.web import RefusedError
+
+    api_url = os.environ.get(API_URL)
+    address = f"https://{host}/oauth2/exchange" if api_url is None else f"{api_url}/{host}/oauth2/exchange"
+    form = urlencode({"grant_type": "access_token", "service": host, "access_token": token})
+    try:
+        with urlopen(address, form.encode(), timeout=TIMEOUT_SEC) as answer:
+            return str(json.load(answer)["refresh_token"])
+    except HTTPError as error:
+        with error:
+            raise RefusedError(error.code, error.reason) from None
+
+
+TAG_KEY = "gangway-stack"
+Key = EncryptionKey | None
+
+
+@dataclass(frozen=True)
+class Image:
+    """The trainer's image by digest, and the registry nodes may pull from."""
+
+    reference: pulumi.Output[str]
+    repository_id: pulumi.Input[str]
+
+
+@dataclass(frozen=True)
+class ComponentFactory:
+    """One method for each part; what parts need of each other stands in `build`."""
+
+    config: StackConfig
+    planned: AzurePlan
+    provider: azure.Provider
+    group: ResourceGroup
+    opts: pulumi.ResourceOptions
+
+    @property
+    def _own(self) -> AzureConfig:
+        assert self.config.azure is not None, "stacks.providers.unsupported_settings has seen to it"
+        return self.config.azure
+
+    def _place(self, *further: str) -> dict[str, Any]:
+        """What every component is told; and those of zone, subscription_id and stack that one wants to know."""
+        known = {
+            "zone": self.planned.zone,
+            "subscription_id": self.planned.subscription_id,
+            "stack": self.config.stack,
+        }
+        return {
+            "resource_group_name": self.group.resource_group_name,
+            "location": self.config.region,
+            "tags": self.planned.tags,
+            **{name: known[name] for name in further},
+        }
+
+    @property
+    def _role_wait(self) -> dict[str, int]:
+        """How long Azure gets to heed a role."""
+        return {"role_wait_sec": self._own.role_wait_sec}
+
+    @property
+    def _guards(self) -> dict[str, bool]:
+        """What the stack file turns off; the rest is as far as machine type and image go."""
+        guards = {"trusted_launch": self._own.trusted_launch, "encryption_at_host": self._own.encryption_at_host}
+        return {name: wanted for name, wanted in guards.items() if not wanted}
+
+    def key(self) -> Key:
+        """The stack's own key; None where data is under Azure's."""
+        if self.config.encryption == "provider-key":
+            return None
+        args = {**self._place("subscription_id", "stack"), "tenant_id": self._own.tenant_id, **self._role_wait}
+        return EncryptionKey(self.config.stack, cast("Any", args), self.opts)
+
+    def flow_logs(self, key: Key) -> FlowLogStore | None:
+        """Where the network's flow log is; None without one."""
+        if not self.config.network.flow_logs:
+            return None
+        args = {**self._place("subscription_id", "stack"), "key": _key_args(key), **self._role_wait}
+        return FlowLogStore(self.config.stack, cast("Any", args), self.opts)
+
+    def network(self, flow_logs: FlowLogStore | None) -> TrainingNetwork:
+        """The network, the way out and the firewall."""
+        network, lustre = self.config.network, self.planned.lustre
+        args = {
+            **self._place("zone"),
+            "cidr": network.cidr,
+            "egress": network.egress,
+            "head": {
+                "rendezvous_port": RENDEZVOUS_PORT,
+                "metrics_port": METRICS_PORT,
+                # It mounts the file system to put the run record.
+                "lustre": lustre is not None,
+            },
+            "lustre_prefix_length": None if lustre is None else lustre.subnet_prefix_length,
+            "bastion": self._own.bastion,
+            "flow_log_account_id": flow_logs.account_id if flow_logs else None,
+            "flow_log_identity_id": flow_logs.identity_id if flow_logs else None,
+            "network_watcher": self._own.network_watcher,
+            "watcher_wait_sec": self._own.role_wait_sec,
+        }
+        return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
+
+    def runs(self, key: Key) -> RunBucket:
+        """Where records outlive the nodes."""
+        # Its copies are in the region's zones, whichever of them the nodes are in.
+        zone = next(iter(self.planned.region.zones), "")
+        args = {**self._place(), "zone": zone, "key": _key_args(key)}
+        return RunBucket(self.config.stack, cast("Any", args), self.opts)
+
+    def logs(self) -> NodeLogs:
+        """The table of lines that the machines write."""
+        args = {**self._place(), "retention_days": self.config.observe.log_days}
+        return NodeLogs(self.config.stack, cast("Any", args), self.opts)
+
+    def image(self) -> Image:
+        """The prebuilt image, or a registry and the build that fills it."""
+        prebuilt, name = self.config.image.prebuilt, self.config.stack
+        if prebuilt is not None:
+            assert self.planned.registry_id is not None, "AzurePlan holds it for every prebuilt image"
+            return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
+        registry = ImageRegistry(name, cast("Any", self._place()), self.opts)
+        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
+        token = azure.authorization.get_client_token_output(opts=invoke).token
+        login = {
+            "address": registry.registry_host,
+            "username": LOGIN_USER,
+            "password": push_password(registry.registry_host, token),
+        }
+        built = build_image(name, "cuda", registry.repository_url, cast("Any", login), self.opts)
+        return Image(built.image, registry.repository_id)
+
+    def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | None:
+        """The shared file system; None where the stack has none."""
+        storage = self.config.storage
+        if storage is None:
+            return None
+        args = {
+            **self._place("subscription_id", "stack", "zone"),
+            "capacity_gib": storage.capacity_gib,
+            "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
+            "subnet_id": network.lustre_subnet_id,
+            "source": storage.source,
+            "source_account_id": self._own.source_account_id,
+            "importer_principal_id": self._own.importer_principal_id,
+            "export_runs": storage.export_runs,
+            "key": _key_args(key),
+            **self._role_wait,
+        }
+        return LustreFileSystem(self.config.stack, cast("Any", args), self.opts)
+
+    def _machines_rights(self, image: Image, runs: RunBucket, logs: NodeLogs) -> dict[str, Any]:
+        """What every machine may do: pull the image, put runs, send lines. Data comes by the file system alone."""
+        return {
+            **self._place("subscription_id", "stack"),
+            "run_container_id": runs.container_id,
+            "repository_id": image.repository_id,
+            "data_collection_rule_id": logs.data_collection_rule_id,
+            **self._role_wait,
+        }
+
+    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs) -> NodeIdentity:
+        """Whom the workers act as."""
+        rights = self._machines_rights(image, runs, logs)
+        args = {**rights, "self_termination": self.config.job.terminate_when_done}
+        return NodeIdentity(self.config.stack, cast("Any", args), self.opts)
+
+    def pool(self, network: TrainingNetwork, identity: NodeIdentity, key: Key, boot: UserDataInputs) -> IbNodePool:
+        """The workers: a scale set for each rung, empty until the head fills it."""
+        cluster = self.config.cluster
+        args = {
+            **self._place("subscription_id", "zone"),
+            "machine_type": self.planned.machine.name,
+            "num_nodes_min": cluster.nodes.min,
+            "num_nodes_max": cluster.nodes.max,
+            "capacity": [
+                cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
+            ],
+            "subnet_ids": network.private_subnet_ids,
+            "security_group_ids": [network.fabric_security_group_id],
+            "image_id": cluster.image_id,
+            "identity_id": identity.identity_id,
+            "user_data": node_user_data(self.config, self.planned, boot, identity.client_id),
+            "root_volume_gib": self.planned.root_volume_gib,
+            "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
+            "secure_boot": self.planned.security.secure_boot,
+            "entra_login": self._own.bastion,
+            "proximity": self._own.proximity,
+            **self._guards,
+        }
+        return IbNodePool(self.config.stack, cast("Any", args), self.opts)
+
+    def head(
+        self,
+        network: TrainingNetwork,
+        image: Image,
+        runs: RunBucket,
+        logs: NodeLogs,
+        key: Key,
+        boot: UserDataInputs,
+        fallback_config: pulumi.Output[str],
+    ) -> HeadNode:
+        """The head node, with an identity of its own. It asks for the nodes of every rung, the first one's too."""
+        name, lustre = self.config.stack, self.planned.lustre
+        rights = {
+            **self._machines_rights(image, runs, logs),
+            "fills_groups": True,
+            "scrapes": self.config.head.prometheus_image is not None and self.config.network.egress is Egress.NAT,
+        }
+        identity = HeadIdentity(name, cast("Any", rights), self.opts)
+        subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
+        user_data = head_user_data(self.config, self.planned, boot, identity.client_id, fallback_config)
+        args = {
+            **self._place("zone"),
+            "subnet_id": network.private_subnet_ids[0],
+            "private_ip": head_address(subnets.private_cidr),
+            "security_group_ids": [network.head_security_group_id],
+            "identity_id": identity.identity_id,
+            "user_data": user_data,
+            "host_name": head_host(self.config),
+            "zone_id": network.private_zone_id,
+            "machine_type": head_type(self.config),
+            # Where Microsoft has no client for its kernel, one is built there: a module that nobody signs.
+            "secure_boot": lustre is None,
+            **self._guards,
+            "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
+            "entra_login": self._own.bastion,
+        }
+        return HeadNode(name, cast("Any", args), self.opts)
+
+    def budget(self, pool: IbNodePool, head: HeadNode) -> Budget:
+        """The monthly limit, and its stop where one is wanted."""
+        budget = self.config.budget
+        args = {
+            **self._place("subscription_id"),
+            "monthly_usd": budget.monthly_usd,
+            "starts_on": self._own.budget_starts_on,
+            "emails": list(budget.emails),
+            "alert_percent": list(budget.alert_percent),
+            "stop_at_percent": budget.stop_at_percent,
+            "group_ids": pool.launch_template_ids,
+            "head_ids": pulumi.Output.all(head.instance_id),
+            "tag_key": TAG_KEY,
+            "tag_value": self.config.stack,
+            **self._role_wait,
+        }
+        return Budget(self.config.stack, cast("Any", args), self.opts)
+
+    def observe(self, logs: NodeLogs) -> Observability:
+        """Alarms and the workbook."""
+        args = {
+            **self._place("subscription_id", "stack"),
+            "workspace_id": logs.workspace_id,
+            "num_nodes": self.config.cluster.nodes.max,
+            "emails": list(self.config.budget.emails),
+            "steps_alarm_minutes": self.config.observe.no_steps_minutes,
+            "expect_gpu": True,
+        }
+        return Observability(self.config.stack, cast("Any", args), self.opts)
+
+
+def _key_args(key: Key) -> KeyArgs | None:
+    """The key as components take it."""
+    if key is None:
+        return None
+    return {
+        "key_name": key.key_name,
+        "key_url": key.key_url,
+        "vault_uri": key.vault_uri,
+        "vault_id": key.vault_id,
+        "identity_id": key.identity_id,
+    }

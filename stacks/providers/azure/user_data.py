@@ -1,0 +1,139 @@
+"""What the machines of a stack on Azure read at boot, once all names exist: workers and the head node.
+
+The templates and scripts are `images`; here a StackConfig and the names of its resources become their inputs.
+"""
+
+import inspect
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pulumi
+
+from components.azure import fallback
+from components.azure.fabric import FabricPlan
+from components.core.fields import Egress
+from components.core.job import JobSpec
+from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
+from images.render import base64gzip
+from images.specs import FileSystem
+from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+
+__all__ = ["UserDataInputs", "head_user_data", "node_user_data", "source_of_plan_look"]
+
+
+class _Names(NamedTuple):
+    """What Boot holds, once it is known."""
+
+    job: JobSpec
+    bucket_url: str
+    ingestion_url: str
+    mount_source: str | None
+    resource_group_name: str
+
+
+@dataclass(frozen=True)
+class UserDataInputs:
+    """Names that only resources have: the job with its image, the run bucket, the table of lines, the file system."""
+
+    job: pulumi.Output[JobSpec]
+    bucket_url: pulumi.Output[str]
+    ingestion_url: pulumi.Output[str]
+    mount_source: pulumi.Output[str] | None
+    resource_group_name: pulumi.Output[str]
+
+    def known(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
+        """The names, once there are any, and what is `further` wanted beside them."""
+        own = (self.job, self.bucket_url, self.ingestion_url, self.mount_source, self.resource_group_name)
+        return pulumi.Output.all(*own, *further).apply(lambda values: (_Names(*values[: len(own)]), values[len(own) :]))
+
+
+def node_user_data(
+    config: StackConfig, planned: AzurePlan, boot: UserDataInputs, client_id: pulumi.Output[str]
+) -> pulumi.Output[str]:
+    """A worker's cloud-init file, base64 of gzip; `client_id` is of the identity that it runs as."""
+
+    def render(known: tuple[_Names, list[str]]) -> str:
+        names, (client,) = known
+        return base64gzip(render_azure_node(_node(config, planned, names, client)))
+
+    return boot.known(client_id).apply(render)
+
+
+def head_user_data(
+    config: StackConfig,
+    planned: AzurePlan,
+    boot: UserDataInputs,
+    client_id: pulumi.Output[str],
+    fallback_config: pulumi.Output[str],
+) -> pulumi.Output[str]:
+    """The head node's cloud-init file, base64 of gzip; `fallback_config` is the node pool's."""
+
+    def render(known: tuple[_Names, list[str]]) -> str:
+        names, (client, ladder) = known
+        return base64gzip(render_azure_head(_head(config, planned, names, client, ladder)))
+
+    return boot.known(client_id, fallback_config).apply(render)
+
+
+def source_of_plan_look() -> str:
+    """The head's decision with all that it calls, as one module free of imports but the standard library's."""
+    parts = (fallback.plan_fill, fallback.plan_active, fallback.Look, fallback.plan_look)
+    head = "from __future__ import annotations\n\nfrom dataclasses import dataclass\n"
+    return "\n\n".join([head, *(inspect.getsource(part) for part in parts)])
+
+
+def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:
+    """What every machine is told."""
+    return {
+        "stack": config.stack,
+        "client_id": client_id,
+        "job": names.job,
+        "image_registry": names.job.image.partition("/")[0],
+        "bucket_uri": f"{names.bucket_url}/{config.stack}",
+        "run_dir": run_dir(config),
+        "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
+        "ingestion_url": names.ingestion_url,
+        "max_hours": config.job.max_hours,
+    }
+
+
+def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str) -> AzureNodeSpec:
+    return AzureNodeSpec(
+        **_common(config, names, client_id),
+        fabric=_fabric(planned.fabric),
+        data_dir=data_dir(planned),
+        scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
+        scratch_is_temporary_disk=planned.machine.temporary_disk,
+        labels=planned.tags,
+        terminate_when_done=config.job.terminate_when_done,
+    )
+
+
+def _fabric(plan: FabricPlan) -> FabricSetup | None:
+    """What a node looks for in itself; None where its size has neither InfiniBand nor a word for NCCL."""
+    if not plan.num_hcas and not plan.nccl_conf:
+        return None
+    return FabricSetup(
+        num_hcas=plan.num_hcas,
+        gbps_each=plan.gbps_each,
+        devices=plan.devices,
+        kernel_modules=plan.kernel_modules,
+        topology_file=plan.topology_file or "",
+        nccl_conf=plan.nccl_conf,
+    )
+
+
+def _head(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str, ladder: str) -> AzureHeadSpec:
+    return AzureHeadSpec(
+        **_common(config, names, client_id),
+        subscription_id=planned.subscription_id,
+        resource_group_name=names.resource_group_name,
+        port=RENDEZVOUS_PORT,
+        metrics_port=METRICS_PORT,
+        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        fallback=json.loads(ladder),
+        plan_look_source=source_of_plan_look(),
+    )

@@ -1,0 +1,395 @@
+"""The components of a stack on Google Cloud, each made of its section of the StackConfig: groups of GPU machines or
+slices from the queue of TPUs among them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pulumi
+import pulumi_gcp as gcp
+
+from components.core.dependencies import after
+from components.core.image import RegistryLogin
+from components.gcp.budget import Budget
+from components.gcp.capacity import rung_zone
+from components.gcp.identity import EncryptionKey, HeadIdentity, NodeIdentity, ProjectServices
+from components.gcp.launch import HeadNode
+from components.gcp.monitoring import NodeLogs, Observability
+from components.gcp.network import TrainingNetwork, network_tag, plan_network
+from components.gcp.node_pool import CapacityRungArgs, GpuNodePool
+from components.gcp.queued_tpu import QueuedTpu
+from components.gcp.registry import LOGIN_USER, ImageRegistry
+from components.gcp.storage import Filestore, HeadFiles, LustreFileSystem, RunBucket
+from components.gcp.tpu.request import QueuedTpuArgs
+from images.specs import Flavour
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import build_image
+from stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
+from stacks.providers.gcp.user_data import (
+    FALLBACK_OBJECT,
+    UserDataInputs,
+    head_user_data,
+    node_user_data,
+    tpu_startup_script,
+)
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
+
+__all__ = ["ComponentFactory", "Image", "Key", "Nodes", "declare_fallback", "gpu_nodes", "place", "tpu_nodes"]
+
+
+Key = pulumi.Output[str] | None
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The workers, as the parts around them speak of them; slices are in no group, and groups in no queue.
+
+    Attributes:
+        group_ids: full names of the groups.
+        fallback: JSON for the head; None where there is no second rung.
+        queued_resource: full name of the request.
+    """
+
+    group_names: pulumi.Output[list[str]]
+    group_ids: pulumi.Output[list[str]]
+    fallback: pulumi.Output[str] | None
+    queued_resource: pulumi.Output[str] | None
+
+
+def place(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
+    """What nearly every component is told: project and region."""
+    return {"project": planned.project, "region": config.region}
+
+
+def gpu_nodes(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    email: pulumi.Output[str],
+    key: Key,
+    boot: UserDataInputs,
+    head: HeadNode | None,
+    opts: pulumi.ResourceOptions,
+) -> Nodes:
+    """Groups of GPU machines, one for each rung."""
+    cluster, storage = config.cluster, config.storage
+    user_data = node_user_data(config, planned, boot)
+    args: dict[str, Any] = {
+        **place(config, planned),
+        "zone": planned.zone,
+        "machine_type": planned.machine.name,
+        "num_nodes_min": cluster.nodes.min,
+        "num_nodes_max": cluster.nodes.max,
+        "capacity": [
+            cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
+        ],
+        "subnet_ids": network.private_subnet_ids,
+        "fabric_subnet_ids": network.fabric_subnet_ids,
+        "security_group_ids": [network.fabric_security_group_id],
+        "image_id": cluster.image_id,
+        "service_account_email": email,
+        # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
+        "user_data": after(user_data, head.host) if head else user_data,
+        "root_volume_gib": cluster.root_volume_gib,
+        "secure_boot": storage is None or storage.kind != "lustre",
+        "kms_key_name": key,
+        "tags": planned.tags,
+    }
+    pool = GpuNodePool(config.stack, cast("Any", args), opts)
+    zones = [rung_zone(rung, planned.zone) for rung in cluster.capacity]
+    ids = pool.group_names.apply(
+        lambda names: [_group_id(planned.project, *named) for named in zip(zones, names, strict=True)]
+    )
+    fallback = pool.fallback_config if len(cluster.capacity) > 1 else None
+    return Nodes(pool.group_names, ids, fallback, None)
+
+
+def _group_id(project: str, zone: str, name: str) -> str:
+    return f"projects/{project}/zones/{zone}/instanceGroupManagers/{name}"
+
+
+def tpu_nodes(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    email: pulumi.Output[str],
+    key: Key,
+    boot: UserDataInputs,
+    opts: pulumi.ResourceOptions,
+) -> Nodes:
+    """Slices, asked of the queue together."""
+    tpu, cluster, section = planned.tpu, config.cluster, config.gcp
+    assert tpu is not None, "asked for slices only where the plan has one"
+    assert section is not None, "stacks.providers.unsupported_settings has seen to it"
+    (rung,) = cluster.capacity
+    shape = {"accelerator_type": tpu.accelerator_type}
+    own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}
+    optional = {
+        "reservation_name": reservation_name(rung, planned.project, planned.zone),
+        "kms_key_name": key,
+        "api_url": section.tpu_api_url,
+    }
+    args: dict[str, Any] = {
+        "project": planned.project,
+        "zone": planned.zone,
+        **(shape if tpu.default_topology else own_shape),
+        "runtime_version": tpu.runtime_version,
+        "tier": TPU_TIERS[rung.kind],
+        "num_slices": cluster.nodes.max,
+        "service_account": email,
+        "subnetwork": network.private_subnet_ids[0],
+        "network_tags": [network_tag(config.stack, "fabric")],
+        "startup_script": tpu_startup_script(config, planned, boot),
+        "labels": planned.tags,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+    queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", args), opts)
+    nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
+    return Nodes(nothing, nothing, None, queued.name)
+
+
+def declare_fallback(
+    config: StackConfig, files: HeadFiles, content: pulumi.Output[str], opts: pulumi.ResourceOptions
+) -> None:
+    """The groups that the head fills. In a bucket, because the head stands before them and outlives them."""
+    gcp.storage.BucketObject(
+        f"{config.stack}-fallback",
+        bucket=files.bucket_name,
+        name=FALLBACK_OBJECT,
+        content=content,
+        content_type="application/json",
+        opts=opts,
+    )
+
+
+LABEL_KEY = "gangway-stack"
+
+
+@dataclass(frozen=True)
+class Image:
+    """The trainer's image by digest, and the repository nodes may pull from."""
+
+    reference: pulumi.Output[str]
+    repository_id: pulumi.Input[str]
+
+
+@dataclass(frozen=True)
+class ComponentFactory:
+    """One method for each part; what parts need of each other stands in `build`."""
+
+    config: StackConfig
+    planned: GcpPlan
+    provider: gcp.Provider
+    services: ProjectServices
+    opts: pulumi.ResourceOptions
+
+    def _project_number(self) -> pulumi.Output[str]:
+        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
+        return gcp.organizations.get_project_output(project_id=self.services.project, opts=invoke).number
+
+    def key(self) -> Key:
+        """The stack's own key; None where data is under Google's."""
+        if self.config.encryption == "provider-key":
+            return None
+        storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
+        users = {"tpu": self.planned.tpu is not None, "workflows": stops}
+        services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
+        args = {
+            **place(self.config, self.planned),
+            "project_number": self._project_number(),
+            "services": services,
+            "tags": self.planned.tags,
+        }
+        return EncryptionKey(self.config.stack, cast("Any", args), self.opts).key_name
+
+    def network(self) -> TrainingNetwork:
+        """The networks, the way out and the firewall."""
+        network, storage = self.config.network, self.config.storage
+        args: dict[str, Any] = {
+            **place(self.config, self.planned),
+            "cidr": network.cidr,
+            "zone": self.planned.zone,
+            "egress": network.egress,
+            "head": {
+                "rendezvous_port": RENDEZVOUS_PORT,
+                "metrics_port": METRICS_PORT,
+                # It mounts the file system to put the run record.
+                "lustre": storage is not None and storage.kind == "lustre",
+            }
+            if self.planned.head
+            else None,
+            "private_services": storage is not None and storage.kind == "lustre",
+            "flow_logs": network.flow_logs,
+            "tags": self.planned.tags,
+        }
+        if self.planned.tpu is None:
+            args["machine_type"] = self.planned.machine.name
+        return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
+
+    def runs(self, key: Key) -> RunBucket:
+        """Where records outlive the nodes."""
+        keep = self.config.job.keep_runs
+        args = {**place(self.config, self.planned), "kms_key_name": key, "keep": keep, "tags": self.planned.tags}
+        return RunBucket(self.config.stack, cast("Any", args), self.opts)
+
+    def head_files(self, key: Key) -> HeadFiles | None:
+        """Where the head reads which groups it fills; None where there is no second rung to fill."""
+        if not (self.planned.head and len(self.config.cluster.capacity) > 1):
+            return None
+        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
+        return HeadFiles(self.config.stack, cast("Any", args), self.opts)
+
+    def logs(self, key: Key, runs: RunBucket) -> NodeLogs:
+        """The log that the nodes write."""
+        args = {
+            **place(self.config, self.planned),
+            "stack": self.config.stack,
+            "run_bucket_name": runs.bucket_name,
+            "retention_days": self.config.observe.log_days,
+            "kms_key_name": key,
+        }
+        return NodeLogs(self.config.stack, cast("Any", args), self.opts)
+
+    def image(self, key: Key) -> Image:
+        """The prebuilt image, or a repository and the build that fills it."""
+        prebuilt = self.config.image.prebuilt
+        if prebuilt is not None:
+            assert self.planned.repository_id is not None, "GcpPlan has taken it from the image's name"
+            return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_id)
+        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
+        registry = ImageRegistry(self.config.stack, cast("Any", args), self.opts)
+        login = gcp.organizations.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
+        asked: RegistryLogin = {
+            "address": registry.registry_host,
+            "username": LOGIN_USER,
+            "password": login.access_token,
+        }
+        image = build_image(self.config.stack, _flavour(self.planned), registry.repository_url, asked, self.opts)
+        return Image(image.image, registry.repository_id)
+
+    def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | Filestore | None:
+        """The shared file system; None where the stack has none."""
+        storage, name = self.config.storage, self.config.stack
+        if storage is None:
+            return None
+        args: dict[str, Any] = {
+            "project": self.planned.project,
+            "zone": self.planned.zone,
+            "capacity_gib": storage.capacity_gib,
+            "network": network.vpc_id,
+            "kms_key_name": key,
+            "tags": self.planned.tags,
+        }
+        if storage.kind == "filestore":
+            private = plan_network(self.config.network.cidr).private_cidr
+            args |= {
+                "tier": storage.tier or FILESTORE_TIER,
+                "client_cidr": private,
+                "client_tags": [network.fabric_security_group_id],
+            }
+            return Filestore(name, cast("Any", args), self.opts)
+        args |= {
+            "stack": name,
+            "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
+            # Only the head has it imported; without one a node copies, with rights of its own.
+            "source": storage.source if self.planned.head else None,
+        }
+        return LustreFileSystem(name, cast("Any", args), self.opts)
+
+    def node_identity(self, image: Image, runs: RunBucket) -> NodeIdentity:
+        """The workers' service account."""
+        storage = self.config.storage
+        # What the head has Managed Lustre import, no machine reads from the bucket.
+        imported = storage is not None and storage.kind == "lustre" and self.planned.head
+        return NodeIdentity(
+            self.config.stack,
+            {
+                "project": self.planned.project,
+                "stack": self.config.stack,
+                "run_bucket_name": runs.bucket_name,
+                "repository_id": image.repository_id,
+                "data_source": storage.source if storage and not imported else None,
+                "self_termination": self.config.job.terminate_when_done and self.planned.tpu is None,
+            },
+            self.opts,
+        )
+
+    def head(self, network: TrainingNetwork, image: Image, runs: RunBucket, key: Key, boot: UserDataInputs) -> HeadNode:
+        """The head node, with an identity of its own."""
+        name, storage = self.config.stack, self.config.storage
+        lustre = storage is not None and storage.kind == "lustre"
+        identity = HeadIdentity(
+            name,
+            {
+                "project": self.planned.project,
+                "stack": name,
+                "run_bucket_name": runs.bucket_name,
+                "repository_id": image.repository_id,
+                "fills_groups": len(self.config.cluster.capacity) > 1,
+                "files_bucket_name": boot.head_files,
+                "imports": storage is not None and lustre and storage.source is not None,
+            },
+            self.opts,
+        )
+        args = {
+            **place(self.config, self.planned),
+            "zone": self.planned.zone,
+            "subnet_id": network.private_subnet_ids[0],
+            "security_group_ids": [network.head_security_group_id],
+            "service_account_email": identity.service_account_email,
+            "user_data": head_user_data(self.config, self.planned, boot),
+            "host_name": head_host(self.config),
+            "zone_id": network.private_zone_id,
+            "machine_type": head_type(self.config),
+            # Lustre's client is a module that nobody signs.
+            "secure_boot": not lustre,
+            "kms_key_name": key,
+            "tags": self.planned.tags,
+        }
+        return HeadNode(name, cast("Any", args), self.opts)
+
+    def budget(self, key: Key, nodes: Nodes, head: HeadNode | None) -> Budget:
+        """The monthly limit, and its stop where one is wanted."""
+        budget, section = self.config.budget, self.config.gcp
+        assert section is not None, "stacks.providers.unsupported_settings has seen to it"
+        args: dict[str, Any] = {
+            **place(self.config, self.planned),
+            "project_number": self._project_number(),
+            "billing_account": section.billing_account,
+            "monthly_usd": budget.monthly_usd,
+            "currency": section.currency,
+            "monthly_amount": section.monthly_amount,
+            "emails": list(budget.emails),
+            "alert_percent": list(budget.alert_percent),
+            "stop_at_percent": budget.stop_at_percent,
+            "group_ids": nodes.group_ids,
+            "head_ids": pulumi.Output.all(head.instance_id) if head else [],
+            "tag_key": LABEL_KEY,
+            "tag_value": self.config.stack,
+            "kms_key_name": key,
+            "tags": self.planned.tags,
+        }
+        if nodes.queued_resource is not None:
+            args["queued_resource_names"] = pulumi.Output.all(nodes.queued_resource)
+        return Budget(self.config.stack, cast("Any", args), self.opts)
+
+    def observe(self, nodes: Nodes, logs: NodeLogs) -> Observability:
+        """Alarms and the dashboard."""
+        gpus = self.planned.tpu is None
+        args = {
+            **place(self.config, self.planned),
+            "stack": self.config.stack,
+            "log_name": logs.log_name,
+            "group_names": nodes.group_names,
+            "num_nodes": self.config.cluster.nodes.max if gpus else 0,
+            "emails": list(self.config.budget.emails),
+            "steps_alarm_minutes": self.config.observe.no_steps_minutes,
+            "expect_gpu": gpus,
+            "tags": self.planned.tags,
+        }
+        return Observability(self.config.stack, cast("Any", args), self.opts)
+
+
+def _flavour(planned: GcpPlan) -> Flavour:
+    """The image's flavour: CUDA without AWS's fabric; for TPUs one with PyTorch/XLA."""
+    return "cuda" if planned.tpu is None else "xla"

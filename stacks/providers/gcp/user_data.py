@@ -1,0 +1,231 @@
+"""What the machines of a stack on Google Cloud read at boot, once all names exist: workers, TPU hosts, head node.
+
+The templates and scripts are `images`; here a StackConfig and the names of its resources become their inputs.
+"""
+
+import base64
+import gzip
+import inspect
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import pulumi
+
+from components.core.capacity import plan_fill
+from components.core.fields import Egress
+from components.core.job import JobSpec, Volume
+from components.gcp.capacity import rung_zone
+from components.gcp.fabric import NcclPlugin, SideContainer, nccl_plugin, plan_interfaces
+from components.gcp.storage import Filestore, LustreFileSystem, import_request
+from images.gcp import (
+    DataSource,
+    GcpHeadSpec,
+    GcpNodeSpec,
+    NcclSetup,
+    TpuHostSpec,
+    render_gcp_head,
+    render_gcp_node,
+    render_tpu_startup,
+)
+from images.specs import FileSystem
+from stacks.config.stack_config import StackConfig
+from stacks.providers.gcp.plan import MOUNT, GcpPlan, run_dir
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+
+__all__ = ["FALLBACK_OBJECT", "UserDataInputs", "head_user_data", "nccl_setup", "node_user_data", "tpu_startup_script"]
+
+
+FALLBACK_OBJECT = "fallback.json"
+"""Where in the head's bucket it finds the groups it fills: it stands before them, and outlives them."""
+
+
+class _Names(NamedTuple):
+    """What Boot holds, once it is known."""
+
+    job: JobSpec
+    bucket: str
+    log_id: str
+    mount_source: str | None
+    file_system_id: str | None
+    head_files: str | None
+
+
+@dataclass(frozen=True)
+class UserDataInputs:
+    """Names that only resources have: the job with its image, the run bucket, the log, the file system.
+
+    `head_files` is the bucket with what the head reads; None where there is nothing to read.
+    """
+
+    job: pulumi.Output[JobSpec]
+    bucket: pulumi.Output[str]
+    log_id: pulumi.Output[str]
+    storage: LustreFileSystem | Filestore | None
+    head_files: pulumi.Output[str] | None = None
+
+    def known(self) -> pulumi.Output[_Names]:
+        """The names, once there are any."""
+        storage = self.storage
+        return pulumi.Output.all(
+            self.job,
+            self.bucket,
+            self.log_id,
+            storage.mount_point if storage else None,
+            storage.file_system_id if storage else None,
+            self.head_files,
+        ).apply(lambda values: _Names(*values))
+
+
+def node_user_data(config: StackConfig, planned: GcpPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+    """A GPU worker's cloud-init file, base64 of gzip."""
+    return boot.known().apply(lambda names: _encoded(render_gcp_node(_node(config, planned, names))))
+
+
+def tpu_startup_script(config: StackConfig, planned: GcpPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+    """What each host of a slice runs whenever it boots."""
+    return boot.known().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
+
+
+def head_user_data(config: StackConfig, planned: GcpPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+    """The head node's cloud-init file, base64 of gzip."""
+    return boot.known().apply(lambda names: _encoded(render_gcp_head(_head(config, planned, names))))
+
+
+def _encoded(text: str) -> str:
+    # The same text gives the same bytes: another time in the header would be another machine.
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _common(config: StackConfig, planned: GcpPlan, names: _Names) -> dict[str, Any]:
+    """What every machine is told."""
+    return {
+        "stack": config.stack,
+        "project": planned.project,
+        "region": config.region,
+        "job": names.job,
+        "image_registry": names.job.image.partition("/")[0],
+        "bucket_uri": f"gs://{names.bucket}/{config.stack}",
+        "run_dir": run_dir(config),
+        "log_id": names.log_id,
+        "file_system": _file_system(config, planned, names),
+        "max_hours": config.job.max_hours,
+    }
+
+
+def _file_system(config: StackConfig, planned: GcpPlan, names: _Names) -> FileSystem | None:
+    if config.storage is not None:
+        assert names.mount_source is not None, "there is a resource for every file system"
+        return FileSystem("lustre" if config.storage.kind == "lustre" else "nfs", names.mount_source, MOUNT)
+    if planned.tpu is None:
+        return None
+    # Hosts of a slice must see the same checkpoints, also after the slice has been made anew.
+    runs = run_dir(config).rpartition("/")[0]
+    return FileSystem("bucket", f"{names.bucket}/{config.stack}/shared", runs)
+
+
+def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
+    machine = planned.gpu_machine
+    plugin = nccl_plugin(machine, own_image=config.cluster.image_id is not None)
+    nics = [interface.nic_type for interface in plan_interfaces(machine)]
+    return GcpNodeSpec(
+        **_common(config, planned, names),
+        data=_workers_data(config, planned),
+        nccl=None if plugin is None else nccl_setup(plugin),
+        gvnics_planned=nics.count("GVNIC"),
+        rdma_nics_planned=nics.count("MRDMA"),
+        data_dir=_data_dir(names.job),
+        scratch_mount_point="/scratch" if machine.instance_store_gib.value else None,
+        labels=planned.tags,
+        terminate_when_done=config.job.terminate_when_done,
+    )
+
+
+def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSpec:
+    return TpuHostSpec(
+        **_common(config, planned, names),
+        data=_workers_data(config, planned),
+        num_slices=config.cluster.nodes.max,
+        data_dir=_data_dir(names.job),
+        labels=planned.tags,
+    )
+
+
+def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
+    several = len(config.cluster.capacity) > 1
+    return GcpHeadSpec(
+        **_common(config, planned, names),
+        data=_heads_data(config, planned, names),
+        zones=tuple(sorted({rung_zone(rung, planned.zone) for rung in config.cluster.capacity})),
+        port=RENDEZVOUS_PORT,
+        metrics_port=METRICS_PORT,
+        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        fallback_uri=f"gs://{names.head_files}/{FALLBACK_OBJECT}" if several else None,
+        plan_fill_source=_source_of_plan_fill() if several else None,
+    )
+
+
+def _source_of_plan_fill() -> str:
+    """The function is free of imports; its annotations are not, and are not looked at."""
+    return f"from __future__ import annotations\n\n\n{inspect.getsource(plan_fill)}"
+
+
+def _imports(config: StackConfig, planned: GcpPlan) -> bool:
+    """Whether the head has Managed Lustre fetch the data itself, which is faster than any copy through a machine."""
+    storage = config.storage
+    return storage is not None and storage.kind == "lustre" and storage.source is not None and planned.head
+
+
+def _workers_data(config: StackConfig, planned: GcpPlan) -> DataSource | None:
+    if config.storage is None or config.storage.source is None:
+        return None
+    return DataSource(config.storage.source, "head" if _imports(config, planned) else "copy")
+
+
+def _heads_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSource | None:
+    if not _imports(config, planned):
+        return None
+    assert config.storage is not None, "_imports has looked"
+    assert config.storage.source is not None, "_imports has looked"
+    assert names.file_system_id is not None, "there is a resource for every file system"
+    source = config.storage.source
+    return DataSource(source, "import", asdict(import_request(names.file_system_id, source)))
+
+
+def _data_dir(job: JobSpec) -> str | None:
+    """The folder that the job is told to read, so that the node cannot prepare another one."""
+    return job.argv[job.argv.index("--data") + 1] if "--data" in job.argv else None
+
+
+def nccl_setup(plugin: NcclPlugin) -> NcclSetup:
+    """A plug-in as a node's script carries it out; its variables and volumes for the job are in the JobSpec."""
+    host, side = plugin.host, plugin.side
+    return NcclSetup(
+        install_argv=("run", "--rm", *_near(plugin.install_volumes), plugin.image, *plugin.install_args),
+        devices=plugin.devices,
+        env_script=plugin.env_script,
+        kernel_modules=host.kernel_modules,
+        aperture_device=host.aperture_device,
+        side_name=side.name if side else "",
+        side_argv=_side_argv(side) if side else (),
+        side_ready=side.ready_text if side else "",
+    )
+
+
+def _side_argv(side: SideContainer) -> tuple[str, ...]:
+    """Docker starts it again when it ends, and at boot."""
+    return (
+        *("run", "--detach", "--restart", "unless-stopped", "--name", side.name),
+        *_near(side.volumes),
+        *(word for device in side.devices for word in ("--device", device)),
+        *(word for name, value in sorted(side.env.items()) for word in ("--env", f"{name}={value}")),
+        *(("--entrypoint", side.entrypoint) if side.entrypoint else ()),
+        side.image,
+        *side.args,
+    )
+
+
+def _near(volumes: tuple[Volume, ...]) -> tuple[str, ...]:
+    """Arguments of a container that sees the host's network, GPUs and devices, as Google runs its own."""
+    # --volume makes a folder that is missing, which --mount would refuse.
+    mounts = (word for volume in volumes for word in ("--volume", f"{volume.source}:{volume.target}"))
+    return ("--privileged", "--network", "host", "--gpus", "all", *mounts)

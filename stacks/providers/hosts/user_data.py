@@ -1,0 +1,92 @@
+"""What the machines of a stack are given: the job, and each machine's script, which installs and removes it.
+
+The templates and scripts are `images`; here a StackConfig and its plan become their inputs.
+"""
+
+from components.core.job import JobSpec, Rendezvous, Volume
+from images.hosts import HostSpec, render_host_installer
+from images.specs import RdmaSetup
+from stacks.config.stack_config import StackConfig
+from stacks.planning.trainer_image import cloud_context
+from stacks.providers import shared
+from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+
+__all__ = ["fabric_min_gbps", "installer", "job_spec", "run_dir"]
+
+
+def run_dir(config: StackConfig, planned: HostsPlan) -> str:
+    """The run's directory, the same on every machine."""
+    return f"{planned.run_dirs}/{config.stack}"
+
+
+def fabric_min_gbps(config: StackConfig, planned: HostsPlan) -> float | None:
+    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    check = config.cluster.fabric_check
+    if not check.enabled or config.cluster.nodes.max < 2 or not planned.fabric.num_devices:
+        return None
+    return planned.fabric.gbps * check.min_fraction
+
+
+def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
+    """The job that the machines run. Several meet at the first of them; data is mounted to be read."""
+    own, nodes = hosts_of(config), config.cluster.nodes
+    image = config.image.prebuilt or ""
+    data = (Volume(source=own.data_dir, target=own.data_dir, read_only=True),) if own.data_dir else ()
+    context = cloud_context(config, planned.machine, planned.region, planned.price, image.rpartition("@")[2])
+    meeting = Rendezvous(host=own.machines[0].reached_at, port=RENDEZVOUS_PORT)
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        backend="nccl",
+        num_nodes_min=nodes.min,
+        num_nodes_max=nodes.max,
+        processes_per_node=planned.machine.num_accelerators.value,
+        rendezvous=meeting if nodes.max > 1 else Rendezvous(standalone=True),
+        volumes=(Volume(source=planned.state_dir, target=planned.state_dir), *data),
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
+        run_id=context.run_id,
+        argv=shared.train_argv(
+            config,
+            run_dir=run_dir(config, planned),
+            data_dir=own.data_dir or "",
+            fabric_min_gbps=fabric_min_gbps(config, planned),
+        ),
+    )
+
+
+def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: int) -> str:
+    """The script of the machine at `position`; the first holds the store in which all meet, and the record."""
+    own, several, first = hosts_of(config), config.cluster.nodes.max > 1, position == 0
+    spec = HostSpec(
+        stack=config.stack,
+        job=job,
+        image_registry=job.image.partition("/")[0],
+        bucket_uri=planned.record_uri,
+        run_dir=run_dir(config, planned),
+        max_hours=config.job.max_hours,
+        fabric=_fabric(planned),
+        shared_dir=own.shared_dir if several else None,
+        container_engine=own.container_engine,
+        labels=planned.labels,
+        port=RENDEZVOUS_PORT if several and first else None,
+        prometheus_image=config.head.prometheus_image if first else None,
+        workers=tuple(machine.reached_at for machine in own.machines) if first else (),
+        metrics_port=METRICS_PORT,
+        keeps_record=first,
+    )
+    return render_host_installer(spec)
+
+
+def _fabric(planned: HostsPlan) -> RdmaSetup | None:
+    """What a machine looks for in itself; None where it has no fabric."""
+    fabric = planned.fabric
+    if not fabric.num_devices:
+        return None
+    return RdmaSetup(
+        link_layer="InfiniBand" if fabric.link_layer == "InfiniBand" else "Ethernet",
+        num_devices=fabric.num_devices,
+        gbps_each=fabric.gbps_each,
+        hcas=fabric.hcas,
+        devices=fabric.devices,
+    )

@@ -1,0 +1,126 @@
+"""The parts of a stack on OpenStack, each made of its section of the StackConfig.
+
+One method for each component, with what it needs of others as arguments; who needs whom stands in `program`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pulumi
+
+from components.openstack.identity import NodeIdentity
+from components.openstack.launch import HEAD_ROOT_GIB, HeadNode
+from components.openstack.network import TrainingNetwork
+from components.openstack.node_pool import CapacityRungArgs, NodePool
+from components.openstack.storage import ManilaShare, RunBucket
+from stacks.config.provider_sections import OpenstackConfig
+from stacks.config.stack_config import StackConfig
+from stacks.providers.openstack.plan import OpenstackPlan, section_of
+from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+
+__all__ = ["ComponentFactory"]
+
+
+@dataclass(frozen=True)
+class ComponentFactory:
+    """One method for each part; what parts need of each other stands in `build`."""
+
+    config: StackConfig
+    planned: OpenstackPlan
+    opts: pulumi.ResourceOptions
+
+    @property
+    def _own(self) -> OpenstackConfig:
+        return section_of(self.config)
+
+    def runs(self) -> RunBucket:
+        """Where records outlive the nodes."""
+        return RunBucket(self.config.stack, {"tags": self.planned.tags}, self.opts)
+
+    def network(self) -> TrainingNetwork:
+        """The network, the way out and the firewall."""
+        args = {
+            "cidr": self.config.network.cidr,
+            "egress": self.config.network.egress,
+            "external_network_id": self._own.external_network_id,
+            "service_cidrs": list(self._own.service_cidrs),
+            "dns_nameservers": list(self._own.dns_nameservers),
+            "head": {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT} if self.planned.head else None,
+            "tags": self.planned.tags,
+        }
+        return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
+
+    def storage(self, network: TrainingNetwork) -> ManilaShare | None:
+        """The share; None where the stack has none."""
+        storage, own = self.config.storage, self._own
+        if storage is None:
+            return None
+        args = {
+            "capacity_gib": storage.capacity_gib,
+            "protocol": own.share_protocol,
+            "share_type": own.share_type,
+            # Manila's zones are its own, and not Nova's.
+            "zone": "",
+            "clients": self.planned.network.cidr if own.share_network else network.egress_ip,
+            "share_network": own.share_network,
+            "network_id": network.vpc_id,
+            "subnet_ids": network.private_subnet_ids,
+            "tags": self.planned.tags,
+        }
+        return ManilaShare(self.config.stack, cast("Any", args), self.opts)
+
+    def node_identity(self, runs: RunBucket) -> NodeIdentity:
+        """Whom the machines act as."""
+        args = {"run_bucket": runs.bucket_name, "role": self._own.object_role, "access_rules": self._own.access_rules}
+        return NodeIdentity(self.config.stack, cast("Any", args), self.opts)
+
+    def _machine(self, network: TrainingNetwork, image: str, boot_volume_gib: int | None) -> dict[str, Any]:
+        """What every machine is made of."""
+        return {
+            "zone": self.planned.zone,
+            "image": image,
+            "boot_volume_gib": boot_volume_gib,
+            "volume_type": self._own.volume_type,
+            "network_id": network.vpc_id,
+            "tags": self.planned.tags,
+        }
+
+    def head(self, network: TrainingNetwork, boot: UserDataInputs) -> HeadNode | None:
+        """The head node; None for one node alone."""
+        if not self.planned.head:
+            return None
+        own = self._own
+        volume = None if self.planned.boot_volume_gib is None else HEAD_ROOT_GIB
+        args = {
+            **self._machine(network, own.head_image or own.image, volume),
+            "machine_type": self.config.head.machine_type,
+            "subnet_id": network.private_subnet_ids[0],
+            "private_ip": self.planned.network.head,
+            "security_group_ids": [network.head_security_group_id],
+            "user_data": head_user_data(self.config, self.planned, boot),
+        }
+        return HeadNode(self.config.stack, cast("Any", args), self.opts)
+
+    def pool(self, network: TrainingNetwork, boot: UserDataInputs, head: HeadNode | None) -> NodePool:
+        """The workers. They go before the head does."""
+        cluster, own = self.config.cluster, self._own
+        args = {
+            **self._machine(network, own.image, self.planned.boot_volume_gib),
+            "machine_type": cluster.machine_type,
+            "num_nodes_max": cluster.nodes.max,
+            "capacity": [
+                cast("CapacityRungArgs", rung.model_dump(mode="json", include={"kind", "id"}, exclude_none=True))
+                for rung in cluster.capacity
+            ],
+            "placement": own.placement,
+            "cidr": self.config.network.cidr,
+            "subnet_ids": network.private_subnet_ids,
+            "security_group_ids": [network.fabric_security_group_id],
+            "rdma_network_id": own.rdma_network_id,
+            "rdma_ports": self.planned.rdma_ports,
+            "rdma_vnic_type": own.rdma_vnic_type,
+            "head_host": head.host if head else None,
+            "user_data": node_user_data(self.config, self.planned, boot),
+        }
+        return NodePool(self.config.stack, cast("Any", args), self.opts)

@@ -1,0 +1,118 @@
+"""What the machines of a stack on OpenStack read at boot, once all names exist: workers and the head node.
+
+The templates and scripts are `images`; here a StackConfig and the names of its resources become their inputs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pulumi
+
+from components.core.fields import Egress
+from components.core.job import JobSpec
+from images.openstack import (
+    ObjectStore,
+    OpenstackHeadSpec,
+    OpenstackNodeSpec,
+    render_openstack_head,
+    render_openstack_node,
+)
+from images.render import base64gzip
+from images.specs import FileSystem, RdmaSetup
+from stacks.config.stack_config import StackConfig
+from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, run_dir, section_of
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+
+__all__ = ["UserDataInputs", "head_user_data", "node_user_data"]
+
+
+class _Names(NamedTuple):
+    """What Boot holds, once it is known."""
+
+    job: JobSpec
+    bucket_url: str
+    credential_id: str
+    credential_secret: str
+    mount_source: str
+    mount_user: str
+    mount_key: str
+
+
+@dataclass(frozen=True)
+class UserDataInputs:
+    """Names that only resources have: the job with its image, run bucket, credential; the share's are empty without."""
+
+    job: pulumi.Output[JobSpec]
+    bucket_url: pulumi.Output[str]
+    credential_id: pulumi.Output[str]
+    credential_secret: pulumi.Output[str]
+    mount_source: pulumi.Input[str] = ""
+    mount_user: pulumi.Input[str] = ""
+    mount_key: pulumi.Input[str] = ""
+
+    def rendered(self, render: Callable[[_Names], str]) -> pulumi.Output[str]:
+        """The text that `render` makes of the names, packed as user data."""
+        known: pulumi.Output[list[Any]] = pulumi.Output.all(*(getattr(self, name) for name in _Names._fields))
+        return known.apply(lambda values: base64gzip(render(_Names(*values))))
+
+
+def node_user_data(config: StackConfig, planned: OpenstackPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+    """A worker's cloud-init file, base64 of gzip."""
+    return boot.rendered(lambda names: render_openstack_node(_node(config, planned, names)))
+
+
+def head_user_data(config: StackConfig, planned: OpenstackPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+    """The head node's cloud-init file, base64 of gzip."""
+    return boot.rendered(lambda names: render_openstack_head(_head(config, planned, names)))
+
+
+def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
+    """What every machine is told."""
+    own = section_of(config)
+    return {
+        "stack": config.stack,
+        "store": ObjectStore(own.auth_url.rstrip("/"), config.region, names.credential_id, names.credential_secret),
+        "job": names.job,
+        "image_registry": names.job.image.partition("/")[0],
+        "bucket_uri": f"{names.bucket_url}/{config.stack}",
+        "run_dir": run_dir(config),
+        "file_system": _file_system(config, names.mount_source),
+        "mount_user": names.mount_user,
+        "mount_key": names.mount_key,
+        "max_hours": config.job.max_hours,
+        "terminate_when_done": config.job.terminate_when_done,
+    }
+
+
+def _file_system(config: StackConfig, source: str) -> FileSystem | None:
+    if config.storage is None:
+        return None
+    return FileSystem("ceph" if section_of(config).share_protocol == "CEPHFS" else "nfs", source, MOUNT)
+
+
+def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackNodeSpec:
+    fabric = planned.fabric
+    setup = RdmaSetup(
+        link_layer="InfiniBand" if fabric.link_layer == "InfiniBand" else "Ethernet",
+        num_devices=fabric.num_devices,
+        gbps_each=fabric.gbps_each,
+        hcas=fabric.hcas,
+        devices=fabric.devices,
+    )
+    return OpenstackNodeSpec(
+        **_common(config, names),
+        fabric=setup if fabric.num_devices else None,
+        data_dir=data_dir(config),
+        labels=planned.tags,
+    )
+
+
+def _head(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackHeadSpec:
+    return OpenstackHeadSpec(
+        **_common(config, names),
+        port=RENDEZVOUS_PORT,
+        metrics_port=METRICS_PORT,
+        workers=tuple(planned.network.worker(index) for index in range(planned.num_machines)),
+        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+    )

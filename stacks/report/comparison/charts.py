@@ -1,0 +1,274 @@
+"""The drawings of several runs: losses, quality, throughput, use, power, cost against time; as SVG inside the page,
+in its colours by day and by night, and as PDF and SVG files.
+"""
+
+import html
+import io
+import math
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Sheet
+
+from stacks.report.comparison.groups import Group, Member
+from stacks.report.comparison.series import Curve, Points, column, curve_of, quality_points, watts
+from stacks.report.rendering import number
+
+__all__ = ["DASHES", "MARKERS", "Drawing", "Inks", "Paint", "curve_drawings", "legend", "look"]
+
+
+DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)))
+"""Rows differ by their dashes as well: colour alone tells not everybody."""
+MARKERS: Final = ("o", "s", "^", "D", "v", "P")
+
+
+@dataclass(frozen=True)
+class Inks:
+    """Colours of a drawing. `series` are told apart by every kind of eye (after Okabe and Ito)."""
+
+    ink: str
+    quiet: str
+    grid: str
+    paper: str
+    series: tuple[str, ...]
+
+
+FILES: Final = Inks(
+    "#1c2733", "#5b6875", "#e4e8ec", "#ffffff", ("#0072b2", "#d55e00", "#007a59", "#a8477f", "#8a6100", "#5b6875")
+)
+PAGE: Final = Inks(
+    "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", ("#0a0c01", "#0a0c02", "#0a0c03", "#0a0c04", "#0a0c05", "#0a0c06")
+)
+_VARIABLES: Final = {
+    PAGE.ink: "var(--ink)",
+    PAGE.quiet: "var(--quiet)",
+    PAGE.grid: "var(--line)",
+    PAGE.paper: "var(--card)",
+    **{colour: f"var(--series-{place})" for place, colour in enumerate(PAGE.series, 1)},
+}
+_WIDTH_INCHES = 9.0
+_PAGE_INCHES = 12.5
+"""A page is wider than a column of a paper, at the same size of letters."""
+Paint = Callable[[Sheet, Sequence[Axes], Inks], None]
+"""Draws on a sheet whose panels are ready."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing that can be made for the page or as a file.
+
+    Attributes:
+        name: of its files, without the ending; unlike all others of the page.
+        title: above it.
+        alt: what it shows, in words and values, for those who cannot see it.
+        caption: the sentences under it, with the source of its numbers.
+        panels: side by side.
+        height_inches: of the sheet, which is nine inches wide.
+        paint: draws it.
+    """
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+    panels: int
+    height_inches: float
+    paint: Paint
+
+    def for_page(self) -> str:
+        """An `<svg>` element that takes the page's colours and fonts; its ids begin with the drawing's name."""
+        text = self._saved(PAGE, "svg", "none").decode()
+        svg = text[text.index("<svg") :]
+        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+        tag, rest = svg[: svg.index(">")], svg[svg.index(">") :]
+        svg = re.sub(r'\s(?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", tag) + rest
+        svg = svg.replace("xlink:href", "href")
+        for start in (' id="', "url(#", ' href="#'):
+            svg = svg.replace(start, f"{start}{self.name}-")
+        for colour, variable in _VARIABLES.items():
+            svg = svg.replace(colour, variable)
+        return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(self.alt)}"', 1)
+
+    def as_file(self, kind: Literal["pdf", "svg"]) -> bytes:
+        """The content of a file."""
+        return self._saved(FILES, kind, "path")
+
+    def _saved(self, inks: Inks, kind: str, fonts: str) -> bytes:
+        buffer = io.BytesIO()
+        # No date, and ids salted with a constant: the same runs give the same bytes.
+        undated = {"Date": None} if kind == "svg" else {"CreationDate": None}
+        with mpl.rc_context(
+            {
+                "text.parse_math": False,
+                "pdf.fonttype": 42,
+                "font.size": 9.0,
+                "svg.hashsalt": self.name,
+                "svg.fonttype": fonts,
+            }
+        ):
+            width = _PAGE_INCHES if inks is PAGE else _WIDTH_INCHES
+            sheet = Sheet(figsize=(width, self.height_inches), layout="constrained")
+            sheet.set_facecolor("none" if inks is PAGE else inks.paper)
+            FigureCanvasAgg(sheet)
+            axes = list(sheet.subplots(1, self.panels, squeeze=False)[0])
+            for each in axes:
+                _quiet_frame(each, inks)
+            self.paint(sheet, axes, inks)
+            sheet.savefig(buffer, format=kind, metadata=undated)
+        return buffer.getvalue()
+
+
+def _quiet_frame(axes: Axes, inks: Inks) -> None:
+    axes.set_facecolor("none")
+    axes.tick_params(colors=inks.quiet, labelsize=8.5, length=0, pad=5)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(inks.grid)
+    axes.grid(axis="y", color=inks.grid, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+_BANDS = "Line: mean over the seeds; band: from the lowest to the highest."
+_LABEL_WIDTH = 42
+
+
+class _Panel(NamedTuple):
+    """One quantity over progress: its title, and the curves of the rows that have it."""
+
+    title: str
+    curves: tuple[Curve, ...]
+
+
+def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
+    """The drawings over progress, and a sentence for each that no run has the numbers for."""
+    metrics = dict.fromkeys(
+        point.name
+        for group in groups
+        for member in group.members
+        if member.record.quality_in_training
+        for point in member.record.quality_in_training.points
+    )
+    meters = sorted({method for group in groups for member in group.members for method in _meters(member)})
+    wanted = (
+        ("losses", "Losses", [("Loss of the generator", _of("loss_g")), ("Loss of the discriminator", _of("loss_d"))],
+         "measured: stats.jsonl of the runs"),
+        ("quality", "Quality over images", [(name, _quality(name)) for name in metrics],
+         "measured while training: records of the runs"),
+        ("throughput", "Throughput", [("Images per second", _of("images_per_sec"))],
+         "measured: stats.jsonl of the runs, without the time of quality metrics"),
+        ("use", "Use of the machines",
+         [("GPU, share of time", _of("gpu_utilisation")), ("CPU, share of cores", _of("cpu_utilisation")),
+          ("Memory in use on all nodes, GiB", _of("host_memory_gib"))],
+         "measured: stats.jsonl of the runs (NVML for GPUs, process clocks, /proc/meminfo)"),
+        ("power", "Power", [("Power of all devices, W", watts)], "; ".join(meters) or "no meter"),
+    )  # fmt: skip
+    found, lacking = [], []
+    for name, title, panels, source in wanted:
+        filled = [panel for head, of in panels if (panel := _panel(head, groups, of)).curves]
+        empty = [head for head, _ in panels if head not in [panel.title for panel in filled]]
+        if filled:
+            found.append(_drawing(name, title, filled, groups, source, empty))
+        else:
+            lacking.append(f"{title}: no run has a line of statistics with it.")
+    return found, lacking
+
+
+def _of(key: str) -> Callable[[Member], Points]:
+    return lambda member: column(member, key)
+
+
+def _quality(name: str) -> Callable[[Member], Points]:
+    return lambda member: quality_points(member, name)
+
+
+def _meters(member: Member) -> set[str]:
+    """How the run's power is known, by the last line that says so."""
+    told = (line["energy"] for line in reversed(member.ticks) if line.get("energy"))
+    last: Mapping[str, tuple[float | None, str, str]] = next(told, {})
+    return {f"{provenance}: {method}" for joules, provenance, method in last.values() if joules is not None}
+
+
+def _panel(title: str, groups: Sequence[Group], of: Callable[[Member], Points]) -> _Panel:
+    return _Panel(title, tuple(curve for group in groups if (curve := curve_of(group, of)) is not None))
+
+
+def _drawing(
+    name: str, title: str, panels: Sequence[_Panel], groups: Sequence[Group], source: str, empty: Sequence[str]
+) -> Drawing:
+    labels = [group.label for group in groups]
+
+    def paint(sheet: Sheet, axes: Sequence[Axes], inks: Inks) -> None:
+        for each, panel in zip(axes, panels, strict=True):
+            for curve in panel.curves:
+                _draw_curve(each, curve, labels.index(curve.label), inks)
+            _dress(each, panel, inks)
+        legend(sheet, labels, inks)
+
+    spoken = ". ".join(
+        f"{panel.title} at the end: " + ", ".join(f"{curve.label} {number(curve.mean[-1])}" for curve in panel.curves)
+        for panel in panels
+    )
+    several = any(len(group.members) > 1 for group in groups)
+    left_out = f" Not drawn, for no line has it: {', '.join(empty)}." if empty else ""
+    return Drawing(
+        name,
+        title,
+        f"{title}, over thousands of images. {spoken}.",
+        f"{title} over thousands of real images shown (kimg). {_BANDS if several else 'One run a line.'} "
+        f"Source: {source}.{left_out}",
+        len(panels),
+        3.1 if len(panels) > 1 else 2.9,
+        paint,
+    )
+
+
+def look(place: int, inks: Inks) -> tuple[str, object, str]:
+    """Colour, dashes and marker of the row at that place; after the last colour they begin anew, with other dashes."""
+    count = len(inks.series)
+    return inks.series[place % count], DASHES[(place + place // count) % len(DASHES)], MARKERS[place % len(MARKERS)]
+
+
+def _draw_curve(axes: Axes, curve: Curve, place: int, inks: Inks) -> None:
+    colour, dashes, marker = look(place, inks)
+    if curve.low != curve.high:
+        axes.fill_between(curve.kimg, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+    few = len(curve.kimg) <= 12
+    axes.plot(
+        curve.kimg, curve.mean, color=colour, linestyle=dashes, linewidth=1.6, marker=marker if few else "",
+        markersize=4.5,
+    )  # fmt: skip
+
+
+def _dress(axes: Axes, panel: _Panel, inks: Inks) -> None:
+    axes.set_title(panel.title, loc="left", color=inks.ink, fontsize=9.5, pad=8)
+    axes.set_xlabel("kimg", color=inks.quiet, fontsize=8.5)
+    lowest = min(min(curve.low) for curve in panel.curves)
+    highest = max(max(curve.high) for curve in panel.curves)
+    # From zero where the eye compares amounts; a quantity that hardly moves still shows that it does not.
+    if lowest >= 0:
+        axes.set_ylim(0, highest * 1.08 if highest > 0 and math.isfinite(highest) else 1.0)
+    axes.set_xlim(left=0)
+
+
+def legend(sheet: Sheet, labels: Sequence[str], inks: Inks) -> None:
+    """Names of the rows above the panels, each with its colour and dashes; none for a single row."""
+    if len(labels) < 2:
+        return
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for place, label in enumerate(labels):
+        colour, dashes, marker = look(place, inks)
+        shown = "\n".join(textwrap.wrap(label, _LABEL_WIDTH)) or label
+        handles.append(
+            Line2D([], [], color=colour, linestyle=dashes, marker=marker, markersize=4.5, linewidth=1.6, label=shown)  # type: ignore[arg-type]
+        )
+    columns = min(len(labels), 3 if max(len(label) for label in labels) > 24 else 4)
+    sheet.legend(
+        handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=8.5, labelcolor=inks.ink
+    )

@@ -1,0 +1,346 @@
+"""A comparison as files: the HTML page, Markdown in GitHub's dialect, drawings and samples."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from markupsafe import Markup
+
+from components.core.findings import InputError
+from stacks.report.comparison.charts import Drawing, curve_drawings
+from stacks.report.comparison.formatting import heading, worded
+from stacks.report.comparison.groups import Group, Member, members_of, parse_keys
+from stacks.report.comparison.measures import HOLDS, MEASURES, energy_key
+from stacks.report.comparison.pareto import front_drawing, timeline_drawing
+from stacks.report.comparison.series import Spread, meters_note, noted, spread_of
+from stacks.report.comparison.tables import Column, Report, Row, report_of
+from stacks.report.rendering import (
+    Sources,
+    duration,
+    kimg_text,
+    make_folder,
+    moment,
+    number,
+    render_template,
+    unit_text,
+    write_whole,
+)
+from stacks.report.runs import Run, not_sealed
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["Grid", "PageInputs", "SeveralReport", "as_markdown", "grids_of", "several_page", "several_report"]
+
+
+_ALL_BYTES = 2_000_000
+_MOST_PIXELS = 1024
+
+
+class Grid(NamedTuple):
+    """A row's grid: its first seed's, as no run is picked for its looks.
+
+    Attributes:
+        label: the row's.
+        run: whose it is.
+        kind: png, or jpeg where it had to be made smaller.
+        image: content of the file.
+        width: pixels.
+        height: pixels.
+        remark: what was done to it; empty for nothing.
+    """
+
+    label: str
+    run: str
+    seed: int
+    kind: str
+    image: bytes
+    width: int
+    height: int
+    remark: str
+
+
+def grids_of(groups: Sequence[Group]) -> list[Grid]:
+    """A grid for each row whose first run that has one left samples.png.
+
+    Raises:
+        InputError: a file that is no image.
+    """
+    budget = _ALL_BYTES // max(len(groups), 1)
+    return [grid for group in groups if (grid := _grid(group, budget)) is not None]
+
+
+def _grid(group: Group, budget: int) -> Grid | None:
+    from PIL import Image, UnidentifiedImageError
+
+    for member in group.members:
+        path = member.path / "samples.png"
+        if not path.is_file():
+            continue
+        content = path.read_bytes()
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                image.load()
+                if image.format == "PNG" and len(content) <= budget:
+                    return Grid(group.label, member.name, member.record.seed, "png", content, *image.size, "")
+                smaller = image.convert("RGB")
+        except (UnidentifiedImageError, OSError) as error:
+            raise InputError(
+                str(path), f"is no image: {error}", fix="write it anew: python -m trainer sample --run-dir DIR"
+            ) from None
+        smaller.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
+        return Grid(group.label, member.name, member.record.seed, "jpeg", *_jpeg(smaller, budget))
+    return None
+
+
+def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
+    """A JPEG of at most so many bytes, made smaller until it is."""
+    while True:
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=85)
+        if buffer.tell() <= budget or min(image.size) < 64:
+            remark = f"made smaller for this page: {image.width} x {image.height} pixels, JPEG"
+            return buffer.getvalue(), *image.size, remark
+        image = image.resize((image.width // 2, image.height // 2))
+
+
+_SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~"})
+_HOW_TO_READ = (
+    "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two. Rows of the "
+    f"paper are in italics: theirs, not ours. {HOLDS}"
+)
+
+
+def as_markdown(report: Report) -> str:
+    """The report; names are text, whatever is in them."""
+    sources, table = Sources(), report.table
+    seeds = sorted({seed for group in report.groups for seed in group.seeds})
+    rows = [_row(row, table.columns, sources) for row in table.rows]
+    parts = [
+        f"# {_plain(report.title)}",
+        f"Runs: {len(report.members)}, rows: {len(report.groups)}, seeds: {', '.join(map(str, seeds))}. "
+        f"Table {table.name}, {_plain(table.title.lower())}: {_plain(table.why)}. {_HOW_TO_READ}",
+        _table([heading(column) for column in table.columns], rows),
+        *_lists(report),
+        "\n".join(f"[^{place}]: {_plain(line.text)}" for place, line in sources.lines()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _lists(report: Report) -> list[str]:
+    """What follows the table, where there is something to say."""
+    parts = ["\n".join(f"- Mind: {_plain(sentence)}" for sentence in report.table.notes)] if report.table.notes else []
+    if remarks := [f"- {_plain(row.label)}: {_plain(text)}" for row in report.table.rows for text in row.remarks]:
+        parts.append("\n".join(remarks))
+    if report.settings:
+        labels = [group.label for group in report.groups]
+        rows = [
+            [f"`{field}`", *(_plain(values.get(label, "")) for label in labels)]
+            for field, values in report.settings.items()
+        ]
+        parts += ["## What the rows differ in", _table([_plain(label) for label in labels], rows)]
+    if unsealed := not_sealed(member.record for member in report.members):
+        parts += ["## Not sealed", "\n".join(f"- {_plain(sentence)}" for sentence in unsealed)]
+    if report.missing:
+        told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
+        parts += ["## Not in the table", "\n".join(line.rstrip() for line in told)]
+    return parts
+
+
+def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
+    label = _plain(row.label)
+    said = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
+    runs = f" (n = {len(row.seeds)})" if row.seeds else ""
+    return [f"{said}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
+
+
+def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
+    said = worded(cell, column, relative=row.relative)
+    if cell is None:
+        return said.text
+    place = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note).footnote
+    spread = f"({said.spread})" if " to " in said.spread else said.spread
+    text = " ".join(part for part in (said.text, said.unit, spread) if part)
+    return f"{f'*{text}*' if row.kind == 'theirs' else text}[^{place}]"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [["", *headings], ["---", *("---:" for _ in headings)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Text that GitHub shows as it is."""
+    return html.escape(" ".join(text.split()), quote=False).translate(_SPECIAL)
+
+
+_OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "gco2e", "usd")
+
+
+@dataclass(frozen=True)
+class PageInputs:
+    """All that the page shows.
+
+    Attributes:
+        report: the table and its runs.
+        drawings: in their order.
+        not_drawn: a sentence for each drawing that nobody has the numbers for.
+        grids: images of the generators.
+    """
+
+    report: Report
+    drawings: Sequence[Drawing]
+    not_drawn: Sequence[str]
+    grids: Sequence[Grid]
+
+
+class _Told(NamedTuple):
+    """A number as a link to its source, which says where it is from when pointed at or focused."""
+
+    text: str
+    unit: str
+    spread: str
+    provenance: str
+    told: str
+    footnote: int
+
+
+def several_page(inputs: PageInputs) -> str:
+    """The whole HTML file: no script, nothing fetched."""
+    report, sources = inputs.report, Sources()
+    measures = [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))]
+    of_a_run = [Column(one.key, one.label, one.unit, one.better) for one in measures]
+
+    def told(row: Row, column: Column) -> _Told | None:
+        cell = row.cells.get(column.key)
+        return None if cell is None else _told(cell, column, sources, relative=row.relative)
+
+    note = meters_note(report.groups)
+
+    def of_run(member: Member, column: Column) -> _Told:
+        cell = spread_of({member.name: MEASURES[column.key].of(member)})
+        return _told(noted(column.key, cell, note), column, sources)
+
+    context = {
+        "i": inputs,
+        "report": report,
+        "holds": HOLDS,
+        "not_sealed": not_sealed(member.record for member in report.members),
+        "table": report.table,
+        "ours": [row for row in report.table.rows if row.kind != "theirs"],
+        "theirs": [row for row in report.table.rows if row.kind == "theirs"],
+        "of_a_run": of_a_run,
+        "rows_of": {member.name: group.label for group in report.groups for member in group.members},
+        "seeds": sorted({member.record.seed for member in report.members}),
+        "stops": [(member, stop) for member in report.members for stop in member.record.interruptions],
+        "first": report.members[0].record,
+        "sources": sources,
+        "figure": sources.figure,
+        "told": told,
+        "of_run": of_run,
+        "versions": _versions(report.members),
+    }
+    filters = {
+        "duration": duration,
+        "heading": heading,
+        "inline": lambda drawing: Markup(drawing.for_page()),  # matplotlib has escaped what is text
+        "kimg": kimg_text,
+        "moment": moment,
+        "number": number,
+        "uri": lambda grid: f"data:image/{grid.kind};base64,{base64.b64encode(grid.image).decode()}",
+    }
+    return render_template("several.html.j2", ("report.css", "several.css"), filters, context)
+
+
+def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> _Told:
+    said = worded(cell, column, relative=relative)
+    entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
+    lines = [f"{said.text} {unit_text(cell.unit)}".strip(), said.hint, said.values, entry.source.text]
+    return _Told(
+        said.text,
+        said.unit,
+        said.spread,
+        cell.provenance,
+        "\n".join(line for line in lines if line),
+        entry.footnote,
+    )
+
+
+def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
+    """What the runs were computed with, and which of it differs."""
+    facts = [
+        ("Trainer code, SHA-256", [member.record.code_sha256[:16] for member in members]),
+        ("Image", [member.record.image_digest or "none: the Python environment of a machine" for member in members]),
+        *(
+            (name, [member.record.versions.get(name, "not recorded") for member in members])
+            for name in sorted({name for member in members for name in member.record.versions}, key=str.lower)
+        ),
+    ]
+    return [(name, list(dict.fromkeys(values))) for name, values in facts]
+
+
+_KINDS: Final = ("pdf", "svg")
+
+
+@dataclass(frozen=True)
+class SeveralReport:
+    """A report that is ready to be written."""
+
+    report: Report
+
+    @cached_property
+    def _drawn(self) -> tuple[list[Drawing], list[str]]:
+        curves, lacking = curve_drawings(self.report.groups)
+        fronts = [front_drawing(self.report.groups, key) for key in ("usd", energy_key(self.report.members))]
+        drawings = [
+            *curves,
+            *(one for one in fronts if isinstance(one, Drawing)),
+            timeline_drawing(self.report.groups),
+        ]
+        return drawings, [*lacking, *(one for one in fronts if isinstance(one, str))]
+
+    def markdown(self) -> str:
+        """The report for GitHub."""
+        return as_markdown(self.report)
+
+    def write_page(self, folder: Path) -> Path:
+        """Writes `folder/report.html`, and gives its path.
+
+        Raises:
+            InputError: a grid of samples is no image, or the folder cannot be written.
+        """
+        drawings, lacking = self._drawn
+        html = several_page(PageInputs(self.report, drawings, lacking, grids_of(self.report.groups)))
+        make_folder(folder)
+        return write_whole(folder / "report.html", html.encode())
+
+    def write_figures(self, folder: Path) -> list[Path]:
+        """Writes each drawing as PDF and as SVG, for papers.
+
+        Raises:
+            InputError: the folder cannot be written.
+        """
+        files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in self._drawn[0] for kind in _KINDS}
+        make_folder(folder)
+        for path, content in files.items():
+            write_whole(path, content)
+        return list(files)
+
+
+def several_report(runs: Sequence[Run], group_by: str | None) -> SeveralReport:
+    """Groups the runs and fills the table.
+
+    Args:
+        runs: at least one.
+        group_by: names by commas, as a person wrote them; None for the place and the treatment.
+
+    Raises:
+        InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
+    """
+    keys = parse_keys(group_by)
+    return SeveralReport(report_of(members_of(runs), keys))

@@ -1,0 +1,124 @@
+"""Run records in the formats that other programs read: FOCUS as CSV or Parquet, a CSV of figures, JSON. Only writing.
+
+Every file appears whole or not at all.
+"""
+
+import csv
+import importlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from stacks.finops.bill.focus import EXPORTED_COLUMNS, NUMBERS, TIMES
+from stacks.finops.bill.reader import pyarrow_missing
+from stacks.report.comparison.groups import Member, workers
+from stacks.report.comparison.measures import MEASURES, num_gpus
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
+
+__all__ = ["figures_csv", "focus_csv", "focus_parquet", "report_json"]
+
+_JOULES_PER_KWH = 3.6e6
+_MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
+
+
+def focus_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of FOCUS as CSV; null is an empty field."""
+    return _csv(EXPORTED_COLUMNS, rows)
+
+
+def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> bytes:
+    """Rows of FOCUS as a Parquet file.
+
+    Args:
+        rows: values by column.
+        path: for the message.
+
+    Raises:
+        InputError: pyarrow is not installed.
+    """
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise pyarrow_missing(path) from None
+    kinds = {**dict.fromkeys(NUMBERS, arrow.float64()), **dict.fromkeys(TIMES, arrow.timestamp("ms", tz="UTC"))}
+    schema = arrow.schema([(column, kinds.get(column, arrow.string())) for column in EXPORTED_COLUMNS])
+    timed = [{**row, **{column: datetime.fromisoformat(row[column]) for column in TIMES}} for row in rows]
+    buffer = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(timed, schema=schema), buffer)
+    return buffer.getvalue()
+
+
+def report_json(records: Sequence[RunRecord], table: Mapping[str, Any] | None, no_table: str) -> str:
+    """The records and the table of them, every figure with its provenance, as a JSON object.
+
+    Args:
+        records: of all runs.
+        table: as plain data; None where they are not of one table.
+        no_table: why so; empty where there is one.
+    """
+    data = {"table": table, "no_table": no_table, "runs": [record.model_dump(mode="json") for record in records]}
+    return json.dumps(data, indent=2) + "\n"
+
+
+def figures_csv(members: Sequence[Member]) -> str:
+    """One line a run: what it was, and its figures, each with its provenance beside it; unknown ones are empty."""
+    rows = [_line(member) for member in members]
+    return _csv(tuple(rows[0]), rows)
+
+
+def _line(member: Member) -> dict[str, Any]:
+    record = member.record
+    measured = {key: (MEASURES[key].of(member), 1.0) for key in _MEASURES}
+    figures = {
+        "wall_sec": (record.wall_sec, 1.0),
+        "images_per_sec": (record.images_per_sec, 1.0),
+        "usd": (record.cost.total_usd, 1.0),
+        "it_kwh": (record.energy.it_joules, 1 / _JOULES_PER_KWH),
+        "facility_kwh": (record.energy.facility_joules, 1 / _JOULES_PER_KWH),
+        "gco2e": (record.carbon.gco2e, 1.0),
+        "embodied_gco2e": (record.carbon.embodied_gco2e, 1.0),
+        "sci_g_per_kimg": (record.carbon.sci_g_per_kimg, 1.0),
+        "peak_memory_gib": (record.peak_memory_gib, 1.0),
+        **measured,
+        **{f"{metric.name}_trained": (metric.trained, 1.0) for metric in record.quality},
+    }
+    return {
+        "run_id": record.id,
+        "suite": member.suite,
+        "arm": member.arm,
+        "stack": member.stack if member.suite else record.stack,
+        "provider": record.provider,
+        "region": record.region,
+        "machine_type": record.machine_type,
+        "capacity": " ".join(record.capacity),
+        "preset": record.config.preset,
+        "seed": record.seed,
+        "workers": workers(member),
+        "gpus": num_gpus(member),
+        "status": record.status,
+        "start": record.sessions[0].start,
+        "end": record.sessions[-1].end,
+        "sessions": len(record.sessions),
+        "interruptions": len(record.interruptions),
+        "images": record.images,
+        **{key: text for name, (figure, scale) in figures.items() for key, text in _cells(name, figure, scale)},
+    }
+
+
+def _cells(name: str, figure: Quantity, scale: float) -> tuple[tuple[str, Any], tuple[str, str]]:
+    value = None if figure.value is None else figure.value * scale
+    return (name, value), (f"{name}_provenance", figure.provenance)
+
+
+def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    # Runs may have been judged by other metrics: what a run has not stays empty.
+    extra = [column for row in rows for column in row if column not in columns]
+    writer = csv.DictWriter(text, [*columns, *dict.fromkeys(extra)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,185 @@
+"""NodeLogs and Observability: the log group, the metrics out of log lines, and what the alarms are declared with."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.aws.monitoring import (
+    RETENTION_DAYS,
+    NodeLogs,
+    Observability,
+    check_retention,
+    log_group_name,
+    plan_filters,
+)
+from components.core.findings import InputError
+
+TICK = {"images": 4096, "step": 64, "images_per_sec": 812.5, "loss_g": 0.7, "loss_d": 1.1, "energy_joules": 9.5e4}
+
+
+def matches(pattern: str, line: dict[str, Any]) -> bool:
+    """The part of CloudWatch's filter grammar that our patterns use; anything else is an error here."""
+    inner = re.fullmatch(r"\{ (.+) \}", pattern)
+    assert inner, f"not a JSON pattern: {pattern}"
+    # One kind of them a pattern; the grammar's precedence is not needed.
+    both, word = (any, "||") if "||" in inner[1] else (all, "&&")
+    return both(_term(term.strip().removeprefix("(").removesuffix(")"), line) for term in inner[1].split(word))
+
+
+def _term(term: str, line: dict[str, Any]) -> bool:
+    if match := re.fullmatch(r"\$\.(\w+) NOT EXISTS", term):
+        return match[1] not in line
+    if match := re.fullmatch(r"\$\.(\w+) >= (\d+)", term):
+        value = line.get(match[1])
+        return isinstance(value, int | float) and value >= float(match[2])
+    if match := re.fullmatch(r"\$\.(\w+) != (\d+)", term):
+        return match[1] in line and line[match[1]] != float(match[2])
+    match = re.fullmatch(r'\$\.(\w+) = "([\w-]+)"', term)
+    assert match, f"outside the grammar: {term}"
+    return bool(line.get(match[1]) == match[2])
+
+
+def published(line: dict[str, Any]) -> dict[str, float]:
+    """What the filters make of one log line: metric -> value."""
+    return {
+        plan.metric: float(line[plan.value.removeprefix("$.")] if plan.value.startswith("$.") else plan.value)
+        for plan in plan_filters()
+        if matches(plan.pattern, line)
+    }
+
+
+def test_a_statistics_line_becomes_its_metrics() -> None:
+    assert published({**TICK, "gpu_utilisation": 0.93}) == {
+        "ImagesPerSecond": 812.5, "Steps": 1.0, "GpuUtilisation": 0.93,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [{**TICK, "gpu_utilisation": None}, TICK], ids=["null", "absent"])
+def test_no_utilisation_is_no_data_point_rather_than_an_idle_gpu(line: dict[str, Any]) -> None:
+    assert published(line) == {"ImagesPerSecond": 812.5, "Steps": 1.0}
+
+
+def test_an_idle_gpu_is_a_data_point() -> None:
+    assert published({**TICK, "gpu_utilisation": 0})["GpuUtilisation"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("event", "metrics"),
+    [
+        ("start", {}),
+        ("resume", {}),
+        ("checkpoint", {"Checkpoints": 1.0}),
+        ("interrupt", {"Interruptions": 1.0}),
+        ("done", {}),
+    ],
+)
+def test_events_are_counted_and_are_no_steps(event: str, metrics: dict[str, float]) -> None:
+    assert published({"event": event, "images": 4096, "step": 64}) == metrics
+
+
+@pytest.mark.parametrize(
+    ("line", "metrics"),
+    [
+        ({"event": "node-given-up", "instance_id": "i-1", "reason": 'no "space" left'}, {"NodesGivenUp": 1.0}),
+        ({"event": "head-not-ready", "reason": "cannot mount"}, {"RecordsAtRisk": 1.0}),
+        ({"event": "record-not-put", "reason": "AccessDenied"}, {"RecordsAtRisk": 1.0}),
+        ({"event": "record-put", "reason": "s3://runs/x"}, {}),
+        ({"event": "job-ended", "exit_status": 0}, {}),
+        ({"event": "job-ended", "exit_status": 3}, {"JobsEndedBadly": 1.0}),
+        ({"event": "job-ended"}, {}),
+        ({"event": "other", "exit_status": 3}, {}),
+    ],
+)
+def test_what_the_nodes_scripts_send_is_counted(line: dict[str, Any], metrics: dict[str, float]) -> None:
+    assert published(line) == metrics
+
+
+def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..., Any]) -> None:
+    """AWS refuses both at once; the stack is told apart by the namespace."""
+    filters = make(NodeLogs).of("LogMetricFilter")
+    assert len(filters) == len(plan_filters()) == 8
+    zeros = {}
+    for made in filters:
+        metric = made.inputs["metricTransformation"]
+        assert "dimensions" not in metric
+        assert metric["namespace"] == "Gangway/test"
+        assert made.inputs["logGroupName"] == "/gangway/test"
+        assert len(made.inputs["pattern"]) <= 1024
+        zeros[metric["name"]] = metric.get("defaultValue")
+    assert zeros == {
+        "Checkpoints": "0", "GpuUtilisation": None, "ImagesPerSecond": None, "Interruptions": "0",
+        "JobsEndedBadly": "0", "NodesGivenUp": "0", "RecordsAtRisk": "0", "Steps": "0",
+    }  # fmt: skip
+
+
+def test_the_log_group_ends_and_is_encrypted_where_a_key_is_given(make: Callable[..., Any]) -> None:
+    group = make(NodeLogs, retention_days=14).one("LogGroup").inputs
+    assert group["name"] == log_group_name("test") == "/gangway/test"
+    assert group["retentionInDays"] == 14
+    assert group["kmsKeyId"].startswith("arn:aws:kms:")
+
+
+PARTS = {"demo-nodes-up", "demo-steps-absent"}
+ALARMS = [
+    "demo-gpu-idle", "demo-interruptions", "demo-job-ended-badly", "demo-nodes-given-up", "demo-nodes-missing",
+    "demo-record-at-risk",
+]  # fmt: skip
+
+
+def test_alarms_tell_the_topic_and_stay_quiet_without_data(make: Callable[..., Any]) -> None:
+    alarms = make(Observability).of("MetricAlarm")
+    assert [alarm.name for alarm in alarms if alarm.name not in PARTS] == ALARMS
+    for alarm in alarms:
+        told = [] if alarm.name in PARTS else ["${Topic.demo-alarms.arn}"]
+        assert alarm.inputs.get("alarmActions", []) == told
+        missing = "breaching" if alarm.name == "demo-steps-absent" else "notBreaching"
+        assert alarm.inputs["treatMissingData"] == missing
+        assert sum(query["returnData"] for query in alarm.inputs["metricQueries"]) == 1
+
+
+def test_no_steps_rings_while_both_of_its_parts_do(make: Callable[..., Any]) -> None:
+    composite = make(Observability).one("CompositeAlarm").inputs
+    rule = 'ALARM("${MetricAlarm.demo-steps-absent.arn}") AND ALARM("${MetricAlarm.demo-nodes-up.arn}")'
+    assert composite["alarmRule"] == rule
+    assert composite["alarmName"] == "gangway-test-no-steps"
+    assert composite["alarmActions"] == ["${Topic.demo-alarms.arn}"]
+    assert "raise steps_alarm_minutes" in composite["alarmDescription"]
+
+
+def test_without_gpus_no_alarm_waits_for_them(make: Callable[..., Any]) -> None:
+    names = {alarm.name for alarm in make(Observability, expect_gpu=False).of("MetricAlarm")}
+    assert names == {*ALARMS, *PARTS} - {"demo-gpu-idle"}
+
+
+def test_the_dashboard_shows_every_alarm_and_group(make: Callable[..., Any]) -> None:
+    made = make(Observability)
+    dashboard = made.one("Dashboard").inputs
+    body = json.loads(dashboard["dashboardBody"])
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,255}", dashboard["dashboardName"])
+    (shown,) = [widget["properties"]["alarms"] for widget in body["widgets"] if widget["type"] == "alarm"]
+    told = [f"${{MetricAlarm.{name}.arn}}" for name in ALARMS]
+    assert sorted(shown) == ["${CompositeAlarm.demo-no-steps.arn}", *told]
+    assert {"JobsEndedBadly", "NodesGivenUp"} <= set(re.findall(r"\w+", dashboard["dashboardBody"]))
+    assert {"test-0-spot", "test-1-on-demand"} <= set(re.findall(r"[\w-]+", dashboard["dashboardBody"]))
+
+
+@given(st.integers(-5, 1000))
+def test_retention_is_one_that_aws_offers_or_the_fix_is(days: int) -> None:
+    if days in RETENTION_DAYS:
+        check_retention(days)
+        return
+    with pytest.raises(InputError) as caught:
+        check_retention(days)
+    fix = int(caught.value.fix.rpartition(" ")[2])
+    check_retention(fix)
+    assert fix >= min(days, RETENTION_DAYS[-1])
+
+
+def test_a_wrong_retention_declares_nothing(make: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="retention_days: 14"):
+        make(NodeLogs, retention_days=10)

@@ -1,0 +1,55 @@
+"""How often spot nodes are taken: the table, its buckets, and what stands where nobody knows."""
+
+from typing import get_args
+
+import pytest
+
+from components.catalog.loader import PROVIDERS, Provider, load_provider
+from components.catalog.tables import BUCKETS, OPEN_BUCKET, Bucket, load_interruptions, taken_per_month
+
+
+def test_every_bucket_counts_as_its_upper_end() -> None:
+    assert set(BUCKETS) == set(get_args(Bucket))
+    assert list(BUCKETS.values()) == sorted(BUCKETS.values())
+    for bucket, share in BUCKETS.items():
+        if bucket != OPEN_BUCKET:
+            assert share == float(bucket.rpartition("-")[2].strip("<%")) / 100
+
+
+def test_a_listed_pair_names_its_bucket_and_its_source() -> None:
+    fact = taken_per_month("aws", "p5.48xlarge", "us-east-2")
+    assert (fact.value, fact.confidence, fact.as_of.isoformat()) == (0.10, "documented", "2025-06-28")
+    assert fact.source.endswith(": 5-10% a month, counted as 10%")
+    assert fact.url.startswith("https://")
+
+
+def test_the_open_bucket_is_an_assumption_and_says_so() -> None:
+    fact = taken_per_month("aws", "p5.48xlarge", "us-east-1")
+    assert (fact.value, fact.confidence) == (0.40, "assumed")
+    assert fact.source.endswith(">20% a month, counted as 40%, assumed")
+
+
+@pytest.mark.parametrize(
+    ("provider", "machine_type", "region", "words"),
+    [
+        ("aws", "p6-b200.48xlarge", "us-east-1", "lists no such machine type"),
+        ("aws", "p5.48xlarge", "eu-west-1", "lists no such machine type"),
+        ("gcp", "a3-megagpu-8g", "us-central1", "Google publishes no rate"),
+        ("azure", "Standard_ND96isr_H100_v5", "eastus", "to a subscription alone"),
+    ],
+)
+def test_what_nobody_publishes_is_null_with_the_reason(
+    provider: str, machine_type: str, region: str, words: str
+) -> None:
+    fact = taken_per_month(provider, machine_type, region)
+    assert fact.value is None
+    assert words in fact.source
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_table_speaks_of_machines_and_regions_that_exist(provider: Provider) -> None:
+    table, catalog = load_interruptions(provider), load_provider(provider)
+    assert table.unpublished.value is None
+    for name, row in table.rows.items():
+        assert name in catalog.machines
+        assert set(row.by_region.value) <= set(catalog.regions), name

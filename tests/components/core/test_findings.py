@@ -1,0 +1,53 @@
+"""Messages to users: the five parts in their places, and a nearest word where there is one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.findings import Finding, InputError, Severity, nearest, nearest_hint
+
+
+def test_a_message_names_place_value_allowed_and_fix() -> None:
+    error = InputError("stack.yaml: gangway:region", "no such region", value="us", allowed="a, b", fix="write a")
+    assert str(error) == (
+        "stack.yaml: gangway:region: no such region\n  got:     'us'\n  allowed: a, b\n  fix:     write a"
+    )
+    assert (error.place, error.problem, error.value) == ("stack.yaml: gangway:region", "no such region", "us")
+    assert (error.allowed, error.fix) == ("a, b", "write a")
+    assert isinstance(error, ValueError)
+
+
+def test_a_part_that_is_not_there_leaves_no_empty_line() -> None:
+    assert str(InputError("place", "wrong")) == "place: wrong"
+    assert str(InputError("place", "wrong", value=0)) == "place: wrong\n  got:     0"
+
+
+def test_a_message_can_be_put_inside_its_file() -> None:
+    error = InputError("gangway:region", "no such region", value="us", allowed="a, b", fix="write a")
+    assert str(error.within("stack.yaml")) == (
+        "stack.yaml: gangway:region: no such region\n  got:     'us'\n  allowed: a, b\n  fix:     write a"
+    )
+
+
+def test_a_finding_is_plain_json() -> None:
+    finding = Finding(Severity.WARNING, "a.b", "gangway:region", "message")
+    assert finding.to_json() == {
+        "severity": "warning", "code": "a.b", "path": "gangway:region", "message": "message", "fix": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("us-east2", "us-east-2"), ("US-EAST-2", "us-east-2"), ("us_east_2", "us-east-2"), ("zzzzz", None), ("", None)],
+)
+def test_the_nearest_word(written: str, meant: str | None) -> None:
+    words = ["us-east-2", "eu-north-1"]
+    assert nearest(written, words) == meant
+    expected = f"did you mean {meant!r}?" if meant else "choose one of the allowed values"
+    assert nearest_hint(written, words) == expected
+
+
+@given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=5))
+def test_a_suggestion_is_always_an_allowed_word(written: str, words: list[str]) -> None:
+    word = nearest(written, words)
+    assert word is None or word in words

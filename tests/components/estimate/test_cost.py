@@ -1,0 +1,144 @@
+"""Cost estimates against bills worked out by hand, and what must hold for every bill."""
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.catalog.schema import Confidence, Fact, ServicePrice
+from components.estimate.cost import (
+    HOURS_PER_MONTH,
+    CostComponent,
+    estimate,
+    from_fact,
+    from_service,
+    paid_once,
+    unknown_price,
+    used_once,
+)
+
+PRICES = st.none() | st.floats(min_value=0, max_value=1e3)
+
+
+def fact(value: float | None, confidence: Confidence = "list-price") -> Fact[float | None]:
+    return Fact[float | None](value=value, source="a list", as_of=date(2026, 9, 6), confidence=confidence)
+
+
+def component(price: float | None, *, standby: bool = False, name: str = "thing") -> CostComponent:
+    return from_fact(name, fact(price), 2, standby=standby)
+
+
+COMPONENTS = st.lists(
+    st.builds(component, PRICES, standby=st.booleans(), name=st.text(alphabet="abcdefgh", min_size=1, max_size=3)),
+    max_size=8,
+)
+
+
+def test_two_p5_on_spot_cost_45_96_an_hour() -> None:
+    line = from_fact("nodes", fact(22.98), 2, note=", upper end seen")
+    assert line.hourly == pytest.approx(45.96, rel=1e-12)
+    assert (line.unit, line.quantity, line.price, line.standby) == ("hours", 2, 22.98, False)
+    assert (line.source, line.as_of, line.confidence) == ("a list, upper end seen", "2026-09-06", "list-price")
+
+
+def test_9600_gib_of_lustre_cost_a_730th_of_the_month_an_hour() -> None:
+    line = from_fact("lustre", fact(0.34, "recalled"), 9600, unit="GiB-month")
+    assert line.hourly == pytest.approx(9600 * 0.34 / 730, rel=1e-12)
+    assert line.hourly == pytest.approx(4.471232876712329, rel=1e-12)
+    assert (line.unit, line.confidence) == ("GiB-months", "recalled")
+
+
+def test_a_service_costs_what_its_region_says_or_another_ones() -> None:
+    price = ServicePrice(provider="x", region="here", service="disk", unit="GiB-month", usd=fact(0.1))
+    line = from_service("disks", price, 730, "here", standby=True)
+    assert line.hourly == pytest.approx(0.1)
+    assert (line.unit, line.source, line.standby) == ("GiB-months", "a list", True)
+    assert from_service("disks", price, 730, "there").source == "a list (price of here)"
+
+
+def test_a_price_nobody_knows_is_a_line_without_one() -> None:
+    line = unknown_price("nodes", 2, "no price in the catalogue", unit="chip-hour")
+    assert (line.price, line.hourly, line.unit, line.confidence) == (None, None, "chip-hours", "unknown")
+    assert estimate([line], 1).unknown == ("nodes",)
+
+
+def test_a_bill_adds_up_by_hand() -> None:
+    bill = estimate([component(22.98), component(55.04, standby=True), component(0.035)], run_hours=1.5)
+    assert bill.hourly == pytest.approx(45.96 + 0.07)
+    assert bill.monthly == pytest.approx(730 * 46.03)
+    assert bill.run == pytest.approx(69.045)
+    assert bill.standby_hourly == pytest.approx(110.08)
+    assert bill.run_hours == 1.5
+    assert bill.unknown == ()
+
+
+def test_what_is_paid_once_stands_apart_from_the_hours() -> None:
+    bill = estimate([paid_once("block", 16000, "the offering"), component(1.0)], run_hours=2)
+    assert (bill.hourly, bill.upfront) == (2.0, 16000)
+    assert bill.run == 16004
+    assert bill.monthly == 16000 + 1460
+    assert bill.components[0].confidence == "stack file"
+
+
+def test_the_json_carries_currency_totals_and_every_line() -> None:
+    bill = estimate([component(1.0), component(None, name="mystery")], run_hours=1)
+    data = bill.to_json()
+    assert list(data) == [
+        "currency", "hourly", "upfront", "once", "monthly", "run", "run_hours", "standby_hourly", "unknown",
+        "components",
+    ]  # fmt: skip
+    assert data["currency"] == "USD"
+    assert data["unknown"] == ("mystery",)
+    assert data["components"][1] == {
+        "name": "mystery", "unit": "hours", "quantity": 2, "price": None, "hourly": None,
+        "source": "a list", "as_of": "2026-09-06", "confidence": "list-price", "standby": False, "upfront": 0.0,
+        "once": 0.0,
+    }  # fmt: skip
+
+
+def test_what_passes_once_is_of_a_run_and_not_of_an_hour() -> None:
+    price = ServicePrice(provider="x", region="here", service="nat-data", unit="GiB", usd=fact(0.045))
+    line = used_once("data through the NAT gateway", price, 60, "there")
+    assert (line.hourly, line.unit, line.source) == (0.0, "GiB", "a list (price of here)")
+    assert line.once == pytest.approx(2.7)
+    bill = estimate([component(1.0), line], run_hours=10)
+    assert bill.once == pytest.approx(2.7)
+    assert bill.hourly == 2
+    assert (bill.run, bill.monthly) == pytest.approx((22.7, 1462.7))
+
+
+def test_what_passes_once_at_a_price_nobody_knows_is_unknown() -> None:
+    price = ServicePrice(provider="x", region="here", service="nat-data", unit="GiB", usd=fact(None))
+    bill = estimate([used_once("data", price, 60, "here")], run_hours=10)
+    assert (bill.unknown, bill.run) == (("data",), 0)
+
+
+@given(COMPONENTS, st.floats(0, 1e4), st.floats(0, 1e4))
+def test_more_hours_never_cost_less(lines: list[CostComponent], hours: float, more: float) -> None:
+    assert estimate(lines, hours + more).run >= estimate(lines, hours).run
+
+
+@given(COMPONENTS, PRICES, st.booleans())
+def test_one_more_line_never_makes_the_bill_smaller(
+    lines: list[CostComponent], price: float | None, standby: bool
+) -> None:
+    assert estimate([*lines, component(price, standby=standby)], 1).hourly >= estimate(lines, 1).hourly - 1e-9
+
+
+@given(COMPONENTS)
+def test_a_price_nobody_knows_is_named_and_not_taken_for_zero(lines: list[CostComponent]) -> None:
+    bill = estimate(lines, 1)
+    assert bill.unknown == tuple(c.name for c in lines if not c.standby and c.price is None)
+    assert all(c.hourly is None for c in bill.components if c.price is None)
+    assert all(c.hourly is not None for c in bill.components if c.price is not None)
+
+
+@given(COMPONENTS)
+def test_standby_is_outside_the_totals(lines: list[CostComponent]) -> None:
+    bill = estimate(lines, 2)
+    in_use = [c for c in lines if not c.standby]
+    assert bill.hourly == estimate(in_use, 2).hourly
+    assert bill.components == tuple(lines)
+    assert bill.monthly == pytest.approx(bill.hourly * HOURS_PER_MONTH)
+    assert bill.standby_hourly == pytest.approx(sum(c.hourly or 0 for c in lines if c.standby))

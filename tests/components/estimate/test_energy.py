@@ -1,0 +1,77 @@
+"""Energy and carbon envelopes against figures worked out by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.catalog.loader import load
+from components.estimate.energy import ERROR_BAND, UTILISATION, estimate_carbon, estimate_energy
+
+MACHINES = st.sampled_from(sorted(load().machines))
+REGIONS = st.sampled_from(sorted(load().regions))
+HOURS = st.floats(min_value=0, max_value=1e4)
+
+
+def test_two_p5_for_an_hour_in_ohio() -> None:
+    """2 x (8 x 700 W x 0.75 + 2200 W) x 1 h = 12.8 kWh; x PUE 1.13 = 14.464 kWh; x 396 g/kWh = 5727.744 g."""
+    catalog = load()
+    region = catalog.region("us-east-2", "aws")
+    energy = estimate_energy(catalog.machine("p5.48xlarge"), 2, 1, region)
+    assert energy.it_kwh == pytest.approx(12.8)
+    assert energy.kwh == pytest.approx(14.464)
+    assert (energy.kwh_low, energy.kwh_high) == pytest.approx((14.464 * 0.63, 14.464 * 1.37))
+    assert energy.source == "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node"
+    carbon = estimate_carbon(energy, region)
+    assert carbon.gco2e == pytest.approx(5727.744)
+    assert carbon.intensity_g_per_kwh == 396
+    assert carbon.method.startswith("location-based")
+    assert carbon.as_of == "2024-12-31"
+    assert "Green Software Foundation" in carbon.source
+
+
+@given(MACHINES, REGIONS, st.integers(1, 512), HOURS)
+def test_it_energy_and_pue_stay_apart(machine: str, region: str, nodes: int, hours: float) -> None:
+    place = load().regions[region]
+    energy = estimate_energy(load().machines[machine], nodes, hours, place)
+    facts = load().machines[machine]
+    board = facts.accelerator_watts.value
+    assert board is not None
+    watts = nodes * (facts.num_accelerators.value * board * UTILISATION + facts.host_watts.value)
+    assert energy.it_kwh is not None
+    assert energy.kwh is not None
+    assert energy.it_kwh == pytest.approx(watts * hours / 1000)
+    assert energy.kwh == pytest.approx(energy.it_kwh * energy.pue)
+    assert energy.pue == place.pue.value >= 1
+    assert energy.kwh_low is not None
+    assert energy.kwh_high is not None
+    assert energy.kwh_low <= energy.kwh <= energy.kwh_high
+    assert estimate_carbon(energy, place).gco2e == pytest.approx(
+        energy.it_kwh * place.pue.value * place.intensity_g_per_kwh.value
+    )
+
+
+@given(MACHINES, REGIONS, st.integers(1, 100), HOURS, HOURS)
+def test_more_hours_and_nodes_never_use_less(machine: str, region: str, nodes: int, hours: float, more: float) -> None:
+    facts, place = load().machines[machine], load().regions[region]
+    base, longer, larger = (
+        estimate_energy(facts, *sizes, place).kwh
+        for sizes in ((nodes, hours), (nodes, hours + more), (nodes + 1, hours))
+    )
+    assert base is not None
+    assert longer is not None
+    assert larger is not None
+    assert min(longer, larger) >= base
+
+
+def test_the_json_is_what_the_plan_prints() -> None:
+    catalog = load()
+    region = catalog.region("eu-north-1", "aws")
+    energy = estimate_energy(catalog.machine("g5.xlarge"), 1, 10, region)
+    assert list(energy.to_json()) == [
+        "kwh", "it_kwh", "pue", "kwh_low", "kwh_high", "hours", "source", "pue_source", "pue_as_of", "pue_confidence",
+    ]  # fmt: skip
+    assert "Green Software Foundation" in energy.pue_source
+    assert list(estimate_carbon(energy, region).to_json()) == [
+        "gco2e", "intensity_g_per_kwh", "method", "source", "as_of",
+    ]  # fmt: skip
+    assert 0.27 <= ERROR_BAND <= 0.37, "the studies' error against meters"

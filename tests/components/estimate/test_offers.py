@@ -1,0 +1,128 @@
+"""What one accelerator costs everywhere: which offers there are, and that no price is made up or travels."""
+
+from collections.abc import Mapping
+from datetime import date
+
+import pytest
+
+from components.catalog.loader import PROVIDERS, Catalog, load_provider
+from components.catalog.schema import Fact, MachinePrice
+from components.core.findings import InputError
+from components.estimate.offers import KINDS, Carrier, Offer, carriers_of, find_offers, unknown_accelerator
+
+Prices = dict[str, float | None]
+
+
+@pytest.fixture(scope="module")
+def catalogs() -> dict[str, Catalog]:
+    return {provider: load_provider(provider) for provider in PROVIDERS}
+
+
+def fact(value: float | None) -> Fact[float | None]:
+    return Fact[float | None](value=value, source="a test", as_of=date(2026, 11, 1), confidence="list-price")
+
+
+def carrier(catalog: Catalog, machine_type: str, region: str, **prices: float) -> Carrier:
+    """A machine with a price row of its own in one region."""
+    fields = ("on_demand", "spot_low", "spot_high", "reserved_1y", "reserved_3y", "block")
+    machine = catalog.machines[machine_type]
+    row = MachinePrice(
+        provider=machine.provider,
+        machine_type=machine_type,
+        region=region,
+        **{name: fact(prices.get(name)) for name in fields},
+    )
+    return Carrier(machine, [row], catalog.regions)
+
+
+def by_kind(offers: list[Offer]) -> dict[str, float | None]:
+    return {offer.kind: offer.price.value for offer in offers}
+
+
+def test_every_kind_has_its_own_price(catalogs: dict[str, Catalog]) -> None:
+    offers = find_offers(
+        [
+            carrier(
+                catalogs["aws"],
+                "p5.48xlarge",
+                "us-east-1",
+                on_demand=55,
+                spot_low=17,
+                spot_high=23,
+                reserved_1y=40,
+                reserved_3y=30,
+                block=35,
+            )
+        ]
+    )
+    assert by_kind(offers) == {
+        "on-demand": 55,
+        "spot": 23,
+        "reserved-1y": 40,
+        "reserved-3y": 30,
+        "capacity-block": 35,
+    }
+    spot = next(offer for offer in offers if offer.kind == "spot")
+    assert spot.note == "upper end seen over zones"
+    assert spot.interruptions is not None
+    assert (spot.interruptions.value, spot.on_demand) == (0.4, 55)
+    assert all(offer.interruptions is None for offer in offers if offer.kind != "spot")
+
+
+def test_a_price_nobody_knows_stays_unknown(catalogs: dict[str, Catalog]) -> None:
+    offers = find_offers([carrier(catalogs["aws"], "p5.48xlarge", "us-east-1", on_demand=55)])
+    assert by_kind(offers)["spot"] is None
+    assert by_kind(offers)["capacity-block"] is None
+
+
+def test_google_sells_what_a_machine_type_says(catalogs: dict[str, Catalog]) -> None:
+    """A3 with one GPU cannot be had on demand, though it has a list price; commitments are on what can."""
+    offers = find_offers(carriers_of("H100x1", {"gcp": catalogs["gcp"]}))
+    assert {offer.kind for offer in offers} == {"spot", "flex-start"}
+    flexible = next(offer for offer in offers if offer.kind == "flex-start" and offer.price.value)
+    assert flexible.price.value == flexible.on_demand
+    assert "at most" in flexible.note
+
+
+def test_only_aws_has_blocks_and_only_google_flex_start(catalogs: dict[str, Catalog]) -> None:
+    offers = find_offers(carriers_of("H100x8", catalogs))
+    assert {offer.provider for offer in offers} == set(PROVIDERS)
+    assert {offer.provider for offer in offers if offer.kind == "capacity-block"} == {"aws"}
+    assert {offer.provider for offer in offers if offer.kind == "flex-start"} == {"gcp"}
+    assert {offer.kind for offer in offers} == set(KINDS)
+
+
+def test_regions_without_a_price_are_offers_without_a_price(catalogs: dict[str, Catalog]) -> None:
+    """No other region's price stands in, as it does in a plan."""
+    offers = find_offers(carriers_of("H100x8", {"gcp": catalogs["gcp"]}))
+    priced = {(p.machine_type, p.region) for p in catalogs["gcp"].prices if p.on_demand.value is not None}
+    for offer in offers:
+        if offer.kind == "on-demand":
+            assert (offer.price.value is not None) == ((offer.machine.name, offer.region) in priced), offer.label
+    assert any(offer.region == "asia-northeast1" for offer in offers)
+
+
+def test_zones_by_region_name_the_regions_that_have_a_machine(catalogs: dict[str, Catalog]) -> None:
+    machine = catalogs["azure"].machines["Standard_ND96isr_H100_v5"]
+    zones = Fact[Mapping[str, tuple[str, ...]] | None](
+        value={"swedencentral": ("1",)}, source="a test", as_of=date(2026, 11, 1), confidence="assumed"
+    )
+    placed = machine.model_copy(update={"zones": zones})
+    catalog = catalogs["azure"].model_copy(update={"machines": {machine.name: placed}})
+    offers = find_offers(carriers_of("H100x8", {"azure": catalog}))
+    assert [o.price.value for o in offers if o.region == "swedencentral"] == [None] * 4
+
+
+def test_each_offer_knows_its_grid_and_says_where_it_is(catalogs: dict[str, Catalog]) -> None:
+    offers = find_offers(carriers_of("H100x8", {"aws": catalogs["aws"]}))
+    assert all(offer.place is not None and offer.place.name == offer.region for offer in offers)
+    assert offers[0].label == "aws us-east-1 p5.48xlarge on-demand"
+
+
+def test_an_unknown_accelerator_names_the_nearest(catalogs: dict[str, Catalog]) -> None:
+    assert carriers_of("H100x9", catalogs) == []
+    mistake = unknown_accelerator("H100x9", catalogs, "--accelerator", "; and more")
+    assert isinstance(mistake, InputError)
+    assert str(mistake).startswith("--accelerator: no such accelerator on aws, gcp, azure")
+    assert "did you mean 'H100x8'?" in str(mistake)
+    assert mistake.allowed.endswith("; and more")

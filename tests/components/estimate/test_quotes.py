@@ -1,0 +1,194 @@
+"""What a job comes to on an offer: worked by hand, what cannot be done, and what must hold for all of them."""
+
+import math
+import random
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from components.catalog.loader import load_provider
+from components.catalog.schema import Fact
+from components.estimate.offers import Kind, Offer
+from components.estimate.quotes import Job, chance_in_time, quote
+from components.estimate.spot import estimate_spot
+
+
+def fact(value: float | None, source: str = "a test") -> Fact[float | None]:
+    return Fact[float | None](value=value, source=source, as_of=date(2026, 11, 1), confidence="list-price")
+
+
+def offer(kind: Kind, price: float | None, share: float | None = None, on_demand: float | None = 50.0) -> Offer:
+    """A way to get 8 x H100 in Virginia. `share` is of spot nodes taken in a month."""
+    catalog = load_provider("aws")
+    return Offer(
+        provider="aws",
+        region="us-east-1",
+        machine=catalog.machines["p5.48xlarge"],
+        kind=kind,
+        price=fact(price),
+        place=catalog.regions["us-east-1"],
+        interruptions=fact(share, "nobody publishes it" if share is None else "a test") if kind == "spot" else None,
+        on_demand=on_demand,
+    )
+
+
+def test_on_demand_by_hand() -> None:
+    """4 nodes x 100 h x 50 USD; 8 x 700 W x 0.75 and the host's watts, PUE 1.15, 396 g/kWh."""
+    found = quote(offer("on-demand", 50.0), Job(4, 100))
+    host = load_provider("aws").machines["p5.48xlarge"].host_watts.value
+    kwh = 4 * 100 * (8 * 700 * 0.75 + host) / 1000 * 1.15
+    assert (found.usd, found.hours, found.risk_hours, found.in_time) == (20_000, 100, 0, None)
+    assert found.kwh == pytest.approx(kwh)
+    assert found.gco2e == pytest.approx(kwh * 396)
+    assert (found.problem, found.missing) == ("", "")
+
+
+def test_spot_costs_what_the_model_says_with_its_extra_hours_and_energy() -> None:
+    found = quote(offer("spot", 20.0, 0.4), Job(4, 100))
+    expected = estimate_spot(4, 20.0, 100, 0.4)
+    assert found.usd == expected.usd
+    assert (found.hours, found.risk_hours) == (expected.hours, expected.lost_hours)
+    plain = quote(offer("on-demand", 50.0), Job(4, 100))
+    assert found.kwh is not None
+    assert plain.kwh is not None
+    assert found.kwh / plain.kwh == pytest.approx(expected.hours / 100)
+    assert "0.29 interruptions expected (40% of nodes a month, list-price)" in found.details
+
+
+def test_a_reservation_is_paid_for_its_whole_term() -> None:
+    found = quote(offer("reserved-1y", 34.6), Job(2, 100))
+    assert found.usd == pytest.approx(2 * 34.6 * 8760)
+    assert "8,760 h are paid, 1% of them used" in found.details
+    assert "pays above 69% use" in found.details
+    assert quote(offer("reserved-1y", 34.6), Job(2, 8761)).usd == pytest.approx(2 * 34.6 * 8760 * 2)
+    assert quote(offer("reserved-3y", 20.0, on_demand=None), Job(1, 26_280)).usd == pytest.approx(20 * 26_280)
+
+
+@pytest.mark.parametrize(("hours", "days"), [(1, 1), (24, 1), (100, 5), (336, 14), (337, 21), (4368, 182)])
+def test_a_block_is_bought_by_whole_days(hours: float, days: int) -> None:
+    found = quote(offer("capacity-block", 41.61), Job(2, hours))
+    assert found.usd == pytest.approx(2 * 41.61 * days * 24)
+    assert f"{days} whole days" in found.details
+
+
+def test_a_job_longer_than_any_block_does_not_fit() -> None:
+    found = quote(offer("capacity-block", 41.61), Job(2, 4369))
+    assert found.usd is None
+    assert found.problem == "the longest block has 182 days, the job takes 182"
+
+
+def test_flex_start_ends_after_a_week_and_waits_for_nobody_knows_how_long() -> None:
+    assert quote(offer("flex-start", 50.0), Job(1, 168)).problem == ""
+    assert "deleted after 168 h" in quote(offer("flex-start", 50.0), Job(1, 169)).problem
+    assert quote(offer("flex-start", 50.0), Job(1, 100, deadline_hours=130)).in_time is None
+
+
+def test_spot_that_never_ends_is_said_to_be_infeasible() -> None:
+    found = quote(offer("spot", 20.0, 0.9999), Job(2000, 100))
+    assert found.usd is None
+    assert found.kwh is None
+    assert found.problem.startswith("never done: an interruption each 0.0")
+
+
+def test_spot_that_ends_after_the_deadline_is_said_to_be_too_late() -> None:
+    found = quote(offer("spot", 20.0, 0.9), Job(64, 100, deadline_hours=101))
+    assert found.problem.startswith("too late: ")
+    assert "the deadline is 101 h" in found.problem
+    assert quote(offer("spot", 20.0, 0.9), Job(64, 100, deadline_hours=200)).problem == ""
+
+
+def test_a_rate_nobody_publishes_is_not_guessed_but_may_be_given() -> None:
+    silent = quote(offer("spot", 20.0, None), Job(4, 100, deadline_hours=130))
+    assert (silent.usd, silent.spot, silent.in_time) == (None, None, None)
+    assert silent.missing == "rate of interruptions not known (nobody publishes it); give --interruptions"
+    told = quote(offer("spot", 20.0, None), Job(4, 100, interruptions=0.15))
+    assert told.usd == estimate_spot(4, 20.0, 100, 0.15).usd
+    assert "(15% of nodes a month, as given)" in told.details
+    # What is published is not overruled.
+    assert quote(offer("spot", 20.0, 0.4), Job(4, 100, interruptions=0.15)).usd == estimate_spot(4, 20.0, 100, 0.4).usd
+
+
+def test_capacity_that_is_never_taken_costs_no_more_hours() -> None:
+    found = quote(offer("spot", 20.0, 0.0), Job(4, 100, deadline_hours=100))
+    assert (found.usd, found.hours, found.in_time) == (8_000, 100, 1.0)
+    assert "never taken back" in found.details
+    assert "fewer than 0.01" in quote(offer("spot", 20.0, 0.001), Job(1, 1)).details
+
+
+def test_an_unknown_price_is_missing() -> None:
+    found = quote(offer("on-demand", None), Job(4, 100))
+    assert (found.usd, found.missing) == (None, "no price in the catalogue")
+
+
+def test_without_a_grid_there_is_no_figure_of_energy() -> None:
+    found = quote(replace(offer("on-demand", 50.0), place=None), Job(4, 100))
+    assert (found.kwh, found.gco2e, found.usd) == (None, None, 20_000)
+
+
+def test_the_chance_in_time_by_hand() -> None:
+    """98 h of work, 0.5 h lost each 100 h: slack for two interruptions, of 0.98 + 2 x 0.005 on average."""
+    spot = replace(estimate_spot(1, 1, 98, 0.1), mtbf_hours=100, hours=98 / 0.995, lost_hours=98 / 0.995 - 98)
+    spot = replace(spot, interruptions=spot.hours / 100)
+    none = math.exp(-0.98)
+    one = 0.98 * math.exp(-0.985)
+    two = 0.98 * (0.98 + 0.01) * math.exp(-0.99) / 2
+    assert chance_in_time(98, 99.2, spot) == pytest.approx(none + one + two)
+    assert chance_in_time(98, 98.4, spot) == pytest.approx(none)
+    assert chance_in_time(98, 97.9, spot) == 0.0
+    assert chance_in_time(98, 98, None) == 1.0
+    assert chance_in_time(98, 97, None) == 0.0
+    assert chance_in_time(98, 200, estimate_spot(2000, 1, 98, 0.9999)) == 0.0
+
+
+def test_the_chance_agrees_with_a_simulation() -> None:
+    """Jobs played out one by one: work, interruptions at random times, the same loss at each."""
+    spot = estimate_spot(64, 1, 200, 0.5, restart_sec=3600 * 4)
+    lost_each = spot.lost_hours / spot.interruptions
+    dice = random.Random(8)
+    due = spot.hours * 1.1
+
+    def done_after() -> float:
+        now, end = 0.0, spot.hours - spot.lost_hours
+        while (now := now + dice.expovariate(1 / spot.mtbf_hours)) < end:
+            end += lost_each
+        return end
+
+    runs = 4000
+    share = sum(done_after() <= due for _ in range(runs)) / runs
+    assert chance_in_time(200, due, spot) == pytest.approx(share, abs=4 * 0.5 / math.sqrt(runs))
+    assert 0.5 < share < 0.99, "an experiment that could have come out otherwise"
+
+
+hours = st.floats(0.5, 4000)
+nodes = st.integers(1, 256)
+
+
+@given(st.sampled_from(["on-demand", "spot", "reserved-1y", "capacity-block"]), nodes, hours, st.floats(1, 4))
+def test_more_hours_never_cost_less(kind: Kind, num_nodes: int, length: float, times: float) -> None:
+    made = offer(kind, 20.0, 0.2)
+    short, long = (quote(made, Job(num_nodes, each)).usd for each in (length, length * times))
+    assume(short is not None and long is not None)
+    assert short is not None
+    assert long is not None
+    assert long >= short * (1 - 1e-9)
+
+
+@given(nodes, hours, st.floats(0, 0.9), st.floats(1, 3), st.floats(1, 3))
+def test_a_later_deadline_never_lowers_the_chance(
+    num_nodes: int, length: float, share: float, times: float, later: float
+) -> None:
+    spot = estimate_spot(num_nodes, 1, length, share)
+    soon, late = (chance_in_time(length, length * factor, spot) for factor in (times, times * later))
+    assert 0 <= soon <= late + 1e-9
+    assert late <= 1
+    assert share > 0 or soon == 1
+
+
+@given(nodes, st.floats(1, 500), st.floats(0.01, 0.5))
+def test_with_all_the_time_in_the_world_the_job_is_done(num_nodes: int, length: float, share: float) -> None:
+    spot = estimate_spot(num_nodes, 1, length, share)
+    assume(spot.feasible)
+    assert chance_in_time(length, length * 1000, spot) == pytest.approx(1, abs=1e-6)

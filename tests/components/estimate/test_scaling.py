@@ -1,0 +1,181 @@
+"""The model of a data-parallel step: examples by hand, the catalogue's links, and what must hold for any numbers."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.catalog.loader import PROVIDERS, load, load_provider
+from components.catalog.tables import FABRIC_FIELDS, latency, link_gbps, load_links
+from components.core.findings import InputError
+from components.estimate.scaling import (
+    BUS_SHARE,
+    Links,
+    StepModel,
+    efficiency,
+    fit_amdahl,
+    links_of,
+    measured_efficiency,
+    step_sec,
+)
+
+EIGHT = Links(
+    gpus_per_node=8, inside_gbps=800, between_gbps=400, inside_latency_sec=1e-6, between_latency_sec=10e-6
+)  # fmt: skip
+MODES = st.sampled_from(["weak", "strong"])
+WORKERS = st.integers(1, 4096)
+LINKS = st.builds(
+    Links,
+    gpus_per_node=st.integers(1, 16),
+    inside_gbps=st.floats(1, 1e5),
+    between_gbps=st.floats(0.1, 1e5),
+    inside_latency_sec=st.floats(0, 1e-3),
+    between_latency_sec=st.floats(0, 1e-2),
+)
+SHARES = st.floats(0, 1)
+MODELS = st.builds(
+    StepModel,
+    compute_sec=st.floats(1e-4, 100),
+    gradient_bytes=st.floats(0, 1e11),
+    serial_share=SHARES,
+    overlap=SHARES,
+    algorithm=st.sampled_from(["ring", "tree"]),
+)
+
+
+def test_an_all_reduce_by_hand() -> None:
+    """100 MB are 0.8 Gbit."""
+    assert EIGHT.all_reduce_sec(1, 1e8) == 0
+    # 4 of a node: 2 x 3/4 x 0.8 / 800 = 1.5 ms, and 6 messages of 1 us.
+    assert EIGHT.all_reduce_sec(4, 1e8) == pytest.approx(1.506e-3)
+    # 4 nodes of 8: inside 2 x 7/8 x 0.8 / 800 = 1.75 ms and 14 us; between 2 x 3/4 x 0.8 / 400 = 3 ms and 6 x 10 us.
+    assert EIGHT.all_reduce_sec(32, 1e8) == pytest.approx(1.764e-3 + 3.06e-3)
+    assert EIGHT.all_reduce_sec(32, 1e8, "tree") == pytest.approx(1.764e-3 + 3.04e-3), "2 x log2 4 messages"
+    assert EIGHT.all_reduce_sec(64, 0, "ring") == pytest.approx(14e-6 + 14 * 10e-6)
+
+
+def test_a_step_by_hand() -> None:
+    model = StepModel(compute_sec=0.1, gradient_bytes=1e8, serial_share=0.2)
+    travel = 4.824e-3
+    assert step_sec(model, EIGHT, 32, "weak") == pytest.approx(0.1 + travel)
+    assert efficiency(model, EIGHT, 32, "weak") == pytest.approx(0.1 / (0.1 + travel))
+    strong = 0.1 * (0.2 + 0.8 / 32) + travel
+    assert step_sec(model, EIGHT, 32, "strong") == pytest.approx(strong)
+    assert efficiency(model, EIGHT, 32, "strong") == pytest.approx(0.1 / (32 * strong))
+
+
+def test_what_travels_while_it_computes_is_not_waited_for() -> None:
+    half = StepModel(compute_sec=0.1, gradient_bytes=1e8, overlap=0.5)
+    assert step_sec(half, EIGHT, 32, "weak") == 0.1, "50 ms hide 4.8 ms"
+    little = StepModel(compute_sec=0.1, gradient_bytes=1e8, overlap=0.02)
+    assert step_sec(little, EIGHT, 32, "weak") == pytest.approx(0.1 + 2.824e-3)
+
+
+@given(MODELS, LINKS, WORKERS, MODES)
+def test_an_efficiency_is_above_0_and_at_most_1(model: StepModel, links: Links, workers: int, mode: str) -> None:
+    assert 0 < efficiency(model, links, workers, mode) <= 1  # type: ignore[arg-type]  # drawn from the two
+
+
+@given(MODELS, LINKS, MODES)
+def test_one_worker_is_as_measured(model: StepModel, links: Links, mode: str) -> None:
+    assert step_sec(model, links, 1, mode) == pytest.approx(model.compute_sec)  # type: ignore[arg-type]  # as above
+    assert efficiency(model, links, 1, mode) == pytest.approx(1)  # type: ignore[arg-type]  # as above
+
+
+@given(MODELS, LINKS, WORKERS, MODES, st.floats(1, 100), st.floats(1, 100))
+def test_more_bandwidth_never_harms(
+    model: StepModel, links: Links, workers: int, mode: str, inside: float, between: float
+) -> None:
+    faster = Links(
+        links.gpus_per_node,
+        links.inside_gbps * inside,
+        links.between_gbps * between,
+        links.inside_latency_sec,
+        links.between_latency_sec,
+    )
+    slow, fast = (efficiency(model, kind, workers, mode) for kind in (links, faster))  # type: ignore[arg-type]  # as above
+    assert fast >= slow * (1 - 1e-12)
+
+
+@given(st.floats(0, 1e11), LINKS, WORKERS)
+def test_a_tree_takes_no_more_messages_than_a_ring(num_bytes: float, links: Links, workers: int) -> None:
+    ring = links.all_reduce_sec(workers, num_bytes, "ring")
+    assert links.all_reduce_sec(workers, num_bytes, "tree") <= ring * (1 + 1e-12)
+
+
+@given(st.floats(1e-3, 10), SHARES, st.lists(st.floats(0, 1), min_size=3, max_size=3))
+def test_a_fit_finds_the_serial_share_that_was_there(one: float, serial: float, waits: list[float]) -> None:
+    all_reduce = dict(zip((2, 3, 4), waits, strict=True))
+    step = {1: one, **{n: one * (serial + (1 - serial) / n) + wait for n, wait in all_reduce.items()}}
+    fit = fit_amdahl(step, all_reduce)
+    assert fit.serial_share == pytest.approx(serial, abs=1e-9)
+    assert fit.worst_residual == pytest.approx(0, abs=1e-9)
+    assert fit.step_sec(1, 0) == one
+
+
+def test_a_fit_stays_a_share() -> None:
+    """Faster than ideal is no serial part below nothing; slower than one worker is no share above all."""
+    above = fit_amdahl({1: 1.0, 2: 0.4}, {2: 0.0})
+    assert [above.serial_share, above.worst_residual] == pytest.approx([0, 0.25])
+    below = fit_amdahl({1: 1.0, 2: 2.0}, {2: 0.0})
+    assert (below.serial_share, below.worst_residual) == (1, 0.5)
+
+
+def test_measured_efficiency_is_of_rounds() -> None:
+    strong = measured_efficiency([1.0, 1.2, 1.0], [0.5, 0.8, 1.0], 2, "strong")
+    assert [strong.median, strong.low, strong.high] == pytest.approx([0.75, 0.5, 1.0])
+    weak = measured_efficiency([1.0], [1.25], 2, "weak")
+    assert (weak.median, weak.low, weak.high) == (0.8, 0.8, 0.8)
+
+
+def test_links_come_from_the_catalogue() -> None:
+    machines = load().machines
+    links = links_of(machines["p5.48xlarge"])
+    assert [links.gpus_per_node, links.inside_gbps] == pytest.approx([8, 3600 * BUS_SHARE])
+    assert links.between_gbps == pytest.approx(3200 * BUS_SHARE)
+    assert links.between_latency_sec == pytest.approx(15e-6)
+    assert links.sources[0].startswith("between machines: 3200 Gbit/s, ")
+    assert links.sources[-1].startswith("assumed: all-reduces reach 0.7")
+    whole = links_of(machines["p5.48xlarge"], bus_share=1)
+    assert (whole.between_gbps, whole.sources[-1]) == (3200, "1 of nominal bandwidth")
+
+
+def test_one_accelerator_needs_no_link_inside() -> None:
+    links = links_of(load().machines["p3.2xlarge"], bus_share=1)
+    assert len(links.sources) == 3, "nothing of a link inside"
+    assert links.between_latency_sec == pytest.approx(30e-6), "no EFA: plain Ethernet"
+    assert links.all_reduce_sec(2, 1e8) == pytest.approx(0.8 / 10 + 2 * 30e-6)
+
+
+def test_unknown_links_project_nothing() -> None:
+    with pytest.raises(
+        InputError, match=r"dl1\.24xlarge: the catalogue knows no bandwidth of its link between its Gau"
+    ):
+        links_of(load().machines["dl1.24xlarge"])
+    machine = load().machines["p3.2xlarge"]
+    unsaid = machine.model_copy(update={"network_gbps": machine.network_gbps.model_copy(update={"value": None})})
+    with pytest.raises(InputError, match="network_gbps"):
+        links_of(unsaid)
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "usec"),
+    [("gcp", "a3-megagpu-8g", 25), ("gcp", "a3-ultragpu-8g", 8), ("azure", "Standard_ND96isr_H100_v5", 5)],
+)
+def test_every_providers_own_fabric_counts(provider: Any, name: str, usec: float) -> None:
+    """GPUDirect, RoCE and InfiniBand stand in fields of their own, and none of them is plain Ethernet."""
+    assert links_of(load_provider(provider).machines[name]).between_latency_sec == pytest.approx(usec * 1e-6)
+
+
+def test_every_fabric_and_link_has_its_figures() -> None:
+    everywhere = [machine for provider in PROVIDERS for machine in load_provider(provider).machines.values()]
+    fabrics = [getattr(machine, field, None) for machine in everywhere for field in FABRIC_FIELDS]
+    kinds = {fabric.kind for fabric in fabrics if fabric is not None}
+    assert kinds == {"efa", "gpudirect", "roce", "infiniband"}
+    assert all(latency().between(kind).value > 0 for kind in kinds)
+    known = {machine.accelerator.rpartition("x")[0] for machine in load().machines.values()}
+    gpus = [model for model, link in load_links().links.items() if model not in load_links().ici]
+    assert len(gpus) > 10
+    assert set(gpus) <= known, "each is of a machine there is"
+    assert link_gbps("H100x8").value == 3600

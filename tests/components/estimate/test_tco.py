@@ -1,0 +1,137 @@
+"""Renting against owning: the formulas by hand, the rule of thumb from its inputs, and what holds for all of them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from components.estimate.tco import (
+    HOURS_PER_YEAR,
+    RULE_MONTHS,
+    RULE_UTILISATION,
+    CloudSide,
+    OnPremSide,
+    break_even_months,
+    break_even_utilisation,
+    cloud_usd,
+    keeps_rule,
+    load_onprem,
+    onprem_usd,
+    reserved_break_even,
+)
+
+# 10 kW * 1.5 * 0.10 = 1.5 an hour of power; with 2.5 and 4 it runs at 8 an hour.
+OWNED = OnPremSide(
+    capex_usd=400_000, resale_usd=80_000, kw=10, pue=1.5, usd_per_kwh=0.1, colo_usd_per_hour=2.5, ops_usd_per_hour=4
+)
+RENTED = CloudSide(usd_per_hour=50, utilisation=0.8)
+
+prices = st.floats(1, 200)
+shares = st.floats(0.05, 1)
+lengths = st.floats(100, 50_000)
+owned = st.builds(
+    OnPremSide,
+    capex_usd=st.floats(10_000, 1_000_000),
+    resale_usd=st.floats(0, 9_000),
+    kw=st.floats(0.5, 15),
+    pue=st.floats(1, 2),
+    usd_per_kwh=st.floats(0, 0.5),
+    colo_usd_per_hour=st.floats(0, 10),
+    ops_usd_per_hour=st.floats(0, 10),
+)
+
+
+def test_both_bills_by_hand() -> None:
+    assert OWNED.running_usd_per_hour == pytest.approx(8.0)
+    assert onprem_usd(OWNED, 1000) == pytest.approx(320_000 + 8_000)
+    assert cloud_usd(RENTED, 1000) == pytest.approx(40_000)
+    assert cloud_usd(replace(RENTED, fixed_usd_per_hour=2), 1000) == pytest.approx(42_000)
+
+
+def test_the_break_evens_by_hand() -> None:
+    """Renting costs 40 an hour and owning 8: 320,000 are saved after 10,000 hours, which are 13.7 months."""
+    assert break_even_months(RENTED, OWNED) == pytest.approx(10_000 / 730)
+    assert break_even_utilisation(RENTED, OWNED, 10_000) == pytest.approx(0.8)
+    assert break_even_utilisation(replace(RENTED, fixed_usd_per_hour=5), OWNED, 10_000) == pytest.approx(0.7)
+
+
+def test_owning_never_pays_where_it_runs_dearer_than_renting() -> None:
+    assert break_even_months(RENTED.at(0.1), OWNED) == math.inf
+
+
+def test_nodes_that_bring_back_their_price_pay_at_once() -> None:
+    assert break_even_months(RENTED, replace(OWNED, resale_usd=400_000)) == 0.0
+    assert break_even_months(RENTED.at(0.1), replace(OWNED, resale_usd=400_000)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("reserved", "on_demand", "pays_above"),
+    [(18.83, 27.197, 0.69), (16.708, 24.48, 0.68), (62.92, 98.32, 0.64)],
+)
+def test_a_reservation_pays_above_its_share_of_the_price(reserved: float, on_demand: float, pays_above: float) -> None:
+    share = reserved_break_even(reserved, on_demand)
+    assert share == pytest.approx(pays_above, abs=0.005)
+    # At that use both bills are the same.
+    assert cloud_usd(CloudSide(reserved, 1.0), 8760) == pytest.approx(cloud_usd(CloudSide(on_demand, share), 8760))
+
+
+def test_the_rule_of_thumb_follows_from_the_stated_inputs() -> None:
+    """8 x H100 at AWS's list price: at 70 % after 14.4 months, at 80 % after 12.2; a year asks for 81 % use."""
+    table = load_onprem()
+    node = table.nodes["H100x8"]
+    side = OnPremSide(
+        capex_usd=node.capex_usd.value,
+        resale_usd=node.capex_usd.value * table.resale_share.value,
+        kw=6.4,
+        pue=table.pue.value,
+        usd_per_kwh=table.usd_per_kwh.value,
+        colo_usd_per_hour=table.colo_usd_per_kw_month.value * node.peak_kw.value / 730,
+        ops_usd_per_hour=table.ops_usd_per_node_month.value / 730,
+    )
+    cloud = CloudSide(55.04, table.utilisation.value)
+    months = [break_even_months(cloud.at(share), side) for share in RULE_UTILISATION]
+    assert months == pytest.approx([14.4, 12.2], abs=0.1)
+    assert all(RULE_MONTHS[0] <= month <= RULE_MONTHS[1] for month in months)
+    assert keeps_rule(cloud, side)
+    assert break_even_utilisation(cloud, side, HOURS_PER_YEAR) == pytest.approx(0.81, abs=0.005)
+    # Where it ends: the inputs stand near its lower edge, as docs/costs.md says.
+    for capex, holds in ((350_000, False), (500_000, True), (660_000, True), (700_000, False)):
+        assert keeps_rule(cloud, replace(side, capex_usd=capex, resale_usd=0.2 * capex)) is holds, capex
+    for rent, holds in ((27.5, False), (40, True), (55, True), (58, False)):
+        assert keeps_rule(replace(cloud, usd_per_hour=rent), side) is holds, rent
+
+
+def test_assumptions_say_that_they_are_assumed() -> None:
+    table = load_onprem()
+    assert table.nodes["H100x8"].capex_usd.confidence == "assumed"
+    assert {fact.confidence for fact in (table.ops_usd_per_node_month, table.resale_share)} == {"assumed"}
+    assert "A100x8" not in table.nodes, "nobody has a figure, so none is made up"
+
+
+@given(prices, owned, lengths)
+def test_at_the_break_even_use_both_cost_the_same(price: float, side: OnPremSide, hours: float) -> None:
+    share = break_even_utilisation(CloudSide(price, 1), side, hours)
+    assert cloud_usd(CloudSide(price, share), hours) == pytest.approx(onprem_usd(side, hours))
+
+
+@given(prices, shares, owned)
+def test_at_the_break_even_month_both_cost_the_same(price: float, share: float, side: OnPremSide) -> None:
+    cloud = CloudSide(price, share)
+    months = break_even_months(cloud, side)
+    assume(months < 1e6)
+    assert cloud_usd(cloud, months * 730) == pytest.approx(onprem_usd(side, months * 730), rel=1e-6)
+
+
+@given(prices, shares, owned, lengths, st.floats(1, 3))
+def test_more_hours_never_cost_less(price: float, share: float, side: OnPremSide, hours: float, times: float) -> None:
+    assert cloud_usd(CloudSide(price, share), hours * times) >= cloud_usd(CloudSide(price, share), hours)
+    assert onprem_usd(side, hours * times) >= onprem_usd(side, hours)
+
+
+@given(prices, shares, shares, owned)
+def test_more_use_never_delays_the_break_even(price: float, one: float, other: float, side: OnPremSide) -> None:
+    little, much = sorted((one, other))
+    cloud = CloudSide(price, 1)
+    assert break_even_months(cloud.at(much), side) <= break_even_months(cloud.at(little), side)

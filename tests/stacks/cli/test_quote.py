@@ -1,0 +1,197 @@
+"""`gangway quote` from outside: the ranking, the JSON with its sources, mistakes, and what it does not load."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from components.core.findings import InputError
+from components.estimate.offers import find_offers
+from components.estimate.quotes import Job, rank
+from components.estimate.quotes import quote as quote_one
+from stacks.cli import main
+from stacks.cli.quote import carriers, chosen_providers, hours_of
+from stacks.finops.quotes.quote_tables import Answer, answer_json
+
+ASK = ["quote", "--accelerator", "H100x8", "--nodes", "4", "--hours", "100"]
+
+
+def run(*arguments: str, exit_code: int = 0) -> str:
+    # Wide, so that no sentence is broken.
+    result = CliRunner().invoke(main.app, [*ASK, *arguments], env={"COLUMNS": "250"})
+    assert result.exit_code == exit_code, result.output
+    return result.stdout
+
+
+def ask(*arguments: str, exit_code: int = 0) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(run(*arguments, "--json", exit_code=exit_code))
+    return answer
+
+
+def mistake(*arguments: str) -> InputError:
+    result = CliRunner().invoke(main.app, list(arguments))
+    assert isinstance(result.exception, InputError), result.output
+    return result.exception
+
+
+def test_spot_of_aws_is_the_cheapest_way_to_four_nodes() -> None:
+    answer = ask("--deadline", "130h")
+    first = answer["ranked"][0]
+    assert (first["rank"], first["provider"], first["region"], first["kind"]) == (1, "aws", "us-east-1", "spot")
+    assert first["usd"]["value"] == pytest.approx(4 * 22.98 * first["spot"]["hours"])
+    assert first["reason"].startswith("the cheapest; 58% below on demand at the same place")
+    assert first["in_time"] == pytest.approx(1, abs=1e-3)
+    dollars = [row["usd"]["value"] for row in answer["ranked"]]
+    assert dollars == sorted(dollars)
+
+
+def test_every_figure_says_where_it_is_from() -> None:
+    answer = ask("--interruptions", "0.15")
+    rows = [*answer["ranked"], *answer["unknown"]]
+    assert len(rows) > 20
+    for row in rows:
+        for name in ("price", "usd", "energy", "carbon"):
+            figure = row[name]
+            assert set(figure) >= {"value", "unit", "source", "as_of", "confidence"}, name
+            assert figure["source"], name
+        assert (row["interruptions"] is not None) == (row["kind"] == "spot")
+    given = next(row for row in answer["ranked"] if row["provider"] == "gcp" and row["kind"] == "spot")
+    assert given["interruptions"] == {
+        "value": 0.15,
+        "unit": "share of nodes a month",
+        "source": "as given: nobody publishes it",
+        "as_of": None,
+        "confidence": "assumed",
+    }
+    silent = next(row for row in ask()["unknown"] if row["provider"] == "gcp" and row["kind"] == "spot")
+    assert (silent["interruptions"]["value"], silent["interruptions"]["confidence"]) == (None, "unknown")
+
+
+def test_a_job_shorter_than_the_best_interval_saves_at_its_end() -> None:
+    (spot,) = [row for row in ask("--hours", "0.5", "--providers", "aws")["ranked"] if row["kind"] == "spot"]
+    assert spot["spot"]["interval_sec"] == 1800 < spot["spot"]["best_interval_sec"]
+    assert "with a checkpoint each 30 min" in spot["details"]
+
+
+def test_without_a_rate_of_interruptions_spot_stands_apart() -> None:
+    answer = ask("--providers", "gcp")
+    assert "spot" not in {row["kind"] for row in answer["ranked"]}
+    silent = [row for row in answer["unknown"] if row["kind"] == "spot" and row["price"]["value"] is not None]
+    assert silent
+    assert all(row["usd"]["value"] is None for row in silent)
+    assert "give --interruptions" in silent[0]["reason"]
+
+
+def test_spot_that_cannot_finish_is_infeasible() -> None:
+    answer = ask("--deadline", "100h", "--providers", "aws")
+    (spot,) = answer["infeasible"]
+    assert spot["kind"] == "spot"
+    assert spot["reason"].startswith("too late: 100.4 h expected with interruptions, the deadline is 100 h")
+    assert "cannot do it" in run("--deadline", "100h", "--providers", "aws")
+
+
+def test_a_grid_that_is_too_dirty_is_left_out() -> None:
+    answer = ask("--max-intensity", "150")
+    assert {row["region"] for row in answer["ranked"]} == {"europe-west1", "us-west1"}
+    assert answer["left_out"] > 20
+    assert "offers left out: their grid has more than 150 g/kWh" in run("--max-intensity", "150")
+
+
+def test_nothing_that_will_do_exits_1() -> None:
+    assert ask("--max-intensity", "1", exit_code=1)["ranked"] == []
+    assert "no offer will do" in run("--max-intensity", "1", exit_code=1)
+
+
+def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
+    text = run("--top", "2", "--deadline", "130h")
+    assert "H100x8, 4 nodes, 100 h of training, done within 130 h; by cost" in text
+    assert "aws us-east-1 p5.48xlarge spot" in text
+    assert "more: --top 0" in text
+    assert "Standard_ND96isr_H100_v5" in text
+    assert "in 3 regions: no price in the catalogue" in text
+    assert "more: --top 0" not in run("--top", "0")
+
+
+def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
+    result = CliRunner().invoke(main.app, ["quote", "--accelerator", "v5p-64", "--hours", "4d", "--json"])
+    answer = json.loads(result.stdout)
+    first = answer["ranked"][0]
+    assert (first["machine_type"], first["region"], first["kind"]) == ("v5p-64", "us-central1", "on-demand")
+    assert first["usd"]["value"] == pytest.approx(96 * 32 * 4.2)
+    assert first["carbon"]["value"] is None
+    assert first["carbon"]["confidence"] == "unknown"
+    by_carbon = ["quote", "--accelerator", "v5p-64", "--hours", "4d", "--sort", "carbon"]
+    result = CliRunner().invoke(main.app, by_carbon, env={"COLUMNS": "250"})
+    assert result.exit_code == 1
+    assert "emissions not known: Google publishes no power figure" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--accelerator", "H100x9"], ["--accelerator: no such accelerator", "'H100x9'", "did you mean 'H100x8'?"]),
+        (["--accelerator", "V5P-64"], ["--accelerator: ", "'V5P-64'", "write v5p-64"]),
+        (["--accelerator", "v5p-60"], ["--accelerator: no v5p slice has this size", "nearest: v5p-32"]),
+        (["--accelerator", "v5p-64", "--providers", "aws"], ["--accelerator: no such accelerator on aws"]),
+        (["--hours", "0"], ["--hours: no length of time", "'0'", "hours above 0"]),
+        (["--hours", "-3"], ["--hours: no length of time", "'-3'"]),
+        (["--hours", "9" * 400], ["--hours: no length of time", "up to 876000"]),
+        (["--hours", "nan"], ["--hours: no length of time"]),
+        (["--deadline", "99h"], ["--deadline: shorter than the training", "'99h'", "100h or more", "--deadline 120h"]),
+        (["--nodes", "0"], ["--nodes: no number of nodes", "got:     0", "1 to 1,000,000"]),
+        (["--nodes", "1" + "0" * 400], ["--nodes: no number of nodes", "1 to 1,000,000"]),
+        (["--top", "-1"], ["--top: no number of offers", "got:     -1", "write --top 0"]),
+        (["--providers", "aws,gpc"], ["--providers: no such provider", "'gpc'", "did you mean 'gcp'?"]),
+        (["--sort", "price"], ["--sort: nothing to sort by", "'price'", "cost, carbon, risk"]),
+        (["--interruptions", "15"], ["--interruptions: no share of nodes", "15.0", "write 0.15"]),
+        (["--max-intensity", "-1"], ["--max-intensity: no carbon intensity", "-1.0", "write --max-intensity 200"]),
+        (["--max-intensity", "nan"], ["--max-intensity: no carbon intensity"]),
+    ],
+)
+def test_a_mistake_names_its_place_its_value_and_its_fix(arguments: list[str], said: list[str]) -> None:
+    text = str(mistake(*ASK, *arguments))
+    assert [part for part in said if part not in text] == []
+
+
+@pytest.mark.parametrize(("text", "hours"), [("100", 100), ("130h", 130), ("1.5 d", 36), (" 2h", 2)])
+def test_lengths_of_time_as_people_write_them(text: str, hours: float) -> None:
+    assert hours_of(text, "--hours") == hours
+
+
+def test_providers_keep_their_order() -> None:
+    assert chosen_providers(None) == ("aws", "gcp", "azure")
+    assert chosen_providers("azure, aws") == ("aws", "azure")
+
+
+def test_a_slice_is_offered_where_its_generation_is() -> None:
+    (carrier,) = carriers("v6e-16", ("gcp",))
+    assert set(carrier.offered_in) <= set(carrier.regions)
+    assert {price.region for price in carrier.prices} <= set(carrier.offered_in)
+
+
+def test_a_region_without_a_grid_says_so() -> None:
+    """Prices may come from regions that the catalogue has no grid of."""
+    offers = find_offers(carriers("H100x8", ("aws",)))
+    job = Job(1, 10)
+    quoted = [quote_one(replace(offer, place=None), job) for offer in offers if offer.kind == "on-demand"]
+    answer = answer_json(Answer("H100x8", job, "carbon", None, 0, rank(quoted, "carbon")))
+    (row,) = answer["unknown"]
+    assert row["reason"] == "emissions not known: no grid intensity and PUE of us-east-1 in the catalogue"
+    assert row["carbon"]["source"] == "absent: no grid intensity and PUE of us-east-1 in the catalogue"
+
+
+def test_it_loads_no_sdk(repo: Path) -> None:
+    """What keeps it under a second."""
+    program = (
+        "import sys; from typer.testing import CliRunner; from stacks.cli.main import app; "
+        f"result = CliRunner().invoke(app, {ASK!r}); "
+        "heavy = ('pulumi', 'pulumi_aws', 'boto3', 'google.auth', 'torch', 'numpy', 'matplotlib', 'jinja2'); "
+        "print(result.exit_code, [name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=repo, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 []\n"

@@ -1,0 +1,183 @@
+"""`gangway tco` from outside: both bills, the break-evens, the plot, mistakes."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from components.catalog.schema import Fact
+from components.core.findings import InputError
+from components.estimate.offers import find_offers
+from stacks.cli import main
+from stacks.cli.quote import carriers
+from stacks.finops.quotes.tco_inputs import Inputs, gather
+from stacks.finops.quotes.tco_tables import compare, draw_plot, show
+
+ASK = ["tco", "--accelerator", "H100x8", "--nodes", "4", "--years", "3", "--providers", "aws"]
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(main.app, [*ASK, *arguments], env={"COLUMNS": "250"})
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def ask(*arguments: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(run(*arguments, "--json"))
+    return answer
+
+
+def inputs(**given: float) -> Inputs:
+    return gather("H100x8", 4, 3, find_offers(carriers("H100x8", ("aws",))), given)
+
+
+def with_reservation(inputs: Inputs, usd_per_hour: float) -> Inputs:
+    """The same with a year's commitment at that price."""
+    offer = next(o for o in find_offers(carriers("H100x8", ("aws",))) if o.kind == "reserved-1y")
+    price = Fact[float | None].model_validate({**offer.price.model_dump(), "value": usd_per_hour})
+    return replace(inputs, reserved=(replace(offer, price=price, on_demand=55.04),))
+
+
+def test_both_bills_by_hand() -> None:
+    """4 nodes over 26,280 h, all inputs given: 50 at half use; 400,000 less 100,000 and 10 an hour."""
+    answer = ask(
+        *("--usd-per-hour", "50", "--utilisation", "0.5", "--capex", "400000", "--resale", "0.25"),
+        *("--kw", "10", "--pue", "1.5", "--usd-per-kwh", "0.1", "--colo", "2555", "--ops", "3650"),
+    )
+    assert answer["cloud"]["value"] == pytest.approx(4 * 26_280 * 25)
+    assert answer["onprem"]["value"] == pytest.approx(4 * (300_000 + 26_280 * 10))
+    assert answer["break_even"]["months"] == pytest.approx(300_000 / 15 / 730)
+    assert answer["break_even"]["utilisation"] == pytest.approx((300_000 / 26_280 + 10) / 50)
+    assert answer["rented"] is None
+    assert {value["source"] for name, value in answer["inputs"].items() if name != "fixed"} == {
+        "given on the command line"
+    }
+
+
+def test_the_stated_assumptions_keep_the_rule_of_thumb() -> None:
+    answer = ask()
+    months = {row["utilisation"]: row["months"] for row in answer["break_even"]["by_utilisation"]}
+    assert 12 <= months[0.8] < months[0.7] <= 24
+    assert answer["rule_of_thumb"]["holds"] is True
+    assert answer["inputs"]["capex"]["confidence"] == "assumed"
+    assert answer["inputs"]["usd_per_hour"]["confidence"] == "list-price"
+    assert answer["rented"] == "aws us-east-1 p5.48xlarge on-demand"
+    assert "holds" in run()
+
+
+def test_what_never_pays_is_said() -> None:
+    text = run("--usd-per-hour", "5", "--utilisation", "0.2")
+    assert "renting is cheaper" in text
+    assert "at 20% use, owning is cheaper never" in text
+    assert "owning is cheaper at no use" in text
+    assert "does not hold" in text
+    assert ask("--usd-per-hour", "5")["break_even"]["months"] is None
+
+
+def test_what_always_pays_is_said() -> None:
+    assert "owning is cheaper at any use" in run("--fixed", "500")
+
+
+def test_a_reservation_pays_above_its_share() -> None:
+    answer = compare(with_reservation(inputs(), 38.0))
+    (reserved,) = answer.reserved
+    assert reserved.pays_above == pytest.approx(38 / 55.04)
+    assert reserved.usd == pytest.approx(4 * 38 * 26_280)
+    console = Console(width=250, record=True, file=io.StringIO())
+    show(answer, console)
+    assert "$38.00 of $55.04 an hour, pays above 69% use" in console.export_text()
+    assert reserved.onprem_months == pytest.approx(320_000 / (38 - answer.inputs.onprem.running_usd_per_hour) / 730)
+
+
+def test_a_reservation_is_paid_for_whole_terms() -> None:
+    """Half a year of a year's commitment costs the year; three years are three, and nothing is added."""
+    half = with_reservation(inputs(), 38.0)
+    (reserved,) = compare(replace(half, years=0.5)).reserved
+    assert reserved.usd == pytest.approx(4 * 38 * 8760)
+    assert reserved.paid_hours == 8760
+    console = Console(width=250, record=True, file=io.StringIO())
+    show(compare(replace(half, years=0.5)), console)
+    assert "over 0.5 years (whole terms: 8,760 h)" in console.export_text()
+    assert compare(half).reserved[0].paid_hours == 26_280
+
+
+def test_no_node_draws_more_on_average_than_at_its_peak() -> None:
+    assert inputs(kw=8.0).value("colo") == pytest.approx(200 * 10.2)
+    assert inputs(kw=15.0).value("colo") == pytest.approx(200 * 15 / 0.75)
+
+
+def test_a_price_nobody_has_is_asked_for() -> None:
+    with pytest.raises(InputError, match="--capex: nobody publishes it for A100x8") as caught:
+        gather("A100x8", 1, 3, find_offers(carriers("A100x8", ("aws",))), {})
+    assert caught.value.fix == "give --capex"
+    # With the price alone the rest is known: the draw from the catalogue, colocation by it.
+    found = gather("A100x8", 1, 3, find_offers(carriers("A100x8", ("aws",))), {"capex": 200_000})
+    assert found.value("kw") == pytest.approx((8 * 400 * 0.75 + 1100) / 1000, rel=0.2)
+    assert found.value("colo") == pytest.approx(
+        200 * (8 * 400 + found.rented.machine.host_watts.value) / 1000 if found.rented else 0
+    )
+
+
+def test_a_draw_nobody_publishes_is_asked_for() -> None:
+    offers = find_offers(carriers("v5p-64", ("gcp",)))
+    with pytest.raises(InputError, match="--kw"):
+        gather("v5p-64", 1, 3, offers, {"capex": 1e6})
+    assert gather("v5p-64", 1, 3, offers, {"capex": 1e6, "kw": 15}).value("colo") == pytest.approx(200 * 15 / 0.75)
+
+
+def test_the_plot_is_written_as_png_and_svg(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "tco.png"
+    text = run("--out", str(out))
+    png, svg = out.read_bytes(), out.with_suffix(".svg").read_text("utf-8")
+    assert png.startswith(b"\x89PNG")
+    assert len(png) < 150_000
+    assert "<svg" in svg
+    assert str(out) in text
+    assert ask("--out", str(out))["files"] == [str(out), str(out.with_suffix(".svg"))]
+    assert out.read_bytes() == png, "equal input, equal file"
+
+
+def test_a_plot_without_crossings_is_drawn_too() -> None:
+    dear = compare(inputs(usd_per_hour=5, utilisation=0.1))
+    assert draw_plot(dear, "png").startswith(b"\x89PNG")
+    assert b"<svg" in draw_plot(compare(with_reservation(inputs(), 38.0)), "svg")
+
+
+@pytest.mark.parametrize("out", ["", "/"])
+def test_a_plot_wants_a_name(out: str) -> None:
+    result = CliRunner().invoke(main.app, [*ASK, "--out", out])
+    assert isinstance(result.exception, InputError)
+    assert "--out: names no file" in str(result.exception)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", "utf-8")
+    result = CliRunner().invoke(main.app, [*ASK, "--out", str(tmp_path / "file" / "tco")])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith("--out: cannot be written: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nodes", "0"], ["--nodes: out of range", "1 to 1,000,000", "write --nodes 1"]),
+        (["--nodes", "1" + "0" * 400], ["--nodes: out of range", "write --nodes 1000000"]),
+        (["--years", "0"], ["--years: out of range", "0.1 to 20 years"]),
+        (["--years", "50"], ["--years", "write --years 20"]),
+        (["--years", "nan"], ["--years: out of range"]),
+        (["--utilisation", "75"], ["--utilisation: out of range", "75.0", "write --utilisation 1"]),
+        (["--pue", "0.9"], ["--pue: out of range", "0.9", "1 to 10"]),
+        (["--usd-per-kwh", "-1"], ["--usd-per-kwh: out of range", "write --usd-per-kwh 0"]),
+        (["--capex", "inf"], ["--capex: out of range"]),
+        (["--accelerator", "H100x9"], ["--accelerator: no such accelerator", "did you mean 'H100x8'?"]),
+    ],
+)
+def test_a_mistake_names_its_place_its_value_and_its_fix(arguments: list[str], said: list[str]) -> None:
+    result = CliRunner().invoke(main.app, [*ASK, *arguments])
+    assert isinstance(result.exception, InputError), result.output
+    assert [part for part in said if part not in str(result.exception)] == []

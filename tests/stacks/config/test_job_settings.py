@@ -1,0 +1,103 @@
+"""What a job may change of its preset: checked with the stack file, and handed to the trainer as flags."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.findings import InputError
+from stacks.config.job_settings import check_settings, setting_flags
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
+from stacks.planning.plan import make_plan
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.records.run_record import RunContext
+
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
+
+
+def argv_of(config: StackConfig) -> list[str]:
+    return list(make_plan(config).job["argv"])
+
+
+def test_seed_settings_and_id_reach_the_trainer(edited: Edited) -> None:
+    job = {"seed": 7, "settings": {"batch_size": 256, "tf32": False}, "run_id": "mine-s7"}
+    plan = make_plan(edited(lambda values: values["gangway:job"].update(job)))
+    argv = list(plan.job["argv"])
+    assert argv[argv.index("--seed") :][:6] == ["--seed", "7", "--batch-size", "256", "--tf32", "false"]
+    assert RunContext.model_validate_json(plan.job["env"]["GANGWAY_CONTEXT"]).run_id == "mine-s7"
+
+
+def test_nothing_is_said_where_nothing_is_asked(demo_config: StackConfig) -> None:
+    argv = argv_of(demo_config)
+    assert "--seed" not in argv
+    assert "--batch-size" not in argv
+
+
+@given(seed=st.integers(0, 2**63 - 1), batch_size=st.integers(1, 4096), bf16=st.booleans())
+def test_the_trainer_reads_the_flags_as_they_were_meant(seed: int, batch_size: int, bf16: bool) -> None:
+    """As its command line does: text for each field, which pydantic parses."""
+    settings = {"batch_size": batch_size, "precision": "bf16" if bf16 else "fp32", "tf32": bf16, "seed": seed}
+    flags = setting_flags(settings)
+    given_ = {
+        flag.removeprefix("--").replace("-", "_"): text for flag, text in zip(flags[::2], flags[1::2], strict=True)
+    }
+    config = PRESETS["dcgan-digits"].replace(given_)
+    assert {name: getattr(config, name) for name in settings} == settings
+
+
+# what stands in the section, then what is said
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({"settings": {"batch_sise": 1}}, ["not 'batch_sise'", "did you mean 'batch_size'?"]),
+    ({"settings": {"kimg": 1}}, ["settings without kimg", "write kimg beside settings"]),
+    ({"settings": {"precision": "fp64"}}, ["precision", "change precision, or leave it out"]),
+    ({"settings": {"cuda_graphs": True}}, ["dcgan-digits", "cuda_graphs"]),
+    ({"seed": -1}, ["gangway:job.seed", "from 0"]),
+    ({"run_id": "../x"}, ["gangway:job.run_id"]),
+]
+
+
+@pytest.mark.parametrize(("job", "said"), WRONG)
+def test_a_mistake_is_told(edited: Edited, job: dict[str, Any], said: list[str]) -> None:
+    with pytest.raises(ExceptionGroup) as group:
+        edited(lambda values: values["gangway:job"].update(job))
+    (told,) = group.value.exceptions
+    assert isinstance(told, InputError)
+    for words in said:
+        assert words in str(told)
+    assert told.fix
+
+
+def test_every_field_of_the_trainer_can_be_said_once() -> None:
+    own = {"preset", "kimg", "checkpoint_kimg", "seed"}
+    config = PRESETS["dcgan-digits"]
+    check_settings(
+        "dcgan-digits", {name: getattr(config, name) for name in TrainConfig.model_fields if name not in own}
+    )
+
+
+def bucket_of(config: StackConfig, type_token: str) -> dict[str, Any]:
+    (bucket,) = [r for r in make_plan(config).resources if r.type == type_token and r.name.endswith("-runs")]
+    return dict(bucket.inputs)
+
+
+@pytest.mark.parametrize(
+    ("stack", "type_token"), [("aws-g5-dev", "aws:s3/bucket:Bucket"), ("gcp-a3-spot", "gcp:storage/bucket:Bucket")]
+)
+def test_a_bucket_goes_with_its_records_where_that_is_said(repo: Any, stack: str, type_token: str) -> None:
+    config = from_file(repo / "stacks" / f"Pulumi.{stack}.yaml")
+    assert "forceDestroy" not in bucket_of(config, type_token)
+    job = config.job.model_copy(update={"keep_runs": False})
+    assert bucket_of(config.model_copy(update={"job": job}), type_token)["forceDestroy"] is True
+
+
+def test_elsewhere_the_runs_stay_anyway(repo: Any, tmp_path: Any) -> None:
+    source = (repo / "stacks/Pulumi.azure-nc-dev.yaml").read_text("utf-8")
+    path = tmp_path / "Pulumi.mine.yaml"
+    path.write_text(source.replace("max_hours: 2,", "max_hours: 2, keep_runs: false,"), "utf-8")
+    with pytest.raises(ExceptionGroup) as group:
+        from_file(path)
+    assert "gangway:job.keep_runs: `destroy` leaves the runs" in str(group.value.exceptions[0])

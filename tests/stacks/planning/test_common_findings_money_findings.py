@@ -1,0 +1,122 @@
+"""What a plan says of its own figures, finding by finding."""
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any
+
+import pytest
+
+from components.catalog.loader import load
+from components.catalog.validators import STALE_DAYS
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostComponent
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import money_findings, span, stale_prices
+from stacks.planning.run_costs import pace, price_ladder
+
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
+TODAY = date(2026, 11, 21)
+LINES = [
+    CostComponent("edited-0-spot: nodes", "hours", 2, 22.98, 45.96, "a list", "2026-09-06", "list-price"),
+    CostComponent("edited-lustre: disks", "GiB-months", 10, 0.1, 0.01, "a list", "2026-09-06", "list-price"),
+]
+
+
+def said(config: StackConfig, lines: Sequence[CostComponent] = LINES) -> dict[str, Finding]:
+    rungs = price_ladder(config, load().machine("p5.48xlarge"), lines)
+    return {f.code: f for f in money_findings(config, rungs, pace(config), lines, TODAY)}
+
+
+def with_job(estimate: dict[str, Any], **job: Any) -> Callable[[dict[str, Any]], None]:
+    def change(stack: dict[str, Any]) -> None:
+        stack["gangway:job"].update(job)
+        stack["gangway:estimate"] = estimate
+
+    return change
+
+
+def test_the_demo_is_near_enough_to_its_best_interval(edited: Edited) -> None:
+    found = said(edited(lambda stack: None))
+    assert set(found) == {"cost.usage-unsaid"}
+    assert found["cost.usage-unsaid"].severity is Severity.INFO
+
+
+def test_saving_too_often_is_told_with_an_interval_that_is_enough(edited: Edited) -> None:
+    """1 kimg of 150 in an hour: 10 s of saving every 24 s; 1 % of the time is one every 1000 s, 41.7 kimg."""
+    finding = said(edited(with_job({}, checkpoint_kimg=1)))["checkpoint.interval"]
+    assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:job.checkpoint_kimg")
+    assert "a checkpoint every 1 kimg, 24 s at 42 images/s" in finding.message
+    assert "too often for spot: the run takes 41% longer than with one every 60 min" in finding.message
+    assert finding.fix == "set checkpoint_kimg: 41, one every 17 min"
+    assert "checkpoint.interval" not in said(edited(with_job({}, checkpoint_kimg=41)))
+
+
+def test_saving_too_seldom_is_told_with_the_best_interval(edited: Edited) -> None:
+    """90 % a month on 2 nodes is an interruption in 156 h: never saving in 100 h loses 50 h of them."""
+    job = {"max_hours": 100, "kimg": 10000, "checkpoint_kimg": 10000}
+    finding = said(edited(with_job({"taken_percent_per_month": 90}, **job)))["checkpoint.interval"]
+    assert "too seldom for spot" in finding.message
+    assert finding.fix.startswith("set checkpoint_kimg: ")
+    advised = float(finding.fix.split()[2].rstrip(","))
+    mended = {**job, "checkpoint_kimg": advised}
+    assert "checkpoint.interval" not in said(edited(with_job({"taken_percent_per_month": 90}, **mended)))
+
+
+def test_spot_that_cannot_finish_is_an_error_with_a_fix(edited: Edited) -> None:
+    values = {"taken_percent_per_month": 99, "restart_sec": 3600 * 90}
+    finding = said(edited(with_job(values)))["capacity.spot-infeasible"]
+    assert finding.severity is Severity.ERROR
+    assert "its 2 nodes lose one every 78.17 h, and each costs 90.07 h" in finding.message
+    assert finding.fix == "take fewer nodes, or put another kind of capacity in its place"
+
+
+def test_an_interval_that_would_make_it_feasible_is_the_fix(edited: Edited) -> None:
+    """99 % a month on 2 nodes: 78 h between two interruptions, and 200 h between two checkpoints."""
+    job = {"max_hours": 200, "kimg": 10000, "checkpoint_kimg": 10000}
+    finding = said(edited(with_job({"taken_percent_per_month": 99}, **job)))["capacity.spot-infeasible"]
+    assert finding.fix.startswith("set gangway:job.checkpoint_kimg: ")
+    mended = {**job, "checkpoint_kimg": float(finding.fix.split()[2].rstrip(","))}
+    assert "capacity.spot-infeasible" not in said(edited(with_job({"taken_percent_per_month": 99}, **mended)))
+
+
+def test_an_unknown_rate_is_said(edited: Edited) -> None:
+    config = edited(lambda stack: stack.update({"gangway:region": "eu-west-1"}))
+    finding = said(config)["capacity.spot-rate-unknown"]
+    assert finding.severity is Severity.INFO
+    assert "AWS Spot Instance Advisor lists no such machine type" in finding.message
+
+
+def test_a_setting_without_effect_is_a_warning(edited: Edited) -> None:
+    def change(stack: dict[str, Any]) -> None:
+        stack["gangway:cluster"]["capacity"] = [{"kind": "on-demand"}]
+        stack["gangway:estimate"] = {"taken_percent_per_month": 5}
+
+    finding = said(edited(change))["estimate.ignored"]
+    assert (finding.severity, finding.path) == (
+        Severity.WARNING, "gangway:estimate.taken_percent_per_month",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("days", "old"), [(0, False), (STALE_DAYS, False), (STALE_DAYS + 1, True)])
+def test_prices_grow_old(days: int, old: bool) -> None:
+    today = date.fromordinal(date(2026, 9, 6).toordinal() + days)
+    assert bool(list(stale_prices(LINES, today))) == old
+
+
+def test_old_prices_are_named_and_the_oldest_dated() -> None:
+    lines = [
+        CostComponent(f"line {day}", "hours", 1, 1.0, 1.0, "a list", f"2025-01-0{day}", "list-price")
+        for day in range(1, 6)
+    ]
+    undated = CostComponent("bought", "purchase", 1, 9.0, 0.0, "file", "", "stack file")
+    (finding,) = stale_prices([undated, *lines], TODAY)
+    assert (finding.severity, finding.code) == (Severity.WARNING, "prices.stale")
+    assert finding.message == (
+        "prices older than 180 days, the oldest of 2025-01-01: line 1; line 2; line 3 and 2 more"
+    )
+    assert finding.fix == "run `gangway prices refresh`"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(34.56, "35 s"), (480, "8 min"), (3600, "60 min"), (11091, "3.1 h")])
+def test_spans_are_said_as_people_say_them(seconds: float, text: str) -> None:
+    assert span(seconds) == text

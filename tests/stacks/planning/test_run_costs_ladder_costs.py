@@ -1,0 +1,142 @@
+"""What a run costs on each rung: by hand, and what must hold whatever the rate and the interval."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from components.catalog.loader import load
+from components.estimate.cost import CostComponent, paid_once, unknown_price
+from components.estimate.spot import estimate_spot
+from stacks.config.sections import EstimateConfig
+from stacks.config.stack_config import StackConfig
+from stacks.planning.plan import Plan, make_plan
+from stacks.planning.run_costs import pace, price_ladder, rung_lines, taken
+
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
+Change = Callable[[dict[str, Any]], object]
+
+
+def line(name: str, hourly: float, *, standby: bool = False) -> CostComponent:
+    return CostComponent(name, "hours", 1, hourly, hourly, "a list", "2026-09-06", "list-price", standby)
+
+
+LINES = [
+    line("edited-0-spot: nodes", 40),
+    line("edited-1-on-demand: nodes", 110, standby=True),
+    line("edited-lustre: disks", 5),
+]
+
+
+def estimate(**values: Any) -> Change:
+    return lambda stack: stack.update({"gangway:estimate": values})
+
+
+def test_the_demos_spot_rung_by_hand(demo_plan: Plan) -> None:
+    """10 % a month on 2 nodes: MTBF 3416.8 h. 20 kimg of 150 in an hour: a checkpoint of 10 s every 480 s."""
+    spot, on_demand = demo_plan.rungs
+    expected = (1 + 10 / 480) / (1 - (240 + 600) / (3416.84 * 3600))
+    assert spot.run_hours == pytest.approx(expected, rel=1e-6)
+    assert spot.hourly == pytest.approx(demo_plan.cost.hourly)
+    assert spot.run == pytest.approx(demo_plan.cost.run) == pytest.approx(demo_plan.cost.hourly * expected, rel=1e-6)
+    assert spot.monthly == pytest.approx(demo_plan.cost.monthly)
+    assert spot.spot is not None
+    assert spot.spot.mtbf_hours == pytest.approx(3416.84, abs=0.01)
+    assert (on_demand.kind, on_demand.run_hours, on_demand.spot, on_demand.taken) == ("on-demand", 1, None, None)
+    assert on_demand.run == pytest.approx(
+        demo_plan.cost.hourly - (spot.nodes_hourly or 0) + 2 * 55.04 + 400 * 0.08 / 730
+    )
+
+
+def test_energy_is_of_the_expected_hours(demo_plan: Plan) -> None:
+    assert demo_plan.energy.hours == demo_plan.cost.run_hours == demo_plan.rungs[0].run_hours
+    assert demo_plan.embodied.gco2e == pytest.approx(16 * 575_000 * demo_plan.cost.run_hours / 35040)
+    assert demo_plan.sci_g_per_kimg == pytest.approx(
+        ((demo_plan.carbon.gco2e or 0) + (demo_plan.embodied.gco2e or 0)) / 150
+    )
+
+
+def test_the_stack_files_own_rate_wins_over_the_catalogues(edited: Edited) -> None:
+    machine = load().machine("p5.48xlarge")
+    fact = taken(edited(estimate(taken_percent_per_month=25)), machine)
+    assert (fact.value, fact.source, fact.confidence) == (
+        0.25, "gangway:estimate.taken_percent_per_month", "assumed",
+    )  # fmt: skip
+    assert taken(edited(lambda stack: None), machine).value == 0.10
+
+
+def test_the_pace_is_assumed_or_measured(edited: Edited) -> None:
+    assumed = pace(edited(lambda stack: None))
+    assert assumed.interval_sec == pytest.approx(480)
+    assert assumed.source == "assumed: job.kimg in just job.max_hours"
+    measured = pace(edited(estimate(images_per_second=100)))
+    assert (measured.interval_sec, measured.source) == (200, "gangway:estimate.images_per_second")
+    seldom = pace(edited(lambda stack: stack["gangway:job"].update(checkpoint_kimg=1e6)))
+    assert seldom.interval_sec == 3600, "the end is a checkpoint too"
+
+
+def test_what_surrounds_the_nodes_is_paid_on_every_rung(edited: Edited) -> None:
+    config, machine = edited(lambda stack: None), load().machine("p5.48xlarge")
+    spot, on_demand = price_ladder(config, machine, [*LINES, paid_once("block", 1000, "file")])
+    assert (spot.nodes_hourly, spot.hourly) == (40, 45)
+    assert (on_demand.nodes_hourly, on_demand.hourly) == (110, 115)
+    assert on_demand.run == pytest.approx(115 + 1000)
+    assert on_demand.monthly == pytest.approx(115 * 730 + 1000)
+
+
+def test_a_rung_without_a_price_has_interruptions_and_no_dollars(edited: Edited) -> None:
+    lines = [unknown_price("edited-0-spot: nodes", 2, "nobody knows"), *LINES[1:]]
+    spot, on_demand = price_ladder(edited(lambda stack: None), load().machine("p5.48xlarge"), lines)
+    assert (spot.nodes_hourly, spot.hourly, spot.monthly, spot.run) == (None, None, None, None)
+    assert spot.spot is not None
+    assert (spot.spot.usd, spot.spot.interruptions > 0) == (None, True)
+    assert on_demand.run == pytest.approx(115)
+
+
+def test_spot_that_cannot_finish_has_no_end_and_is_an_error(edited: Edited) -> None:
+    made = make_plan(edited(estimate(taken_percent_per_month=99.99, restart_sec=3600 * 100)))
+    spot = made.rungs[0]
+    assert (spot.run, spot.run_hours) == (None, None)
+    assert spot.spot is not None
+    assert not spot.spot.feasible
+    (finding,) = [f for f in made.findings if f.code == "capacity.spot-infeasible"]
+    assert made.has_errors
+    assert finding.path == "gangway:cluster.capacity[0]"
+    assert made.cost.run_hours == 1, "figures of an undisturbed run"
+    assert made.to_json()["rungs"][0]["spot"]["hours"] is None
+
+
+def test_slices_of_a_queued_request_are_their_rung(gcp_plans: dict[str, Plan]) -> None:
+    made = gcp_plans["gcp-v5e-pod"]
+    (rung,) = made.rungs
+    (own,) = rung_lines(made.config, made.cost.components, 0)
+    assert own.unit == "chip-hours"
+    assert rung.nodes_hourly == own.hourly
+    assert rung.spot is None
+    assert rung.taken is not None
+    assert rung.taken.value is None
+
+
+def test_idle_nodes_cost_what_stays(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
+    assert demo_plan.idle_hourly == demo_plan.cost.hourly, "terminate_when_done is false"
+    made = gcp_plans["gcp-a3-spot"]
+    assert made.config.job.terminate_when_done
+    assert made.idle_hourly == pytest.approx(made.cost.hourly - (made.rungs[0].nodes_hourly or 0))
+
+
+@settings(max_examples=settings().max_examples * 2 // 3, suppress_health_check=[HealthCheck.too_slow])
+@given(st.floats(0, 90), st.floats(0.1, 600), st.floats(0, 3600))
+def test_spot_never_takes_less_than_undisturbed(
+    demo_config: StackConfig, percent: float, checkpoint_sec: float, restart_sec: float
+) -> None:
+    own = EstimateConfig(taken_percent_per_month=percent, checkpoint_sec=checkpoint_sec, restart_sec=restart_sec)
+    config = demo_config.model_copy(update={"estimate": own, "stack": "edited"})
+    spot, on_demand = price_ladder(config, load().machine("p5.48xlarge"), LINES)
+    assert spot.spot == estimate_spot(
+        2, 20, 1, percent / 100, interval_sec=480, save_sec=checkpoint_sec, restart_sec=restart_sec
+    )
+    assert on_demand.run_hours == 1
+    assert spot.run_hours is None or spot.run_hours >= 1
+    assert spot.run is None or spot.run >= 45

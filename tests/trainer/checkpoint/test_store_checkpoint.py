@@ -1,0 +1,218 @@
+"""Checkpoints: hashed, kept, refused when corrupt, and never lost to a full disk."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer.checkpoint import store
+from trainer.checkpoint.store import state_digests
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.core.files import sha256_of
+from trainer.records.digest import RunIdentity
+
+State = dict[str, object]
+IDENTITY = RunIdentity(run_id="r", session=3, dataset_sha256="ab")
+
+
+def _state(value: float) -> State:
+    return {"images": 1, "g": {"weight": torch.full((3, 3), value)}, "opt": {"state": [{"step": torch.tensor(value)}]}}
+
+
+def _save_three(folder: Path, config: TrainConfig) -> list[Path]:
+    return [store.save(folder, _state(images), config, images, IDENTITY) for images in (100, 200, 300)]
+
+
+def _damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    path = store.save(tmp_path, _state(2.5), tiny_config, 123, IDENTITY)
+    assert path.name == "000000000123.pt"
+    loaded = store.load(path)
+    assert loaded.manifest.config == tiny_config
+    assert (loaded.manifest.images, loaded.manifest.identity) == (123, IDENTITY)
+    assert loaded.manifest.bytes == path.stat().st_size
+    assert state_digests(loaded.state) == loaded.manifest.state_sha256
+    assert torch.equal(loaded.state["g"]["weight"], torch.full((3, 3), 2.5))
+
+
+def test_only_the_newest_are_kept(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    _save_three(tmp_path, tiny_config.replace({"keep_checkpoints": 2}))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["000000000200.json", "000000000200.pt", "000000000300.json", "000000000300.pt"]
+    assert store.newest(tmp_path) == tmp_path / "000000000300.pt"
+    assert store.newest(tmp_path / "none") is None
+
+
+def test_one_that_lacks_a_part_is_passed_over_however_well_its_hash_fits(
+    tmp_path: Path, tiny_config: TrainConfig
+) -> None:
+    newest = _save_three(tmp_path, tiny_config)[-1]
+    state = store.load(newest).state
+    torch.save({name: part for name, part in state.items() if name != "opt"}, newest)
+    manifest = newest.with_suffix(".json")
+    promised = json.loads(manifest.read_text()) | {"sha256": sha256_of(newest)}
+    manifest.write_text(json.dumps(promised | {"bytes": newest.stat().st_size}))
+    with pytest.raises(TrainerError, match="has not the parts") as caught:
+        store.load(newest)
+    assert (caught.value.value, caught.value.allowed) == ("g, images", "g, images, opt")
+    found, passed_over = store.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert str(newest) in passed_over[0]
+
+
+def test_a_corrupt_newest_one_is_passed_over_and_said_so(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    newest = _save_three(tmp_path, tiny_config)[-1]
+    _damage(newest)
+    found, passed_over = store.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert len(passed_over) == 1
+    assert f"{newest}: checkpoint is corrupt" in passed_over[0]
+
+
+def test_a_corrupt_one_asked_for_by_name_shows_both_hashes(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    path = store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
+    expected = store.load(path).manifest.sha256
+    _damage(path)
+    with pytest.raises(TrainerError) as caught:
+        store.load(path)
+    assert caught.value.allowed == f"sha256 {expected}"
+    assert str(caught.value.value).startswith("sha256 ")
+
+
+def test_when_all_are_corrupt_the_run_does_not_start_anew(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    for path in _save_three(tmp_path, tiny_config):
+        _damage(path)
+    with pytest.raises(TrainerError, match="all 3 checkpoints are corrupt") as caught:
+        store.load_newest_valid(tmp_path)
+    assert str(caught.value).count("fix:") == 1
+    assert "000000000300.pt: checkpoint is corrupt" in str(caught.value)
+    assert store.load_newest_valid(tmp_path / "empty") == (None, [])
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn"])
+def test_a_checkpoint_without_its_manifest_is_not_valid(tmp_path: Path, tiny_config: TrainConfig, damage: str) -> None:
+    manifest = _save_three(tmp_path, tiny_config)[-1].with_suffix(".json")
+    manifest.unlink() if damage == "missing" else manifest.write_text('{"images": 300')
+    found, passed_over = store.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert "000000000300.json" in passed_over[0]
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="no such checkpoint"):
+        store.load(tmp_path / "000000000001.pt")
+
+
+@pytest.mark.parametrize("file", ["000000000200.pt", "000000000200.json"])
+def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: TrainConfig, file: str) -> None:
+    store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
+    (tmp_path / f".partial-{file}").symlink_to("/dev/full")  # every write there fails as on a full disk
+    with pytest.raises(TrainerError, match=f"{file}: cannot be written: No space left on device"):
+        store.save(tmp_path, _state(2), tiny_config, 200, IDENTITY)
+    found, passed_over = store.load_newest_valid(tmp_path)
+    assert found is not None
+    assert (found.manifest.images, passed_over) == (100, [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000100.json", "000000000100.pt"]
+
+
+def test_a_full_disk_leaves_the_checkpoint_that_was_to_be_replaced(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    path = store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
+    (tmp_path / f".partial-{path.name}").symlink_to("/dev/full")
+    with pytest.raises(TrainerError, match="No space left on device"):
+        store.save(tmp_path, _state(2), tiny_config, 100, IDENTITY)
+    assert torch.equal(store.load(path).state["g"]["weight"], torch.full((3, 3), 1.0))
+
+
+class Malicious:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.target}",)
+
+
+def test_a_checkpoint_cannot_carry_code(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    folder, target = tmp_path / "checkpoints", tmp_path / "it-ran"
+    store.save(folder, _state(1), tiny_config, 100, IDENTITY)
+    state = {"images": 1, "g": Malicious(target)}
+    path = store.save(folder, state, tiny_config, 200, IDENTITY)  # with the right hash in its manifest
+    with pytest.raises(TrainerError, match="holds more than tensors and numbers, and none of it was run"):
+        store.load(path)
+    found, passed_over = store.load_newest_valid(folder)
+    assert found is not None
+    assert found.manifest.images == 100
+    assert f"{path}: checkpoint holds more than tensors" in passed_over[0]
+    assert not target.exists()
+    torch.load(path, weights_only=False)
+    assert target.exists(), "it would have run"
+
+
+@pytest.mark.parametrize(
+    ("every_kimg", "kept"),
+    [(0, [800, 900]), (0.3, [300, 600, 800, 900]), (0.25, [300, 500, 800, 900]), (10, [800, 900])],
+)
+def test_the_first_of_each_stretch_stays_for_good(
+    tmp_path: Path, tiny_config: TrainConfig, every_kimg: float, kept: list[int]
+) -> None:
+    config = tiny_config.replace({"keep_checkpoints": 2, "keep_every_kimg": every_kimg})
+    for images in range(100, 1000, 100):
+        store.save(tmp_path, _state(1), config, images, IDENTITY)
+    assert _names(tmp_path) == [str(images) for images in kept]
+    assert len(list(tmp_path.glob("*.json"))) == len(kept)
+
+
+def test_a_changed_field_is_named_with_both_values(tiny_config: TrainConfig) -> None:
+    with pytest.raises(TrainerError) as caught:
+        store.check_config(tiny_config, tiny_config.replace({"lr_g": 0.5}), Path("runs/a"))
+    assert str(caught.value).startswith("TrainConfig.lr_g: the run in runs/a was started with another value")
+    assert (caught.value.value, caught.value.allowed) == (0.5, repr(tiny_config.lr_g))
+    store.check_config(tiny_config, tiny_config.replace({"kimg": 99, "stats_kimg": 2}), Path("runs/a"))
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.stem.lstrip("0") for path in sorted(folder.glob("*.pt"))]
+
+
+def test_corrupt_checkpoints_do_not_push_good_ones_out(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    config = tiny_config.replace({"keep_checkpoints": 2})
+    for images in (100, 200):
+        store.save(tmp_path, _state(1), config, images, IDENTITY)
+    (tmp_path / "000000000200.pt").write_bytes(b"cut short")
+    store.save(tmp_path, _state(1), config, 300, IDENTITY)
+    (tmp_path / "000000000300.json").unlink()
+    store.save(tmp_path, _state(1), config, 400, IDENTITY)
+    assert _names(tmp_path) == ["100", "200", "300", "400"], "100 and 400 alone can be resumed from"
+    for images in (500, 600):
+        store.save(tmp_path, _state(1), config, images, IDENTITY)
+    assert _names(tmp_path) == ["500", "600"]
+
+
+def test_checkpoints_of_another_run_do_not_count(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    config = tiny_config.replace({"keep_checkpoints": 2})
+    other = IDENTITY.model_copy(update={"run_id": "other"})
+    for images, identity in ((100, IDENTITY), (200, other), (300, IDENTITY)):
+        store.save(tmp_path, _state(1), config, images, identity)
+    assert _names(tmp_path) == ["100", "200", "300"]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path, tiny_config: TrainConfig, bad: float) -> None:
+    store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
+    several = tiny_config.replace({"d_steps": 3})  # of 48 images
+    with pytest.raises(TrainerError, match="opt at step 4, 200 images, not saved: is no longer a finite number"):
+        store.save(tmp_path, {**_state(1), "opt": {"state": [torch.tensor([1, bad])]}}, several, 200, IDENTITY)
+    assert _names(tmp_path) == ["100"]
+    assert not (tmp_path / "000000000200.json").exists()

@@ -1,0 +1,69 @@
+"""Values that do not go together are refused by the field's name, with the step that mends it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import RULES, TrainConfig, first_broken
+from trainer.core.errors import TrainerError
+
+DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
+PROGAN = PRESETS["progan-celeba128"]
+
+BROKEN = [
+    (DIGITS, {"frames": 4}, "frames", "--architecture progressive"),
+    (PROGAN, {"resolution": 16, "frames": 32}, "frames", "--frames"),
+    (DIGITS, {"num_classes": 1}, "num_classes", "--num-classes 0"),
+    (DIGITS, {"batch_gpu": 24}, "batch_gpu", "--batch-gpu"),
+    (PROGAN, {"stable_kimg": 0}, "stable_kimg", "--stable-kimg 800"),
+    (DIGITS, {"stable_kimg": 1}, "stable_kimg", "--stable-kimg 0"),
+    (DIGITS, {"fade_kimg": 1}, "fade_kimg", "--fade-kimg 0"),
+    (R3GAN, {"ngf": 12}, "ngf", "--ngf 64"),
+    (R3GAN, {"ndf": 8, "resolution": 64}, "ndf", "--ndf 64"),
+    (DIGITS, {"loss": "wgan-gp"}, "gp_weight", "--gp-weight 10"),
+    (DIGITS, {"gp_weight": 1}, "gp_weight", "--gp-weight 0"),
+    (WGAN, {"r1_gamma": 1}, "r1_gamma", "--r1-gamma 0"),
+    (WGAN, {"r2_gamma": 1}, "r2_gamma", "--r2-gamma 0"),
+    (WGAN, {"r1_interval": 16}, "r1_interval", "--r1-interval 1"),
+    (DIGITS, {"drift": 1}, "drift", "--drift 0"),
+    (DIGITS, {"augment": "none", "ada_target": 0.6}, "ada_target", "--augment translation"),
+    (R3GAN, {"ada_target": 0.6}, "ada_target", "--ada-target 0"),
+    (DIGITS, {"cuda_graphs": True, "compile": "off"}, "cuda_graphs", "--compile on"),
+    (DIGITS, {"shard": "fsdp2", "precision": "fp16"}, "precision", "--precision bf16"),
+    (DIGITS, {"shard": "fsdp2", "compile": "on"}, "compile", "--compile off"),
+    (DIGITS, {"shard": "fsdp2", "backend": "xla"}, "backend", "--shard ddp"),
+    (PROGAN, {"shard": "fsdp2"}, "shard", "--shard ddp"),
+    (DIGITS, {"metrics": "fd-enl0"}, "metrics_kimg", "--metrics-kimg 20"),
+]
+
+
+@pytest.mark.parametrize(("base", "changes", "field", "fix"), BROKEN, ids=[str(changes) for _, changes, _, _ in BROKEN])
+def test_a_broken_rule_names_field_value_and_fix(
+    base: TrainConfig, changes: dict[str, object], field: str, fix: str
+) -> None:
+    with pytest.raises(TrainerError) as caught:
+        base.replace(changes)
+    assert caught.value.place == f"TrainConfig.{field}"
+    assert caught.value.value == changes.get(field, getattr(base, field))
+    assert fix in caught.value.fix
+    assert caught.value.allowed in {rule.allowed for rule in RULES if rule.field == field}, "the rule's own words"
+    assert str(caught.value).startswith(f"TrainConfig.{field}: not an accepted value\n  got: ")
+
+
+def test_every_rule_is_told_above() -> None:
+    told = {(field, fix) for _, _, field, fix in BROKEN}
+    assert all(any(field == rule.field and fix in rule.fix for field, fix in told) for rule in RULES)
+    assert {rule.field for rule in RULES} <= set(TrainConfig.model_fields)
+
+
+def test_a_file_is_named_with_the_field() -> None:
+    text = WGAN.to_json().replace('"r1_gamma": 0.0', '"r1_gamma": 2.0')
+    with pytest.raises(TrainerError, match=r"^run/config\.json: r1_gamma: not an accepted value"):
+        TrainConfig.from_json(text, "run/config.json")
+
+
+@given(batch_size=st.integers(1, 256), batch_gpu=st.integers(0, 256))
+def test_micro_batches_are_whole_parts_of_the_batch(batch_size: int, batch_gpu: int) -> None:
+    config = DIGITS.model_copy(update={"batch_size": batch_size, "batch_gpu": batch_gpu})
+    assert (first_broken(config) is None) == (batch_gpu == 0 or batch_size % batch_gpu == 0)

@@ -1,0 +1,48 @@
+"""How a film is cut: every clip whole, in order, from the right frames and squares."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.data.decode import Cut
+from trainer.data.index import BrokenItemError
+
+
+@given(
+    total=st.integers(1, 60),
+    frames=st.integers(2, 8),
+    stride=st.integers(1, 4),
+    step=st.integers(0, 9),
+    squares=st.integers(1, 3),
+)
+def test_every_clip_is_whole_and_evenly_spaced(total: int, frames: int, stride: int, step: int, squares: int) -> None:
+    cut = Cut(resolution=1, channels=1, frames=frames, stride=stride, step=step, squares=squares)
+    film = (np.arange(total)[:, None] + 100 * np.arange(squares)).astype(np.uint8).reshape(total, squares, 1, 1, 1)
+    span = (frames - 1) * stride + 1
+    if total < span:
+        with pytest.raises(BrokenItemError, match=f"too few frames: {total}, a clip needs {span}"):
+            cut.clips(film)
+        return
+    clips = cut.clips(film)
+    assert clips.shape[1:] == cut.shape
+    starts = list(range(0, total - span + 1, step or frames * stride))
+    expected = [
+        [(start + stride * frame + 100 * square) % 256 for frame in range(frames)]
+        for square in range(squares)
+        for start in starts
+    ]
+    assert clips.reshape(len(clips), frames).tolist() == expected
+
+
+@given(width=st.integers(1, 300), height=st.integers(1, 300), squares=st.integers(1, 4))
+def test_squares_lie_within_the_frame_and_reach_both_ends(width: int, height: int, squares: int) -> None:
+    boxes = Cut(resolution=1, channels=1, frames=2, squares=squares).boxes(width, height)
+    assert len(boxes) == squares
+    for left, top, right, bottom in boxes:
+        assert right - left == bottom - top == min(width, height)
+        assert 0 <= left < right <= width
+        assert 0 <= top < bottom <= height
+    if squares > 1:
+        assert boxes[0][:2] == (0, 0)
+        assert boxes[-1][2:] == (width, height)

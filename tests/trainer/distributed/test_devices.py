@@ -1,0 +1,78 @@
+"""What a worker says of its devices; a GPU is played by a fake, because no test machine need have one."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from trainer.distributed.devices import device_name, free_host_memory_gib, gpu_of, load
+from trainer.distributed.world import World
+from trainer.telemetry.energy import Gpu
+
+
+def world_on(device: str) -> World:
+    return World(0, 0, 1, 0, 1, torch.device(device), "none", "")
+
+
+def test_a_cpu_has_no_gpus_figures() -> None:
+    found = load(world_on("cpu"))
+    assert found.rss_gib > 0.01
+    assert (found.gpu_gib, found.gpu_utilisation) == (None, None)
+    assert gpu_of(world_on("cpu")) is None
+    assert device_name(world_on("cpu")).startswith("cpu, ")
+
+
+def test_a_nodes_cores_and_memory_are_counted_once() -> None:
+    first, second = (load(World(rank, rank, 2, 0, 1, torch.device("cpu"), "gloo", "")) for rank in (0, 1))
+    assert first.cores >= 1
+    assert first.host_memory_gib > 0.1
+    assert (second.cores, second.host_memory_gib) == (0, 0)
+    assert 0 < first.cpu_sec <= second.cpu_sec
+
+
+def test_a_containers_limit_bounds_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr("trainer.distributed.devices._CGROUP_LIMIT", limit)
+    assert free_host_memory_gib() > 0.1, "no control group of version 2"
+    limit.write_text("max\n")
+    assert free_host_memory_gib() > 0.1
+    limit.write_text("52428800\n")
+    assert free_host_memory_gib() == 50 / 1024
+
+
+def test_the_waits_of_all_threads_for_a_core_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.distributed.devices._TASKS", tmp_path)
+    assert load(world_on("cpu")).cpu_wait_sec is None, "this kernel does not count"
+    # As the kernel has it: ns on a core, ns ready without one, slices of time.
+    for thread, text in {"7": "900000000 1500000000 12\n", "8": "100000000 250000000 3\n"}.items():
+        (tmp_path / thread).mkdir()
+        (tmp_path / thread / "schedstat").write_text(text)
+    (tmp_path / "9" / "schedstat").mkdir(parents=True)  # cannot be read, as of a thread that has just ended
+    assert load(world_on("cpu")).cpu_wait_sec == pytest.approx(1.75)
+
+
+def test_this_kernel_is_understood() -> None:
+    found = load(world_on("cpu")).cpu_wait_sec
+    assert found is None or 0 <= found < time.monotonic() * 1000
+
+
+def test_a_gpu_is_named_and_its_use_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 << 30)
+    monkeypatch.setattr(torch.cuda, "utilization", lambda device: 97)
+    properties = SimpleNamespace(name="NVIDIA H100", uuid="0123")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    world = world_on("cuda:0")
+    assert load(world)[1:3] == (3.0, 0.97)
+    assert gpu_of(world) == Gpu("NVIDIA H100", "GPU-0123", 0)
+    assert device_name(world) == "NVIDIA H100"
+
+
+def test_a_gpu_that_cannot_tell_its_use_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(device: torch.device) -> int:
+        raise RuntimeError("Not Supported")
+
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "utilization", unsupported)
+    assert load(world_on("cuda:0")).gpu_utilisation is None

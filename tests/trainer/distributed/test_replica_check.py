@@ -1,0 +1,96 @@
+"""Workers that have drifted apart are found by what they keep; one alone agrees with itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed as dist
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.distributed import replica_check as agreement
+from trainer.distributed.replica_check import check_same, first_difference
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
+
+CPU = torch.device("cpu")
+GROUP: Any = object()
+"""Stands for the control group, whose all_gather is replaced."""
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[torch.Tensor], torch.Tensor]], World]:
+    """A world of two, whose other worker has the bit sums that a function makes of this one's."""
+
+    def beside(changed: Callable[[torch.Tensor], torch.Tensor]) -> World:
+        def all_gather(everyone: list[torch.Tensor], mine: torch.Tensor, group: object) -> None:
+            everyone[0].copy_(mine)
+            everyone[1].copy_(changed(mine.clone()))
+
+        monkeypatch.setattr(dist, "all_gather", all_gather)
+        return World(0, 0, 2, 0, 1, CPU, "gloo", "a test's", GROUP)
+
+    return beside
+
+
+def _stepped(config: TrainConfig) -> TrainState:
+    state = TrainState.create(config, CPU)
+    for network, optimizer in ((state.generator, state.opt_g), (state.discriminator, state.opt_d)):
+        for parameter in network.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+    return state
+
+
+def test_everything_a_worker_keeps_is_compared_and_named(
+    tiny_config: TrainConfig, other: Callable[[Callable[[torch.Tensor], torch.Tensor]], World]
+) -> None:
+    state = _stepped(tiny_config)
+    check_same(other(lambda sums: sums), state)
+    places = []
+    total = len(list(agreement._kept(state)))
+    for number in range(total):
+        index = torch.tensor([number])
+        with pytest.raises(TrainerError, match="differs between workers") as caught:
+            check_same(other(partial(torch.index_add, dim=0, index=index, source=torch.tensor([1]))), state)
+        places.append(caught.value.place)
+    parameters = len(list(state.generator.parameters())), len(list(state.discriminator.parameters()))
+    # Each has a weight, two moments and a gradient; the generator an average besides.
+    assert len(set(places)) == total == 5 * parameters[0] + 4 * parameters[1]
+    kinds = ("weight generator.", "weight discriminator.", "Adam's exp_avg of generator.", "weight averaged generator.")
+    assert all(any(place.startswith(kind) for place in places) for kind in kinds)
+    assert places[0] == "weight generator.layers.0.weight"
+    assert places[-1].startswith("gradient of discriminator.")
+
+
+def test_a_lone_worker_agrees_with_itself(tiny_config: TrainConfig) -> None:
+    alone = World(0, 0, 1, 0, 1, CPU, "none", "a test's")
+    check_same(alone, TrainState.create(tiny_config, CPU))
+    assert first_difference(replace(alone, world_size=2, control=GROUP), []) is None, "nothing to compare"
+
+
+TWO_WORKERS = """
+import torch
+from trainer.distributed import world as workers
+from trainer.distributed.replica_check import first_difference
+
+with workers.start("gloo") as world:
+    same, mine = torch.ones(3, 2), torch.ones(2)
+    assert first_difference(world, [("same", same), ("mine", mine)]) is None
+    if world.rank == 1:
+        mine[1] = torch.nextafter(mine[1], torch.tensor(9.0))  # one bit
+    name, sums = first_difference(world, [("same", same), ("mine", mine)])
+    assert name == "mine" and sums[1] == sums[0] + 1, sums
+    print("worker is content")
+"""
+
+
+def test_one_bit_is_enough_on_two_real_workers(torchrun: Callable[..., Any], tmp_path: Path) -> None:
+    script = tmp_path / "two_workers.py"
+    script.write_text(TWO_WORKERS)
+    code, output = torchrun(str(script)).finish()
+    assert (code, output.count("worker is content")) == (0, 2), output

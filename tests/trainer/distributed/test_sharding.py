@@ -1,0 +1,94 @@
+"""Split networks train as whole ones do, and their checkpoints are whole: a run may be split now and not then."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trainer.checkpoint.store import load_newest_valid
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.distributed.sharded_modules import accumulate, gradients, is_sharded, whole
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+
+
+@pytest.mark.slow
+def test_a_split_run_is_the_whole_one(
+    torchrun: Callable[..., Any],
+    tiny_config: TrainConfig,
+    digits_dir: Path,
+    tmp_path: Path,
+    lines_of: Callable[[Path], list[dict[str, Any]]],
+) -> None:
+    """In micro-batches, so that the split networks add up gradients too before they average."""
+    changes = {"kimg": 0.32, "checkpoint_kimg": 0.16, "sample_kimg": 100, "stats_kimg": 0.08, "batch_gpu": 4}
+    config = tiny_config.replace(changes)
+    assert train(config, tmp_path / "whole", digits_dir, RunContext(), Interruption()) == 0
+    (tmp_path / "config.json").write_text(config.to_json())
+    for shard, kimg in (("fsdp2", "0.16"), ("hsdp", "0.32")):
+        argv = [
+            "train",
+            "--config",
+            str(tmp_path / "config.json"),
+            "--run-dir",
+            str(tmp_path / "split"),
+            "--kimg",
+            kimg,
+        ]
+        code, text = torchrun("-m", "trainer", *argv, "--data", str(digits_dir), "--shard", shard).finish()
+        assert code == 0, text
+    sessions = [line["choices"]["shard"] for line in lines_of(tmp_path / "split") if line.get("event") == "choices"]
+    assert sessions == ["fsdp2: over 2 workers, asked for", "hsdp: over 1 x 2 workers, asked for"]
+    ticks = [
+        {line["images"]: line for line in lines_of(tmp_path / name) if "step" in line} for name in ("whole", "split")
+    ]
+    assert list(ticks[0]) == list(ticks[1]) == [80, 160, 240, 320]
+    for images, line in ticks[0].items():
+        for name in ("loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d"):
+            assert ticks[1][images][name] == pytest.approx(line[name], rel=1e-3), (images, name)
+    states = [load_newest_valid(tmp_path / name / "checkpoints")[0] for name in ("whole", "split")]
+    assert states[0] is not None
+    assert states[1] is not None
+    for part in ("g", "d", "ema"):
+        for name, expected in states[0].state[part].items():
+            # The same sums in another order, which Adam's first steps magnify.
+            torch.testing.assert_close(states[1].state[part][name], expected, atol=2e-4, rtol=1e-3)
+
+    # One process goes on with what two had split, and has nothing to split.
+    further = config.replace({"kimg": 0.48, "shard": "fsdp2"})
+    assert train(further, tmp_path / "split", digits_dir, RunContext(), Interruption()) == 0
+    record = RunRecord.read(tmp_path / "split" / "run.json")
+    assert [session.world_size for session in record.sessions] == [2, 2, 1]
+    assert record.choices["shard"] == "ddp: fsdp2 was asked for, but one process has nothing to share"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"precision": "fp16"}, "precision"),
+        ({"precision": "fp8"}, "precision"),
+        ({"compile": "on"}, "compile"),
+        ({"backend": "xla"}, "backend"),
+    ],
+)
+def test_what_does_not_go_with_split_networks_is_refused(
+    tiny_config: TrainConfig, changes: dict[str, str], field: str
+) -> None:
+    with pytest.raises(TrainerError) as caught:
+        tiny_config.replace({"shard": "fsdp2", **changes})
+    assert caught.value.place == f"TrainConfig.{field}"
+    assert "--shard ddp" in caught.value.fix
+
+
+def test_whole_networks_are_left_alone() -> None:
+    network = nn.Linear(2, 2)
+    accumulate(network, last=False)
+    assert not is_sharded(network)
+    assert gradients(network) == []
+    value = torch.ones(2)
+    assert whole({"a": [value, 3]})["a"][0] is value

@@ -1,0 +1,105 @@
+"""The launcher: torchrun's workers, with exit codes that mean something; notices of clouds are in test_clouds."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.launch.launcher import main
+
+
+def test_an_unknown_cloud_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["--watch", "awss"], ["--watch=awss", "--standalone"]):
+        assert main(argv) == 2
+        assert "did you mean 'aws'?" in capsys.readouterr().err
+    assert main(["--watch"]) == 2
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "inf", "nan", "1e20"])
+def test_a_deadline_that_is_no_time_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GANGWAY_STOP_AT", text)
+    assert main([]) == 2
+    assert "$GANGWAY_STOP_AT: no point in time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["often", "0", "-1", "inf", "nan"])
+def test_a_time_between_polls_that_is_none_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GANGWAY_POLL_SEC", text)
+    assert main(["--watch", "gcp"]) == 2
+    told = capsys.readouterr().err
+    assert "$GANGWAY_POLL_SEC: no time to wait between two polls" in told
+    assert f"'{text}'" in told
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--nproc-per-node=0", "nproc_per_node must be > 0"),
+        ("--nproc-per-node=two", "Unsupported nproc_per_node value: two"),
+        ("--nnodes=0", "min_nodes must be > 0"),
+        ("--nnodes=1:2:3", 'not in "MIN:MAX" format'),
+        ("--nnodes=many", "'many'"),
+        ("--max-restarts=-1", "max_restarts must be >= 0"),
+    ],
+)
+def test_what_torchrun_cannot_start_with_is_refused(
+    flag: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert main(["--standalone", flag, "-m", "trainer", "presets"]) == 2
+    text = capsys.readouterr().err
+    assert "torchrun's arguments: " in text
+    assert told in text
+    assert flag in text
+
+
+def test_past_its_deadline_a_job_does_not_start(start: Callable[..., Any], tmp_path: Path) -> None:
+    argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=1", "-m", "trainer", "presets")
+    code, text = start("-m", "trainer.launch", *argv, GANGWAY_STOP_AT="1").finish()
+    assert code == 75, text
+    assert "gangway: max-hours: saving and leaving" in text
+
+
+@pytest.mark.parametrize(("argv", "expected"), [(("presets",), 0), (("train", "--preset", "nothing"), 2)])
+def test_a_workers_exit_code_comes_through(start: Callable[..., Any], argv: tuple[str, ...], expected: int) -> None:
+    code, text = start("-m", "trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", *argv).finish()
+    assert code == expected, text
+
+
+STUBBORN = """
+import os, signal, sys, time
+from pathlib import Path
+
+codes = {"leaves": 75, "fails": 2}
+def stop(number, frame):
+    if sys.argv[1] == "aborts":
+        signal.signal(signal.SIGABRT, signal.SIG_DFL)
+        os.abort()
+    if sys.argv[1] in codes:
+        sys.exit(codes[sys.argv[1]])
+signal.signal(signal.SIGTERM, stop)
+Path(sys.argv[2]).touch()
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(("worker", "expected"), [("leaves", 75), ("fails", 2), ("stays", 137), ("aborts", 134)])
+def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
+    start: Callable[..., Any], tmp_path: Path, worker: str, expected: int
+) -> None:
+    script, ready = tmp_path / "stubborn.py", tmp_path / "ready"
+    script.write_text(STUBBORN)
+    argv = ("--standalone", "--nproc-per-node=1", "--shutdown-timeout=1", str(script), worker, str(ready))
+    command = start("-m", "trainer.launch", *argv)
+    command.wait_for(ready.exists)
+    command.process.send_signal(signal.SIGTERM)
+    code, text = command.finish()
+    assert code == expected, text
+    assert ("1 of 1 worker(s) did not leave in time and were killed" in text) == (worker == "stays"), text

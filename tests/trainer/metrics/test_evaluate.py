@@ -1,0 +1,163 @@
+"""Judging a run: the record it ends in, what is told before the work, and the command line."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trainer.__main__ import main
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.data.packaged_data import load_digits_images
+from trainer.data.shards import write_shards
+from trainer.metrics import evaluator
+from trainer.metrics.evaluate import evaluate
+from trainer.metrics.metric_registry import WeightsPaths
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+
+
+class Shrunk:
+    """A FeatureExtractor that sees a 4x4 picture: enough to tell digits from noise."""
+
+    name = "FD-4x4"
+    network = "mean of 8x8 blocks"
+    dim = 16
+    weights_sha256 = ""
+    resizer = "none"
+
+    def __call__(self, images: Tensor) -> NDArray[np.float64]:
+        return nn.functional.avg_pool2d(images.double(), 8).flatten(1).numpy()
+
+
+@pytest.fixture
+def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small extractor in place of EfficientNet-Lite0."""
+
+    def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
+        return Shrunk()
+
+    monkeypatch.setattr(evaluator, "SPACES", {"enl0": made})
+
+
+def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> None:
+    assert train(config, run_dir, data_dir, RunContext(), Interruption()) == 0
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_evaluating_a_run_updates_its_record(tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    evaluate(tmp_path, digits_dir)
+    record = evaluate(tmp_path, digits_dir, samples=20, metrics=("fd-enl0", "precision-recall-enl0"))
+    assert RunRecord.read(tmp_path / "run.json") == record
+    names = [quality.name for quality in record.quality]
+    assert names[0] == "FD-4x4"
+    assert len(names) == 5
+    quality = record.quality[0]
+    assert (quality.protocol.num_fakes, quality.protocol.num_reals) == (20, 40)
+    assert record.quality_in_training is None
+    assert record.status == "done"
+    assert record.sessions[0].ended_by == "done"
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_the_runs_own_metrics_are_computed_unless_others_are_asked_for(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
+) -> None:
+    own = {"kimg": 0.16, "metrics": "precision-recall-enl0", "metrics_kimg": 1}
+    _train(tiny_config.replace(own), tmp_path, digits_dir)
+    assert evaluate(tmp_path, digits_dir).quality[0].name == "Precision-Inception", "the small extractor is no ENL0"
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_corrupt_checkpoint_is_passed_over_aloud(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16, "checkpoint_kimg": 0.08}), tmp_path, digits_dir)
+    (tmp_path / "checkpoints/000000000160.pt").write_bytes(b"nonsense")
+    assert evaluate(tmp_path, digits_dir, 16).quality[0].protocol.kimg == 0.08
+    assert "passed over" in capsys.readouterr().out
+
+
+def test_what_cannot_be_judged_is_told_before_the_work(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = tmp_path / "run"
+    _train(tiny_config.replace({"kimg": 0.16}), run_dir, digits_dir)
+    monkeypatch.setattr(evaluator, "SPACES", {"enl0": lambda device, paths: pytest.fail("work was begun")})
+    write_shards(tmp_path / "other", "digits", load_digits_images()[::-1])
+    with pytest.raises(TrainerError, match="--data: the shards in"):
+        evaluate(run_dir, tmp_path / "other")
+    with pytest.raises(TrainerError, match=r"TrainConfig\.metrics_samples: not an accepted value"):
+        evaluate(run_dir, digits_dir, "1")
+    with pytest.raises(TrainerError, match=r"--metrics: fd-enl0-frames is for video"):
+        evaluate(run_dir, digits_dir, metrics=["fd-enl0-frames"])
+    (run_dir / "config.json").write_text("{")
+    with pytest.raises(TrainerError, match=r"config\.json: is not JSON"):
+        evaluate(run_dir, digits_dir)
+    for path in (run_dir / "checkpoints").iterdir():
+        path.unlink()
+    (run_dir / "config.json").write_text(tiny_config.to_json())
+    with pytest.raises(TrainerError, match="--run-dir: holds no checkpoint to judge yet"):
+        evaluate(run_dir, digits_dir)
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_the_command_says_each_value_and_names_its_own_flags(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir)]
+    assert main(command) == 0
+    header, said = capsys.readouterr().out.splitlines()[-2:]
+    assert header == f"{tmp_path}, its checkpoint after 0.16 kimg:"
+    assert said.startswith("FD-4x4  untrained ")
+    assert "lower is better; 32 fakes against 64 reals: a proxy below 10,000" in said
+    assert main([*command, "--metrics", "fd-enlo"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("--metrics: not an accepted value")
+    assert "got:     'fd-enlo'\n  allowed: fid, fid-clean, " in said
+    assert "fix:     did you mean 'fd-enl0'?\n" in said
+    assert main([*command, "--metrics", "what"]) == 2
+    assert "fix:     `python -m trainer evaluate --help` lists them\n" in capsys.readouterr().err
+    assert main([*command, "--samples", "1"]) == 2
+    assert capsys.readouterr().err.startswith("--samples: not an accepted value")
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_value_of_an_earlier_state_is_told_apart_with_its_state_and_date(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir)]
+    assert main([*command, "--samples", "20"]) == 0
+    _train(tiny_config.replace({"kimg": 0.32}), tmp_path, digits_dir)
+    capsys.readouterr()
+    assert main([*command, "--metrics", "precision-recall-enl0"]) == 0
+    header, *values = capsys.readouterr().out.splitlines()
+    assert header.endswith("its checkpoint after 0.32 kimg:")
+    cut = values.index("not judged now, from before:")
+    assert [line.split("-")[0] for line in values[:cut]] == ["Precision", "Recall", "Density", "Coverage"]
+    (old,) = values[cut + 1 :]
+    assert re.match(r"FD-4x4  .*\(after 0\.16 kimg, judged \d{4}-\d\d-\d\d \d\d:\d\d UTC; lower is .*; 20 fakes", old)
+    assert main(command) == 0
+    values = capsys.readouterr().out.splitlines()
+    assert values[1].startswith("FD-4x4  "), "and among those of now once it is judged again"
+    assert "FD-4x4" not in "".join(values[2:])
+
+
+def test_missing_weights_end_the_command_with_what_to_do(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir), "--metrics", "fid,kid"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("$GANGWAY_INCEPTION_WEIGHTS (or evaluate's --weights): FID, IS, KID")
+    assert main([*command, "--weights", str(tmp_path / "none.pth")]) == 2
+    assert capsys.readouterr().err.startswith("--weights: ")

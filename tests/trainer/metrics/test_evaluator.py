@@ -1,0 +1,272 @@
+"""Judging a generator: protocol, comparisons and records, with a small extractor; and who is refused."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.data.dataset import open_matching
+from trainer.data.shards import ShardedImages
+from trainer.distributed.world import World
+from trainer.metrics import evaluator as module
+from trainer.metrics.evaluator import Evaluator
+from trainer.metrics.features import FrameFeatures
+from trainer.metrics.metric_registry import WeightsPaths, check_applies
+from trainer.networks.base import Generator
+from trainer.networks.factory import build
+from trainer.records.quality import QualityRecord
+from trainer.steps.precision import set_tf32
+
+
+class Shrunk:
+    """A FeatureExtractor that sees a 4x4 picture: enough to tell digits from noise."""
+
+    name = "FD-4x4"
+    network = "mean of 8x8 blocks"
+    dim = 16
+    weights_sha256 = "abc"
+    resizer = "none"
+
+    def __call__(self, images: Tensor) -> NDArray[np.float64]:
+        return nn.functional.avg_pool2d(images.double(), 8).flatten(1).numpy()
+
+
+class Memorised(Generator):
+    """A perfect generator: it shows real images."""
+
+    def __init__(self, images: NDArray[np.uint8]) -> None:
+        super().__init__()
+        self._images = torch.from_numpy(images)
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        chosen = self._images[(latents[:, 0].abs() * 1e6).long() % len(self._images)]
+        return chosen.float() / 127.5 - 1
+
+
+@pytest.fixture
+def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small extractor in place of every one that images have."""
+
+    def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
+        return Shrunk()
+
+    monkeypatch.setattr(module, "SPACES", dict.fromkeys(("enl0", "inception", "digits"), made))
+
+
+@pytest.fixture
+def data(tiny_config: TrainConfig, digits_dir: Path) -> ShardedImages:
+    return open_matching(tiny_config, digits_dir)
+
+
+def _judge(config: TrainConfig, data: ShardedImages, world: World, *names: str) -> Evaluator:
+    return Evaluator(names or ("fd-enl0",), config, data, world, WeightsPaths())
+
+
+def _value(quality: QualityRecord, name: str) -> float:
+    value = getattr(quality, name).value
+    assert isinstance(value, float)
+    return value
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_perfect_generator_is_as_close_as_real_images_are(
+    tiny_config: TrainConfig, data: ShardedImages, alone: World
+) -> None:
+    config = tiny_config.replace({"metrics_samples": 1000})
+    perfect = Memorised(data.take(np.arange(1797)))
+    (quality,) = _judge(config, data, alone).judge(perfect, 2000, compared=True)
+    assert _value(quality, "trained") < 3 * _value(quality, "real_vs_real")
+    assert _value(quality, "trained") < _value(quality, "untrained") / 20
+    assert quality.protocol.num_reals == 1797
+    assert (quality.protocol.num_real_halves, quality.protocol.kimg) == (898, 2)
+    assert quality.protocol.split == "all images"
+    assert quality.protocol.proxy
+    assert "a proxy below 10,000" in quality.trained.note
+    assert quality.better == "lower"
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_every_value_has_its_record_and_its_parameters(
+    tiny_config: TrainConfig, data: ShardedImages, alone: World
+) -> None:
+    perfect = Memorised(data.take(np.arange(1797)))
+    records = _judge(tiny_config, data, alone, "kid", "precision-recall-enl0").judge(perfect, 0, compared=True)
+    by_name = {record.name: record for record in records}
+    manifolds = [f"{name}-Inception" for name in ("Precision", "Recall", "Density", "Coverage")]
+    assert list(by_name) == ["KID", *manifolds]
+    assert by_name["KID"].protocol.parameters["subset_size"] == 32, "all there is in the smaller set"
+    assert "standard deviation" in by_name["KID"].trained.note
+    assert by_name["Precision-Inception"].better == "higher"
+    assert by_name["Precision-Inception"].protocol.parameters["k"] == 3
+    assert by_name["KID"].cost_sec is not None
+    assert by_name["KID"].cost_sec.note == "for all of kid"
+
+
+@pytest.fixture
+def tf32() -> Iterator[Callable[[], list[bool]]]:
+    """TF32 allowed, as in training; called, whether it is for products and convolutions."""
+
+    def now() -> list[bool]:
+        return [torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32]
+
+    before = now()
+    set_tf32(enabled=True)
+    yield now
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def test_no_value_is_computed_in_tf32_whatever_the_run_trains_in(
+    tiny_config: TrainConfig,
+    data: ShardedImages,
+    alone: World,
+    tf32: Callable[[], list[bool]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: set[bool] = set()
+
+    class Watching(Shrunk):
+        def __init__(self, *_: object) -> None:
+            seen.update(tf32())
+
+        def __call__(self, images: Tensor) -> NDArray[np.float64]:
+            seen.update(tf32())
+            return super().__call__(images)
+
+    monkeypatch.setattr(module, "SPACES", {"enl0": Watching})
+    (quality,) = _judge(tiny_config, data, alone).judge(Memorised(data.take(np.arange(100))), 0, compared=False)
+    assert seen == {False}
+    assert tf32() == [True, True], "the next step trains as before"
+    assert "without TF32" in quality.protocol.arithmetic
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_while_training_only_the_trained_generator_is_judged(
+    tiny_config: TrainConfig, data: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = _judge(tiny_config, data, alone)
+    generator, _ = build(tiny_config)
+    (full,) = judge.judge(generator, 0, compared=True)
+    assert _value(full, "trained") == _value(full, "untrained"), "it is untrained"
+    assert full.protocol.split == "64 of 1797 images, drawn by the seed"
+    monkeypatch.setattr(ShardedImages, "take", lambda *_: pytest.fail("the reals are known already"))
+    (brief,) = judge.judge(generator, 0, compared=False)
+    assert brief.trained == full.trained
+    assert brief.untrained.provenance == brief.real_vs_real.provenance == "absent"
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_from_10000_fakes_on_it_is_no_proxy_and_takes_all_reals(
+    tiny_config: TrainConfig, data: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PROXY_BELOW", 30)
+    (quality,) = _judge(tiny_config, data, alone).judge(build(tiny_config)[0], 0, compared=False)
+    assert not quality.protocol.proxy
+    assert quality.protocol.split == "all images"
+    assert "proxy" not in quality.trained.note
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_network_that_has_not_grown_yet_is_enlarged(
+    tiny_config: TrainConfig, data: ShardedImages, alone: World
+) -> None:
+    class Small(Generator):
+        def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+            return torch.zeros(len(latents), 1, 4, 4)
+
+    class Large(Generator):
+        def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+            return torch.zeros(len(latents), 1, 32, 32)
+
+    judge = _judge(tiny_config, data, alone)
+    values = [judge.judge(generator, 0, compared=False)[0].trained for generator in (Small(), Large())]
+    assert values[0] == values[1]
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_network_that_knows_classes_is_asked_for_all_of_them(
+    tiny_config: TrainConfig, data: ShardedImages, alone: World
+) -> None:
+    asked: list[Tensor] = []
+
+    class Conditional(Generator):
+        def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+            assert labels is not None
+            asked.append(labels)
+            return torch.zeros(len(latents), 1, 32, 32)
+
+    config = tiny_config.replace({"num_classes": 10, "metrics_samples": 200})
+    for _ in range(2):
+        _judge(config, data, alone).judge(Conditional(), 0, compared=False)
+    classes = torch.cat(sorted(asked, key=lambda part: part.tolist()))
+    assert len(classes) == 400
+    assert set(classes.tolist()) == set(range(10))
+
+
+class Clips:
+    """Six clips of four frames, as the data set's shards give them."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return np.random.default_rng(0).integers(0, 256, (6, 1, 4, 32, 32), dtype=np.uint8)[numbers]
+
+
+def test_clips_are_judged_frame_by_frame(
+    tiny_config: TrainConfig, alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Growing(Generator):
+        def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+            return torch.zeros(len(latents), 1, 2, 16, 16)
+
+    monkeypatch.setattr(module, "SPACES", {"enl0-frames": lambda device, paths: FrameFeatures(Shrunk())})
+    video = {"architecture": "progressive", "stable_kimg": 1, "frames": 4, "augment": "none", "metrics_samples": 3}
+    config = tiny_config.replace(video)
+    judge = Evaluator(["fd-enl0-frames"], config, Clips(), alone, WeightsPaths())  # type: ignore[arg-type]  # has what is used
+    (quality,) = judge.judge(Growing(), 0, compared=False)
+    assert quality.name == "FD-4x4-frames"
+    assert (quality.protocol.num_fakes, quality.protocol.num_reals) == (3, 6)
+    assert _value(quality, "trained") > 0
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_too_few_images_are_told_before_the_work(tiny_config: TrainConfig, data: ShardedImages, alone: World) -> None:
+    few = tiny_config.replace({"metrics_samples": 5})
+    with pytest.raises(TrainerError, match="is needs at least 10 fakes") as caught:
+        _judge(few, data, alone, "is")
+    assert caught.value.place == "TrainConfig.metrics_samples"
+    with pytest.raises(TrainerError, match="precision-recall-enl0 needs at least 6 fakes"):
+        _judge(few, data, alone, "precision-recall-enl0")
+
+    class Tiny:
+        def __len__(self) -> int:
+            return 9
+
+    with pytest.raises(TrainerError, match="needs at least 6 real images in each half") as caught:
+        _judge(tiny_config, Tiny(), alone, "precision-recall-enl0")  # type: ignore[arg-type]  # asked for its length alone
+    assert caught.value.place == "--data"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "why"),
+    [
+        ("is", {"dataset": "celeba", "channels": 3}, "is means nothing for faces"),
+        ("digits-classes", {"dataset": "photos"}, "knows the ten digits"),
+        ("fd-enl0-frames", {}, "is for video"),
+        ("fid", {"architecture": "progressive", "stable_kimg": 1, "frames": 16}, "is for images"),
+        ("video-is", {"architecture": "progressive", "stable_kimg": 1, "frames": 16}, "needs colour clips of 16"),
+    ],
+)
+def test_a_metric_that_means_nothing_is_refused(
+    tiny_config: TrainConfig, name: str, changes: dict[str, object], why: str
+) -> None:
+    with pytest.raises(TrainerError, match=why) as caught:
+        check_applies(name, tiny_config.replace(changes))
+    assert caught.value.place == "--metrics"
+    assert caught.value.fix.startswith("ask for ")

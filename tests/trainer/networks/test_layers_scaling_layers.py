@@ -1,0 +1,183 @@
+"""The layers that halve and double images: PyTorch's own numbers and gradients, to the second order, in all layouts."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainer.networks import layers as matrix_products
+from trainer.networks import layers as scaling_layers
+from trainer.networks.layers import Doubling, Halving, use_matrix_products
+from trainer.steps.precision import Products
+
+SIZES = [(1, 4, 6), (3, 8, 8), (4, 6, 4)]
+
+
+def _filled(shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _stock(layer: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What the library computes with the layer's parameters."""
+    weight, bias = layer.weight, layer.bias
+    assert isinstance(weight, Tensor)
+    assert isinstance(bias, Tensor)
+    if isinstance(layer, Doubling):
+        return lambda inputs: F.conv_transpose2d(inputs, weight, bias, 2, 1)
+    return lambda inputs: F.conv2d(inputs, weight, bias, 2, 1)
+
+
+def _layer_and_inputs(kind: str, size: tuple[int, int, int]) -> tuple[nn.Module, Tensor]:
+    channels, high, wide = size
+    if kind == "to":
+        return Doubling(5, channels), _filled((2, 5, high, wide), 1)
+    return Halving(channels, 5), _filled((2, channels, high, wide), 1)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_values_and_gradients_are_the_librarys(
+    kind: str, size: tuple[int, int, int], layout: torch.memory_format
+) -> None:
+    layer, inputs = _layer_and_inputs(kind, size)
+    layer.to(memory_format=layout)
+    results = []
+    for compute in (layer, _stock(layer)):
+        leaf = inputs.clone(memory_format=torch.preserve_format).contiguous(memory_format=layout).requires_grad_()
+        made = compute(leaf)
+        given = _filled(tuple(made.shape), 2).contiguous(memory_format=layout)
+        results.append((made.detach(), *torch.autograd.grad(made, [leaf, *layer.parameters()], given)))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-5)
+    assert results[0][0].is_contiguous(memory_format=layout)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+def test_first_and_second_derivatives_against_finite_differences(kind: str) -> None:
+    layer, inputs = _layer_and_inputs(kind, (3, 4, 4))
+    layer.double()
+    weight, bias = (parameter.detach().clone().requires_grad_() for parameter in layer.parameters())
+
+    def compute(given: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        made: Tensor = torch.func.functional_call(layer, {"weight": weight, "bias": bias}, (given,))
+        return made
+
+    arguments = (inputs.double().requires_grad_(), weight, bias)
+    assert torch.autograd.gradcheck(compute, arguments)
+    assert torch.autograd.gradgradcheck(compute, arguments)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+def test_autocast_lowers_them_as_it_lowers_the_librarys(kind: str) -> None:
+    layer, inputs = _layer_and_inputs(kind, (3, 8, 8))
+    results = []
+    for compute in (layer, _stock(layer)):
+        leaf = inputs.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            made = compute(leaf)
+        results.append((made.detach(), *torch.autograd.grad(made.float().square().mean(), [leaf, *layer.parameters()])))
+    assert results[0][0].dtype == torch.bfloat16
+    assert results[0][1].dtype == torch.float32, "the leaf's own type, as everywhere"
+    torch.testing.assert_close(results[0], results[1], rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+def test_a_penaltys_functional_derivative_is_the_same(kind: str) -> None:
+    layer, inputs = _layer_and_inputs(kind, (3, 8, 8))
+    found = torch.func.grad(lambda given: layer(given).square().sum())(inputs)
+    wanted = torch.func.grad(lambda given: _stock(layer)(given).square().sum())(inputs)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+def test_many_channels_and_a_compiler_get_the_librarys_own(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class AskedError(Exception):
+        """One of our own functions was wanted."""
+
+    class Telling:
+        @staticmethod
+        def apply(*given: Tensor) -> Tensor:
+            raise AskedError
+
+    for name in ("_Double", "_Halve"):
+        monkeypatch.setattr(scaling_layers, name, Telling)
+    few, images = _layer_and_inputs(kind, (3, 8, 8))
+    many, wide_images = _layer_and_inputs(kind, (5, 8, 8))
+    with pytest.raises(AskedError):
+        few(images)
+    many(wide_images)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    few(images)
+
+
+def _small_layer_and_inputs(kind: str, products: Products = Products.ALL) -> tuple[Doubling | Halving, Tensor]:
+    """With features of four by four pixels."""
+    layer, shape = (Doubling(6, 5), (3, 6, 4, 4)) if kind == "to" else (Halving(5, 6), (3, 5, 8, 8))
+    assert use_matrix_products(layer, products) == 1
+    return layer, _filled(shape, 1)
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("products", [Products.ALL, Products.OF_WEIGHT])
+def test_as_matrix_products_values_gradients_and_a_penaltys_are_the_librarys(
+    kind: str, layout: torch.memory_format, products: Products, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = _counting(monkeypatch)
+    layer, inputs = _small_layer_and_inputs(kind, products)
+    layer.to(memory_format=layout)
+    results = []
+    for compute in (layer, _stock(layer)):
+        leaf = inputs.clone().contiguous(memory_format=layout).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            made = compute(leaf)
+        (by_inputs,) = torch.autograd.grad(made.float().square().sum(), leaf, create_graph=True)
+        if compute is layer:
+            assert "weight_gradient" not in used, "the library's, in a backward that is differentiated itself"
+        penalty = by_inputs.square().mean() + made.float().mean()
+        of_weight, of_bias = torch.autograd.grad(penalty, list(layer.parameters()))
+        results.append((made.detach(), by_inputs.detach(), of_weight, of_bias))
+    for ours, theirs in zip(*results, strict=True):
+        assert ours.dtype == theirs.dtype
+        largest = float(theirs.abs().max())
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-2 * largest)
+    every = {"halved", "doubled", "weight_gradient"}
+    assert set(used) == (every if products is Products.ALL else {"weight_gradient"})
+
+
+@pytest.mark.parametrize("kind", ["to", "from"])
+@pytest.mark.parametrize("case", ["not asked", "float32", "wide", "compiler"])
+def test_matrix_products_are_for_small_maps_in_bf16_where_they_were_asked_for(
+    kind: str, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = _counting(monkeypatch)
+    layer, inputs = _small_layer_and_inputs(kind)
+    if case == "not asked":
+        layer.products = Products.NONE
+    elif case == "wide":
+        inputs = torch.cat([inputs, inputs[..., : 1 if kind == "to" else 2]], dim=-1)
+    elif case == "compiler":
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with torch.autocast("cpu", torch.bfloat16, enabled=case != "float32"):
+        layer(inputs.requires_grad_()).float().sum().backward()
+    assert not used
+
+
+def _counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the matrix products that are made from now on."""
+    used: list[str] = []
+
+    def telling(name: str) -> Callable[..., Tensor]:
+        made: Callable[..., Tensor] = getattr(matrix_products, name)
+
+        def tell(*given: Tensor) -> Tensor:
+            used.append(name)
+            return made(*given)
+
+        return tell
+
+    for name in ("halved", "doubled", "weight_gradient"):
+        monkeypatch.setattr(matrix_products, name, telling(name))
+    return used

@@ -1,0 +1,129 @@
+"""A record's file carries a digest of its content: changed ones are refused, older ones without it are read."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from trainer.config.presets import PRESETS
+from trainer.core.errors import TrainerError
+from trainer.records.digest import BROKEN_SEAL, DIGEST, digest_of, seal
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord, schema
+
+JSON_DATA = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(), parts, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.text(), JSON_DATA, max_size=4)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Of a record with figures that are there, and figures that are not."""
+    absent, speed = Quantity.absent("x", "not measured"), Quantity.measured(321.1, "images/s", "ü")
+    path = tmp_path / "run.json"
+    RunRecord(
+        id="a",
+        status="done",
+        stack="",
+        provider="",
+        region="",
+        machine_type="",
+        capacity=(),
+        num_nodes=1,
+        sessions=(),
+        interruptions=(),
+        code_sha256="0" * 64,
+        image_digest="",
+        seed=0,
+        dataset=DatasetRecord(name="digits", sha256="0" * 64, images=1797),
+        config=PRESETS["dcgan-digits"],
+        images=2048,
+        wall_sec=absent,
+        images_per_sec=speed,
+        sec_per_kimg=absent,
+        scaling_efficiency=absent,
+        summaries={},
+        quality=(),
+        energy=EnergyRecord(devices={}, it_joules=absent, pue=absent, facility_joules=absent),
+        carbon=CarbonRecord(gco2e=absent, intensity_g_per_kwh=absent, method="none"),
+        cost=CostRecord(components={}, total_usd=absent),
+        peak_memory_gib=absent,
+        state_sha256={},
+        versions={},
+    ).write(path)
+    return path
+
+
+def test_a_digest_by_hand() -> None:
+    text = '{"a":1.5,"b":["ü",null]}'
+    expected = hashlib.sha256(text.encode()).hexdigest()
+    assert digest_of({"b": ["ü", None], "digest": "whatever", "a": 1.5}) == expected
+    assert seal({"b": ["ü", None], "a": 1.5}) == {"b": ["ü", None], "a": 1.5, "digest": expected}
+
+
+@given(OBJECTS, st.text(), JSON_DATA)
+def test_any_change_of_content_changes_the_digest(values: dict[str, Any], key: str, other: Any) -> None:
+    changed = {**values, key: other}
+    same = json.dumps(changed, sort_keys=True) == json.dumps(values, sort_keys=True)
+    assert (digest_of(changed) == digest_of(values)) == (same or key == DIGEST)
+
+
+@given(OBJECTS)
+def test_layout_and_order_are_no_content(values: dict[str, Any]) -> None:
+    written = json.loads(json.dumps(values, indent=4, sort_keys=True))
+    assert digest_of(written) == digest_of(values)
+
+
+def test_what_is_written_is_sealed_and_read_back(file: Path) -> None:
+    record = RunRecord.read(file)
+    assert record.digest == digest_of(json.loads(file.read_text()))
+    assert RunRecord.model_validate_json(file.read_bytes()) == record
+    Draft202012Validator(json.loads(schema())).validate(json.loads(file.read_text()))
+    again = file.with_name("again.json")
+    record.write(again)
+    assert again.read_bytes() == file.read_bytes(), "sealing twice changes nothing"
+
+
+@pytest.mark.parametrize("change", [{"images": 10**9}, {"seed": 4711}, {"notes": ["nothing"]}, {"digest": "0" * 64}])
+def test_a_changed_file_is_refused_with_both_digests(file: Path, change: dict[str, Any]) -> None:
+    values = json.loads(file.read_text())
+    sealed = {**values, **change}[DIGEST]
+    file.write_text(json.dumps({**values, **change}))
+    found = digest_of({**values, **change})
+    with pytest.raises(TrainerError, match=r"run\.json: was changed after it was written") as caught:
+        RunRecord.read(file)
+    assert found in str(caught.value)
+    assert sealed in str(caught.value)
+    assert caught.value.exit_code == 2
+    with pytest.raises(ValidationError) as plain:
+        RunRecord.model_validate_json(file.read_bytes())
+    assert plain.value.errors()[0]["type"] == BROKEN_SEAL
+
+
+def test_an_older_record_is_read_and_not_sealed(file: Path) -> None:
+    values = json.loads(file.read_text())
+    del values[DIGEST]
+    file.write_text(json.dumps(values))
+    assert RunRecord.read(file).digest == ""
+
+
+def test_a_record_of_an_older_version_keeps_its_seal(file: Path) -> None:
+    """Defaults of today are not part of what was sealed then."""
+    values = json.loads(file.read_text())
+    del values["utilisation"], values["choices"]
+    file.write_text(json.dumps(seal(values)))
+    assert RunRecord.read(file).choices == {}
+
+
+def test_a_record_in_memory_may_be_changed(file: Path) -> None:
+    record = RunRecord.read(file)
+    assert RunRecord.model_validate({**record.model_dump(mode="json"), "seed": 5}).seed == 5

@@ -1,0 +1,195 @@
+"""Compiled losses: tried first, with their penalties in the graph; what fails or differs is left out, and said."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.backends.registry import lookup_backend
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.data.dataset import open_matching
+from trainer.distributed import world as distributed
+from trainer.distributed.world import World
+from trainer.networks.factory import build
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+from trainer.run.state import TrainState
+from trainer.steps import compilation
+from trainer.steps.batch import Batch
+from trainer.steps.compilation import check_graphs, compile_losses
+from trainer.steps.losses import DLoss, GLoss
+
+Tried = tuple[str, DLoss, GLoss, TrainState]
+
+
+@pytest.fixture
+def _traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traces into one graph as ever, and lets autograd run it: generating code takes a minute."""
+    honest = nn.Module.compile
+
+    def traced(module: nn.Module, **options: Any) -> None:
+        honest(module, **options, backend="aot_eager")
+
+    monkeypatch.setattr(nn.Module, "compile", traced)
+
+
+@pytest.fixture
+def attempt(digits_dir: Path) -> Callable[[TrainConfig], Tried]:
+    def compile_for(config: TrainConfig) -> Tried:
+        with distributed.start("gloo") as world:
+            state = TrainState.create(config, world.device)
+            batch = Batch(config, world, open_matching(config, digits_dir))
+            losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
+            return compile_losses(*losses, state, batch, config, world).choice, *losses, state
+
+    return compile_for
+
+
+@pytest.mark.usefixtures("_traced")
+def test_one_graph_with_the_penalty_gives_the_same_run(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
+) -> None:
+    config = tiny_config.replace({"kimg": 0.16, "sample_kimg": 100, "stats_kimg": 0.08})
+    for name, mode in (("on", "on"), ("off", "off")):
+        assert train(config.replace({"compile": mode}), tmp_path / name, digits_dir, RunContext(), Interruption()) == 0
+    on, off = (RunRecord.read(tmp_path / name / "run.json") for name in ("on", "off"))
+    assert on.choices["compile"].startswith("on: asked for (on)")
+    assert off.choices["compile"] == "off: not asked for"
+    for name, summary in off.summaries.items():
+        assert on.summaries[name].last.value == pytest.approx(summary.last.value, rel=1e-4), name
+
+
+def test_auto_is_off_on_a_cpu_and_says_why(attempt: Callable[[TrainConfig], Tried], tiny_config: TrainConfig) -> None:
+    reason, d_loss, _, _ = attempt(tiny_config.replace({"compile": "auto"}))
+    assert reason.startswith("off: on a CPU it was measured slower")
+    assert d_loss._compiled_call_impl is None
+
+
+def test_what_does_not_compile_runs_uncompiled_and_leaves_nothing_behind(
+    attempt: Callable[[TrainConfig], Tried], tiny_config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(module: nn.Module, **options: Any) -> None:
+        def fails(*inputs: Any) -> None:
+            raise RuntimeError("no C++ compiler\nlong trace")
+
+        module._compiled_call_impl = fails
+
+    monkeypatch.setattr(nn.Module, "compile", broken)
+    reason, d_loss, g_loss, state = attempt(tiny_config.replace({"compile": "on"}))
+    expected = "off: tried, and the discriminator's loss with penalties does not compile: RuntimeError: no C++ compiler"
+    assert reason == expected
+    assert d_loss._compiled_call_impl is g_loss._compiled_call_impl is None
+    assert not d_loss.functional
+    parameters = [*state.generator.parameters(), *state.discriminator.parameters()]
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in parameters)
+
+
+def test_other_gradients_are_not_trusted(
+    attempt: Callable[[TrainConfig], Tried], tiny_config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(module: nn.Module, **options: Any) -> None:
+        module._compiled_call_impl = lambda *inputs: (
+            2 * module.forward(*inputs) if isinstance(module, GLoss) else module.forward(*inputs)
+        )
+
+    monkeypatch.setattr(nn.Module, "compile", wrong)
+    reason, *_ = attempt(tiny_config.replace({"compile": "on"}))
+    assert reason == "off: tried, and the generator's loss then has other gradients (relative difference 1.0e+00)"
+
+
+def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial sees pieces of 13 images; the last piece of a step has 3, which this compiler has no kernels for."""
+    honest, micros = nn.Module.compile, Batch._micros
+
+    def picky(graph: Any, inputs: list[Any]) -> Any:
+        if any(isinstance(each, torch.Tensor) and each.dim() == 4 and len(each) == 3 for each in inputs):
+            raise RuntimeError("no kernels for three")
+        return lookup_backend("aot_eager")(graph, inputs)
+
+    def uneven(batch: Batch, share: Any) -> Any:
+        batch._parts = [slice(0, 13), slice(13, 16)]
+        return micros(batch, share)
+
+    monkeypatch.setattr(nn.Module, "compile", lambda module, **options: honest(module, **options, backend=picky))
+    monkeypatch.setattr(Batch, "_micros", uneven)
+    config = tiny_config.replace({"kimg": 0.16, "sample_kimg": 100, "stats_kimg": 0.032})
+    for name, mode in (("on", "on"), ("off", "off")):
+        assert train(config.replace({"compile": mode}), tmp_path / name, digits_dir, RunContext(), Interruption()) == 0
+    on, off = (RunRecord.read(tmp_path / name / "run.json") for name in ("on", "off"))
+    expected = "off: given up before 32 images, since the discriminator's loss does not compile at a later shape: "
+    assert on.choices["compile"] == f"{expected}RuntimeError: no kernels for three"
+    for name, summary in off.summaries.items():
+        assert on.summaries[name].last.value == pytest.approx(summary.last.value, rel=1e-4), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "reason"),
+    [
+        ({"compile": "auto"}, "xla", "PyTorch/XLA compiles by itself"),
+        ({"compile": "auto", "shard": "fsdp2"}, "cuda", "sharded networks run uncompiled"),
+        ({"compile": "auto"}, "cuda", ""),
+        ({"compile": "on"}, "cpu", ""),
+    ],
+)
+def test_who_compiles(tiny_config: TrainConfig, changes: dict[str, str], device: str, reason: str) -> None:
+    group: Any = object()
+    world = World(0, 0, 2, 0, 1, torch.device(device), "gloo", "a test's", group)
+    assert compilation._why_not(tiny_config.replace(changes), world) == reason
+
+
+def test_cuda_graphs_elsewhere_are_refused(tiny_config: TrainConfig) -> None:
+    config = tiny_config.replace({"cuda_graphs": True, "compile": "on"})
+    with pytest.raises(TrainerError, match=r"cuda_graphs: this worker computes on cpu[\s\S]*--cuda-graphs false"):
+        check_graphs(config, torch.device("cpu"))
+    check_graphs(config, torch.device("cuda"))
+    with pytest.raises(TrainerError, match=r"TrainConfig\.cuda_graphs[\s\S]*--compile on"):
+        tiny_config.replace({"cuda_graphs": True})
+
+
+GROWING = """
+import sys
+from torch import nn
+from torch._dynamo.backends.registry import lookup_backend
+from trainer.__main__ import run
+
+honest = nn.Module.compile
+nn.Module.compile = lambda module, **options: honest(module, **options, backend="aot_eager")
+run(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_networks_of_more_than_one_bucket_compile_at_shapes_that_come_later_too(
+    torchrun: Callable[..., Any], families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path
+) -> None:
+    """Two workers; the gradients of a network of more than 1 MiB travel in several pieces, and it grows from 4x4."""
+    config, folder = families["progressive"]
+    config = config.replace({"ngf": 128, "ndf": 128, "compile": "on", "num_classes": 0, "kimg": 0.048})
+    generator, _ = build(config)
+    assert sum(parameter.numel() * 4 for parameter in generator.parameters()) > 2 << 20
+    (tmp_path / "config.json").write_text(config.to_json())
+    (tmp_path / "growing.py").write_text(GROWING)
+    argv = ["train", "--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run")]
+    code, text = torchrun(
+        str(tmp_path / "growing.py"), *argv, "--data", str(folder), PYTHONPATH=str(Path.cwd())
+    ).finish()
+    assert code == 0, text
+    assert RunRecord.read(tmp_path / "run" / "run.json").choices["compile"].startswith("on: asked for (on)"), text
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("graphs", [False, True])
+def test_on_a_gpu_it_compiles_in_truth(
+    tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, graphs: bool
+) -> None:
+    config = tiny_config.replace({"kimg": 0.32, "sample_kimg": 100, "compile": "auto", "cuda_graphs": graphs})
+    assert train(config, tmp_path, digits_dir, RunContext(), Interruption()) == 0
+    assert RunRecord.read(tmp_path / "run.json").choices["compile"].startswith("on")

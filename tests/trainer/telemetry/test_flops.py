@@ -1,0 +1,109 @@
+"""The work of a step: equal to what is counted by hand, growing as it must, and the share of a peak from it."""
+
+import math
+
+import pytest
+import torch
+
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.networks.factory import build
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunContext
+from trainer.telemetry.flops import StepFlops, _Counter, count_step, step_flops
+
+Layer = torch.nn.Conv2d | torch.nn.ConvTranspose2d | torch.nn.Linear
+SMALL = {"resolution": 16, "ngf": 8, "ndf": 8, "z_dim": 6, "num_classes": 0}
+PRESETS_OF = {"dcgan": "dcgan-cifar10", "resnet": "wgan-gp-cifar10", "r3gan": "r3gan-cifar10"}
+UNPENALISED = {"r1_gamma": 0.0, "r2_gamma": 0.0, "gp_weight": 0.0}
+
+
+def _forward_flops(network: torch.nn.Module, inputs: torch.Tensor) -> list[int]:
+    """Multiplications and additions for one image, from the layers' shapes, in the order in which they run."""
+    found: list[int] = []
+
+    def add(module: torch.nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+        positions = (inputs[0] if isinstance(module, torch.nn.ConvTranspose2d) else output).shape[2:]
+        assert isinstance(module, Layer)
+        found.append(2 * module.weight.numel() * math.prod(positions))
+
+    hooks = [module.register_forward_hook(add) for module in network.modules() if isinstance(module, Layer)]
+    with torch.no_grad():
+        network(inputs)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+@pytest.mark.parametrize("family", PRESETS_OF)
+def test_a_step_without_penalty_is_what_one_counts_by_hand(family: str) -> None:
+    # Not validated: a critic without a penalty is no critic, but its work can be counted.
+    config = PRESETS[PRESETS_OF[family]].replace(SMALL).model_copy(update=UNPENALISED)
+    networks = build(config)
+    inputs = torch.zeros(1, config.z_dim), torch.zeros(1, *config.image_shape)
+    g, d = (_forward_flops(network, given) for network, given in zip(networks, inputs, strict=True))
+    # D's step: one fake made, a real and a fake judged forward and back: twice the forward, but for the gradient of the
+    # images, in each of the layers that see them. G's step: a fake made and judged, and both gone back through; D's own
+    # weights get no gradients, nor do the latents. A relativistic G has a real image judged too, forward alone.
+    see_images = d[0] + (d[2] if family == "resnet" else 0)  # the third is the shortcut of its first block
+    d_step = sum(g) + 2 * (3 * sum(d) - see_images)
+    g_step = 3 * sum(g) - g[0] + 2 * sum(d) + (sum(d) if family == "r3gan" else 0)
+    assert count_step(config).value == d_step + g_step / config.d_steps
+    assert (count_step(config).unit, count_step(config).provenance) == ("FLOP", "estimated")
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("kind", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
+def test_groups_count_in_every_direction(kind: type[torch.nn.Conv2d], groups: int) -> None:
+    layer = kind(8, 8, 3, padding=1, groups=groups)
+    images = torch.zeros(2, 8, 5, 5, requires_grad=True)
+    once = 2 * 2 * 25 * 8 * (8 // groups) * 9
+    with _Counter() as counter:
+        outputs = layer(images)
+    assert counter.flops == once
+    with _Counter() as counter:
+        (gradients,) = torch.autograd.grad(outputs.sum(), images, create_graph=True)
+    assert counter.flops == once
+    with _Counter() as counter:  # of a penalty: for the weights, and for the outputs' gradient, always made
+        torch.autograd.grad(gradients.square().sum(), layer.weight, retain_graph=True)
+    assert counter.flops == 2 * once
+    with _Counter() as counter:
+        torch.autograd.grad(outputs.sum(), [images, layer.weight])
+    assert counter.flops == 2 * once
+
+
+def test_a_rarer_penalty_costs_less(tiny_config: TrainConfig) -> None:
+    values = [
+        count_step(tiny_config.replace({"r1_gamma": gamma, "r1_interval": interval})).value or 0
+        for gamma, interval in ((0, 1), (1, 16), (1, 4), (1, 1))
+    ]
+    assert values == sorted(set(values))
+    assert values[2] - values[0] == pytest.approx(4 * (values[1] - values[0]))
+
+
+def test_it_does_not_depend_on_the_batch(tiny_config: TrainConfig) -> None:
+    assert count_step(tiny_config) == count_step(tiny_config.replace({"batch_size": 128}))
+
+
+def test_networks_that_grow_have_none(tiny_config: TrainConfig) -> None:
+    growing = tiny_config.model_copy(update={"architecture": "progressive"})
+    figure = count_step(growing)
+    assert figure.value is None
+    assert "each resolution" in figure.source
+
+
+def test_the_share_of_the_peak() -> None:
+    work = Quantity(value=2e9, unit="FLOP", provenance="estimated", source="counted")
+    peak = Quantity(value=1e15, unit="FLOP/s", provenance="assumed", source="data sheet")
+    assert StepFlops(work, peak).utilisation(100_000, 2) == pytest.approx(0.1)
+    absent = Quantity.absent("FLOP/s", "unknown")
+    assert StepFlops(work, absent).utilisation(100_000, 2) is None
+    assert StepFlops(absent, peak).utilisation(100_000, 2) is None
+
+
+@pytest.mark.parametrize(("changes", "tflops"), [({}, 494.5), ({"tf32": False}, 67), ({"precision": "bf16"}, 989.5)])
+def test_the_peak_is_that_of_the_runs_numbers(
+    tiny_config: TrainConfig, changes: dict[str, object], tflops: float
+) -> None:
+    found = step_flops(tiny_config.replace(changes), "NVIDIA H200", RunContext())
+    assert found.peak.value == pytest.approx(tflops * 1e12)

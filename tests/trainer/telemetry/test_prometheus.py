@@ -1,0 +1,74 @@
+"""The metrics endpoint: scraped over real HTTP, on rank 0 alone, and refused before a run begins."""
+
+import dataclasses
+import socket
+import urllib.request
+
+import pytest
+
+from trainer.core.errors import TrainerError
+from trainer.distributed import world as distributed
+from trainer.telemetry.prometheus import MetricsEndpoint, check_port, serving
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_the_last_line_is_scraped_over_http() -> None:
+    port = _free_port()
+    endpoint = MetricsEndpoint(port, "127.0.0.1")
+    try:
+        endpoint.show({"images": 640, "loss_g": 1.5, "energy_joules": None, "not_a_gauge": 1})
+        endpoint.show({"images": 1280, "mfu": 0.25, "checkpoint_stall_sec": 0.5})
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+    finally:
+        endpoint.close()
+    assert "gangway_trainer_images_total 1280.0" in lines
+    assert "gangway_trainer_loss_g 1.5" in lines
+    assert "gangway_trainer_mfu 0.25" in lines
+    assert "gangway_trainer_checkpoint_stall_seconds 0.5" in lines
+
+
+def test_a_port_in_use_is_named_with_another() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = int(holder.getsockname()[1])
+        with pytest.raises(TrainerError, match="--metrics-port: cannot listen there") as caught:
+            MetricsEndpoint(port, "127.0.0.1")
+    assert caught.value.value == port
+    assert f"--metrics-port {port + 1}" in caught.value.fix
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536])
+def test_what_is_no_port_is_refused_with_one_that_is(port: int) -> None:
+    with pytest.raises(TrainerError, match="--metrics-port: not a port") as caught:
+        check_port(port)
+    assert caught.value.allowed == "a free port, 1 to 65535"
+    check_port(int(caught.value.fix.split()[1].rstrip(",")))
+
+
+@pytest.mark.parametrize("port", [1, 65535])
+def test_the_first_and_the_last_port_are_ports(port: int) -> None:
+    check_port(port)
+
+
+def test_the_port_is_free_again_after_the_run() -> None:
+    port = _free_port()
+    with distributed.start("gloo") as world:
+        for _ in range(2):
+            with serving(world, port) as endpoint:
+                assert endpoint is not None
+        with serving(world, None) as nothing:
+            assert nothing is None
+
+
+def test_other_ranks_do_not_listen() -> None:
+    with distributed.start("gloo") as world:
+        second = dataclasses.replace(world, rank=1, local_rank=1)
+        with serving(second, _free_port()) as endpoint:
+            assert endpoint is None

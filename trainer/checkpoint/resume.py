@@ -1,0 +1,105 @@
+"""Going on from what a run directory holds: the newest valid checkpoint, if it is of this run and for this data.
+
+Every check here is made before anything is written.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer.checkpoint import store
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.core.files import check_folder
+from trainer.records.digest import RunIdentity, check_dataset
+from trainer.records.run_record import RunRecord
+from trainer.records.stats_log import STATS_FILE, StatsLog
+from trainer.run.state import TrainState
+
+__all__ = ["Restored", "check_run_dir", "found_damage", "is_done", "restore", "same_everywhere"]
+
+
+class Restored(NamedTuple):
+    """What was found: `identity` None where there was no checkpoint; a sentence on each newer, corrupt one."""
+
+    identity: RunIdentity | None
+    passed_over: list[str]
+
+
+def check_run_dir(run_dir: Path, data_dir: Path) -> None:
+    """TrainerError, naming the flag, for a directory that cannot be written; of run_dir itself it is known."""
+    for folder in (run_dir / "checkpoints", run_dir / "samples"):
+        check_folder(folder, "--run-dir")
+    if not data_dir.is_dir():  # shards that are there are only read
+        check_folder(data_dir, "--data")
+
+
+def restore(
+    state: TrainState, config: TrainConfig, run_dir: Path, data_dir: Path, dataset_sha256: str, *, resume: bool
+) -> Restored:
+    """Loads the newest valid checkpoint into the state, if there is one. TrainerError: all corrupt, or of another
+    configuration or data set; or a run is here and `resume` is off.
+    """
+    folder = run_dir / "checkpoints"
+    if not resume and (store.newest(folder) or (run_dir / STATS_FILE).exists()):
+        raise TrainerError(
+            place="--resume",
+            problem=f"{run_dir} holds a run already, and never would mix two runs",
+            value="never",
+            allowed="auto, or an empty --run-dir",
+            fix="choose another --run-dir, or --resume auto",
+        )
+    found, passed_over = store.load_newest_valid(folder)
+    if found is None:
+        return Restored(None, passed_over)
+    store.check_config(found.manifest.config, config, run_dir)
+    check_dataset(found.manifest.identity, dataset_sha256, data_dir)
+    state.load_state_dict(found.state)
+    return Restored(found.manifest.identity, passed_over)
+
+
+def found_damage(
+    run_dir: Path, diary: StatsLog, identity: RunIdentity, restored: Restored
+) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """What earlier sessions have left that cannot be read, before this one writes: a sentence on each, its event and
+    details.
+    """
+    for sentence in restored.passed_over:
+        yield f"passed over a checkpoint: {sentence}", "checkpoint-skipped", {"why": sentence}
+    losses = diary.losses(identity.session)
+    if losses and losses not in [line.get("losses") for line in diary.lines]:
+        sentence = f"{STATS_FILE} is damaged: {losses}; run {identity.run_id} goes on, its record says so"
+        yield sentence, "stats-damaged", {"losses": losses, "unreadable_lines": diary.unreadable}
+    readers: dict[str, tuple[Callable[[Path], object], str]] = {
+        "config.json": (TrainConfig.from_file, "written anew from this command's configuration"),
+        "run.json": (RunRecord.read, "written anew from stats.jsonl when this session ends"),
+    }
+    for name, (read, done) in readers.items():
+        if (run_dir / name).exists():
+            try:
+                read(run_dir / name)
+            except TrainerError as error:
+                found = error.headline
+                yield f"{name} was damaged ({found}); {done}", "repaired", {"file": name, "found": found, "done": done}
+
+
+def is_done(record: Path) -> bool:
+    """Whether the last session got as far as to say so; one killed after its last checkpoint did not. A damaged record
+    says nothing: the run is then brought to its end once more, which writes it anew.
+    """
+    try:
+        return RunRecord.read(record).status == "done"
+    except TrainerError:
+        return False
+
+
+def same_everywhere(images: list[int], run_dir: Path) -> None:
+    """TrainerError on every rank where workers restored different checkpoints: they would train on without a word."""
+    if len(set(images)) > 1:
+        raise TrainerError(
+            place=str(run_dir / "checkpoints"),
+            problem="the workers restored different checkpoints",
+            value=f"images seen, by rank: {images}",
+            allowed="one shared file system, with the same files for all",
+            fix="mount the run directory from the parallel file system on every node",
+        )

@@ -1,0 +1,65 @@
+"""Which metrics there are, by the names that people write by commas; what each is in one line. No torch."""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from trainer.core.errors import broken_rule, nearest
+
+__all__ = ["DIGITS_RECOGNISED", "DIGIT_CLASSES", "FEWEST_IMAGES", "METRICS", "NONE", "parse", "parse_names"]
+
+
+NONE = "none"
+
+
+def parse_names(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """The names in a text; nothing for "none". PydanticCustomError, a `broken_rule`: an unknown name, with the nearest
+    one, or one that comes twice.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if NONE in names:
+        if len(names) > 1:
+            raise broken_rule(f"names, or {NONE} alone", value=text, fix=f"leave {NONE} out")
+        return ()
+    for number, name in enumerate(names):
+        if name not in known:
+            near = nearest(name, known)
+            allowed = f"{', '.join(known)}, by commas; or {NONE}"
+            raise broken_rule(allowed, value=name, fix=f"did you mean {near!r}?" if near else "")
+        if name in names[:number]:
+            raise broken_rule("each name at most once", fix=f"leave the second {name} out")
+    return names
+
+
+DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"
+"""The two values of digits-classes, as they are called in run.json."""
+METRICS: Mapping[str, str] = MappingProxyType(
+    {
+        "fid": "FID: Fréchet distance, TF-2015 Inception, TensorFlow's bilinear resizing (Heusel et al. 2017)",
+        "fid-clean": "FID-clean: the same with antialiased bicubic resizing (Parmar et al. 2022)",
+        "is": "IS: Inception Score, 10 splits (Salimans et al. 2016); none for faces",
+        "kid": "KID: kernel Inception distance, subsets of up to 1000 (Binkowski et al. 2018)",
+        "precision-recall": "precision, recall, density and coverage in Inception features, k = 3 and 5",
+        "fd-enl0": "FD-ENL0: Fréchet distance in EfficientNet-Lite0 features, offline; never an FID",
+        "precision-recall-enl0": "precision, recall, density and coverage in EfficientNet-Lite0 features",
+        "fd-enl0-frames": "FD-ENL0 of single frames of video, offline; never the papers' score",
+        "video-is": "video IS: C3D fine-tuned on UCF101, 10 splits (Saito et al. 2017)",
+        "digits-classes": "share of digits recognised and digits present, own classifier, never an Inception Score",
+    }
+)
+"""One line on each metric, by its name on the command line and in the configuration."""
+
+_OF_NEIGHBOURS, _OF_SPLITS = 6, 10
+FEWEST_IMAGES: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(METRICS, 2),
+        **dict.fromkeys(("precision-recall", "precision-recall-enl0"), _OF_NEIGHBOURS),
+        **dict.fromkeys(("is", "video-is"), _OF_SPLITS),
+        "digits-classes": 1,
+    }
+)
+"""Images of each side without which a metric has no value."""
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """Names from a comma-separated list, each once; nothing for "none". PydanticCustomError as `listed`."""
+    return parse_names(text, METRICS)

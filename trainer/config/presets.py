@@ -1,0 +1,283 @@
+"""Configurations that run as they are, each with its source and with what departs from it. Does not import torch.
+
+A paper's set-up is widths, batch, losses, optimiser and length; what has no place in a TrainConfig is named as a
+departure. A preset has not thereby reached the paper's score: runs' scores are in their run.json.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError, nearest
+
+__all__ = ["CATALOGUE", "PRESETS", "Preset", "preset"]
+
+
+class Preset(NamedTuple):
+    """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and
+    why, one a sentence; `summary` is for a person who chooses.
+    """
+
+    config: TrainConfig
+    summary: str
+    source: str
+    departures: tuple[str, ...]
+
+
+_DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
+_DCGAN_DEPARTURES = (
+    "PixelNorm in G and no norm in D instead of BatchNorm; He's initialisation",
+    "non-saturating loss with R1 (arXiv:1801.04406), and an averaged generator",
+    "R1 every 16th step, as StyleGAN2's (arXiv:1912.04958), but in the sum with that step's loss: Adam still makes 16 "
+    "updates in 16 steps. StyleGAN2 gives the penalty an update of its own, 17 in 16 steps, and for that scales the "
+    "step size by c = 16/17 and raises both decays to the power c; there is nothing to scale for here",
+)
+_AUGMENTED = (
+    "DiffAugment (arXiv:2006.10738); its translation repeats the border's pixels where the paper pads with zero",
+    "R1 is the gradient at the augmented images, which the discriminator sees; StyleGAN2-ADA's code takes it at the "
+    "images before the augmentation",
+)
+
+_CATALOGUE = (
+    Preset(
+        # Chosen on 2 CPU cores: step sizes of 1e-3 rather than 2e-4 by FD-ENL0; R1 of 0.3 rather than 0.1 because more
+        # samples are read as digits (82 against 78 % after 150 kimg, while FD-ENL0 is 33 against 29).
+        TrainConfig(
+            preset="dcgan-digits",
+            dataset="digits",
+            resolution=32,
+            channels=1,
+            kimg=200,
+            lr_g=1e-3,
+            lr_d=1e-3,
+            r1_gamma=0.3,
+            ema_kimg=5,
+            augment="translation",
+        ),
+        "handwritten digits in minutes on a CPU, no download",
+        f"{_DCGAN}; values chosen here by FD-ENL0",
+        (*_DCGAN_DEPARTURES, *_AUGMENTED),
+    ),
+    Preset(
+        TrainConfig(
+            preset="dcgan-cifar10",
+            dataset="cifar10",
+            resolution=32,
+            channels=3,
+            z_dim=100,
+            ngf=64,
+            ndf=64,
+            batch_size=128,
+            kimg=12_800,
+            beta2=0.999,
+            r1_gamma=0.1,
+            ema_kimg=20,
+            augment="color,translation,cutout",
+            checkpoint_kimg=200,
+            sample_kimg=200,
+            stats_kimg=5,
+            metrics_samples=10_000,
+        ),
+        "the small classic on CIFAR-10",
+        _DCGAN,
+        (*_DCGAN_DEPARTURES, *_AUGMENTED, "32x32, 100,000 steps"),
+    ),
+    Preset(
+        TrainConfig(
+            preset="dcgan-celeba64",
+            dataset="celeba",
+            resolution=64,
+            channels=3,
+            z_dim=100,
+            ngf=64,
+            ndf=64,
+            batch_size=128,
+            kimg=10_000,
+            beta2=0.999,
+            r1_gamma=1.0,
+            ema_kimg=20,
+            checkpoint_kimg=200,
+            sample_kimg=200,
+            stats_kimg=5,
+            metrics_samples=10_000,
+        ),
+        "faces at 64x64, the size most papers print",
+        _DCGAN,
+        (*_DCGAN_DEPARTURES, "CelebA instead of the paper's own crawl of faces"),
+    ),
+    Preset(
+        TrainConfig(
+            preset="wgan-gp-cifar10",
+            dataset="cifar10",
+            resolution=32,
+            channels=3,
+            architecture="resnet",
+            loss="wgan-gp",
+            z_dim=128,
+            ngf=128,
+            ndf=128,
+            batch_size=64,
+            d_steps=5,
+            kimg=32_000,
+            beta1=0.0,
+            beta2=0.9,
+            r1_gamma=0.0,
+            r1_interval=1,
+            gp_weight=10.0,
+            ema_kimg=20,
+            checkpoint_kimg=320,
+            sample_kimg=320,
+            stats_kimg=6.4,
+            metrics_samples=10_000,
+        ),
+        "Wasserstein critic, five of its steps for one of G's",
+        "Gulrajani et al. 2017, arXiv:1704.00028, appendix F and table 3",
+        (
+            "PixelNorm in G instead of BatchNorm",
+            "constant step size instead of a linear decay to 0",
+            "G's batch as large as D's instead of twice it",
+            "an averaged generator",
+        ),
+    ),
+    Preset(
+        TrainConfig(
+            preset="r3gan-cifar10",
+            dataset="cifar10",
+            resolution=32,
+            channels=3,
+            num_classes=10,
+            architecture="r3gan",
+            loss="relativistic",
+            z_dim=64,
+            ngf=768,
+            ndf=768,
+            batch_size=512,
+            kimg=100_000,
+            beta1=0.0,
+            beta2=0.99,
+            r1_gamma=0.05,
+            r2_gamma=0.05,
+            r1_interval=1,
+            ema_kimg=5000,
+            augment="color,translation,cutout",
+            mirror=True,
+            checkpoint_kimg=1000,
+            sample_kimg=500,
+            stats_kimg=10.24,
+            metrics_samples=50_000,
+        ),
+        "a modern residual GAN with class labels, for data-centre GPUs",
+        "Huang et al. 2024, arXiv:2501.05441, sections 3 and 4, appendix on hyperparameters",
+        (
+            "constant step size 2e-4, penalty weight 0.05 and beta2 0.99; the authors' code lets them go from 2e-4 to "
+            "5e-5, 0.05 to 0.005 and 0.9 to 0.99",
+            "DiffAugment of every image instead of StyleGAN2-ADA's augmentation at a rate that rises to 0.55; its "
+            "translation repeats the border's pixels where DiffAugment's paper pads with zero",
+            "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes "
+            "them at the images before the augmentation",
+            "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
+            "a class is an embedding beside the latents, and a projection beside an unconditional logit",
+            "number of images chosen here",
+        ),
+    ),
+    Preset(
+        TrainConfig(
+            preset="progan-celeba128",
+            dataset="celeba",
+            resolution=128,
+            channels=3,
+            architecture="progressive",
+            loss="wgan-gp",
+            z_dim=512,
+            ngf=128,
+            ndf=128,
+            batch_size=64,
+            kimg=12_000,
+            lr_g=1e-3,
+            lr_d=1e-3,
+            beta1=0.0,
+            beta2=0.99,
+            r1_gamma=0.0,
+            r1_interval=1,
+            gp_weight=10.0,
+            drift=1e-3,
+            ema_kimg=20,
+            mirror=True,
+            stable_kimg=800,
+            fade_kimg=800,
+            checkpoint_kimg=200,
+            sample_kimg=200,
+            stats_kimg=5,
+            metrics_samples=10_000,
+        ),
+        "faces that grow from 4x4 to 128x128",
+        "Karras et al. 2018, arXiv:1710.10196, section 2 and appendix A",
+        (
+            "no minibatch statistics: a step must not depend on how its batch is spread",
+            "a batch of 64 at every resolution, since the global batch is fixed, instead of 16",
+            "Adam's moments kept when the networks grow",
+            "widths as for CelebA-HQ; the paper's experiments on CelebA at 128x128 have a quarter of them at the end",
+            "12,000 kimg instead of 10,000; the averaged generator's half-life is 20 kimg instead of 11",
+        ),
+    ),
+    Preset(
+        TrainConfig(
+            preset="progan-video-ucf101",
+            dataset="ucf101",
+            resolution=64,
+            channels=3,
+            frames=16,
+            architecture="progressive",
+            loss="wgan-gp",
+            z_dim=128,
+            ngf=64,
+            ndf=64,
+            batch_size=32,
+            kimg=6000,
+            lr_g=1e-3,
+            lr_d=1e-3,
+            beta1=0.0,
+            beta2=0.99,
+            r1_gamma=0.0,
+            r1_interval=1,
+            gp_weight=10.0,
+            drift=1e-3,
+            ema_kimg=10,
+            stable_kimg=300,
+            fade_kimg=300,
+            checkpoint_kimg=100,
+            sample_kimg=100,
+            stats_kimg=3.2,
+            metrics_samples=2048,
+        ),
+        "clips of 16 frames that grow from 4x4x4 to 16x64x64",
+        "Acharya et al. 2018, arXiv:1810.02419, section 3, after Karras et al. 2018, arXiv:1710.10196",
+        (
+            "WGAN-GP instead of the sliced Wasserstein loss, so nothing to compare its score with",
+            "64x64, as TGAN (arXiv:1611.06624)",
+            "no minibatch statistics: a step must not depend on how its batch is spread",
+            "one batch size at every resolution, since the global batch is fixed; Adam's moments kept when they grow",
+        ),
+    ),
+)
+
+CATALOGUE: Mapping[str, Preset] = MappingProxyType({entry.config.preset: entry for entry in _CATALOGUE})
+"""Every preset with its source, by name."""
+
+PRESETS: Mapping[str, TrainConfig] = MappingProxyType({name: entry.config for name, entry in CATALOGUE.items()})
+"""Configurations that run as they are, by name."""
+
+
+def preset(name: str, place: str = "--preset") -> TrainConfig:
+    """The preset of that name (TrainerError at `place`: there is none)."""
+    if name not in PRESETS:
+        near = nearest(name, PRESETS)
+        raise TrainerError(
+            place=place,
+            problem="no such preset",
+            value=name,
+            allowed=", ".join(PRESETS),
+            fix=f"did you mean {near!r}?" if near else "`python -m trainer presets` lists them with their sources",
+        )
+    return PRESETS[name]

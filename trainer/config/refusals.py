@@ -1,0 +1,180 @@
+"""What the trainer refuses when it starts, as far as configuration and machine decide it: for whoever plans a run.
+
+A planned run would find out on paid nodes. The refusals themselves, in their own words, stand where the trainer meets
+the machine (trainer.distributed, trainer.steps), the data (trainer.data) and the metrics (trainer.metrics); tests hold
+both to the same answers. How many workers a batch is enough for is `TrainConfig.check_workers`. Does not import torch.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
+from trainer.config.train_config import TrainConfig
+
+__all__ = ["DATA_SETS", "DataSet", "Machine", "Misfit", "Refusal", "misfit", "refusals"]
+
+
+class Machine(NamedTuple):
+    """What a worker is going to run on.
+
+    Attributes:
+        kind: what its environment is made for: NVIDIA GPUs, or PyTorch/XLA.
+        name: of the accelerator, for messages.
+        has_fp8: whether its matrix units compute in FP8; None where nobody has told.
+    """
+
+    kind: Literal["cuda", "xla"]
+    name: str
+    has_fp8: bool | None = None
+
+
+class Refusal(NamedTuple):
+    """One reason not to start.
+
+    Attributes:
+        field: of TrainConfig that is to blame.
+        problem: the reason, with the value.
+        allowed: what would be accepted.
+        changes: the nearest values that are; empty where there is no such value.
+    """
+
+    field: str
+    problem: str
+    allowed: str
+    changes: Mapping[str, object]
+
+
+class DataSet(NamedTuple):
+    """What the shards of a data set can be, whoever prepares them.
+
+    Attributes:
+        channels: that its pictures can have.
+        resolutions: likewise; empty for any.
+        is_video: clips of two frames or more; else single images.
+        num_classes: of its labels; None where the files decide.
+    """
+
+    channels: tuple[int, ...]
+    resolutions: tuple[int, ...]
+    is_video: bool
+    num_classes: int | None
+
+
+_ANY = (1, 3)
+DATA_SETS: Mapping[str, DataSet] = MappingProxyType(
+    {
+        "digits": DataSet((1,), (), False, 10),
+        "photos": DataSet(_ANY, (), False, 7),
+        "clips": DataSet(_ANY, (), True, 3),
+        "cifar10": DataSet((3,), (32,), False, 10),
+        "celeba": DataSet(_ANY, (), False, 0),
+        "ucf101": DataSet(_ANY, (), True, 101),
+        "folder": DataSet(_ANY, (), False, None),
+    }
+)
+"""By name, as TrainConfig knows them."""
+
+
+def refusals(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
+    """All reasons not to start this configuration there; none where it would begin."""
+    yield from _backend(config, machine)
+    yield from _device(config, machine)
+    yield from _data(config)
+    yield from _metrics(config)
+
+
+def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
+    if machine.kind == "cuda" and config.backend == "xla":
+        yield Refusal(
+            "backend",
+            f"backend xla: it needs torch_xla, which the environment for {machine.name} does not have",
+            "auto, gloo or nccl",
+            {"backend": "auto"},
+        )
+    if machine.kind == "xla" and config.backend != "xla":
+        does = "needs CUDA" if config.backend == "nccl" else "would train on the hosts' processors"
+        problem = f"backend {config.backend}: it {does}, and not on {machine.name}"
+        yield Refusal("backend", problem, "xla", {"backend": "xla"})
+    if machine.kind == "xla" and config.shard != "ddp":
+        yield Refusal(
+            "shard",
+            f"shard {config.shard}: networks are whole with PyTorch/XLA, on {machine.name}",
+            "ddp",
+            {"shard": "ddp"},
+        )
+
+
+def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
+    """What the device cannot do. With gloo a worker computes on its processor, whatever else there is."""
+    on_cpu = config.backend == "gloo"
+    kind, name = ("cpu", "a CPU") if on_cpu else (machine.kind, machine.name)
+    without_fp8 = kind != "cuda" or machine.has_fp8 is False
+    if config.precision == "fp8" and without_fp8:
+        problem, allowed = "has no FP8 matrix units", "fp32, bf16 or fp16" if kind == "cuda" else "fp32 or bf16"
+        yield Refusal("precision", f"precision fp8: {name} {problem}", allowed, {"precision": "bf16"})
+    if config.precision == "fp16" and kind == "xla":
+        problem = f"precision fp16: PyTorch/XLA, on {name}, has no fp16 with scaled losses here"
+        yield Refusal("precision", problem, "fp32 or bf16", {"precision": "bf16"})
+    if config.cuda_graphs and kind != "cuda":
+        problem = f"cuda_graphs true: a worker computes on {name}, which has no CUDA graphs"
+        yield Refusal("cuda_graphs", problem, "false", {"cuda_graphs": False})
+
+
+def _data(config: TrainConfig) -> Iterator[Refusal]:
+    """Shards that nobody can prepare: the data set is not like that."""
+    data, name = DATA_SETS[config.dataset], config.dataset
+    if config.channels not in data.channels:
+        only = data.channels[0]
+        yield Refusal("channels", f"channels {config.channels}: {name} has {only}", str(only), {"channels": only})
+    if data.resolutions and config.resolution not in data.resolutions:
+        only = data.resolutions[0]
+        problem = f"resolution {config.resolution}: {name} is {only}x{only}"
+        yield Refusal("resolution", problem, str(only), {"resolution": only})
+    if (config.frames > 1) != data.is_video:
+        allowed = "2 or more" if data.is_video else "1"
+        changes = {} if data.is_video else {"frames": 1}
+        what = "clips of several frames" if data.is_video else "single images"
+        yield Refusal("frames", f"frames {config.frames}: {name} is made of {what}", allowed, changes)
+    if data.num_classes is not None and config.num_classes not in (0, data.num_classes):
+        known = f"{data.num_classes} classes" if data.num_classes else "no labels"
+        allowed = f"0 or {data.num_classes}" if data.num_classes else "0"
+        problem = f"num_classes {config.num_classes}: {name} has {known}"
+        yield Refusal("num_classes", problem, allowed, {"num_classes": data.num_classes})
+
+
+def _metrics(config: TrainConfig) -> Iterator[Refusal]:
+    names = parse(config.metrics)
+    for name in names:
+        if found := misfit(name, config):
+            suitable = [other for other in METRICS if other in found.instead.replace(",", "").split()]
+            changes = {"metrics": ",".join(suitable[0] if other == name else other for other in names)}
+            yield Refusal("metrics", f"metrics {name}: it {found.why}", found.instead, changes)
+    needed = max((FEWEST_IMAGES[name] for name in names), default=0)
+    if config.metrics_samples < needed:
+        problem = f"metrics_samples {config.metrics_samples}: fewer than {config.metrics} can be computed of"
+        yield Refusal("metrics_samples", problem, f"{needed} or more", {"metrics_samples": needed})
+
+
+class Misfit(NamedTuple):
+    """Why a metric means nothing for a run's data; `instead` names some that do."""
+
+    why: str
+    instead: str
+
+
+def misfit(name: str, config: TrainConfig) -> Misfit | None:
+    """Why this metric means nothing for the run's data; None where it means something."""
+    on_video = config.frames > 1
+    if name in ("fd-enl0-frames", "video-is") and not on_video:
+        return Misfit("is for video, and the run's images have one frame", "fd-enl0")
+    if name not in ("fd-enl0-frames", "video-is") and on_video:
+        return Misfit("is for images, and the run makes video", "fd-enl0-frames or video-is")
+    if name == "is" and config.dataset == "celeba":
+        why = "means nothing for faces: it rewards spread over ImageNet's classes, of which none is a face"
+        return Misfit(why, "fid, kid or precision-recall")
+    if name == "digits-classes" and (config.dataset, config.resolution) != ("digits", 32):
+        return Misfit("knows the ten digits of the data set digits at 32x32 only", "fd-enl0")
+    if name == "video-is" and (config.channels, config.frames) != (3, 16):
+        return Misfit("needs colour clips of 16 frames, which C3D was made for", "fd-enl0-frames")
+    return None

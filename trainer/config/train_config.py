@@ -1,0 +1,427 @@
+"""TrainConfig: everything that decides what a training run computes, as a human writes it, and the table of rules on
+which of its values go together. Imports no torch: plans read it, too.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticKnownError
+
+from trainer.config.metric_names import NONE, parse, parse_names
+from trainer.core.errors import TrainerError, broken_rule, from_validation
+from trainer.core.files import read_text_input
+
+__all__ = ["AUGMENTATIONS", "RESUMABLE_CHANGES", "RULES", "SELF_PREPARED", "Rule", "TrainConfig", "first_broken"]
+
+
+class Rule(NamedTuple):
+    """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it."""
+
+    field: str
+    is_broken: Callable[["TrainConfig"], bool]
+    allowed: str
+    fix: str
+
+
+RULES = (
+    Rule(
+        "frames",
+        lambda c: c.frames > 1 and c.architecture != "progressive",
+        "1, or --architecture progressive: the other networks make images alone",
+        "--architecture progressive, or --frames 1",
+    ),
+    Rule(
+        "frames",
+        lambda c: c.frames > c.resolution,
+        "at most the resolution: a clip grows in time as it does in height and width",
+        "a shorter --frames, or a larger --resolution",
+    ),
+    Rule(
+        "num_classes",
+        lambda c: c.num_classes == 1,
+        "0, or at least 2: a single class tells nothing",
+        "--num-classes 0",
+    ),
+    Rule(
+        "batch_gpu",
+        lambda c: c.batch_gpu > 0 and c.batch_size % c.batch_gpu > 0,
+        "0, or a divisor of batch_size, so that a step is made of whole micro-batches",
+        "a --batch-gpu that divides --batch-size",
+    ),
+    Rule(
+        "stable_kimg",
+        lambda c: c.architecture == "progressive" and not c.stable_kimg,
+        "above 0 for progressive networks, or each resolution would last no step",
+        "--stable-kimg 800, as in the paper",
+    ),
+    Rule(
+        "stable_kimg",
+        lambda c: c.architecture != "progressive" and c.stable_kimg > 0,
+        "0 unless the networks are progressive",
+        "--stable-kimg 0, or --architecture progressive",
+    ),
+    Rule(
+        "fade_kimg",
+        lambda c: c.architecture != "progressive" and c.fade_kimg > 0,
+        "0 unless the networks are progressive",
+        "--fade-kimg 0, or --architecture progressive",
+    ),
+    Rule(
+        "ngf",
+        lambda c: c.architecture == "r3gan" and c.ngf % max(8, c.resolution // 4) > 0,
+        "a multiple of 8 (16 at 64x64, 32 at 128x128, ...) for r3gan, whose convolutions take 16 channels in a group",
+        "--ngf 64, for example",
+    ),
+    Rule(
+        "ndf",
+        lambda c: c.architecture == "r3gan" and c.ndf % max(8, c.resolution // 4) > 0,
+        "a multiple of 8 (16 at 64x64, 32 at 128x128, ...) for r3gan, whose convolutions take 16 channels in a group",
+        "--ndf 64, for example",
+    ),
+    Rule(
+        "gp_weight",
+        lambda c: (c.loss == "wgan-gp") != (c.gp_weight > 0),
+        "above 0 with the wgan-gp loss, whose critic needs the penalty; 0 with any other",
+        "--loss wgan-gp --gp-weight 10, as in the paper; or --gp-weight 0 and another --loss",
+    ),
+    Rule(
+        "r1_gamma",
+        lambda c: c.loss == "wgan-gp" and c.r1_gamma > 0,
+        "0 with the wgan-gp loss, which has a penalty of its own",
+        "--r1-gamma 0",
+    ),
+    Rule(
+        "r2_gamma",
+        lambda c: c.loss == "wgan-gp" and c.r2_gamma > 0,
+        "0 with the wgan-gp loss, which has a penalty of its own",
+        "--r2-gamma 0",
+    ),
+    Rule(
+        "r1_interval",
+        lambda c: c.loss == "wgan-gp" and c.r1_interval > 1,
+        "1 with the wgan-gp loss: its critic is no critic in a step without the penalty",
+        "--r1-interval 1",
+    ),
+    Rule(
+        "drift",
+        lambda c: c.loss != "wgan-gp" and c.drift > 0,
+        "0 unless the loss is wgan-gp: the other losses do not let logits drift",
+        "--drift 0",
+    ),
+    Rule(
+        "ada_target",
+        lambda c: c.ada_target > 0 and c.augment == "none",
+        "0 without augmentation: there is nothing to adapt",
+        "--augment translation, for example, or --ada-target 0",
+    ),
+    Rule(
+        "ada_target",
+        lambda c: c.ada_target > 0 and c.loss != "nonsaturating",
+        "0 unless the loss is nonsaturating: the other losses leave the sign of a logit without meaning",
+        "--ada-target 0, or --loss nonsaturating",
+    ),
+    Rule(
+        "cuda_graphs",
+        lambda c: c.cuda_graphs and c.compile == "off",
+        "false without compile, which records the graphs",
+        "--compile on, or --cuda-graphs false",
+    ),
+    Rule(
+        "precision",
+        lambda c: c.shard != "ddp" and c.precision in ("fp16", "fp8"),
+        "fp32 or bf16 with sharded networks",
+        "--precision bf16, or --shard ddp",
+    ),
+    Rule(
+        "compile",
+        lambda c: c.shard != "ddp" and c.compile == "on",
+        "off or auto with sharded networks, which run uncompiled",
+        "--compile off, or --shard ddp",
+    ),
+    Rule(
+        "backend",
+        lambda c: c.backend == "xla" and c.shard != "ddp",
+        "auto, gloo or nccl with sharded networks",
+        "--shard ddp",
+    ),
+    Rule(
+        "shard",
+        lambda c: c.shard != "ddp" and c.architecture == "progressive",
+        "ddp for progressive networks, parts of which rest",
+        "--shard ddp",
+    ),
+    Rule(
+        "metrics_kimg",
+        lambda c: (c.metrics == "none") != (c.metrics_kimg == 0),
+        "above 0 with metrics, which are computed at its multiples; 0 without",
+        "--metrics fd-enl0 --metrics-kimg 20, for example; or --metrics none --metrics-kimg 0",
+    ),
+)
+"""In the order in which they are told: one at a time."""
+
+
+def first_broken(config: "TrainConfig") -> Rule | None:
+    """The first rule that the configuration breaks; None where all its values go together."""
+    return next((rule for rule in RULES if rule.is_broken(config)), None)
+
+
+AUGMENTATIONS = ("color", "translation", "cutout")
+"""Parts a DiffAugment policy may be made of."""
+SELF_PREPARED = ("digits", "photos", "clips")
+"""Data sets that ship in Python packages, so that a run without data prepares its own."""
+
+_WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
+"""Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+Positive = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
+"""A flag's value is text, which pydantic takes for a number, but not for one of a few."""
+
+
+class TrainConfig(BaseModel):
+    """One training run, frozen. Progress is counted in images, so nothing here depends on the number of workers.
+
+    Attributes:
+        preset: name the defaults came from.
+        dataset: the data set's name; the shards must carry the same.
+        resolution: height and width of the images, pixels.
+        channels: 1 for grey, 3 for RGB.
+        frames: 1 for images; above, length of the video clips that are learnt.
+        num_classes: 0 learns images regardless of class; above, the number of classes, whose labels both networks get.
+        architecture: family of the two networks.
+        z_dim: length of the latent vector.
+        ngf: the generator's width: channels of its last feature map.
+        ndf: the discriminator's width: channels of its first feature map.
+        batch_size: global batch, images per step over all workers.
+        batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
+        kimg: length of the run, thousands of real images shown.
+        d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
+        loss: what the two networks play for.
+        lr_g: the generator's Adam step size.
+        lr_d: the discriminator's Adam step size.
+        beta1: Adam's first moment decay.
+        beta2: Adam's second moment decay.
+        r1_gamma: weight of the R1 penalty, on real images; 0 turns it off.
+        r2_gamma: weight of the R2 penalty, the same on fakes; 0 turns it off.
+        r1_interval: steps from one lazily applied penalty to the next; its weight grows by the same factor.
+        gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
+        drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
+        ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
+        augment: what DiffAugment does to real and fake images alike: color, translation, cutout, by commas; or none.
+        mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
+        ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
+        ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
+        stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
+        fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
+        seed: of initial weights, order of images, latents and augmentation.
+        checkpoint_kimg: thousands of images from one checkpoint to the next.
+        keep_checkpoints: how many checkpoints stay on disk.
+        keep_every_kimg: the first checkpoint of each so many thousand images stays for good too; 0 for none.
+        stats_kimg: thousands of images from one line of stats.jsonl to the next.
+        sample_kimg: thousands of images from one sample grid to the next.
+        channels_last: NHWC memory layout: some per cent faster on a CPU, needed for tensor cores on a GPU.
+        backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
+        precision: of the networks' forward passes; fp8 is for linear layers, on GPUs that have it.
+        tf32: let CUDA's matrix units round float32 inputs to TF32; elsewhere without effect.
+        deterministic: on CUDA keep to kernels that give the same bits each time, at a cost; elsewhere they do anyway.
+        compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
+        cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
+        shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
+        check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
+        metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
+        metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
+        metrics_samples: fakes drawn for the quality metrics.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    preset: str
+    dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "clips"]
+    resolution: Annotated[Literal[16, 32, 64, 128, 256], FromText]
+    channels: Annotated[Literal[1, 3], FromText]
+    frames: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText] = 1
+    num_classes: int = Field(default=0, ge=0, le=_WIDEST)
+    architecture: Literal["dcgan", "resnet", "r3gan", "progressive"] = "dcgan"
+    z_dim: int = Field(default=64, ge=1, le=_WIDEST)
+    ngf: int = Field(default=32, ge=1, le=_WIDEST)
+    ndf: int = Field(default=32, ge=1, le=_WIDEST)
+    batch_size: int = Field(default=64, ge=1, le=_LARGEST_BATCH)
+    batch_gpu: int = Field(default=0, ge=0)
+    kimg: Positive
+    d_steps: int = Field(default=1, ge=1)
+    loss: Literal["nonsaturating", "wgan-gp", "relativistic"] = "nonsaturating"
+    lr_g: Positive = 2e-4
+    lr_d: Positive = 2e-4
+    beta1: Fraction = 0.5
+    beta2: Fraction = 0.99
+    r1_gamma: float = Field(default=1.0, ge=0)
+    r2_gamma: float = Field(default=0.0, ge=0)
+    r1_interval: int = Field(default=16, ge=1)
+    gp_weight: float = Field(default=0.0, ge=0)
+    drift: float = Field(default=0.0, ge=0)
+    ema_kimg: float = Field(default=2.0, ge=0)
+    augment: str = NONE
+    mirror: bool = False
+    ada_target: Fraction = 0.0
+    ada_kimg: Positive = 500.0
+    stable_kimg: float = Field(default=0.0, ge=0)
+    fade_kimg: float = Field(default=0.0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    checkpoint_kimg: Positive = 20.0
+    keep_checkpoints: int = Field(default=3, ge=2)
+    keep_every_kimg: float = Field(default=0, ge=0)
+    stats_kimg: Positive = 1.0
+    sample_kimg: Positive = 20.0
+    channels_last: bool = True
+    backend: Literal["auto", "gloo", "nccl", "xla"] = "auto"
+    precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
+    tf32: bool = True
+    deterministic: bool = False
+    compile: Literal["off", "auto", "on"] = "off"
+    cuda_graphs: bool = False
+    shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"
+    check_gradients_steps: int = Field(default=100, ge=0)
+    metrics: str = NONE
+    metrics_kimg: float = Field(default=0, ge=0)
+    metrics_samples: int = Field(default=1797, ge=2)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_number_is_true(cls, value: object, field: ValidationInfo) -> object:
+        kind = cls.model_fields[str(field.field_name)].annotation
+        if isinstance(value, bool) and kind not in (bool, str):  # pydantic takes true for 1
+            raise PydanticKnownError("float_type" if kind is float else "int_type")
+        return value
+
+    @field_validator("preset")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if not _FOLDER_NAME.fullmatch(name):
+            raise broken_rule("a name of letters, digits, hyphens, dots and underscores: of the run's folder too")
+        return name
+
+    @field_validator("augment")
+    @classmethod
+    def _known_parts(cls, policy: str, others: ValidationInfo) -> str:
+        parts = parse_names(policy, AUGMENTATIONS)
+        if "color" in parts and others.data.get("channels") == 1:
+            raise broken_rule("color needs channels 3", fix="leave color out for grey images")
+        return ",".join(parts) or NONE
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: str) -> str:
+        return ",".join(parse(names)) or NONE
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if broken := first_broken(self):
+            value = getattr(self, broken.field)
+            raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.fix)
+        return self
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Of one image [C, H, W], or of one clip [C, T, H, W]."""
+        time = () if self.frames == 1 else (self.frames,)
+        return (self.channels, *time, self.resolution, self.resolution)
+
+    @property
+    def step_images(self) -> int:
+        """Real images shown in a step: a batch for each of the discriminator's steps."""
+        return self.batch_size * self.d_steps
+
+    @property
+    def total_images(self) -> int:
+        """Images after which the run is done: whole steps that cover kimg, and one at least."""
+        return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
+
+    def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
+        """TrainerError where batch_size is below world_size: a worker would have no image. Up to that any number will
+        do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must run the same program.
+        """
+        if self.batch_size < world_size:
+            raise TrainerError(
+                place="TrainConfig.batch_size",
+                problem=f"fewer images in a step than workers, of which there are {world_size}",
+                value=self.batch_size,
+                allowed=f"at least {world_size} with {world_size} workers; a run that has begun keeps its batch size",
+                fix=f"start at most {self.batch_size} processes, or a new run with --batch-size {world_size}",
+            )
+        if equal_shares and self.batch_size % world_size:
+            raise TrainerError(
+                place="TrainConfig.batch_size",
+                problem=f"does not divide by the {world_size} workers, and XLA's workers all have the same share",
+                value=self.batch_size,
+                allowed=f"a multiple of {world_size}; a run that has begun keeps its batch size",
+                fix=f"a new run with --batch-size {-(-self.batch_size // world_size) * world_size}",
+            )
+
+    def to_json(self) -> str:
+        """The config as indented JSON; `from_json` reads it back equal."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, place: str = "TrainConfig") -> Self:
+        """Reads what `to_json` wrote, or a human; `place` is the file, for the message. TrainerError: not JSON, an
+        unknown field, one given twice, or a value out of range.
+        """
+        try:
+            config = cls.model_validate_json(text)
+        except ValidationError as error:
+            raise from_validation(error, place, known=cls.model_fields) from None
+        given = Counter(name for name, _ in json.loads(text, object_pairs_hook=list))
+        if twice := [name for name, times in given.items() if times > 1]:
+            raise TrainerError(place=f"{place}: {twice[0]}", problem="is given twice", fix="remove all but one")
+        return config
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """`from_json` of a file's text (TrainerError also without the file)."""
+        return cls.from_json(read_text_input(path, "name a TrainConfig JSON file"), str(path))
+
+    def replace(self, changes: Mapping[str, object]) -> Self:
+        """A copy with some fields changed, validated anew; a TrainerError's place is `TrainConfig.<field>`."""
+        try:
+            return type(self).model_validate({**self.model_dump(), **changes})
+        except ValidationError as error:
+            field = str(next(iter(error.errors()[0]["loc"]), ""))
+            fix = f"give an allowed value, or leave it out for {json.dumps(getattr(self, field, None))}"
+            raise from_validation(error, "TrainConfig", known=type(self).model_fields, separator=".", fix=fix) from None
+
+
+RESUMABLE_CHANGES = frozenset(
+    {
+        "kimg",
+        "batch_gpu",
+        "checkpoint_kimg",
+        "keep_checkpoints",
+        "keep_every_kimg",
+        "stats_kimg",
+        "sample_kimg",
+        "backend",
+        "compile",
+        "cuda_graphs",
+        "shard",
+        "check_gradients_steps",
+        "metrics",
+        "metrics_kimg",
+        "metrics_samples",
+    }
+)
+"""Fields that may differ between the sessions of one run: they do not change what a step computes, rounding apart."""

@@ -1,0 +1,94 @@
+"""Sentences and progress for whoever started the trainer: a line on a terminal is rewritten every 2 s, elsewhere a
+new line comes every 10 s. That nobody reads them any more ends no run.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+__all__ = ["Progress", "announce", "tell", "warn"]
+
+
+def tell(text: str) -> None:
+    """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """The same on stderr."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def announce(sentence: str) -> None:
+    """The same of what goes on around the training, under our name: under torchrun others write there too."""
+    warn(f"gangway: {sentence}")
+
+
+_TTY_SEC, _LOG_SEC = 2.0, 10.0
+
+
+class Progress:
+    """Progress of one preparation; `total` counts `unit`s. `was_complete`: nothing was left to do."""
+
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        unit: str = "files",
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._total, self._unit = what, total, unit
+        self.was_complete = False
+        self._before = self._done = 0
+        self._out, self._clock = out or sys.stdout, clock
+        self._tty = self._out.isatty()
+        self._every_sec = _TTY_SEC if self._tty else _LOG_SEC
+        self._began = self._last = clock()
+
+    def go_on(self, done: int, damaged: tuple[str, ...]) -> None:
+        """Says what an earlier session left: items `done`, not in the rate, and `damaged` files finished then and
+        changed since.
+        """
+        self._before = self._done = done
+        if done:
+            self._out.write(f"{self._what}: going on, {done:,} of {self._total:,} {self._unit} are done\n")
+        for file in damaged:
+            self._out.write(f"{self._what}: {file} is damaged or gone, and made anew\n")
+
+    def found_all(self) -> None:
+        """Notes that there is nothing to count: an earlier session has done all."""
+        self.was_complete = True
+
+    def add(self, number: int) -> None:
+        """Counts, and shows a line when it is time."""
+        self._done += number
+        now = self._clock()
+        if now - self._last >= self._every_sec:
+            self._last = now
+            self._show(now)
+
+    def _show(self, now: float) -> None:
+        rate = (self._done - self._before) / max(now - self._began, 1e-9)
+        left = f"{_duration((self._total - self._done) / rate)} left" if rate else "no estimate yet"
+        share = 100 * self._done / max(self._total, 1)
+        pace = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+        text = f"{self._what}: {self._done:,} of {self._total:,} {self._unit} ({share:.0f} %), {pace}/s, {left}"
+        self._out.write(f"\r\033[K{text}" if self._tty else f"{text}\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """Ends the line on a terminal."""
+        if self._tty and self._last > self._began:
+            self._out.write("\n")
+            self._out.flush()
+
+
+def _duration(sec: float) -> str:
+    minutes, seconds = divmod(round(sec), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -1,0 +1,262 @@
+"""What the trainer says about a user's mistake: one exception, one layout, and what its exit codes mean."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, Self, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_UNHEALTHY",
+    "InUseError",
+    "LoneError",
+    "TrainerError",
+    "UnhealthyError",
+    "WorkerFailedError",
+    "broken_rule",
+    "diverged",
+    "from_rule",
+    "from_validation",
+    "nearest",
+]
+
+
+EXIT_FAILED = 1
+"""Our own bug or a machine's failure: a traceback was printed, by the worker it happened on. Or the run's directory is
+in use: the next try may find it free."""
+EXIT_BAD_INPUT = 2
+"""A user's mistake: trying again without a change is in vain."""
+EXIT_UNHEALTHY = 3
+"""The machines did not pass their acceptance test: the job did not start, and other machines may do."""
+EXIT_INTERRUPTED = 75
+"""EX_TEMPFAIL of sysexits.h: the run was interrupted, its state is saved, start the same command again."""
+
+
+_RULE = "rule"
+_REFUSED = "not an accepted value"
+_NONE: Mapping[str, FieldInfo] = MappingProxyType({})
+_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "a whole number"),
+        **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+        "finite_number": "a finite number",
+        **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+        "string_type": "text in quotes",
+        **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+        **dict.fromkeys(("model_type", "dict_type"), "a JSON object"),
+    }
+)
+"""What a field of that kind takes, by the type of pydantic's finding."""
+_BOUNDS: Mapping[str, str] = MappingProxyType(
+    {"gt": "above {}", "ge": "from {} on", "lt": "below {}", "le": "up to {}"}
+)
+"""How a bound is told, by its name in pydantic's findings and fields."""
+
+
+def _shown(value: object) -> str:
+    """As the user would write it; JSON's words where the value is one of its two that Python calls otherwise."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _short(text: str, limit: int = 200) -> str:
+    """A whole file that was no JSON is nobody's idea of a value."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
+class TrainerError(Exception):
+    """A user's input, or the user's machine, that the trainer cannot go on with. Commands exit with code 2.
+
+    Attributes:
+        place: file, flag or config path that holds the value. `TrainConfig.<field>` where only the command line knows
+            whether a flag or a file gave the value; it puts its own name there.
+        problem: one sentence on what is wrong.
+        value: the offending value; None when there is none to show.
+        allowed: what would have been accepted.
+        fix: the step that mends it.
+    """
+
+    exit_code = EXIT_BAD_INPUT
+
+    def __init__(self, *, place: str, problem: str, value: object = None, allowed: str = "", fix: str = "") -> None:
+        self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
+        rows = [("got", None if value is None else _short(_shown(value))), ("allowed", allowed), ("fix", fix)]
+        details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
+        super().__init__("\n".join([self.headline, *details]))
+
+    @property
+    def headline(self) -> str:
+        """Place and problem in one line, to be quoted in another message."""
+        return f"{self.place}: {self.problem}"
+
+    def fields(self) -> dict[str, Any]:
+        """The constructor's arguments as plain data, so that one rank's error can be raised on every rank."""
+        value = self.value if self.value is None or isinstance(self.value, int | float | str) else str(self.value)
+        return {
+            "place": self.place,
+            "problem": self.problem,
+            "value": value,
+            "allowed": self.allowed,
+            "fix": self.fix,
+        }
+
+    def at(self, place: str) -> Self:
+        """The same error with a place the user knows."""
+        return type(self)(**{**self.fields(), "place": place})
+
+
+class LoneError(TrainerError):
+    """Met by one worker in the middle of a step: the others, which wait for it, know nothing of it."""
+
+
+class UnhealthyError(TrainerError):
+    """The machines, not the input, keep the job from starting. Commands exit with code 3."""
+
+    exit_code = EXIT_UNHEALTHY
+
+
+class InUseError(TrainerError):
+    """Another session is at work where this one is asked to be. Commands exit with code 1: later it may be free."""
+
+    exit_code = EXIT_FAILED
+
+
+class WorkerFailedError(Exception):
+    """Raised on the healthy workers when another one (`rank`, whose own output has the traceback) failed with anything
+    but a TrainerError; `what` is type and message.
+    """
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, rank: int, what: str) -> None:
+        super().__init__(f"worker {rank} failed, so all stop: {what} (the traceback is in that worker's output)")
+
+
+def diverged(place: str, value: str) -> TrainerError:
+    """The error of a run whose numbers are no longer numbers."""
+    return TrainerError(
+        place=place,
+        problem="is no longer a finite number; training cannot recover from that",
+        value=value,
+        allowed="finite numbers",
+        fix="start a new run in another --run-dir with smaller --lr-g and --lr-d, or a heavier penalty: "
+        "--gp-weight with the wgan-gp loss, --r1-gamma with any other",
+    )
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant; empty when none is near."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
+
+
+def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str = "") -> PydanticCustomError:
+    """What a validator raises, so that `from_validation` tells it in these words. `value` None is all of what was
+    given; `field` is named where the rule is about several; `fix` empty for the sentence that fits everywhere.
+    """
+    given = {"value": value, "field": field, "fix": fix}
+    context = {"allowed": allowed, **{name: each for name, each in given.items() if each not in (None, "")}}
+    return PydanticCustomError(_RULE, "{allowed}", context)
+
+
+def from_rule(error: PydanticCustomError, place: str, *, value: object, fix: str) -> TrainerError:
+    """A `broken_rule` as a TrainerError, where no pydantic model stands between; `place` is the flag. `value` and `fix`
+    stand in where the rule names none.
+    """
+    told = {"value": value, "fix": fix, **(error.context or {})}
+    return TrainerError(place=place, problem=_REFUSED, value=told["value"], allowed=told["allowed"], fix=told["fix"])
+
+
+def from_validation(
+    error: ValidationError, place: str, *, known: Mapping[str, FieldInfo] = _NONE, separator: str = ": ", fix: str = ""
+) -> TrainerError:
+    """Pydantic's first finding as a TrainerError, or an unknown field, if there is one.
+
+    `place` is the file or object, to which `separator` and the field's path are appended; `known` fields offer the
+    nearest for an unknown one; `fix` is for a value out of range, empty for a sentence that fits everywhere.
+    """
+    findings = error.errors()
+    # A misspelt field is missing too: its own name says more.
+    first = next((finding for finding in findings if finding["type"] == "extra_forbidden"), findings[0])
+    kind, value = first["type"], first["input"]
+    if kind == "json_invalid":
+        return _no_json(first, place)
+    # A rule about several fields has no place of its own in pydantic's eyes: its context names one.
+    context = first.get("ctx", {}) if kind == _RULE else {}
+    path = ".".join([*(str(part) for part in first["loc"]), *filter(None, [context.get("field")])])
+    where = f"{place}{separator}{path}" if path else place
+    if kind == "missing":
+        # Of the same object: it would be dull to hear of them one by one.
+        missing = [each["loc"] for each in findings if each["type"] == kind]
+        names = [str(loc[-1]) for loc in missing if loc[:-1] == first["loc"][:-1]]
+        fix = f"add it, and what else is missing: {', '.join(names[1:])}" if len(names) > 1 else "add it"
+        return TrainerError(place=where, problem="is missing", fix=fix)
+    if kind == "extra_forbidden":
+        near = nearest(path, known)
+        fix = f"did you mean {near!r}? otherwise remove it" if near else "remove it"
+        return TrainerError(place=where, problem="unknown field", value=value, fix=fix)
+    likely = nearest(value, _choices(first)) if isinstance(value, str) else ""
+    return TrainerError(
+        place=where,
+        problem="is null" if value is None else _REFUSED,
+        value=context.get("value", value),
+        allowed=_allowed(first, known.get(path)),
+        fix=context.get("fix") or (f"did you mean {likely!r}?" if likely else fix or "change it to an allowed value"),
+    )
+
+
+def _no_json(finding: ErrorDetails, place: str) -> TrainerError:
+    """Says what the parser stumbled over, and shows the line."""
+    content, said = finding["input"], finding["ctx"]["error"]
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    what, _, where = said.rpartition(" at line ")
+    line, _, column = where.partition(" column ")
+    return TrainerError(
+        place=place,
+        problem="is empty" if not text.strip() else f"is not JSON: line {line}, column {column}: {what}",
+        value=text.split("\n")[int(line) - 1],
+        allowed="a JSON object",
+        fix="correct it, or restore it from a copy",
+    )
+
+
+def _choices(finding: ErrorDetails) -> list[str]:
+    """The words of which a field takes one; empty where it takes anything else."""
+    expected = finding["ctx"]["expected"] if finding["type"] == "literal_error" else ""
+    return re.findall(r"'([^']*)'", expected)
+
+
+def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
+    """What would have been accepted, in a few words; pydantic's sentences tell of its parser as well. `field` gives all
+    its words or bounds; None for one inside another, of which only the finding tells.
+    """
+    context = finding.get("ctx", {})
+    if finding["type"] == _RULE:
+        return str(context["allowed"])
+    if field is not None and get_origin(field.annotation) is Literal:
+        *most, last = map(str, get_args(field.annotation))
+        return f"{', '.join(most)} or {last}" if most else last
+    if finding["type"] == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    crossed = {name: context[name] for name in _BOUNDS if name in context}
+    whole = any(isinstance(bound, int) for bound in crossed.values())
+    kind = _KINDS.get(finding["type"]) or (("a whole number" if whole else "a number") if crossed else "")
+    declared = {
+        name: getattr(part, name)
+        for part in (field.metadata if field else ())
+        for name in _BOUNDS
+        if hasattr(part, name)
+    }
+    bounds = [_BOUNDS[name].format(_plain(bound)) for name, bound in {**declared, **crossed}.items()]
+    if kind:
+        return " ".join([kind, " and ".join(bounds)]).strip()
+    return finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"

@@ -1,0 +1,55 @@
+"""Whether a source is the one its publisher gave out: a hash or count that differs is an error unless
+--allow-other-hash says that it is meant; the index records which.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainer.core.errors import TrainerError
+
+__all__ = ["check_count", "check_md5", "md5_of"]
+
+FLAG = "--allow-other-hash"
+_CHUNK_BYTES = 1 << 20
+
+
+def md5_of(path: Path) -> str:
+    """The file's MD5: what publishers of data sets state. Protects from accidents, not from forgery."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other: bool) -> str:
+    """A sentence for the index on an archive's hash; `official` says what each published hash is of. TrainerError: it
+    is none of them, unless `allow_other`.
+    """
+    if md5 in official:
+        return f"yes: md5 {md5} is that of {official[md5]}"
+    if not allow_other:
+        raise TrainerError(
+            place=str(path),
+            problem="is not the official archive: its hash is another",
+            value=f"md5 {md5}, {path.stat().st_size:,} bytes",
+            allowed=", ".join(f"md5 {known} ({what})" for known, what in official.items()),
+            fix=f"fetch it again, it may be cut short; or add {FLAG} if another one is meant",
+        )
+    return f"no: md5 {md5}, accepted by {FLAG}"
+
+
+def check_count(place: str, what: str, found: int, expected: int, *, allow_other: bool) -> str:
+    """A sentence for the index on a number of files, without an archive to hash (TrainerError: another number)."""
+    if found == expected:
+        return f"by count alone: {found:,} {what}"
+    if not allow_other:
+        raise TrainerError(
+            place=place,
+            problem=f"is not the official data set: the number of {what} is another",
+            value=found,
+            allowed=f"{expected:,}",
+            fix=f"unpack or copy it again, files may be missing; or add {FLAG} if a part is meant",
+        )
+    return f"no: {found:,} {what} in place of {expected:,}, accepted by {FLAG}"

@@ -1,0 +1,113 @@
+"""Data: prepared once into uint8 shards with hashes, and the order in which training sees it."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.console import Progress
+from trainer.core.errors import TrainerError
+from trainer.data.index import INDEX_FILE, Recipe
+from trainer.data.loader import Sampler
+from trainer.data.packaged_data import clips_recipe, digits_recipe, photos_recipe
+from trainer.data.prepare import prepare
+from trainer.data.shards import ShardedImages, labels_missing
+
+if TYPE_CHECKING:
+    from trainer.distributed.world import World
+
+__all__ = ["SHIPPED", "Sampler", "ShardedImages", "open_matching", "open_on_all", "prepare_if_missing"]
+
+SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
+    {
+        "digits": lambda config: digits_recipe(resolution=config.resolution),
+        "photos": lambda config: photos_recipe(resolution=config.resolution, channels=config.channels),
+        "clips": lambda config: clips_recipe(
+            resolution=config.resolution, frames=config.frames, channels=config.channels
+        ),
+    }
+)
+"""The data sets that ship in Python packages and so prepare themselves."""
+
+
+def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
+    """Writes the configured data set's shards unless the folder has an index already. TrainerError: not writable, or
+    the data set needs a source: with the command to run.
+    """
+    if (folder / INDEX_FILE).exists():
+        return
+    if config.dataset not in SHIPPED:
+        raise TrainerError(
+            place="--data",
+            problem=f"holds no data set, and {config.dataset} does not prepare itself: it needs a source",
+            value=str(folder),
+            allowed="a folder of shards",
+            fix=_command(config, folder),
+        )
+    recipe = SHIPPED[config.dataset](config)
+    progress = Progress(recipe.dataset, len(recipe.items), out=sys.stderr)  # stdout may be for JSON alone
+    try:
+        prepare(recipe, folder, progress=progress)
+    except TrainerError as error:
+        raise error.at("--data") if error.place == "--out" else error from None
+    finally:
+        progress.close()
+
+
+def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
+    """Opens and, with `verify`, hashes the shards; checks that they are what the configuration says. TrainerError: no
+    shards, a corrupt one, or another data set, shape or number of classes.
+    """
+    images = ShardedImages.open(folder, verify=verify)
+    found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
+    if found != wanted:
+        raise TrainerError(
+            place=str(folder / INDEX_FILE),
+            problem="these shards hold another data set than the configuration names",
+            value=f"{found[0]} {found[1]}",
+            allowed=f"{wanted[0]} {wanted[1]}",
+            fix=f"name another folder with --data; to prepare one: {_command(config, _beside(folder, config))}",
+        )
+    classes = images.index.num_classes
+    if config.num_classes and not classes:
+        raise labels_missing(str(folder / INDEX_FILE), config.dataset)
+    if config.num_classes not in (0, classes):
+        raise TrainerError(
+            place=str(folder / INDEX_FILE),
+            problem="these shards have another number of classes than the configuration",
+            value=classes,
+            allowed=str(config.num_classes),
+            fix=f"--num-classes {classes}, or 0 to train without classes",
+        )
+    return images
+
+
+def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
+    """`open_matching` on every worker, with its errors; only the first of each node compares the hashes. Each of a
+    node's workers would read all of the data set for the same answer.
+    """
+    world.together(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
+    return world.together(lambda: open_matching(config, folder, verify=False))
+
+
+def _beside(folder: Path, config: TrainConfig) -> Path:
+    """A folder for the configured data set next to one that holds another: nothing is prepared over that."""
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return named.with_name(f"{named.name}-{config.dataset}-{'x'.join(map(str, config.image_shape))}")
+
+
+def _command(config: TrainConfig, folder: Path) -> str:
+    words = ["python -m trainer data prepare", config.dataset]
+    if config.dataset not in SHIPPED:
+        words.append("--source PATH_OR_URL")
+    if config.dataset != "cifar10":
+        words.append(f"--resolution {config.resolution}")
+    if config.channels == 1 and config.dataset != "digits":
+        words.append("--channels 1")
+    if config.frames > 1:
+        words.append(f"--frames {config.frames}")
+    if config.num_classes and config.dataset == "folder":
+        words.append("--labels")
+    return " ".join([*words, f"--out {folder}"])

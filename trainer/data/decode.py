@@ -1,0 +1,222 @@
+"""Image files to pixels and films (through PyAV) to clips: decode, crop, resize, cut; recipes of any list of either."""
+
+import io
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.core.errors import TrainerError
+from trainer.data.index import BrokenItemError, Decoded, shard_size
+from trainer.data.sources import FileSet
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = [
+    "RESIZER",
+    "SUFFIXES",
+    "Box",
+    "Cut",
+    "FilmDecoder",
+    "PictureDecoder",
+    "central_square",
+    "check_cut",
+    "films_per_shard",
+    "opened",
+    "resized",
+]
+
+
+RESIZER = "Pillow Lanczos, antialiased"
+SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom, in pixels."""
+
+
+def central_square(width: int, height: int) -> Box:
+    """The largest square in the middle."""
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    return left, top, left + side, top + side
+
+
+def opened(content: bytes, channels: int) -> "Image":
+    """A picture, upright, of 1 (grey) or 3 (RGB) channels. BrokenItemError: it is no image, is cut short, or has more
+    than 8 bits a channel.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a camera wrote oddly into the header
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(content)) as file:
+                if file.mode.startswith(("I", "F")):
+                    raise BrokenItemError(f"its pixels are of kind {file.mode}, not of 8 bits a channel")
+                return ImageOps.exif_transpose(file).convert("L" if channels == 1 else "RGB")
+    except BrokenItemError:
+        raise
+    except UnidentifiedImageError:  # its sentence names a place in memory
+        raise BrokenItemError("not a readable image: of no format that Pillow knows") from None
+    except Exception as error:  # Pillow's decoders raise whatever comes to their minds
+        raise BrokenItemError(f"not a readable image: {_one_line(error)}") from None
+
+
+def resized(image: "Image", resolution: int, box: Box | None = None) -> NDArray[np.uint8]:
+    """A part of a picture (None: the central square), resized, [channels, resolution, resolution]. BrokenItemError: the
+    picture is smaller than the box.
+    """
+    from PIL import Image
+
+    left, top, right, bottom = box or central_square(*image.size)
+    if right > image.width or bottom > image.height:
+        raise BrokenItemError(f"is {image.width}x{image.height}, smaller than the crop {left, top, right, bottom}")
+    small = image.resize((resolution, resolution), Image.Resampling.LANCZOS, box=(left, top, right, bottom))
+    array = np.asarray(small, dtype=np.uint8).reshape(resolution, resolution, -1)
+    return np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+@dataclass(frozen=True)
+class PictureDecoder:
+    """Item n is the n-th file. `box` None takes the central square; `labels` by file, empty for none."""
+
+    files: FileSet
+    names: tuple[str, ...]
+    resolution: int
+    channels: int
+    box: Box | None = None
+    labels: tuple[int, ...] = ()
+
+    def __call__(self, item: int) -> Decoded:
+        """Reads and decodes one file (BrokenItemError: unreadable, or no image)."""
+        try:
+            content = self.files.read(self.names[item])
+        except OSError as error:
+            raise BrokenItemError(f"cannot be read: {_one_line(error)}") from None
+        image = resized(opened(content, self.channels), self.resolution, self.box)[None]
+        return Decoded(image, np.array([self.labels[item]], dtype=np.int64) if self.labels else None)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+_CLIPS_PER_FILM = 12
+"""Of UCF101, whose films have 186 frames on average and give 11 clips of 16."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a film becomes clips of `frames` frames.
+
+    Attributes:
+        stride: frames of the film from one frame of a clip to the next; 2 halves the frame rate.
+        step: frames of the film from the beginning of one clip to that of the next.
+        squares: square parts of a frame, side by side; each gives clips of its own. 1 is the central square.
+    """
+
+    resolution: int
+    channels: int
+    frames: int
+    stride: int = 1
+    step: int = 0
+    squares: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Of one clip."""
+        return self.channels, self.frames, self.resolution, self.resolution
+
+    @property
+    def span(self) -> int:
+        """Frames of the film that one clip reaches over."""
+        return (self.frames - 1) * self.stride + 1
+
+    @property
+    def _step(self) -> int:
+        return self.step or self.frames * self.stride
+
+    def __str__(self) -> str:
+        where = "the central square" if self.squares == 1 else f"{self.squares} squares from side to side"
+        return (
+            f"{where} of each frame, {RESIZER}, to {self.resolution}x{self.resolution}; clips of {self.frames} frames, "
+            f"every {self.stride}. frame, a clip begins every {self._step} frames"
+        )
+
+    def boxes(self, width: int, height: int) -> list[Box]:
+        """The squares of a frame."""
+        if self.squares == 1:
+            return [central_square(width, height)]
+        side = min(width, height)
+        spread = [round(number * (max(width, height) - side) / (self.squares - 1)) for number in range(self.squares)]
+        wide = width >= height
+        return [(at, 0, at + side, side) if wide else (0, at, side, at + side) for at in spread]
+
+    def clips(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """All clips [n, C, T, H, W] of a film [F, squares, C, H, W] (BrokenItemError: too few frames)."""
+        if len(frames) < self.span:
+            raise BrokenItemError(f"too few frames: {len(frames)}, a clip needs {self.span}")
+        starts = range(0, len(frames) - self.span + 1, self._step)
+        cut = np.stack([frames[start : start + self.span : self.stride] for start in starts])
+        # [clip, T, square, C, H, W] to [square and clip, C, T, H, W]
+        return np.ascontiguousarray(cut.transpose(2, 0, 3, 1, 4, 5).reshape(-1, *self.shape))
+
+
+def check_cut(cut: Cut) -> None:
+    """TrainerError for a clip of a single frame."""
+    if cut.frames < 2:
+        raise TrainerError(
+            place="--frames",
+            problem="a clip has at least two frames",
+            value=cut.frames,
+            allowed="2 or more",
+            fix="--frames 16, for example; for single images prepare the folder data set",
+        )
+
+
+def films_per_shard(cut: Cut) -> int:
+    """As many short films as make a file of about 128 MiB."""
+    return max(1, shard_size(cut.shape) // _CLIPS_PER_FILM)
+
+
+@dataclass(frozen=True)
+class FilmDecoder:
+    """Item n is the n-th film; `labels` by film, empty for none."""
+
+    files: FileSet
+    names: tuple[str, ...]
+    cut: Cut
+    labels: tuple[int, ...] = ()
+
+    def __call__(self, item: int) -> Decoded:
+        """Reads, decodes and cuts one film (BrokenItemError: unreadable, no film, or too short)."""
+        import av
+
+        try:
+            content = self.files.read(self.names[item])
+            frames = list(_frames(content, self.cut))
+        except (OSError, av.FFmpegError, ValueError, IndexError) as error:
+            raise BrokenItemError(f"not a readable film: {' '.join(str(error).split())}") from None
+        clips = self.cut.clips(np.stack(frames) if frames else np.empty((0, 0, 0, 0, 0), np.uint8))
+        return Decoded(clips, np.full(len(clips), self.labels[item], dtype=np.int64) if self.labels else None)
+
+
+def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
+    """Each frame's squares, resized, [squares, C, H, W]."""
+    import av
+    from PIL import Image
+
+    with av.open(io.BytesIO(content), "r") as container:
+        if not container.streams.video:
+            raise ValueError("it has no pictures")
+        stream = container.streams.video[0]
+        stream.thread_type = "NONE"  # processes decode in parallel; threads would only add to them
+        for frame in container.decode(stream):
+            image = Image.fromarray(frame.to_ndarray(format="rgb24")).convert("L" if cut.channels == 1 else "RGB")
+            squares = [resized(image, cut.resolution, box) for box in cut.boxes(*image.size)]
+            yield np.stack(squares)

@@ -1,0 +1,43 @@
+"""Data parallelism whose averages may still travel when a backward has returned, so that what comes next can begin.
+
+On CPUs the next thing is often a pass of the other network, which needs none of them (trainer.steps.updates). Not for
+GPUs: NCCL has streams of its own to wait for, and the gain there has not been measured.
+"""
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import GradBucket
+from torch.nn.parallel import DistributedDataParallel
+
+__all__ = ["AsyncAllreduce"]
+
+_Works = list[dist.Work]
+_LARGEST_MB = 25
+"""Of a message. That is DistributedDataParallel's default too; but where it is told, it does not begin with 1 MB."""
+
+
+class AsyncAllreduce(DistributedDataParallel):
+    """Averages gradients, on the CPU, plainly over the default group. They are ready once `wait` has returned."""
+
+    def __init__(self, module: nn.Module) -> None:
+        # A network's gradients in one message: there is time for it to travel, and each one more wakes both workers.
+        super().__init__(module, gradient_as_bucket_view=True, bucket_cap_mb=_LARGEST_MB)
+        self._under_way: _Works = []
+        self.register_comm_hook(self._under_way, _begin)
+
+    def wait(self) -> None:
+        """Returns when all averages have come (gloo's RuntimeError: another worker has gone)."""
+        while self._under_way:
+            self._under_way.pop().wait()
+
+
+def _begin(under_way: _Works, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Sends a bucket off. Gradients are views of it, so the average comes to where they are."""
+    gradients = bucket.buffer().mul_(1 / dist.get_world_size())
+    work = dist.all_reduce(gradients, async_op=True)
+    assert work is not None, "asynchronous"
+    under_way.append(work)
+    at_once: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    at_once.set_result(gradients)
+    return at_once

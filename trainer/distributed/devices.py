@@ -1,0 +1,109 @@
+"""What one worker's devices are and how busy they are, as far as torch can tell. Energy: `trainer.telemetry.energy`."""
+
+import contextlib
+import os
+import resource
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from trainer.distributed.world import World
+from trainer.telemetry.energy import Gpu
+
+__all__ = ["Load", "device_name", "free_host_memory_gib", "gpu_of", "load"]
+
+_GIB = 1 << 30
+_TASKS = Path("/proc/self/task")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Of the container that this process is in, by version 2 of control groups; version 1 is not looked at."""
+
+
+class Load(NamedTuple):
+    """One worker's use of its machine.
+
+    Attributes:
+        rss_gib: peak resident set of this process.
+        gpu_gib: peak of the GPU memory it allocated; None without a GPU.
+        gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
+        cpu_sec: CPU time of this process so far, all its threads.
+        cores: that its node's workers may use; 0 on all but one of them, so that they add up.
+        host_memory_gib: in use on its node, by all processes; likewise.
+        cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
+    """
+
+    rss_gib: float
+    gpu_gib: float | None
+    gpu_utilisation: float | None
+    cpu_sec: float
+    cores: int
+    host_memory_gib: float
+    cpu_wait_sec: float | None = None
+
+
+def load(world: World) -> Load:
+    """This worker's load now."""
+    # Kilobytes on Linux.
+    rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
+    first = world.local_rank == 0
+    cores = len(os.sched_getaffinity(0)) if first else 0
+    of_the_host = (time.process_time(), cores, _host_memory_gib() if first else 0.0, _cpu_wait_sec())
+    if world.device.type != "cuda":
+        return Load(rss_gib, None, None, *of_the_host)
+    gpu_gib = torch.cuda.max_memory_allocated(world.device) / _GIB
+    return Load(rss_gib, gpu_gib, _gpu_utilisation(world.device), *of_the_host)
+
+
+def _cpu_wait_sec() -> float | None:
+    """Of all threads that there are now. Each has its time on a core, its wait for one, both in ns, and its slices."""
+    waits: list[int] = []
+    for task in _TASKS.glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            waits.append(int(task.read_text().split()[1]))
+    return sum(waits) / 1e9 if waits else None
+
+
+def _host_memory_gib() -> float:
+    """Memory that cannot be given to a new process without swapping."""
+    total, available = _meminfo_gib()
+    return total - available
+
+
+def free_host_memory_gib() -> float:
+    """Memory that new processes may have without swapping; of a container that has a limit, no more than that."""
+    limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
+    _, available = _meminfo_gib()
+    return available if limit == "max" else min(available, int(limit) / _GIB)
+
+
+def _meminfo_gib() -> tuple[float, float]:
+    """In all, and available."""
+    rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    total, available = (int(rows[name].split()[0]) * 1024 / _GIB for name in ("MemTotal", "MemAvailable"))
+    return total, available
+
+
+def _gpu_utilisation(device: torch.device) -> float | None:
+    try:
+        return torch.cuda.utilization(device) / 100
+    except Exception:  # NVML's own errors: parts of a GPU (MIG) and some virtual ones have no such counter
+        return None
+
+
+def gpu_of(world: World) -> Gpu | None:
+    """This worker's GPU; None on a CPU."""
+    if world.device.type != "cuda":
+        return None
+    properties = torch.cuda.get_device_properties(world.device)
+    return Gpu(properties.name, f"GPU-{properties.uuid}", world.local_rank)
+
+
+def device_name(world: World) -> str:
+    """For the record: the GPU, XLA's device, or the CPU with its threads."""
+    if world.on_xla:
+        from trainer.distributed import xla
+
+        return xla.device_name()
+    gpu = gpu_of(world)
+    return f"cpu, {torch.get_num_threads()} thread(s) a worker" if gpu is None else gpu.name

@@ -1,0 +1,154 @@
+"""Is the fabric as fast as it should be? All-reduces over the workers' default group, before a job may start.
+
+Bandwidths as in nccl-tests, doc/PERFORMANCE.md: the algorithm's is size / time, the bus's that times 2 (n - 1) / n,
+which does not depend on the number of workers n and compares with what the network cards of one node carry together.
+Does not import torch before it measures.
+
+Over EFA a small all-reduce is bound by latency, and bandwidth levels off only at about 1 GiB: the largest sizes are 1
+and 2 GiB, the best of all counts. There p4d.24xlarge (400 Gbit/s) was seen to reach 457 Gbit/s on 2 nodes, where NCCL's
+tree reads above the cards, 254 on 3 and 237 on 4: 1.14, 0.64 and 0.59 of nominal (github.com/NVIDIA/nccl, issue 527,
+NCCL 2.9.9, 1 GiB). Nodes whose GPUs share no NVLink (g5, g6e) should stay below, bound by PCIe: assumed. So sound
+machines of every kind should meet a quarter of nominal, and a fabric with most of its cards missing does not.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from trainer.core.errors import UnhealthyError
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import FabricPoint, FabricRecord
+
+if TYPE_CHECKING:
+    from trainer.distributed.world import World
+
+__all__ = ["bus_gbps", "check_fabric", "unhealthy"]
+
+
+_MIB = 1 << 20
+_GPU_BYTES = tuple(size * _MIB for size in (1, 4, 16, 64, 256, 1024, 2048))
+_CPU_BYTES = (_MIB // 4, _MIB)
+_WARM_UP, _TIMED = 3, 10
+_BUDGET_SEC = 20.0
+# The model is on the GPU already, and NCCL needs buffers of its own.
+_MEMORY_SHARE = 0.25
+_UNIT = "Gbit/s"
+
+
+def bus_gbps(size_bytes: int, sec: float, world_size: int) -> float:
+    """Bus bandwidth of an all-reduce, Gbit/s.
+
+    >>> bus_gbps(1_000_000_000, 1.0, 2)
+    8.0
+    """
+    return size_bytes * 8e-9 / sec * 2 * (world_size - 1) / world_size
+
+
+def check_fabric(
+    world: "World",
+    min_gbps: float | None,
+    expected: Quantity | None,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    devices: Path = Path("/sys/class/infiniband"),
+) -> FabricRecord:
+    """Measures, unless there is nothing to measure; all workers call it together and get the same verdict.
+
+    `min_gbps` is the least bus bandwidth with which the job may start, None when nobody asked; `expected` is the
+    launcher's; `devices` is where the kernel lists RDMA devices, EFA's among them.
+    """
+    threshold = (
+        Quantity.absent(_UNIT, "no --fabric-min-gbps")
+        if min_gbps is None
+        else Quantity(value=min_gbps, unit=_UNIT, provenance="assumed", source="--fabric-min-gbps")
+    )
+    known = expected or Quantity.absent(_UNIT, "the launcher expects nothing")
+    reason = _why_not(world, min_gbps, devices)
+    if reason or min_gbps is None:
+        absent = Quantity.absent(_UNIT, reason)
+        return FabricRecord(bus_bandwidth=absent, expected=known, threshold=threshold, verdict="skipped", reason=reason)
+    points = _measure(world, _sizes(world), clock)
+    best = max(points, key=lambda point: point.bus_gbps)
+    verdict: Literal["passed", "below"] = "passed" if best.bus_gbps >= min_gbps else "below"
+    source = f"all-reduce of {best.size_bytes / _MIB:g} MiB over {world.world_size} workers, {world.backend}"
+    return FabricRecord(
+        bus_bandwidth=Quantity.measured(best.bus_gbps, _UNIT, source, note="2 (n - 1) / n x size / median time"),
+        expected=known,
+        threshold=threshold,
+        verdict=verdict,
+        reason=f"{best.bus_gbps:.3g} {_UNIT} measured, {min_gbps:g} demanded",
+        points=tuple(points),
+    )
+
+
+def _why_not(world: "World", min_gbps: float | None, devices: Path) -> str:
+    """Why there is nothing to measure; empty when there is."""
+    if min_gbps is None:
+        return "not asked for: no --fabric-min-gbps"
+    if world.world_size == 1:
+        return "one process: nothing to measure"
+    if world.on_xla:
+        return "PyTorch/XLA runs its all-reduces inside its programs: nothing to time alone"
+    # An answer of one worker would not do: nodes may differ, and all must go the same way.
+    here = devices.is_dir() and any(devices.iterdir())
+    if world.backend == "nccl" and not any(world.gather(here)):
+        return f"no RDMA device on any node (none under {devices})"
+    return ""
+
+
+def _sizes(world: "World") -> Sequence[int]:
+    """The sizes that fit into a share of the free memory of every worker's GPU; the first one always."""
+    if world.device.type != "cuda":
+        return _CPU_BYTES
+    import torch
+
+    free = min(world.gather(torch.cuda.mem_get_info(world.device)[0]))
+    return _GPU_BYTES[:1] + tuple(size for size in _GPU_BYTES[1:] if size <= free * _MEMORY_SHARE)
+
+
+def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -> list[FabricPoint]:
+    """Every size that fits into the time budget, the smallest first; the first one always."""
+    import torch
+    from torch import distributed as dist
+
+    points: list[FabricPoint] = []
+    spent = 0.0
+    for size in sizes:
+        buffer = torch.zeros(size // 4, device=world.device)
+        seconds: list[float] = []
+        for _ in range(_WARM_UP + _TIMED):
+            began = clock()
+            dist.all_reduce(buffer)
+            if world.device.type == "cuda":
+                torch.cuda.synchronize(world.device)
+            seconds.append(clock() - began)
+        # Every worker sees every worker's times, so all of them stop at the same size.
+        everyone = world.gather((statistics.median(seconds[_WARM_UP:]), sum(seconds)))
+        slowest = max(median for median, _ in everyone)
+        bus = bus_gbps(size, slowest, world.world_size)
+        points.append(
+            FabricPoint(size_bytes=size, median_sec=slowest, algorithm_gbps=size * 8e-9 / slowest, bus_gbps=bus)
+        )
+        spent += max(total for _, total in everyone)
+        if spent * 4 > _BUDGET_SEC:  # the next size takes up to four times as long
+            break
+    if world.device.type == "cuda":
+        # The job's record shows the job's memory, and the job gets all of it.
+        del buffer
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(world.device)
+    return points
+
+
+def unhealthy(fabric: FabricRecord) -> UnhealthyError:
+    """The error of a run that does not begin on a fabric below its threshold."""
+    expected = "" if fabric.expected.value is None else f"; {fabric.expected.value:.3g} Gbit/s are expected"
+    return UnhealthyError(
+        place="--fabric-min-gbps",
+        problem=f"the fabric is too slow: {fabric.reason}",
+        value=fabric.threshold.value,
+        allowed=f"a bus bandwidth above it{expected}",
+        fix="look for a node without EFA or with a sick network card (NCCL_DEBUG=INFO), or lower the threshold",
+    )

@@ -1,0 +1,60 @@
+"""Which of the workers this process is: the only reader of RANK, WORLD_SIZE, LOCAL_RANK and their kin.
+
+Apart from trainer.distributed.world: a user's mistake must be reported by one process at once, without loading torch.
+"""
+
+import os
+from typing import NamedTuple, Self
+
+from trainer.core.errors import TrainerError
+
+__all__ = ["Ranks"]
+
+
+class Ranks(NamedTuple):
+    """What torchrun says of this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all
+    nodes, `local_rank` 0 speaks to the user, all nodes have equally many workers.
+    """
+
+    rank: int
+    local_rank: int
+    world_size: int
+    node_rank: int
+    num_nodes: int
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Reads torchrun's variables (TrainerError: no whole number, or too small)."""
+        world_size = _number("WORLD_SIZE", 1, least=1)
+        return cls(
+            rank=_number("RANK", 0),
+            local_rank=_number("LOCAL_RANK", 0),
+            world_size=world_size,
+            node_rank=_number("GROUP_RANK", 0),
+            num_nodes=max(1, world_size // _number("LOCAL_WORLD_SIZE", world_size, least=1)),
+        )
+
+    @staticmethod
+    def speaks() -> bool:
+        """Whether this process is the one of its node that tells the user of a mistake, be it in these variables."""
+        local_rank = os.environ.get("LOCAL_RANK", "0")
+        return not local_rank.isdecimal() or int(local_rank) == 0
+
+    @staticmethod
+    def under_torchrun() -> bool:
+        """Whether torchrun has started this process, if only as a single worker."""
+        return "WORLD_SIZE" in os.environ
+
+
+def _number(name: str, default: int, *, least: int = 0) -> int:
+    text = os.environ.get(name, str(default))
+    # Not str.isdecimal alone: it knows digits of other scripts, which a message would not make clear.
+    if text.isascii() and text.isdecimal() and int(text) >= least:
+        return int(text)
+    raise TrainerError(
+        place=f"${name}",
+        problem="is not what torchrun sets",
+        value=text,
+        allowed=f"a whole number from {least} on",
+        fix=f"start with torchrun or `python -m trainer.launch`, or `unset {name}`",
+    )

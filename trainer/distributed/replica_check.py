@@ -1,0 +1,85 @@
+"""Whether all workers still train the same networks: the bits of what each has, compared every so many steps.
+
+An all-reduce makes averaged gradients equal whatever they came from, so what workers keep is compared: weights, Adam's
+moments, the averaged generator; gradients last, to find an average that went wrong before its weights show it.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
+
+__all__ = ["check_same", "first_difference", "is_due"]
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def is_due(config: TrainConfig, step: int) -> bool:
+    """Whether the workers are compared after that many steps."""
+    return config.check_gradients_steps > 0 and step % config.check_gradients_steps == 0
+
+
+def check_same(world: World, state: TrainState) -> None:
+    """TrainerError on every worker, naming the first parameter that differs after a step; all workers call it
+    together. Of split networks (trainer.distributed.sharding) moments and gradients, of which each keeps a part, are
+    left out.
+    """
+    found = first_difference(world, _kept(state))
+    if found is None:
+        return
+    name, sums = found
+    raise TrainerError(
+        place=name,
+        problem="differs between workers; training on would be wrong",
+        value=f"bit sums by rank {sums}",
+        allowed="the same bits on every rank",
+        fix="resume from the last checkpoint; if it happens again, suspect a device or a mixed image",
+    )
+
+
+def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple[str, list[int]] | None:
+    """The first tensor whose bits differ between workers, and every worker's sum of them; None where all are equal. All
+    workers call it together, with the same names in the same order, float32.
+    """
+    tensors = [(name, tensor) for name, tensor in named if not hasattr(tensor, "full_tensor")]
+    if world.control is None or not tensors:
+        return None
+    sums = torch.stack([_bit_sum(tensor) for _, tensor in tensors]).cpu()
+    everyone = [torch.empty_like(sums) for _ in range(world.world_size)]
+    dist.all_gather(everyone, sums, group=world.control)
+    differs = (torch.stack(everyone) != sums).any(dim=0).nonzero()
+    # A worker's own sums are the reference: whichever worker's they are, the same columns differ.
+    if not len(differs):
+        return None
+    first = int(differs[0])
+    return tensors[first][0], [int(row[first]) for row in everyone]
+
+
+def _kept(state: TrainState) -> Iterator[tuple[str, Tensor]]:
+    networks = (("generator", state.generator, state.opt_g), ("discriminator", state.discriminator, state.opt_d))
+    for label, network, _ in networks:
+        yield from _named("weight", label, network)
+    for label, network, optimizer in networks:
+        for name, parameter in network.named_parameters():
+            moments = optimizer.state.get(parameter, {})
+            yield from ((f"Adam's {each} of {label}.{name}", moments[each]) for each in _MOMENTS if each in moments)
+    yield from _named("weight", "averaged generator", state.ema)
+    for label, network, _ in networks:
+        for name, parameter in network.named_parameters():
+            if parameter.grad is not None:
+                yield f"gradient of {label}.{name}", parameter.grad
+
+
+def _named(kind: str, label: str, network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return ((f"{kind} {label}.{name}", parameter) for name, parameter in network.named_parameters())
+
+
+def _bit_sum(tensor: Tensor) -> Tensor:
+    """Sum of a float32 tensor's bits read as integers: exact, and free of the order of summation."""
+    return tensor.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)

@@ -1,0 +1,54 @@
+"""Networks whose parameters are split over workers (trainer.distributed.sharding), for others to ask and to gather."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+__all__ = ["accumulate", "gradients", "is_sharded", "saved", "split_parts", "whole"]
+
+
+def split_parts(module: nn.Module) -> Iterator[Any]:
+    """The parts of a module that FSDP2 has split; none of a whole one."""
+    return (part for part in module.modules() if hasattr(part, "set_requires_gradient_sync"))
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether a module holds a split network, which averages its gradients itself."""
+    return any(True for _ in split_parts(module))
+
+
+def accumulate(module: nn.Module, *, last: bool) -> None:
+    """Lets gradients travel with a step's last micro-batch alone; without effect on a network that is not split."""
+    for part in split_parts(module):
+        part.set_requires_gradient_sync(last)
+
+
+def gradients(network: nn.Module) -> list[Tensor]:
+    """The gradients of the step before, of a split network this worker's parts."""
+    for part in split_parts(network):
+        part.reshard()
+    return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+
+
+def saved(value: Any) -> Any:
+    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere. All at once,
+    both networks with their moments would have to fit on every device beside what is there.
+    """
+    if isinstance(value, Tensor) and hasattr(value, "full_tensor"):
+        gathered: Tensor = value.full_tensor()
+        return gathered.cpu() if dist.get_rank() == 0 else torch.empty(0)
+    if isinstance(value, dict):
+        return {key: saved(item) for key, item in value.items()}
+    return [saved(item) for item in value] if isinstance(value, list) else value
+
+
+def whole(value: Any) -> Any:
+    """Nested dicts and lists with every split tensor gathered; all workers call this together where any is split."""
+    if isinstance(value, Tensor):
+        return value.full_tensor() if hasattr(value, "full_tensor") else value
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    return [whole(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,268 @@
+"""Who am I among the workers, and what all of them agree on.
+
+Without torchrun the process is a world of its own: no process group, and modules are used as they are. What PyTorch/XLA
+does its own way is in trainer.distributed.xla, loaded for that backend alone.
+"""
+
+import contextlib
+import datetime
+import importlib.util
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainer.core.errors import LoneError, TrainerError, WorkerFailedError
+from trainer.distributed.async_allreduce import AsyncAllreduce
+from trainer.distributed.ranks import Ranks
+from trainer.distributed.sharded_modules import accumulate, is_sharded
+
+__all__ = ["World", "is_told", "require_xla", "start"]
+
+T = TypeVar("T")
+_TIMEOUT = datetime.timedelta(minutes=10)
+_TOLD = "Every worker was told of this and stops."
+"""Ends a traceback, and marks an exception that all workers leave the group with."""
+
+
+@dataclass(frozen=True)
+class World:
+    """This worker's place, frozen.
+
+    Attributes:
+        rank: 0..world_size-1 over all nodes; `local_rank` on this node.
+        backend: gloo, nccl, xla, or none for a single process on any device.
+        control: CPU group for flags and messages, so that agreeing never waits for the GPU.
+    """
+
+    rank: int
+    local_rank: int
+    world_size: int
+    node_rank: int
+    num_nodes: int
+    device: torch.device
+    backend: str
+    backend_reason: str
+    control: dist.ProcessGroup | None = None
+
+    def slice(self, batch_size: int) -> slice:
+        """This worker's part of a global batch. Shares differ by at most one image; the first ranks have the larger.
+        batch_size is not below world_size (`TrainConfig.check_workers`), so that no share is empty.
+        """
+        share, larger = divmod(batch_size, self.world_size)
+        start = self.rank * share + min(self.rank, larger)
+        return slice(start, start + share + (self.rank < larger))
+
+    def weight(self, batch_size: int) -> float:
+        """What a mean over this worker's share counts for: its images by those of a mean share; 1.0 where all are
+        equal.
+
+        Every mean times its weight, averaged plainly over the workers, is the mean over the global batch: losses and so
+        the gradients that `wrap` averages, penalties, statistics. Not with BatchNorm, which sees its own worker's share
+        alone, whatever the weight; no network here has one.
+        """
+        mine = self.slice(batch_size)
+        share: int = mine.stop - mine.start
+        return share * self.world_size / batch_size
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module with its gradients averaged plainly over all workers (see `weight`), from `settle` on; on a GPU at
+        once.
+
+        `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
+        module stays as it is, and `step` averages.
+        """
+        if self.control is None or self.on_xla or is_sharded(module):
+            return module
+        if self.device.type != "cuda":
+            return AsyncAllreduce(module)
+        return DistributedDataParallel(module, device_ids=[self.device], gradient_as_bucket_view=True)
+
+    @staticmethod
+    def is_late(module: nn.Module) -> bool:
+        """Whether a backward through `wrap` returns before its averages are there."""
+        return isinstance(module, AsyncAllreduce)
+
+    @staticmethod
+    def settle(module: nn.Module) -> None:
+        """Waits until the gradients of the last backward through `wrap` are the averages."""
+        if isinstance(module, AsyncAllreduce):
+            module.wait()
+
+    @contextlib.contextmanager
+    def accumulating(self, module: nn.Module, *, last: bool) -> Iterator[None]:
+        """For forward and backward of one micro-batch through `wrap`: gradients travel with the last one alone."""
+        accumulate(module, last=last)
+        with module.no_sync() if isinstance(module, DistributedDataParallel) and not last else contextlib.nullcontext():
+            yield
+
+    @property
+    def on_xla(self) -> bool:
+        """Whether operations are recorded, to be compiled and run as one program, instead of run at once."""
+        return self.device.type == "xla"
+
+    @property
+    def own_device(self) -> torch.device:
+        """Where one worker may compute what the others do not. XLA's workers must all run the same programs."""
+        return torch.device("cpu") if self.on_xla else self.device
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """One step of the optimiser, after a backward through `wrap`; equal on every worker."""
+        if self.on_xla:
+            from trainer.distributed import xla
+
+            xla.step(optimizer)
+        else:
+            optimizer.step()
+
+    def flush(self) -> None:
+        """Starts what has been recorded up to here; where nothing is recorded, nothing happens."""
+        if self.on_xla:
+            from trainer.distributed import xla
+
+            xla.flush()
+
+    def agree(self, flag: bool) -> bool:
+        """True on every worker as soon as it is true on any."""
+        return bool(self.highest(flag))
+
+    def highest(self, value: int) -> int:
+        """The highest value of any worker, on every worker: one all_reduce of four bytes."""
+        return self.highest_later(value)()
+
+    def highest_later(self, value: int) -> Callable[[], int]:
+        """Begins `highest`; what it returns gives the outcome, and waits for the others as long as that is not here."""
+        if self.control is None:
+            return lambda: value
+        votes = torch.tensor([value], dtype=torch.int32)
+        work = dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self.control, async_op=True)
+        assert work is not None, "asynchronous"
+
+        def counted() -> int:
+            work.wait()
+            return int(votes.item())
+
+        return counted
+
+    def total(self, value: int) -> int:
+        """The sum of every worker's value, on every worker: one all_reduce of eight bytes."""
+        if self.control is None:
+            return value
+        sums = torch.tensor([value], dtype=torch.int64)
+        dist.all_reduce(sums, group=self.control)
+        return int(sums.item())
+
+    def gather(self, value: T) -> list[T]:
+        """Every worker's value, in the order of ranks, on every worker. For small plain data."""
+        if self.control is None:
+            return [value]
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+    def together(self, action: Callable[[], T]) -> T:
+        """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever. TrainerError
+        on every worker: the first one's. WorkerFailedError: another failed otherwise; it raises its own.
+        """
+        try:
+            outcome, failure = action(), None
+        except Exception as error:
+            outcome, failure = None, error
+        reports = self.gather(None if failure is None else _report(failure))
+        if failure is not None:
+            failure.add_note(_TOLD)
+            raise failure
+        for rank, report in enumerate(reports):
+            if report is not None:
+                raise TrainerError(**report) if isinstance(report, dict) else WorkerFailedError(rank, report)
+        return cast(T, outcome)
+
+    def first(self, action: Callable[[], object]) -> None:
+        """Runs the action on rank 0 while the others wait; what fails there ends it on all."""
+        self.together(lambda: action() if self.rank == 0 else None)
+
+
+def is_told(error: BaseException) -> bool:
+    """Whether all workers know of the error, since it came about in what they do together."""
+    return _TOLD in getattr(error, "__notes__", ())
+
+
+def _report(failure: Exception) -> dict[str, Any] | str:
+    if isinstance(failure, TrainerError):
+        return failure.fields()
+    return "".join(traceback.format_exception_only(failure)).strip()
+
+
+def require_xla() -> None:
+    """TrainerError, naming the lock that has it, where PyTorch/XLA is not installed."""
+    if importlib.util.find_spec("torch_xla") is None:
+        raise TrainerError(
+            place="TrainConfig.backend",
+            problem="xla needs torch_xla, which this environment does not have",
+            value="xla",
+            allowed="auto, gloo or nccl here",
+            fix="--backend auto, or an environment made from images/locks/xla.lock",
+        )
+
+
+def _place(chosen: str) -> tuple[Ranks, torch.device]:
+    if chosen == "xla":
+        from trainer.distributed import xla
+
+        return xla.join()
+    ranks = Ranks.from_environment()
+    if chosen != "nccl":
+        return ranks, torch.device("cpu")
+    device = torch.device("cuda", ranks.local_rank)
+    torch.cuda.set_device(device)
+    return ranks, device
+
+
+@contextlib.contextmanager
+def start(backend: str) -> Iterator[World]:
+    """Joins the process group torchrun has described, and leaves it at the end of the block. `backend` is auto, gloo,
+    nccl or xla. TrainerError: nccl without CUDA, or xla without torch_xla or with processes that it does not join.
+    """
+    cuda = torch.cuda.is_available()
+    if backend == "xla":
+        require_xla()
+    if backend == "nccl" and not cuda:
+        raise TrainerError(
+            place="TrainConfig.backend",
+            problem="nccl needs CUDA, and this machine has none",
+            value=backend,
+            allowed="auto or gloo here",
+            fix="--backend gloo, or start on a GPU machine",
+        )
+    chosen = backend if backend != "auto" else ("nccl" if cuda else "gloo")
+    reason = "asked for" if backend != "auto" else ("CUDA is present" if cuda else "no CUDA here")
+    ranks, device = _place(chosen)
+    if ranks.world_size == 1:
+        yield World(*ranks, device, "none", f"one process; else {chosen}: {reason}")
+        return
+    # XLA has collectives of its own, which are part of its programs; the group is then for `control` alone.
+    dist.init_process_group(
+        "gloo" if chosen == "xla" else chosen,
+        timeout=_TIMEOUT,
+        rank=ranks.rank,
+        world_size=ranks.world_size,
+        device_id=device if device.type == "cuda" else None,
+    )
+    control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
+    assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
+    try:
+        yield World(*ranks, device, chosen, reason, control)
+    except Exception as error:
+        # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
+        # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
+        told = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
+        shared = told or is_told(error)
+        if shared or chosen != "nccl":
+            dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()

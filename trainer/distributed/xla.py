@@ -1,0 +1,111 @@
+"""PyTorch/XLA: a TPU, or the CPU in tests, as a worker's device, imported where torch_xla is (images/locks/xla.lock).
+
+Operations are recorded, and at `flush` compiled into one program and started, from a cache where it has run before: the
+loop must record the same ones over and over, and all workers the same, or they wait for each other for ever. One
+process drives one device, and PJRT says which. The processes are torchrun's: torch_xla.launch runs its function in a
+thread, where Python allows no signal handler (pytorch/xla#5043), so that a SIGTERM would end the run without a
+checkpoint.
+"""
+
+import os
+import signal
+from typing import cast
+
+import torch
+import torch_xla  # type: ignore[import-not-found]  # has an environment of its own, with another torch
+from torch_xla import runtime
+from torch_xla._internal import pjrt, tpu  # type: ignore[import-not-found]  # as above
+from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as above
+
+from trainer.core.errors import TrainerError
+from trainer.distributed.ranks import Ranks
+
+__all__ = ["device_name", "flush", "join", "launcher_argv", "step"]
+
+_PORT = 29400
+"""Of the rendezvous on the first host of a slice: torchrun's own default."""
+
+
+def launcher_argv() -> list[str]:
+    """What trainer.launch needs to start one process for each TPU chip of this host; empty for a single device.
+
+    The same command runs on every host of every slice: they meet on the first, which the TPU's metadata names. Does not
+    open the chips, which belong to the workers.
+    """
+    if runtime.device_type() != "TPU":
+        return []
+    chips, hosts = int(tpu.num_local_processes()), list(tpu.get_worker_ips())
+    num_slices = int(_of_multislice("NUM_SLICES") or 1)
+    if len(hosts) * num_slices == 1:
+        return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []
+    # The first host of the first slice; the address may carry the port of Megascale's own coordinator.
+    first = _of_multislice("COORDINATOR_ADDRESS").partition(":")[0] or hosts[0]
+    return [
+        f"--nnodes={len(hosts) * num_slices}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={first}:{_PORT}",
+        "--rdzv-id=gangway",
+        f"--nproc-per-node={chips}",
+    ]
+
+
+def _of_multislice(name: str) -> str:
+    """A MEGASCALE_ setting from where libtpu takes it, the environment first and then the TPU's metadata, or empty."""
+    key = f"MEGASCALE_{name}"
+    return os.environ.get(key) or str(tpu.get_tpu_env().get(key) or "")
+
+
+def join() -> tuple[Ranks, torch.device]:
+    """Opens this process's device; its rank by PJRT's count. TrainerError: PJRT gives this process several devices, or
+    does not know of the other processes.
+    """
+    started = Ranks.from_environment()
+    local_world_size = started.world_size // started.num_nodes
+    if local_world_size > 1:
+        pjrt.initialize_multiprocess(started.local_rank, local_world_size)
+    else:
+        pjrt.initialize_singleprocess()
+    device = cast(torch.device, torch_xla.device())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # libtpu has put handlers of its own in place of Python's, and they end the process.
+        signal.signal(number, signal.getsignal(number))
+    _check(started)
+    ranks = started._replace(rank=runtime.global_ordinal(), node_rank=runtime.host_index())
+    return ranks, device
+
+
+def _check(started: Ranks) -> None:
+    kind, devices = runtime.device_type(), runtime.addressable_device_count()
+    if devices != 1:
+        raise TrainerError(
+            place="TrainConfig.backend",
+            problem="xla needs one process for each device",
+            value=f"{devices} {kind} devices in one process",
+            allowed="TPU v4 or newer, where a chip is one device; on a CPU one device",
+            fix=f"unset {kind}_NUM_DEVICES, or choose another TPU",
+        )
+    if runtime.world_size() != started.world_size:
+        raise TrainerError(
+            place="TrainConfig.backend",
+            problem=f"torchrun has started {started.world_size} processes that PJRT does not join to one world",
+            value=f"{runtime.world_size()} of {kind} as PJRT counts",
+            allowed="one process for each TPU chip of the slice; on a CPU a single process",
+            fix="python -m trainer train --backend xla on every host starts the right number",
+        )
+
+
+def step(optimizer: torch.optim.Optimizer) -> None:
+    """Averages the gradients plainly over all workers, steps, and starts the program recorded up to here."""
+    xla_model.optimizer_step(optimizer, barrier=True)
+
+
+def flush() -> None:
+    """Starts the program recorded up to here."""
+    torch_xla.sync()
+
+
+def device_name() -> str:
+    """For the record: the kind of TPU as its host names it, or what else PJRT computes on."""
+    kind = runtime.device_type()
+    model = os.environ.get("TPU_ACCELERATOR_TYPE", "") or kind
+    return f"{model}, PyTorch/XLA {torch_xla.__version__}"

@@ -1,0 +1,236 @@
+"""torchrun with an exit code that means something: `python -m trainer.launch --standalone --nproc-per-node 2 -m trainer
+train --preset dcgan-digits`.
+
+torchrun itself ends with 1 whatever its workers said; here a worker's own code comes through: bad input (2: do not try
+again) or an interruption (75: start the same command again). Before torchrun's own arguments, `--watch aws`, `azure` or
+`gcp` looks out for the cloud's notices, and `--start-when` with `--hours` and `--forecast` waits for clean power
+(trainer.power.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is the job's deadline. When its workers are gone, it
+restores what a killed one has left set on a GPU (trainer.power.saved_limits).
+"""
+
+import argparse
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from trainer.commands.arguments import positive
+from trainer.core.console import announce, warn
+from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, TrainerError, nearest
+from trainer.launch.elastic_rendezvous import BACKEND, ElasticRendezvous, wait_for_store
+from trainer.power import carbon_start
+from trainer.power.saved_limits import undo_left_over
+from trainer.preemption.notices import NOTICES_VARIABLE
+from trainer.preemption.watcher import CLOUDS, Watcher, poll_sec_of
+
+__all__ = ["STOP_AT_VARIABLE", "main"]
+
+STOP_AT_VARIABLE = "GANGWAY_STOP_AT"
+_POLL_VARIABLE = "GANGWAY_POLL_SEC"
+_WATCH = "--watch"
+_START_WHEN = "--start-when"
+_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs torchrun with `argv` and returns 0, the first failed worker's exit code, or 75 after a signal."""
+    try:
+        own, torchrun_argv = _own_arguments(argv)
+        cloud = _cloud(own.get(_WATCH))
+        stop_at = _stop_at(os.environ.get(STOP_AT_VARIABLE))
+        poll_sec = _poll_sec(os.environ.get(_POLL_VARIABLE), cloud)
+        parsed = _parsed(torchrun_argv)
+        if not _waited(own, torchrun_argv, stop_at):
+            return EXIT_INTERRUPTED
+    except TrainerError as error:
+        warn(str(error))
+        return EXIT_BAD_INPUT
+    with tempfile.TemporaryDirectory(prefix="gangway-") as folder:
+        notices = Path(folder, "notices.jsonl")
+        os.environ[NOTICES_VARIABLE] = str(notices)
+        poll = CLOUDS[cloud]() if cloud else None
+        watcher = Watcher(notices, poll, stop_at, poll_sec) if cloud or stop_at else None
+        try:
+            return _torchrun(parsed, watcher)
+        finally:
+            if watcher is not None and watcher.is_alive():
+                watcher.close()
+            for sentence in undo_left_over():
+                announce(sentence)
+
+
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """What torchrun makes of its arguments; TrainerError, quoting it, where it would end in a traceback and code 1."""
+    from torch.distributed import run
+
+    parsed: argparse.Namespace = run.parse_args(list(argv))  # type: ignore[no-untyped-call]  # torch has no types here
+    try:
+        config, _, _ = run.config_from_args(parsed)
+        if config.nproc_per_node < 1:
+            raise ValueError(f"nproc_per_node must be > 0, got {config.nproc_per_node}")
+    except (ValueError, RuntimeError, AssertionError) as error:
+        raise TrainerError(
+            place="torchrun's arguments",
+            problem=str(error),
+            value=" ".join(argv),
+            fix="`torchrun --help` shows what they take",
+        ) from None
+    return parsed
+
+
+def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    told: list[int] = []
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        # Once: a second signal (a notice and the end of the service) must not cut short the wait for the checkpoint.
+        told.append(number)
+        if len(told) == 1:
+            raise SignalException(f"signal {number}", signal.Signals(number))
+
+    ends: dict[int, int | None] = {}
+    _note_ends(ends)
+    membership = ElasticRendezvous()
+    membership.register()
+    # torchrun would take these two over, and only when its workers start: until then a node may wait for minutes.
+    parsed.signals_to_handle = "SIGHUP,SIGQUIT"
+    for number in _SIGNALS:
+        signal.signal(number, leave)
+    try:
+        if watcher is not None:
+            watcher.start()
+        if parsed.rdzv_backend == BACKEND:
+            wait_for_store(parsed.rdzv_endpoint)
+        run.run(parsed)  # type: ignore[no-untyped-call]  # torch publishes no types for it
+    except ChildFailedError as failed:
+        code = failed.get_first_failure()[1].exitcode
+        # A negative code is the signal that killed the worker; the shell's convention is 128 + signal.
+        return 128 - code if code < 0 else code
+    except SignalException as stopped:
+        membership.leave()
+        return _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval)
+    except TrainerError as error:
+        warn(str(error))
+        return EXIT_FAILED
+    return 0
+
+
+def _note_ends(ends: dict[int, int | None]) -> None:
+    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody. Exit codes;
+    negative, the signal that ended it; None for one that not even SIGKILL has ended.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SubprocessContext
+
+    close = SubprocessContext._close
+
+    def noted(self: SubprocessContext, death_sig: signal.Signals, timeout: int = 30) -> None:
+        close(self, death_sig, timeout)
+        ends.clear()  # of the workers before a restart
+        ends.update({worker.proc.pid: worker.proc.poll() for worker in self.subprocess_handlers.values()})
+
+    SubprocessContext._close = noted  # type: ignore[method-assign]  # there is no hook
+
+
+def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
+    """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure. Otherwise the
+    code of one that was killed for being late, or failed while it stopped.
+    """
+    killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
+    if killed:
+        announce(
+            f"{len(killed)} of {len(ends)} worker(s) did not leave in time and were killed (torchrun's "
+            "--shutdown-timeout): what they had not saved is lost"
+        )
+        return 128 + signal.SIGKILL
+    crashed = next((-code for code in ends.values() if code is not None and code < 0 and -code not in _SIGNALS), 0)
+    if crashed:  # an abort, say, of a worker whose peers were gone: it has saved nothing
+        return 128 + crashed
+    # One that our signal ended had not begun to train: the others then fail for want of it, and nothing is lost.
+    if any(code is not None and code < 0 for code in ends.values()):
+        return EXIT_INTERRUPTED
+    return next((code for code in ends.values() if code not in (None, 0, EXIT_INTERRUPTED)), EXIT_INTERRUPTED)
+
+
+def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
+    """The launcher's flags with their values, which come first, and torchrun's arguments."""
+    own: dict[str, str] = {}
+    rest = list(argv)
+    while rest and rest[0].partition("=")[0] in _OWN:
+        flag, equals, value = rest.pop(0).partition("=")
+        own[flag] = value if equals else rest.pop(0) if rest else ""
+    return own, rest
+
+
+def _cloud(name: str | None) -> str:
+    """The cloud to watch; empty for none (TrainerError: one that nobody can watch)."""
+    if name is not None and name not in CLOUDS:
+        near = nearest(name, CLOUDS)
+        raise TrainerError(
+            place=_WATCH,
+            problem="no cloud whose notices can be watched",
+            value=name,
+            allowed=", ".join(CLOUDS),
+            fix=f"did you mean {near!r}?" if near else f"{_WATCH} and this machine's cloud, nothing elsewhere",
+        )
+    return name or ""
+
+
+def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float | None) -> bool:
+    """Waits for clean power where that is asked for; False where a signal has ended the wait."""
+    when = own.get(_START_WHEN)
+    if when is None:
+        for flag in ("--hours", "--forecast"):
+            if flag in own:
+                announce(f"warning: {flag} is ignored without {_START_WHEN}")
+        return True
+    asked = carbon_start.parse_start_when(when, own.get("--hours"), own.get("--forecast"))
+    if stop_at is not None:
+        asked = asked._replace(by=min(asked.by, datetime.fromtimestamp(stop_at, UTC)))
+    if carbon_start.has_begun(torchrun_argv):
+        announce(f"the run has begun: it goes on at once, whatever {_START_WHEN} says")
+        return True
+    told = carbon_start.wait(asked)
+    if told is not None:
+        os.environ[carbon_start.START_VARIABLE] = json.dumps(told)
+    return told is not None
+
+
+def _poll_sec(text: str | None, cloud: str) -> float:
+    """Seconds between two polls: the cloud's own unless the environment has others."""
+    if text is None:
+        return poll_sec_of(cloud)
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError:
+        raise TrainerError(
+            place=f"${_POLL_VARIABLE}",
+            problem="no time to wait between two polls",
+            value=text,
+            allowed="seconds, above 0",
+            fix=f"leave it out: the cloud is polled every {poll_sec_of(cloud):g} s",
+        ) from None
+
+
+def _stop_at(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+        datetime.fromtimestamp(seconds, UTC)  # what has no date is no deadline
+    except (ValueError, OverflowError, OSError):
+        raise TrainerError(
+            place=f"${STOP_AT_VARIABLE}",
+            problem="no point in time",
+            value=text,
+            allowed="seconds since 1970",
+            fix=f"{STOP_AT_VARIABLE}=$(date -d '+8 hours' +%s), for example",
+        ) from None
+    return seconds

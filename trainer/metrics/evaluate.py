@@ -1,0 +1,142 @@
+"""Metrics of a generator, during training and of a checkpoint afterwards: the same protocol."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from trainer.checkpoint import store
+from trainer.config.metric_names import parse
+from trainer.config.train_config import TrainConfig
+from trainer.data.dataset import open_on_all
+from trainer.data.shards import ShardedImages
+from trainer.distributed import world as distributed
+from trainer.distributed.world import World
+from trainer.metrics.collect import AbandonedError, Ask, go_on
+from trainer.metrics.evaluator import Evaluator
+from trainer.metrics.metric_registry import WeightsPaths
+from trainer.records.digest import check_dataset
+from trainer.records.quality import QualityRecord, value_text
+from trainer.records.run_record import RunRecord
+from trainer.records.stats_log import StatsWriter, read_stats_log, require_run
+from trainer.records.summary import summarise
+from trainer.run.state import TrainState
+
+__all__ = ["MetricsInTraining", "Moment", "evaluate", "judge_newest"]
+
+
+class Moment:
+    """The metrics of one moment.
+
+    Attributes:
+        records: a value each; None where they were abandoned.
+        cost_sec: that all workers waited for them.
+        share: of the session's time so far that went into metrics.
+    """
+
+    def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
+        self._records, self.cost_sec, self._share = records, cost_sec, share
+
+    def tell(self, event: Callable[..., None], say: Callable[[str], None], images: int) -> None:
+        """Writes an event for each value, or that there are none, and a line for people."""
+        cost = {"cost_sec": self.cost_sec, "share_of_wall": self._share}
+        if self._records is None:
+            why = "a worker has to stop; `python -m trainer evaluate` computes them from a checkpoint"
+            event("quality-abandoned", images, why=why, in_training=cost)
+            say(f"kimg {images / 1000:8.2f}  metrics abandoned after {self.cost_sec:.1f} s: {why}")
+            return
+        for record in self._records:
+            event("quality", images, quality=record.model_dump(mode="json"), in_training=cost)
+        values = "  ".join(_told(record) for record in self._records)
+        spent = f"{self.cost_sec:.1f} s; {self._share:.1%} of the time so far went into metrics"
+        say(f"kimg {images / 1000:8.2f}  {values}  ({spent})")
+
+
+def _told(record: QualityRecord) -> str:
+    assert record.trained.value is not None, "it has just been measured"
+    return f"{record.name} {value_text(record.name, record.trained.value)}"
+
+
+class MetricsInTraining:
+    """Computes the configured metrics, if any, when they are due; every worker makes the same calls. `ask`: whether
+    this worker has to stop. TrainerError as Judge, before the first step.
+    """
+
+    def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
+        self._every_kimg, self._world = config.metrics_kimg, world
+        names = parse(config.metrics)
+        self._judge = Evaluator(names, config, data, world, WeightsPaths(), ask) if names else None
+        self._began, self._spent_sec = time.monotonic(), 0.0
+
+    def due(self, state: TrainState) -> bool:
+        """Whether the last step reached a moment for metrics."""
+        return self._judge is not None and state.passed(self._every_kimg)
+
+    def moment(self, state: TrainState) -> Moment:
+        """The metrics of this state, saved before, since they may take long and may fail."""
+        assert self._judge is not None, "they are due"
+        began = time.monotonic()
+        try:
+            records = self._judge.judge(state.ema_on(self._world.own_device), state.images, compared=False)
+        except AbandonedError:
+            records = None
+        now = time.monotonic()
+        self._spent_sec += now - began
+        return Moment(records, now - began, self._spent_sec / (now - self._began))
+
+
+_DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
+
+
+def evaluate(
+    run_dir: Path,
+    data_dir: Path,
+    samples: int | str | None = None,
+    metrics: Sequence[str] = (),
+    paths: WeightsPaths | None = None,
+) -> RunRecord:
+    """`judge_newest`, with its errors, and the run's record with it and with what was judged before."""
+    judge_newest(run_dir, data_dir, samples, metrics, paths)
+    return RunRecord.read(run_dir / "run.json")
+
+
+def judge_newest(
+    run_dir: Path,
+    data_dir: Path,
+    samples: int | str | None = None,
+    metrics: Sequence[str] = (),
+    paths: WeightsPaths | None = None,
+) -> list[QualityRecord]:
+    """Judges the newest valid checkpoint, notes each value in stats.jsonl and writes run.json anew; returns the new
+    values.
+
+    `samples` None takes the configuration's metrics_samples; no `metrics` its metrics, or FD-ENL0; `paths` None the
+    environment's. TrainerError on every rank: no run, checkpoint or data set, another than the run's, or a metric that
+    cannot be computed for it.
+    """
+    with distributed.start("auto") as world:
+        found, config = world.together(lambda: _newest(run_dir, samples, world))
+        data = open_on_all(config, data_dir, world)
+        world.together(lambda: check_dataset(found.manifest.identity, data.index.sha256, data_dir))
+        names = metrics or parse(config.metrics) or [_DEFAULT if config.frames == 1 else _DEFAULT_FOR_VIDEO]
+        judge = Evaluator(names, config, data, world, paths or WeightsPaths())
+        state = TrainState.create(config, world.own_device)
+        state.load_state_dict(found.state)
+        records = judge.judge(state.ema, state.images, compared=True)
+        world.first(lambda: _note(run_dir, state.images, records))
+        return records
+
+
+def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[store.Checkpoint, TrainConfig]:
+    """The newest valid checkpoint, with its configuration but for the number of samples."""
+    require_run(run_dir, ("checkpoints",))
+    summarise(run_dir)  # what cannot be summed up is told now, not after minutes of judging
+    found = store.newest_of_run(run_dir, " to judge", aloud=world.rank == 0)
+    return found, found.manifest.config.replace({} if samples is None else {"metrics_samples": samples})
+
+
+def _note(run_dir: Path, images: int, records: Sequence[QualityRecord]) -> None:
+    session = read_stats_log(run_dir).beginnings[-1]["session"]
+    stats = StatsWriter(run_dir)
+    for record in records:
+        stats.event("quality", images, session, quality=record.model_dump(mode="json"))
+    summarise(run_dir).write(run_dir / "run.json")

@@ -1,0 +1,233 @@
+"""All of a run's metrics, by one protocol: which reals, which fakes, in which order, over all workers.
+
+Everything drawn is a function of the run's seed: a value depends neither on the number of workers nor on when it is
+asked for, and that of the training is the one of `python -m trainer evaluate` for the same state.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainer.config.metric_names import FEWEST_IMAGES
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.data.shards import ShardedImages
+from trainer.distributed.world import World
+from trainer.metrics.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
+from trainer.metrics.features import FeatureExtractor
+from trainer.metrics.metric_registry import SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
+from trainer.networks.base import Generator
+from trainer.networks.factory import build
+from trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
+from trainer.records.quantity import Quantity
+from trainer.run.samples import to_uint8
+from trainer.steps.precision import without_tf32
+from trainer.steps.progressive_schedule import phase_at
+from trainer.steps.rng import Purpose, labels, latents
+
+__all__ = ["Evaluator"]
+
+_REALS_PER_FAKE = 2
+"""A quick look with few fakes reads no more reals than this many times as many."""
+
+
+class _Reals(NamedTuple):
+    """The real images of one space: all that are read, and two disjoint halves."""
+
+    all: FeatureSet
+    first_half: FeatureSet
+    second_half: FeatureSet
+
+
+class _Scored(NamedTuple):
+    """One metric's values for the trained generator and what they compare with; the latter empty in training."""
+
+    trained: list[Value]
+    untrained: list[Value]
+    halves: list[Value]
+
+
+class Evaluator:
+    """Judges generators of one configuration; every worker must make the same calls. Features of reals are computed
+    once.
+
+    The run's seed draws everything, its metrics_samples says how many fakes; `ask` comes between parts of seconds at
+    most. TrainerError: a metric means nothing for the data, needs missing weights, or more images.
+    """
+
+    @without_tf32()
+    def __init__(
+        self,
+        names: Sequence[str],
+        config: TrainConfig,
+        data: ShardedImages,
+        world: World,
+        paths: WeightsPaths,
+        ask: Ask = go_on,
+    ) -> None:
+        self._names, self._config, self._data, self._world, self._ask = names, config, data, world, ask
+        self._fakes = config.metrics_samples
+        few = min(len(data), _REALS_PER_FAKE * self._fakes)
+        self._reals = len(data) if self._fakes >= PROXY_BELOW else few
+        self._half = min(self._fakes, self._reals // 2)
+        for name in names:
+            check_applies(name, config)
+            self._check_enough(name)
+        spaces = dict.fromkeys(metric(name).space for name in names)
+        device = world.own_device
+        self._extractors = world.together(lambda: {space: SPACES[space](device, paths) for space in spaces})
+        self._known: dict[str, _Reals] = {}
+
+    @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
+    def judge(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
+        """A record for each value, equal on every worker but for the times.
+
+        `generator` is averaged, in evaluation, on `world.own_device`, in the phase of `images`, which it was trained
+        for; `compared` adds the untrained generator and halves of the reals. AbandonedError on every worker, when one
+        asked for it.
+        """
+        records = []
+        for space, extractor in self._extractors.items():
+            agree_to_go_on(self._world, self._ask)
+            began = time.monotonic()
+            metrics = {name: metric(name) for name in self._names if metric(name).space == space}
+            keep = any(one.keeps for one in metrics.values())
+            reals = self._known_reals(space, extractor, keep=keep)
+            fakes = self._fakes_of(generator, extractor, keep=keep)
+            untrained = self._untrained(images, extractor, keep=keep) if compared else None
+            scored = [(one, self._score(one, extractor, reals, fakes, untrained)) for one in metrics.values()]
+            cost = Quantity.measured(
+                time.monotonic() - began, "s", "wall clock", note=f"for all of {', '.join(metrics)}"
+            )
+            for one, values in scored:
+                records += self._records(one, extractor, values, images, cost)
+        return records
+
+    def _known_reals(self, space: str, extractor: FeatureExtractor, *, keep: bool) -> _Reals:
+        if space not in self._known:
+            drawn = np.random.Generator(np.random.PCG64([self._config.seed, Purpose.METRIC]))
+            order = drawn.permutation(len(self._data))[: self._reals]
+            parts = np.split(order, [self._half, 2 * self._half])
+            first, second, rest = (self._real_set(extractor, part, keep=keep) for part in parts)
+            together = [part for part in (first, second, rest) if part is not None]
+            assert first is not None
+            assert second is not None
+            self._known[space] = _Reals(FeatureSet.join(together), first, second)
+        return self._known[space]
+
+    def _real_set(self, extractor: FeatureExtractor, order: NDArray[np.int64], *, keep: bool) -> FeatureSet | None:
+        if not len(order):
+            return None
+        return self._collect(
+            extractor, lambda part: torch.from_numpy(self._data.take(order[part])), len(order), keep=keep
+        )
+
+    def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
+        config, device = self._config, self._world.own_device
+        drawn = latents(self._fakes, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
+        classes = labels(self._fakes, config.num_classes, seed=config.seed, images=0, purpose=Purpose.METRIC_LABELS)
+
+        def make(part: slice) -> Tensor:
+            chosen = None if classes is None else classes[part].to(device)
+            with torch.no_grad():
+                return _full_size(to_uint8(generator(drawn[part].to(device), chosen)), config.image_shape)
+
+        return self._collect(extractor, make, self._fakes, keep=keep)
+
+    def _untrained(self, images: int, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
+        device = self._world.own_device
+        generator = build(self._config)[0].to(device).eval().requires_grad_(False)
+        generator.enter(phase_at(self._config, images, device))
+        return self._fakes_of(generator, extractor, keep=keep)
+
+    def _collect(
+        self, extractor: FeatureExtractor, make: Callable[[slice], Tensor], num: int, *, keep: bool
+    ) -> FeatureSet:
+        return collect(lambda part: extractor(make(part)), num, extractor.dim, self._world, keep=keep, ask=self._ask)
+
+    def _score(
+        self, one: Metric, extractor: FeatureExtractor, reals: _Reals, fakes: FeatureSet, untrained: FeatureSet | None
+    ) -> _Scored:
+        given, team = one.parameters(min(self._fakes, self._half)), Team(self._world, self._ask)
+
+        def of(reference: FeatureSet, found: FeatureSet) -> list[Value]:
+            return one.score(extractor, reference, found, given, team)
+
+        trained = of(reals.all, fakes)
+        if untrained is None:
+            return _Scored(trained, [], [])
+        return _Scored(trained, of(reals.all, untrained), of(reals.first_half, reals.second_half))
+
+    def _records(
+        self, one: Metric, extractor: FeatureExtractor, scored: _Scored, images: int, cost: Quantity
+    ) -> list[QualityRecord]:
+        protocol = QualityProtocol(
+            extractor=extractor.network,
+            weights_sha256=extractor.weights_sha256,
+            dim=extractor.dim,
+            resizer=extractor.resizer,
+            num_reals=self._reals,
+            num_fakes=self._fakes,
+            num_real_halves=self._half,
+            split=self._split(),
+            seed=self._config.seed,
+            kimg=images / 1000,
+            parameters=one.parameters(min(self._fakes, self._half)),
+            proxy=self._fakes < PROXY_BELOW,
+        )
+        why = "a proxy below 10,000; " if protocol.proxy else ""
+        against = f"{self._fakes} fakes against {self._reals} reals: {why}comparable at equal protocol only"
+        halves = f"two disjoint halves of {self._half} reals"
+        return [
+            QualityRecord(
+                name=trained.name,
+                trained=_figure(trained, against),
+                untrained=_compared(scored.untrained, index, against),
+                real_vs_real=_compared(scored.halves, index, halves),
+                protocol=protocol,
+                better=trained.better,
+                cost_sec=cost,
+            )
+            for index, trained in enumerate(scored.trained)
+        ]
+
+    def _split(self) -> str:
+        if self._reals == len(self._data):
+            return "all images"
+        return f"{self._reals} of {len(self._data)} images, drawn by the seed"
+
+    def _check_enough(self, name: str) -> None:
+        there, needed = min(self._fakes, self._half), FEWEST_IMAGES[name]
+        if there < needed:
+            short = "fakes" if self._fakes < needed else "real images in each half of the data set"
+            raise TrainerError(
+                place="TrainConfig.metrics_samples" if self._fakes < needed else "--data",
+                problem=f"{name} needs at least {needed} {short}",
+                value=there,
+                allowed=f"{needed} or more; 10,000 or more for a value that is no proxy",
+                fix="raise --samples" if self._fakes < needed else "prepare a larger data set, or leave the metric out",
+            )
+
+
+def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Images of a network that has not yet grown to its full size, enlarged pixel by pixel."""
+    if images.shape[1:] == shape:
+        return images
+    return F.interpolate(images.float(), size=shape[1:], mode="nearest").to(torch.uint8)
+
+
+def _figure(value: Value, note: str) -> Quantity:
+    spread = "" if value.spread is None else f"standard deviation {value.spread:.4g}; "
+    return Quantity.measured(value.value, "", value.name, note=spread + note)
+
+
+def _compared(values: Sequence[Value], index: int, note: str) -> Quantity:
+    if not values:
+        return Quantity.absent("", "not computed while training: `python -m trainer evaluate` does")
+    return _figure(values[index], note)

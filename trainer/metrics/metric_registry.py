@@ -1,0 +1,187 @@
+"""What makes each metric: its features, and its score of fakes against reals. A new metric is a line here and a name in
+trainer.config.metric_names.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import torch
+
+from trainer.config.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from trainer.config.refusals import misfit
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
+from trainer.metrics import scores
+from trainer.metrics import scores as manifold
+from trainer.metrics.c3d import C3DFeatures
+from trainer.metrics.collect import Ask, FeatureSet, shared
+from trainer.metrics.features import EfficientNetLite0Features, FeatureExtractor, FrameFeatures
+from trainer.metrics.frechet import frechet_distance
+from trainer.metrics.inception import InceptionFeatures
+from trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+
+__all__ = ["SPACES", "Metric", "Parameters", "Team", "Value", "WeightsPaths", "check_applies", "metric"]
+
+Parameters = dict[str, int | float | str]
+
+
+class WeightsPaths(NamedTuple):
+    """Files that the command line names; None for what the environment names."""
+
+    inception: Path | None = None
+    video: Path | None = None
+
+
+class Team(NamedTuple):
+    """The workers, and whether this one has to stop: then what takes seconds is abandoned (AbandonedError)."""
+
+    world: World
+    ask: Ask
+
+
+class Value(NamedTuple):
+    """One number of a metric; `spread` is its standard deviation over splits or subsets, None where it has none."""
+
+    name: str
+    value: float
+    better: Literal["lower", "higher"]
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is computed.
+
+    Attributes:
+        space: name of the features.
+        score: values of (extractor, reals, fakes, parameters, team); every worker calls it.
+        keeps: whether it needs the features themselves, not only their sums.
+        parameters: of its own, by the smaller number of images on either side.
+    """
+
+    space: str
+    score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, Team], list[Value]]
+    keeps: bool
+    parameters: Callable[[int], Parameters] = lambda _: {}
+
+
+def _first(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:
+    """Computed by rank 0 alone, known to all: eight workers of a machine would only wait for each other."""
+    return shared([compute], *team)[0]
+
+
+def _frechet(
+    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, team: Team
+) -> list[Value]:
+    return _first(team, lambda: [Value(extractor.name, frechet_distance(reals.moments, fakes.moments), "lower")])
+
+
+def _kid(
+    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, given: Parameters, team: Team
+) -> list[Value]:
+    found = scores.kernel_distance(fakes.kept, reals.kept, int(given["subset_size"]), team.world, ask=team.ask)
+    return [Value("KID", found.mean, "lower", found.std)]
+
+
+def _inception_score(
+    extractor: FeatureExtractor, _: FeatureSet, fakes: FeatureSet, __: Parameters, team: Team
+) -> list[Value]:
+    assert isinstance(extractor, InceptionFeatures)
+
+    def compute() -> list[Value]:
+        found = scores.inception_score(extractor.logits(fakes.kept))
+        return [Value("IS", found.mean, "higher", found.std)]
+
+    return _first(team, compute)
+
+
+def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, team: Team) -> list[Value]:
+    def compute() -> list[Value]:
+        found = scores.inception_score(fakes.kept.astype("float64"), shuffle=False)
+        return [Value("video IS", found.mean, "higher", found.std)]
+
+    return _first(team, compute)
+
+
+def _manifolds(
+    extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, team: Team
+) -> list[Value]:
+    network = "ENL0" if extractor.name.endswith("ENL0") else "Inception"
+    found = manifold.compare(reals.kept, fakes.kept, team.world, ask=team.ask)
+    return [Value(f"{name.capitalize()}-{network}", share, "higher") for name, share in found._asdict().items()]
+
+
+def _digits(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, team: Team) -> list[Value]:
+    def compute() -> list[Value]:
+        found = recognise(fakes)
+        return [Value(DIGITS_RECOGNISED, found.share, "higher"), Value(DIGIT_CLASSES, found.classes, "higher")]
+
+    return _first(team, compute)
+
+
+_SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
+_NEIGHBOURS: Parameters = {"k": manifold.NEIGHBOURS, "k_density_coverage": manifold.COVERAGE_NEIGHBOURS}
+_GATE: Parameters = {
+    "confidence": CONFIDENT,
+    "class_present_share": PRESENT,
+    "wanted_share": SHARE_WANTED,
+    "wanted_classes": CLASSES_WANTED,
+}
+
+
+def _subsets(smaller: int) -> Parameters:
+    """torch-fidelity's subsets of 1000, or all there is."""
+    return {"subsets": scores.KID_SUBSETS, "subset_size": min(1000, smaller), "seed_of_subsets": scores.SEED}
+
+
+def _manifold_metric(space: str) -> Metric:
+    return Metric(space, _manifolds, keeps=True, parameters=lambda _: _NEIGHBOURS)
+
+
+_METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        "fid": Metric("inception", _frechet, keeps=False),
+        "fid-clean": Metric("inception-clean", _frechet, keeps=False),
+        "is": Metric("inception", _inception_score, keeps=True, parameters=lambda _: _SPLITS),
+        "kid": Metric("inception", _kid, keeps=True, parameters=_subsets),
+        "precision-recall": _manifold_metric("inception"),
+        "fd-enl0": Metric("enl0", _frechet, keeps=False),
+        "precision-recall-enl0": _manifold_metric("enl0"),
+        "fd-enl0-frames": Metric("enl0-frames", _frechet, keeps=False),
+        "video-is": Metric("c3d", _video_score, keeps=True, parameters=lambda _: {"splits": 10}),
+        "digits-classes": Metric("digits", _digits, keeps=True, parameters=lambda _: _GATE),
+    }
+)
+
+SPACES: Mapping[str, Callable[[torch.device, WeightsPaths], FeatureExtractor]] = MappingProxyType(
+    {
+        "inception": lambda device, paths: InceptionFeatures(device, paths.inception, "legacy"),
+        "inception-clean": lambda device, paths: InceptionFeatures(device, paths.inception, "clean"),
+        "enl0": lambda device, _: EfficientNetLite0Features(device),
+        "enl0-frames": lambda device, _: FrameFeatures(EfficientNetLite0Features(device)),
+        "c3d": lambda device, paths: C3DFeatures(device, paths.video),
+        "digits": lambda device, _: Recogniser(device),
+    }
+)
+"""How to make each feature network, by the name of its space."""
+
+
+def metric(name: str) -> Metric:
+    """How the metric of that name is computed."""
+    return _METRICS[name]
+
+
+def check_applies(name: str, config: TrainConfig) -> None:
+    """TrainerError for a metric that means nothing for the data, with the reason and what to ask for instead."""
+    if found := misfit(name, config):
+        raise _refused(name, config, found.why, found.instead)
+
+
+def _refused(name: str, config: TrainConfig, why: str, instead: str) -> TrainerError:
+    shape = f"{config.channels}x{config.frames}x{config.resolution}x{config.resolution}"
+    value = f"{name} for {config.dataset}, {shape}"
+    return TrainerError(place="--metrics", problem=f"{name} {why}", value=value, fix=f"ask for {instead}")

@@ -1,0 +1,168 @@
+"""Scores from features or logits: Inception Score and kernel distance, as the papers and torch-fidelity compute
+them; precision, recall, density and coverage by nearest neighbours.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainer.distributed.world import World
+from trainer.metrics.collect import Ask, go_on, shared
+
+__all__ = [
+    "COVERAGE_NEIGHBOURS",
+    "KID_SUBSETS",
+    "NEIGHBOURS",
+    "SEED",
+    "SPLITS",
+    "Manifolds",
+    "Spread",
+    "compare",
+    "inception_score",
+    "kernel_distance",
+]
+
+
+SEED = 2020
+"""torch-fidelity's."""
+SPLITS = 10
+KID_SUBSETS = 100
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation over splits or subsets."""
+
+    mean: float
+    std: float
+
+
+def inception_score(logits: NDArray[np.float64], *, splits: int = SPLITS, shuffle: bool = True) -> Spread:
+    """The exponential of the mean KL divergence of each image's classes from its split's (Salimans et al. 2016).
+
+    `logits` are [N, classes], N at least `splits`; `shuffle` draws the splits at random, by SEED, else they follow each
+    other.
+    """
+    num = len(logits)
+    if shuffle:
+        logits = logits[np.random.RandomState(SEED).permutation(num)]
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    scores = []
+    for split in range(splits):
+        part = log_p[split * num // splits : (split + 1) * num // splits]
+        # Through logarithms: a class that no image of the split may be has a mean probability of 0 in float64.
+        log_q = np.logaddexp.reduce(part, axis=0) - np.log(len(part))
+        divergence = (np.exp(part) * (part - log_q)).sum(axis=1)
+        scores.append(np.exp(divergence.mean()))
+    return Spread(float(np.mean(scores)), float(np.std(scores)))
+
+
+def kernel_distance(
+    first: NDArray[np.float32],
+    second: NDArray[np.float32],
+    subset_size: int,
+    world: World,
+    *,
+    subsets: int = KID_SUBSETS,
+    ask: Ask = go_on,
+) -> Spread:
+    """Squared maximum mean discrepancy of two sets, unbiased, kernel (x.y / dim + 1)^3 (Binkowski et al. 2018).
+
+    Features [N, dim] and [M, dim] are the same on every worker, and so is the result; `subset_size` is from 2 to the
+    smaller of N and M. AbandonedError on every worker, when one has asked for it, before an estimate.
+    """
+    random = np.random.RandomState(SEED)
+    # Drawn here, all of them: which worker makes an estimate must not matter to the next draw.
+    draws = [[random.choice(len(x), subset_size, replace=False) for x in (first, second)] for _ in range(subsets)]
+    estimates = shared([partial(_discrepancy, first, second, *rows) for rows in draws], world, ask)
+    return Spread(float(np.mean(estimates)), float(np.std(estimates)))
+
+
+def _discrepancy(
+    first: NDArray[np.float32], second: NDArray[np.float32], firsts: NDArray[np.int64], seconds: NDArray[np.int64]
+) -> float:
+    """One estimate of the squared maximum mean discrepancy, from equally many rows of each."""
+    x, y = first[firsts], second[seconds]
+    pairs = len(x) * (len(x) - 1)
+    within = sum(kernel.sum() - kernel.trace() for kernel in (_cubic(x, x), _cubic(y, y)))
+    return float(within / pairs - 2 * _cubic(x, y).mean())
+
+
+def _cubic(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The kernel of all pairs, [len(x), len(y)]; products in float32, as the features are, the rest in float64."""
+    kernel: NDArray[np.float64] = ((x @ y.T).astype(np.float64) / x.shape[1] + 1) ** 3
+    return kernel
+
+
+NEIGHBOURS = 3
+COVERAGE_NEIGHBOURS = 5
+_BLOCK = 2048
+"""Rows of a block of distances: 2048 of 50,000 in float32 are 0.4 GB."""
+
+
+class Manifolds(NamedTuple):
+    """How two sets lie to each other, each a share in 0..1; density can exceed 1."""
+
+    precision: float
+    recall: float
+    density: float
+    coverage: float
+
+
+def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
+    """All four, of features [N, dim] and [M, dim] (N more than COVERAGE_NEIGHBOURS), the rows shared over the workers.
+
+    Features are the same on every worker, and so is what is returned; with XLA a worker computes on its CPU.
+    AbandonedError on every worker, when one has asked for it, before a block.
+    """
+    # Distances do not change when both sets are moved; near the origin float32 keeps more of their digits.
+    centre = reals.mean(axis=0, dtype=np.float64).astype(np.float32)
+    real, fake = (torch.from_numpy(features - centre).to(world.own_device) for features in (reals, fakes))
+    real_near = _by_rows(real, lambda rows: _nearest(rows, real), world, ask)
+    fake_near = _by_rows(fake, lambda rows: _nearest(rows, fake), world, ask)
+    real_radius, wide_radius = real_near[:, NEIGHBOURS], real_near[:, COVERAGE_NEIGHBOURS]
+
+    def of_fakes(rows: Tensor) -> Tensor:
+        distances = _distances(rows, real)
+        inside = distances <= wide_radius
+        return torch.stack([(distances <= real_radius).any(1), inside.sum(1)], dim=1)
+
+    def of_reals(rows: Tensor) -> Tensor:
+        distances = _distances(rows, fake)
+        return torch.stack([(distances <= fake_near[:, NEIGHBOURS]).any(1).float(), distances.amin(1)], dim=1)
+
+    by_fake = _by_rows(fake, of_fakes, world, ask).double()
+    by_real = _by_rows(real, of_reals, world, ask).double()
+    return Manifolds(
+        precision=float(by_fake[:, 0].mean()),
+        recall=float(by_real[:, 0].mean()),
+        density=float(by_fake[:, 1].mean()) / COVERAGE_NEIGHBOURS,
+        coverage=float((by_real[:, 1] <= wide_radius).double().mean()),
+    )
+
+
+def _nearest(rows: Tensor, among: Tensor) -> Tensor:
+    """Squared distances of each row to its neighbours from 0 (itself) to COVERAGE_NEIGHBOURS, ascending."""
+    return _distances(rows, among).topk(COVERAGE_NEIGHBOURS + 1, dim=1, largest=False).values
+
+
+def _distances(rows: Tensor, among: Tensor) -> Tensor:
+    """Squared distances [len(rows), len(among)]."""
+    squares = rows.square().sum(1)[:, None] + among.square().sum(1)
+    return torch.addmm(squares, rows, among.T, alpha=-2).clamp_min(0)
+
+
+def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask: Ask) -> Tensor:
+    """`of` for all rows in blocks, each computed by one worker; the whole on every worker."""
+
+    def block(start: int) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = of(features[start : start + _BLOCK]).cpu().numpy()
+        return found
+
+    blocks = [partial(block, start) for start in range(0, len(features), _BLOCK)]
+    return torch.from_numpy(np.concatenate(shared(blocks, world, ask))).to(features.device)

@@ -1,0 +1,105 @@
+"""Weights that cannot ship with the trainer: where the file is, whether it is the published one, and loading it.
+
+Nothing is downloaded (a training node may have no way out, and a score must not depend on a server), nor unpickled but
+tensors.
+"""
+
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trainer.core.errors import TrainerError
+from trainer.core.files import sha256_of
+
+__all__ = ["WeightsFile", "check_shapes", "load_tensors"]
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A published file of weights.
+
+    Attributes:
+        file: its published name.
+        flag: of `python -m trainer evaluate` that names it; `train` has none.
+        variable: of the environment that names it for both.
+        published: where it can be had, in words.
+        sha256_prefix: first digits of its hash; empty where none is published.
+        instead: a metric that does without.
+    """
+
+    file: str
+    flag: str
+    variable: str
+    published: str
+    sha256_prefix: str
+    what_for: str
+    instead: str
+
+    def find(self, given: Path | None) -> Path:
+        """The file that the flag or the variable names. TrainerError: there is none; with where to get it and how to
+        put it into the image.
+        """
+        named = given or (Path(os.environ[self.variable]) if os.environ.get(self.variable) else None)
+        if named is not None and named.is_file():
+            return named
+        place = (
+            self.flag if given else f"${self.variable}" if named else f"${self.variable} (or evaluate's {self.flag})"
+        )
+        raise TrainerError(
+            place=place,
+            problem=f"{self.what_for} need the weights {self.file}, and "
+            + ("there is no such file" if named else "no path to them was given"),
+            value=None if named is None else str(named),
+            allowed=f"a path to {self.file}",
+            fix=f"download it once ({self.published}) and set {self.variable} to its path; in the image: COPY "
+            f"{self.file} /opt/weights/ and ENV {self.variable}=/opt/weights/{self.file}; without it: --metrics "
+            f"{self.instead}",
+        )
+
+    def verify(self, path: Path) -> str:
+        """The SHA-256 of a file that `find` gave (TrainerError: not the published one's)."""
+        found = sha256_of(path)
+        if not found.startswith(self.sha256_prefix):
+            raise TrainerError(
+                place=str(path),
+                problem=f"is not the published {self.file}: its hash is another",
+                value=f"sha256 {found}",
+                allowed=f"sha256 {self.sha256_prefix}...",
+                fix=f"download it anew ({self.published}); scores with other weights compare with nothing",
+            )
+        return found
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """A state_dict of tensors, on the CPU (TrainerError: no such file)."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
+        raise _no_weights(path, f"cannot be read as weights: {str(error).splitlines()[0]}") from None
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise _no_weights(path, "holds something else than named tensors")
+    return dict(state)
+
+
+def check_shapes(path: Path, found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """TrainerError, naming the first tensor that is missing, too many or of another shape than a network's."""
+    for name in [*expected, *found]:
+        shapes = [tuple(state[name].shape) if name in state else None for state in (found, expected)]
+        if shapes[0] != shapes[1]:
+            there, wanted = (f"shape {shape}" if shape is not None else "no such tensor" for shape in shapes)
+            raise TrainerError(
+                place=f"{path}: {name}",
+                problem="the weights do not fit the network",
+                value=there,
+                allowed=wanted,
+                fix="name the file of the right network",
+            )
+
+
+def _no_weights(path: Path, problem: str) -> TrainerError:
+    return TrainerError(place=str(path), problem=problem, allowed="a state_dict of tensors", fix="download it anew")

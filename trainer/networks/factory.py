@@ -1,0 +1,50 @@
+"""The networks, by configuration: one module for each family, `base` for what all have in common."""
+
+from types import MappingProxyType
+
+import torch
+from torch import nn
+
+from trainer.config.train_config import TrainConfig
+from trainer.networks import dcgan, progressive, r3gan, resnet
+from trainer.networks.base import Discriminator, Generator
+
+__all__ = ["Discriminator", "Generator", "build"]
+
+
+_FLAT = MappingProxyType({"dcgan": dcgan, "resnet": resnet, "r3gan": r3gan})
+"""Families that make images alone, and are called alike."""
+
+
+def _family(config: TrainConfig) -> tuple[Generator, Discriminator]:
+    if config.architecture == "progressive":
+        clip = (config.channels, config.resolution, config.frames, config.num_classes)
+        generator = progressive.Generator(config.z_dim, config.ngf, *clip)
+        return generator, progressive.Discriminator(config.ndf, *clip)
+    family, size = _FLAT[config.architecture], (config.channels, config.resolution, config.num_classes)
+    return family.Generator(config.z_dim, config.ngf, *size), family.Discriminator(config.ndf, *size)
+
+
+def build(config: TrainConfig) -> tuple[Generator, Discriminator]:
+    """Both networks with the initial weights of `config.seed`, on the CPU, so that every device starts alike."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        generator, discriminator = _family(config)
+    if config.channels_last:
+        for network in (generator, discriminator):
+            _to_channels_last(network)
+    return generator, discriminator
+
+
+def _to_channels_last(network: nn.Module) -> None:
+    """Lays the weights out as NHWC, but where both layouts are the same memory under different strides.
+
+    That is so for grey images, single channels and single pixels: autograd returns the plain one, and
+    DistributedDataParallel would warn of the difference and copy.
+    """
+    for module in network.modules():
+        weight = getattr(module, "weight", None)
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | progressive.EqualConv) and weight is not None:
+            transposed = isinstance(module, nn.ConvTranspose2d)
+            if weight.dim() == 4 and weight.shape[-1] > 1 and (transposed or weight.shape[1] > 1):
+                module.to(memory_format=torch.channels_last)

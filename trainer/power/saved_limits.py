@@ -1,0 +1,222 @@
+"""The few calls of NVML that change a GPU, and what a node's GPUs were set to before this job changed it: on disk,
+so that somebody else can undo it.
+"""
+
+import fcntl
+import importlib
+import json
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainer.core.host import boot_id
+
+__all__ = [
+    "FOLDER_VARIABLE",
+    "Board",
+    "BoardState",
+    "Note",
+    "Range",
+    "ledger_folder",
+    "load_nvml",
+    "put_back",
+    "reason_of",
+    "undo_left_over",
+]
+
+
+_MILLI = 1000
+
+
+class Range(NamedTuple):
+    """What a setting may be, both ends included."""
+
+    least: int
+    most: int
+
+
+class BoardState(NamedTuple):
+    """What a GPU (`uuid` as NVML spells it, GPU-...) was set to before it was changed.
+
+    Attributes:
+        limit_mw: its power limit, milliwatts; None where that is not touched.
+        clocks: whether its clocks get locked. NVML does not tell what they were before, so undoing unlocks.
+    """
+
+    uuid: str
+    limit_mw: int | None
+    clocks: bool
+
+    def describe(self) -> str:
+        """In words: GPU-1234 to 700 W and unlocked clocks."""
+        parts = [f"{self.limit_mw / _MILLI:g} W"] if self.limit_mw is not None else []
+        return f"{self.uuid} to {' and '.join([*parts, *(['unlocked clocks'] if self.clocks else [])])}"
+
+
+class Board:
+    """One GPU (NVMLError: there is none such); `name` is in the run's own words, such as node0/gpu3."""
+
+    def __init__(self, nvml: Any, uuid: str, name: str) -> None:
+        self._nvml, self.uuid, self.name = nvml, uuid, name
+        self._handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+
+    def limit_watts(self) -> float:
+        """The limit now."""
+        return float(self._nvml.nvmlDeviceGetPowerManagementLimit(self._handle)) / _MILLI
+
+    def limits_watts(self) -> Range:
+        """What the limit may be."""
+        least, most = self._nvml.nvmlDeviceGetPowerManagementLimitConstraints(self._handle)
+        return Range(-(-int(least) // _MILLI), int(most) // _MILLI)
+
+    def set_limit(self, watts: float) -> None:
+        """Sets the limit, to the milliwatt."""
+        self._nvml.nvmlDeviceSetPowerManagementLimit(self._handle, round(watts * _MILLI))
+
+    def clocks_mhz(self) -> Range:
+        """What the graphics clock may be at the fastest memory clock (NVMLError: the board does not tell)."""
+        memory: Sequence[int] = self._nvml.nvmlDeviceGetSupportedMemoryClocks(self._handle)
+        clocks: Sequence[int] = (
+            self._nvml.nvmlDeviceGetSupportedGraphicsClocks(self._handle, max(memory)) if memory else ()
+        )
+        if not clocks:
+            raise self._nvml.NVMLError(self._nvml.NVML_ERROR_NOT_SUPPORTED)
+        return Range(min(clocks), max(clocks))
+
+    def lock_clocks(self, most_mhz: int) -> None:
+        """Keeps the graphics clock at or below `most_mhz`; it may still fall to its least."""
+        self._nvml.nvmlDeviceSetGpuLockedClocks(self._handle, self.clocks_mhz().least, most_mhz)
+
+    def state(self, *, limit: bool, clocks: bool) -> BoardState:
+        """What is to be noted before these two are changed."""
+        now = round(self.limit_watts() * _MILLI) if limit else None
+        return BoardState(self.uuid, now, clocks)
+
+
+def load_nvml(nvml: Any = None) -> Any:
+    """The pynvml module, or the fake in its place, initialised. ImportError; NVMLError: no driver."""
+    nvml = nvml or importlib.import_module("pynvml")
+    nvml.nvmlInit()
+    return nvml
+
+
+def put_back(nvml: Any, state: BoardState) -> None:
+    """Undoes what was done to one GPU (NVMLError: it is lost, or this user may not)."""
+    handle = nvml.nvmlDeviceGetHandleByUUID(state.uuid)
+    if state.clocks:
+        nvml.nvmlDeviceResetGpuLockedClocks(handle)
+    if state.limit_mw is not None:
+        nvml.nvmlDeviceSetPowerManagementLimit(handle, state.limit_mw)
+
+
+def reason_of(nvml: Any, error: Exception) -> str:
+    """Why NVML refused, in words that say what to do."""
+    if isinstance(error, nvml.NVMLError_NoPermission):
+        return "this user may not change it: NVML wants root, in a container also --cap-add SYS_ADMIN"
+    if isinstance(error, nvml.NVMLError_NotSupported):
+        return "this GPU has no such setting, as parts of a GPU (MIG) and virtual ones have none"
+    return f"NVML: {error}"
+
+
+FOLDER_VARIABLE = "GANGWAY_POWER_DIR"
+_DEFAULT_FOLDER = "/run/gangway"
+_PATTERN = "power-*.json"
+
+
+def ledger_folder() -> Path:
+    """Where a node's notes are: a folder that root alone may write, and that a reboot empties."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or _DEFAULT_FOLDER)
+
+
+class Note(NamedTuple):
+    """A note of this process. `handle` holds the lock, which no child carries on."""
+
+    path: Path
+    handle: int
+
+    @classmethod
+    def write(cls, folder: Path, boards: Sequence[BoardState]) -> "Note":
+        """Writes and locks a note (OSError: not writable; then nothing may be changed)."""
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path = folder / f"power-{os.getpid()}-{time.monotonic_ns()}.json"
+        unfinished = path.with_suffix(".partial")
+        content = {"boot_id": boot_id(), "gpus": [board._asdict() for board in boards]}
+        handle = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX)
+            os.write(handle, json.dumps(content).encode())
+            os.fsync(handle)
+            unfinished.rename(path)
+        except OSError:
+            os.close(handle)
+            unfinished.unlink(missing_ok=True)
+            raise
+        return cls(path, handle)
+
+    def remove(self) -> None:
+        """Everything is undone."""
+        self.path.unlink(missing_ok=True)
+        os.close(self.handle)
+
+
+def undo_left_over(folder: Path | None = None, nvml: Any = None) -> list[str]:
+    """Undoes what killed runs have left behind on this node; a sentence for each note that was found. `folder` None is
+    the node's; `nvml` is pynvml or a fake, None imports it where there is something to undo.
+    """
+    found = sorted((folder or ledger_folder()).glob(_PATTERN))
+    return [sentence for path in found if (sentence := _undo(path, nvml))]
+
+
+def _undo(path: Path, nvml: Any) -> str:
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        return "" if isinstance(error, FileNotFoundError) else f"{path}: cannot be opened: {error.strerror}"
+    try:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return ""  # its run goes on
+        status = os.fstat(handle)
+        if not status.st_nlink:
+            return ""  # somebody else has just undone it
+        if status.st_uid != os.geteuid():
+            return f"{path}: is another user's: GPU settings are not restored from it"
+        return _restore(path, os.read(handle, status.st_size), nvml)
+    finally:
+        os.close(handle)
+
+
+def _restore(path: Path, content: bytes, nvml: Any) -> str:
+    try:
+        note = json.loads(content)
+        boards = [BoardState(**board) for board in note["gpus"]]
+        same_boot = note["boot_id"] == boot_id()
+    except (ValueError, KeyError, TypeError):
+        path.unlink()
+        return (
+            f"{path}: a damaged note of a killed run; removed. Compare nvidia-smi -q -d POWER,CLOCK with its defaults"
+        )
+    if not same_boot:
+        path.unlink()
+        return f"{path}: from before the last boot, which has reset the GPUs; removed"
+    troubles = list(_put_back_all(boards, nvml))
+    if troubles:
+        return f"{path}: a killed run's GPU settings could not be restored: {'; '.join(troubles)}"
+    path.unlink()
+    return f"restored the GPU settings that a killed run had left: {', '.join(map(BoardState.describe, boards))}"
+
+
+def _put_back_all(boards: Iterable[BoardState], nvml: Any) -> Iterable[str]:
+    try:
+        nvml = load_nvml(nvml)
+    except Exception as error:  # NVML's own errors, or no pynvml: whatever it is, the note stays for the next start
+        yield str(error)
+        return
+    for board in boards:
+        try:
+            put_back(nvml, board)
+        except nvml.NVMLError as error:
+            yield f"{board.uuid}: {error}"

@@ -1,0 +1,216 @@
+"""Dollars and emissions of a run, from its sessions, its energy, its capacity's prices and what the launcher knew."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import CapacityUse, CarbonRecord, CostRecord, EnergyRecord, RunContext, SessionRecord
+
+__all__ = ["CAPACITY_VARIABLE", "by_node", "carbon", "cost", "energy", "own_capacity", "price", "product", "total"]
+
+
+CAPACITY_VARIABLE = "GANGWAY_CAPACITY"
+_SPOT = "spot"
+_NOT_SPOT = "on-demand"
+
+
+def own_capacity() -> str:
+    """The kind that this node's scripts told; empty without any."""
+    return os.environ.get(CAPACITY_VARIABLE, "")
+
+
+def by_node(told: Sequence[tuple[int, str]]) -> list[str]:
+    """The kind of each node, by its rank, of every worker's node rank and kind."""
+    return [kind for _, kind in sorted(dict(told).items())]
+
+
+def price(told: str, context: "RunContext") -> tuple[str, Quantity]:
+    """The kind of a node that told `told`, and what it costs an hour.
+
+    Metadata tell only spot from the rest: `on-demand` is the ladder's one kind that is not spot, where there is just
+    one. A node that told nothing counts as one of the first rung.
+    """
+    ladder, prices = context.capacity, context.usd_per_hour_by_kind
+    firm = [kind for kind in ladder if kind != _SPOT]
+    kind = firm[0] if told == _NOT_SPOT and told not in ladder and len(set(firm)) == 1 else told
+    if kind in prices:
+        return kind, prices[kind]
+    first = ladder[0] if ladder else ""
+    if kind in ("", first):
+        unknown = Quantity.absent("USD/h", "the launcher gave no price")
+        return kind or (first if len(set(ladder)) == 1 else ""), context.usd_per_hour or unknown
+    return kind, Quantity.absent("USD/h", f"the launcher gave no price of {kind} nodes")
+
+
+Sessions = Mapping[int, SessionRecord]
+Contexts = Mapping[int, RunContext]
+
+_JOULES_PER_KWH = 3.6e6
+_GRAMS_PER_KG = 1000.0
+_NO_ENERGY = Quantity.absent("J", "ended before its first line")
+_NO_PUE = Quantity.absent("1", "the launcher gave no PUE")
+_NO_INTENSITY = Quantity.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
+
+
+def product(unit: str, method: str, first: Quantity, second: Quantity, scale: float = 1.0) -> Quantity:
+    """A figure computed from two others; absent when one is, and never better than an estimate."""
+    for factor in (first, second):
+        if factor.value is None:
+            return Quantity.absent(unit, factor.source)
+    assert first.value is not None
+    assert second.value is not None
+    return Quantity(
+        value=first.value * second.value * scale,
+        unit=unit,
+        provenance="estimated",
+        source=f"{method}; {second.provenance}: {second.source}",
+        as_of=second.as_of,
+        note=f"{first.provenance}: {first.source}",
+    )
+
+
+def total(figures: Sequence[Quantity]) -> Quantity:
+    """A sum is absent when a part is, measured only when all parts are, and as old as the oldest."""
+    absent = next((figure for figure in figures if figure.value is None), None)
+    if absent is not None:
+        return absent
+    measured = all(figure.provenance == "measured" for figure in figures)
+    return Quantity(
+        value=sum(figure.value for figure in figures if figure.value is not None),
+        unit=figures[0].unit,
+        provenance="measured" if measured else "estimated",
+        source="; ".join(dict.fromkeys(figure.source for figure in figures)),
+        as_of=min((figure.as_of for figure in figures if figure.as_of), default=None),
+        note="; ".join(dict.fromkeys(figure.note for figure in figures if figure.note)),
+    )
+
+
+def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
+    """Dollars of the capacity really used: each session's nodes at the price of their own kind. `contexts` are what the
+    launcher knew at the beginning of each session.
+    """
+    uses = tuple(use for number in sessions for use in _uses(number, sessions[number], contexts[number]))
+    kinds = dict.fromkeys(use.capacity for use in uses)
+    components = {
+        f"compute, {kind}" if kind else "compute": total([use.usd for use in uses if use.capacity == kind])
+        for kind in kinds
+    }
+    return CostRecord(components=components, total_usd=total(list(components.values())), uses=uses)
+
+
+def _uses(number: int, session: SessionRecord, context: RunContext) -> Iterator[CapacityUse]:
+    """The session's nodes by their kind; nodes that told nothing are together."""
+    told = [*session.capacity, *[""] * (session.num_nodes - len(session.capacity))]
+    for kind, num_nodes in Counter(told).items():
+        capacity, per_hour = price(kind, context)
+        hours = Quantity.measured(session.wall_sec * num_nodes / 3600, "h", "wall clock of the session x its nodes")
+        yield CapacityUse(
+            session=number,
+            capacity=capacity,
+            num_nodes=num_nodes,
+            start=session.start,
+            end=session.end,
+            node_hours=hours,
+            usd_per_hour=per_hour,
+            usd=product("USD", "node hours x price of a node", hours, per_hour),
+        )
+
+
+def energy(devices: Mapping[str, Quantity], sessions: Sessions, contexts: Contexts) -> EnergyRecord:
+    """Energy of the devices (joules over all sessions), and what the building of each session added."""
+    it_joules = total(list(devices.values())) if devices else _NO_ENERGY
+    parts = [(facility, pue) for facility, pue, _ in _by_site(sessions, contexts)]
+    facility = total([joules for joules, _ in parts])
+    return EnergyRecord(
+        devices=dict(devices),
+        it_joules=it_joules,
+        pue=_mean([pue for _, pue in parts], facility, it_joules),
+        facility_joules=facility,
+    )
+
+
+def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Contexts) -> CarbonRecord:
+    """Emissions of the energy used and of making the cards, and both for 1,000 images: (E * I + M) / R. `images` that
+    had to be done again count once; `contexts` are of each session: one that moves has another grid.
+    """
+    method = "operational, location-based: IT energy x PUE x grid intensity"
+    parts = [
+        (product("gCO2e", method, facility, intensity, scale=1 / _JOULES_PER_KWH), intensity)
+        for facility, _, intensity in _by_site(sessions, contexts)
+    ]
+    grams = total([each for each, _ in parts])
+    embodied = total([_embodied(sessions[number], contexts[number]) for number in sessions])
+    both = total([grams, embodied])
+    per_run = both.model_copy(update={"source": f"SCI, (E * I + M) / R with R one run: {both.source}"})
+    return CarbonRecord(
+        gco2e=grams,
+        intensity_g_per_kwh=_mean([each for _, each in parts], grams, record.facility_joules, _JOULES_PER_KWH),
+        method=method,
+        embodied_gco2e=embodied,
+        sci_g_per_run=both if both.value is None else per_run,
+        sci_g_per_kimg=_per_kimg(both, images),
+    )
+
+
+def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Quantity, Quantity, Quantity]]:
+    """Facility joules, PUE and carbon intensity of each data centre that the run was in, in the order of sessions. A
+    session that ended before its first line has no energy that is known, and counts where it is the only one.
+    """
+    known = {number: each.it_joules for number, each in sessions.items() if each.it_joules.value is not None}
+    by_site: dict[tuple[Quantity, Quantity], list[Quantity]] = {}
+    for number, joules in (known or {max(sessions): _NO_ENERGY}).items():
+        context = contexts[number]
+        site = context.pue or _NO_PUE, context.intensity_g_per_kwh or _NO_INTENSITY
+        by_site.setdefault(site, []).append(joules)
+    return [
+        (product("J", "IT energy x PUE", total(joules), pue), pue, intensity)
+        for (pue, intensity), joules in by_site.items()
+    ]
+
+
+def _mean(factors: Sequence[Quantity], whole: Quantity, base: Quantity, scale: float = 1.0) -> Quantity:
+    """The factor that makes `whole` of `base`: as given where there is one, else the mean that the sessions come to."""
+    different = list(dict.fromkeys(factors))
+    if len(different) == 1 or whole.value is None or not base.value:
+        return different[-1]
+    return Quantity(
+        value=whole.value / base.value * scale,
+        unit=different[0].unit,
+        provenance="estimated",
+        source="; ".join(dict.fromkeys(each.source for each in different)),
+        as_of=min((each.as_of for each in different if each.as_of), default=None),
+        note=f"mean over sessions by energy, of {', '.join(f'{each.value:g}' for each in different)}",
+    )
+
+
+def _embodied(session: SessionRecord, context: RunContext) -> Quantity:
+    """The session's share of making its cards, by their hours in use of those that a card lives."""
+    cards, unknown = context.accelerators_per_node, Quantity.absent("kg", "the launcher gave no emissions of a card")
+    if not cards:
+        return Quantity.absent("gCO2e", "the launcher did not say how many accelerators a node has")
+    hours = session.wall_sec * session.num_nodes * cards / 3600
+    card_hours = Quantity.measured(hours, "h", f"wall clock x nodes x {cards} cards a node")
+    kg = product("kg", "card hours x kg of a card", card_hours, context.embodied_kg_per_accelerator or unknown)
+    life = context.accelerator_life_hours
+    if kg.value is None or life is None or life.value is None:
+        return Quantity.absent("gCO2e", kg.source if kg.value is None else "the launcher gave no life of a card")
+    return kg.model_copy(
+        update={
+            "value": kg.value * _GRAMS_PER_KG / life.value,
+            "unit": "gCO2e",
+            "source": f"{kg.source}, over {life.value:g} h of use ({life.provenance}: {life.source})",
+        }
+    )
+
+
+def _per_kimg(both: Quantity, images: int) -> Quantity:
+    if both.value is None or not images:
+        return Quantity.absent("gCO2e/kimg", "no image has been trained on" if both.value is not None else both.source)
+    return both.model_copy(
+        update={
+            "value": both.value / (images / 1000),
+            "unit": "gCO2e/kimg",
+            "source": f"SCI, (E * I + M) / R with R 1,000 images: {both.source}",
+        }
+    )

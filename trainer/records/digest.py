@@ -1,0 +1,150 @@
+"""What makes two runs the same: the identity of a run, and digests of what it was computed from."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
+
+from trainer.core.errors import TrainerError
+from trainer.core.files import write_atomically
+from trainer.records.quantity import Frozen
+from trainer.records.stats_log import STATS_FILE, StatsLog
+
+__all__ = [
+    "BROKEN_SEAL",
+    "DIGEST",
+    "RunIdentity",
+    "Sealed",
+    "broken_seal",
+    "check_dataset",
+    "digest_of",
+    "identify",
+    "seal",
+]
+
+
+DIGEST = "digest"
+"""The key that is not part of the content."""
+BROKEN_SEAL = "broken_seal"
+"""Type of pydantic's error for a content that does not fit its digest."""
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """SHA-256 of a record's content, plain JSON data, `digest` left out; hexadecimal."""
+    content = {key: value for key, value in values.items() if key != DIGEST}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def seal(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same plain JSON data with its digest, which comes last."""
+    return {**{key: value for key, value in values.items() if key != DIGEST}, DIGEST: digest_of(values)}
+
+
+class Sealed(Frozen):
+    """Data whose file carries a digest of its content.
+
+    Attributes:
+        digest: SHA-256 over the rest of the file; empty in memory until it is written, and in files from before there
+            was one, which are not sealed.
+    """
+
+    digest: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_what_was_sealed(cls, values: Any, info: ValidationInfo) -> Any:
+        """Looks at files alone: what this program makes of a record in memory is its own business."""
+        if info.mode == "json" and isinstance(values, dict):
+            _check(values)
+        return values
+
+    def write(self, path: Path) -> None:
+        """Writes the data with its digest in one step: readers see the old or new file (TrainerError: not writable)."""
+        values = seal(json.loads(self.model_dump_json()))
+        write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _check(values: Mapping[str, Any]) -> None:
+    expected = values.get(DIGEST, "")
+    if expected and (found := digest_of(values)) != expected:
+        raise PydanticCustomError(
+            BROKEN_SEAL,
+            "was changed after it was written: it was sealed with digest {expected}, its content has {found}",
+            {"expected": str(expected), "found": found},
+        )
+
+
+def broken_seal(error: ValidationError, path: Path) -> TrainerError | None:
+    """What to tell of a file that does not fit its digest; None where the error is another one."""
+    first = error.errors()[0]
+    if first["type"] != BROKEN_SEAL:
+        return None
+    return TrainerError(
+        place=str(path),
+        problem="was changed after it was written",
+        value=f"content with digest {first['ctx']['found']}",
+        allowed=f"digest {first['ctx']['expected']}",
+        fix="restore it from a copy, or write it anew: python -m trainer record --run-dir DIR",
+    )
+
+
+class RunIdentity(Frozen):
+    """Of one session of a run.
+
+    Attributes:
+        session: its number, from 0; as many came before it, whatever stats.jsonl still holds of them.
+        dataset_sha256: of the shards it trains on.
+    """
+
+    run_id: str
+    session: int
+    dataset_sha256: str
+
+
+def identify(
+    run_dir: Path, diary: StatsLog, saved: RunIdentity | None, wanted_id: str, preset: str, dataset_sha256: str
+) -> RunIdentity:
+    """The identity of a session that is about to begin (TrainerError: stats.jsonl and checkpoint are of two runs).
+
+    `saved` is of the checkpoint it goes on from, None for none; `wanted_id` is the launcher's for a new run, empty for
+    one made up of preset, time and four random digits.
+    """
+    told = diary.beginnings[0]["run_id"] if diary.beginnings else ""
+    if saved is not None and told and told != saved.run_id:
+        raise TrainerError(
+            place=str(run_dir / STATS_FILE),
+            problem="is of another run than the checkpoints beside it",
+            value=told,
+            allowed=saved.run_id,
+            fix=f"move {STATS_FILE} away, or put the checkpoints back that belong to it",
+        )
+    known = [line["session"] for line in diary.lines] + ([] if saved is None else [saved.session])
+    return RunIdentity(
+        run_id=(saved.run_id if saved else told) or wanted_id or _made_up(preset),
+        session=1 + max(known, default=-1),
+        dataset_sha256=dataset_sha256,
+    )
+
+
+def _made_up(preset: str) -> str:
+    """An id that runs begun in one second do not share: the seeds of a loop in a shell begin so."""
+    return f"{preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+
+
+def check_dataset(saved: RunIdentity, dataset_sha256: str, data_dir: Path) -> None:
+    """TrainerError where a checkpoint was trained on other shards: going on would mix two data sets in one run."""
+    if saved.dataset_sha256 != dataset_sha256:
+        raise TrainerError(
+            place="--data",
+            problem=f"the shards in {data_dir} are not those the run was trained on",
+            value=f"sha256 {dataset_sha256}",
+            allowed=f"sha256 {saved.dataset_sha256}",
+            fix="name the folder of the run's own shards with --data, or start a new run in another --run-dir",
+        )

@@ -1,0 +1,214 @@
+"""Quality in the run record: a metric's values, how they were computed and what they cost; the newest of each in the
+statistics log; one in a line for a terminal.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from trainer.config.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from trainer.records.quantity import Frozen, Quantity
+from trainer.records.stats_log import Line
+
+__all__ = [
+    "PROXY_BELOW",
+    "Judgement",
+    "QualityInTraining",
+    "QualityPoint",
+    "QualityProtocol",
+    "QualityRecord",
+    "latest_judgements",
+    "latest_quality",
+    "quality_in_training",
+    "sentence",
+    "value_text",
+]
+
+
+PROXY_BELOW = 10_000
+"""Fakes below which a score is a proxy: good for comparing runs at equal protocol, not with published values."""
+
+
+class QualityProtocol(Frozen):
+    """All that must be equal for two values of a metric to be comparable.
+
+    Attributes:
+        extractor: the feature network.
+        weights_sha256: of its weights file; empty for a network that is trained on the spot.
+        dim: length of the feature vector.
+        resizer: how images reach the network's input size.
+        num_reals: images behind the reference statistics.
+        num_fakes: images drawn from the generator.
+        num_real_halves: images in each of the two disjoint halves behind `real_vs_real`.
+        split: the part of the data set that is the reference.
+        seed: of the latents and of the halves.
+        kimg: images the judged generator was trained for, thousands.
+        quantised: where the images become whole numbers.
+        arithmetic: precision of features and of sums.
+        parameters: of the metric's own, such as its number of splits and the seed that draws them.
+        proxy: whether there were fewer than PROXY_BELOW fakes.
+    """
+
+    extractor: str
+    weights_sha256: str
+    dim: int
+    resizer: str
+    num_reals: int
+    num_fakes: int
+    num_real_halves: int
+    split: str
+    seed: int
+    kimg: float
+    quantised: str = "to uint8 before resizing"
+    arithmetic: str = "float32 features without TF32, float64 sums"
+    parameters: dict[str, int | float | str] = Field(default_factory=dict)
+    proxy: bool = True
+
+
+class QualityRecord(Frozen):
+    """One value of a quality metric.
+
+    Attributes:
+        name: of the value; FID only for the Inception features of the FID paper.
+        untrained: that of the same generator before its first step.
+        trained: that of the averaged generator.
+        real_vs_real: that of one half of the real images, with the other half as the reference: what one can hope for.
+        protocol: how all three were computed.
+        better: the direction of improvement.
+        cost_sec: seconds in which the metric was computed, shared by the values that came of the same features.
+    """
+
+    name: str
+    untrained: Quantity
+    trained: Quantity
+    real_vs_real: Quantity
+    protocol: QualityProtocol
+    better: Literal["lower", "higher"] = "lower"
+    cost_sec: Quantity | None = None
+
+
+class QualityPoint(Frozen):
+    """A value at one moment of training."""
+
+    name: str
+    kimg: float
+    value: float
+
+
+class QualityInTraining(Frozen):
+    """The metrics computed while the run went on, and what they took from it.
+
+    Attributes:
+        points: every value, in the order they were computed.
+        cost_sec: seconds that the training waited for them.
+        share_of_wall: that, over the run's wall time.
+    """
+
+    points: tuple[QualityPoint, ...]
+    cost_sec: Quantity
+    share_of_wall: Quantity
+
+
+class Judgement(NamedTuple):
+    """A record and when it was made, seconds since 1970."""
+
+    time: float
+    quality: QualityRecord
+
+
+def latest_judgements(lines: Sequence[Line]) -> list[Judgement]:
+    """The newest of each name, in the order in which the names first came up."""
+    by_name = {line["quality"]["name"]: line for line in lines if line.get("event") == "quality"}
+    return [Judgement(line["time"], QualityRecord.model_validate(line["quality"])) for line in by_name.values()]
+
+
+def latest_quality(lines: Sequence[Line]) -> list[QualityRecord]:
+    """`latest_judgements` without their times."""
+    return [judgement.quality for judgement in latest_judgements(lines)]
+
+
+def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTraining | None:
+    """The values computed while training, None without any; `wall_sec` is the training time of all sessions."""
+    ours = [line for line in lines if line.get("event") == "quality" and "in_training" in line]
+    if not ours:
+        return None
+    told = [(line["quality"]["name"], line["images"] / 1000, line["quality"]["trained"]["value"]) for line in ours]
+    points = [QualityPoint(name=name, kimg=kimg, value=value) for name, kimg, value in told]
+    # All values of one moment carry its cost, once each.
+    moments = {(line["session"], line["images"]): line["in_training"]["cost_sec"] for line in ours}
+    cost_sec = sum(moments.values())
+    note = f"{len(moments)} computations of {len({point.name for point in points})} values"
+    share = Quantity.measured(cost_sec / wall_sec, "1", "over the sessions' wall time", note) if wall_sec else None
+    return QualityInTraining(
+        points=tuple(points),
+        cost_sec=Quantity.measured(cost_sec, "s", "wall clock; the workers wait for it together", note),
+        share_of_wall=share or Quantity.absent("1", "the sessions have no time yet"),
+    )
+
+
+_DIGITS = 10
+
+
+class _Unit(NamedTuple):
+    """How a metric's values are told: `wanted` is the protocol's parameter that is the least wanted of a trained run,
+    `meaning` what is counted, to be filled in with its parameters.
+    """
+
+    text: Callable[[float], str]
+    wanted: str
+    meaning: str
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+_UNITS: Mapping[str, _Unit] = MappingProxyType(
+    {
+        DIGITS_RECOGNISED: _Unit(
+            _per_cent, "wanted_share", "of the images: those that the classifier is more than {confidence:.0%} sure of"
+        ),
+        DIGIT_CLASSES: _Unit(
+            lambda classes: f"{classes:g} of {_DIGITS}",
+            "wanted_classes",
+            "digits that make up {class_present_share:.0%} or more of the recognised images",
+        ),
+    }
+)
+"""Values that are no plain scores."""
+
+
+def value_text(name: str, value: float) -> str:
+    """A value of a metric with its unit; a score has none."""
+    return _UNITS[name].text(value) if name in _UNITS else f"{value:.4g}"
+
+
+def sentence(quality: QualityRecord, of: str = "") -> str:
+    """One record in one line, without the values of an unfinished comparison. `of` is which state of the run that was,
+    and when; empty where a line above says so.
+    """
+    figures = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
+    known = {label: figure.value for label, figure in figures.items() if figure.value is not None}
+    told = {label: f"{label} {value_text(quality.name, value)}" for label, value in known.items()}
+    told["trained"] += _against_what_is_wanted(quality)
+    notes = [of, _meaning(quality), f"{quality.better} is better", quality.trained.note]
+    return f"{quality.name}  {'  '.join(told.values())}  ({'; '.join(filter(None, notes))})"
+
+
+def _against_what_is_wanted(quality: QualityRecord) -> str:
+    """Whether a trained run's value is enough; empty where nothing says what would be."""
+    unit, value = _UNITS.get(quality.name), quality.trained.value
+    wanted = quality.protocol.parameters.get(unit.wanted) if unit else None
+    if unit is None or value is None or not isinstance(wanted, int | float):
+        return ""
+    return f" ({'' if value >= wanted else 'too few, '}{unit.text(wanted)} wanted)"
+
+
+def _meaning(quality: QualityRecord) -> str:
+    unit = _UNITS.get(quality.name)
+    try:
+        return unit.meaning.format(**quality.protocol.parameters).replace("%", " %") if unit else ""
+    except (KeyError, ValueError):  # a record of another protocol
+        return ""

@@ -1,0 +1,152 @@
+"""stats.jsonl, the run's log of statistics: lines appended and flushed one by one, on a clock of their own, read
+back with a count of what is damaged.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from trainer.core.console import tell
+from trainer.core.errors import TrainerError
+from trainer.core.files import read_input
+
+__all__ = ["STATS_FILE", "Line", "SessionClock", "StatsLog", "StatsWriter", "read_stats_log", "require_run"]
+
+
+class SessionClock:
+    """The time of day when it was made, and from then on as much later as time has really passed."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since 1970; never less than at an earlier call."""
+        return self._offset + time.monotonic()
+
+
+STATS_FILE = "stats.jsonl"
+Line = dict[str, Any]
+
+_ALWAYS = frozenset({"images", "time", "session"})
+_STATISTICS = frozenset({"loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})
+_BEGINNING = frozenset(
+    {"run_id", "world_size", "num_nodes", "backend", "device", "dataset", "context", "code_sha256", "versions"}
+)
+_NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
+    {
+        None: _STATISTICS,
+        "start": _BEGINNING,
+        "resume": _BEGINNING,
+        "interrupt": frozenset({"cause"}),
+        "done": frozenset({"state_sha256"}),
+        "failed": frozenset({"why"}),
+        "quality": frozenset({"quality"}),
+        "choices": frozenset({"choices"}),
+    }
+)
+"""Keys that the record reads, by event; a line without them is as damaged as one that is no JSON."""
+
+
+class StatsLog(NamedTuple):
+    """What can be read of a stats.jsonl, in order, and the number of lines that cannot."""
+
+    lines: list[Line]
+    unreadable: int
+
+    @property
+    def beginnings(self) -> list[Line]:
+        """The first line of each session, as far as they can be read."""
+        return [line for line in self.lines if line.get("event") in ("start", "resume")]
+
+    def losses(self, sessions: int) -> str:
+        """What is missing of a run of that many sessions, in words; empty when nothing is."""
+        begun = {line["session"] for line in self.beginnings}
+        lost = ", ".join(str(number) for number in range(sessions) if number not in begun)
+        parts = [f"{self.unreadable} unreadable line(s)"] if self.unreadable else []
+        return " and ".join([*parts, f"no beginning of session(s) {lost}"] if lost else parts)
+
+
+def read_stats_log(run_dir: Path) -> StatsLog:
+    """The directory's stats.jsonl; no lines where there is none (TrainerError: unreadable)."""
+    path = run_dir / STATS_FILE
+    if not path.exists():
+        return StatsLog([], 0)
+    texts = read_input(path, "move it away; the run goes on without it").decode("utf-8", "replace").split("\n")
+    lines = [_parse(text) for text in texts if text.strip()]
+    return StatsLog([line for line in lines if line is not None], sum(line is None for line in lines))
+
+
+def _parse(text: str) -> Line | None:
+    try:
+        line = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    if not isinstance(line, dict) or not all(isinstance(line.get(key), int | float) for key in _ALWAYS):
+        return None
+    return line if _NEEDED.get(line.get("event"), frozenset()) <= line.keys() else None
+
+
+def require_run(run_dir: Path, needs: Sequence[str]) -> None:
+    """TrainerError for a directory that holds no run: no such folder, or none of `needs` in it."""
+    if not run_dir.is_dir():
+        problem = "is a file, not a run's folder" if run_dir.exists() else "no such folder"
+    elif not any((run_dir / name).exists() for name in needs):
+        problem = "holds no run"
+    else:
+        return
+    raise TrainerError(
+        place="--run-dir",
+        problem=problem,
+        value=str(run_dir),
+        allowed=f"a folder that holds {' or '.join(needs)}",
+        fix="name the --run-dir of a run that has begun, or train first",
+    )
+
+
+class StatsWriter:
+    """Appends to stats.jsonl, opening it anew for each line: nothing to close, and other machines see it at once.
+
+    `echo` prints each line as well; `listeners` are told of each, by whichever thread wrote it. TrainerError: not
+    writable.
+    """
+
+    def __init__(
+        self, run_dir: Path, *, echo: bool = False, listeners: Sequence[Callable[[Line], object]] = ()
+    ) -> None:
+        self._path, self._echo, self._clock = run_dir / STATS_FILE, echo, SessionClock()
+        self._listeners = listeners
+        self._lock = threading.Lock()  # the thread that saves a checkpoint writes too
+        if self._path.exists() and self._path.stat().st_size and not self._path.read_bytes().endswith(b"\n"):
+            self._append("\n")  # a killed session left half a line; keep it apart from ours
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Writes one line, with the present time where it has none: seconds since 1970, of this session's clock.
+        TrainerError: disk full or not writable.
+        """
+        with self._lock:
+            stamped = {"time": self._clock.now(), **line}
+            text = json.dumps(stamped)
+            self._append(text + "\n")
+            if self._echo:
+                tell(text)
+        for listener in self._listeners:
+            listener(stamped)
+
+    def event(self, event: str, images: int, session: int, **details: object) -> None:
+        """Writes an event line."""
+        self.write({"event": event, "images": images, "session": session, **details})
+
+    def _append(self, text: str) -> None:
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise TrainerError(
+                place=str(self._path),
+                problem=f"cannot be written: {error.strerror}",
+                fix="free some space or choose another --run-dir, then start the same command again",
+            ) from error

@@ -1,0 +1,200 @@
+"""The training loop: one step shows one global batch of real images, on however many workers there are."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import EXIT_INTERRUPTED
+from trainer.distributed import replica_check
+from trainer.distributed import world as distributed
+from trainer.distributed.devices import gpu_of
+from trainer.distributed.fabric import check_fabric, unhealthy
+from trainer.distributed.world import World
+from trainer.metrics.evaluate import MetricsInTraining
+from trainer.power.limits import Limiter, limiting
+from trainer.preemption.notices import Interruption, Request
+from trainer.records.run_record import RunContext
+from trainer.run.memory import enough_memory
+from trainer.run.reporter import Reporter
+from trainer.run.run_lock import run_lock
+from trainer.run.runtime_decisions import RuntimeDecisions
+from trainer.run.session_setup import PLAIN, Ready, RunOptions, set_up_session
+from trainer.run.state import TrainState
+from trainer.steps import augment
+from trainer.steps.batch import Batch
+from trainer.steps.compilation import compile_losses
+from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.pinned_batch import sent
+from trainer.steps.updates import Accumulator, make_fakes, nothing, update_of
+from trainer.telemetry.prometheus import serving
+
+__all__ = ["train"]
+
+
+def train(
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    context: RunContext,
+    interruption: Interruption,
+    options: RunOptions = PLAIN,
+) -> int:
+    """Trains to the end (exit code 0) or to an interruption (75); shards are prepared in `data_dir` when missing.
+    `interruption` is installed already. TrainerError on every rank; UnhealthyError for a fabric that is too slow.
+    """
+    with (
+        distributed.start(config.backend) as world,
+        run_lock(run_dir, world, lambda: interruption.requested) as here,
+        serving(world, options.metrics_port) as endpoint,
+        Reporter(run_dir, config, world, context, endpoint, options) as reporter,
+        limiting(world, options.power, gpu_of(world)) as limiter,
+    ):
+        if not here:  # stopped before the directory was free
+            if world.rank == 0:
+                options.say(f"interrupted by {interruption.cause} before it began; nothing is lost")
+            return EXIT_INTERRUPTED
+
+        # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
+        ready = set_up_session(config, run_dir, data_dir, world, resume=options.resume)
+        state = ready.state
+        if ready.complete:
+            if world.rank == 0:
+                options.say(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on")
+            return 0
+        metrics = MetricsInTraining(config, ready.data, world, lambda: _request(interruption, reporter) >= Request.STOP)
+
+        # The session's first outputs, once the fabric between the nodes is known.
+        fabric = check_fabric(world, options.fabric_min_gbps, context.fabric_gbps)
+        reporter.begin(ready, fabric)
+        if fabric.verdict == "below":
+            reporter.end(state, "unhealthy-fabric")
+            raise unhealthy(fabric)
+        if limiter is not None:
+            limiter.begin(partial(reporter.note, state))
+        with enough_memory(config, world):
+            interrupted = _run(ready, config, world, metrics, reporter, interruption, limiter)
+
+        # The end, for now or for good: the state is on disk before anything else is said.
+        reporter.checkpoint(state)
+        causes, waited = world.gather(interruption.cause), max(world.gather(interruption.waited_sec))
+        reporter.end(state, next(filter(None, causes)) if interrupted else "", waited)
+        return EXIT_INTERRUPTED if interrupted else 0
+
+
+def _run(
+    ready: Ready,
+    config: TrainConfig,
+    world: World,
+    metrics: MetricsInTraining,
+    reporter: Reporter,
+    interruption: Interruption,
+    limiter: Limiter | None,
+) -> bool:
+    """Steps until the last image or an agreed interruption; returns whether it was the latter."""
+    state = ready.state
+    networks = (state.generator, state.discriminator)
+    batch = Batch(config, world, ready.data)
+    losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
+    compiled = compile_losses(*losses, state, batch, config, world)
+    choices = RuntimeDecisions(ready.choices, compiled, limiter, world, reporter)
+    choices.tell(state)
+    d_loss, g_loss = (world.wrap(loss) for loss in losses)
+    sums = Accumulator(config, world.device)
+    update_g = nothing
+    while state.images < config.total_images:
+        # Where the workers' averages come late, each update is made when the network is needed next: the generator's
+        # when the next step's first reals are judged, the discriminator's when the generator has made its fakes.
+        late = world.is_late(d_loss) and not compiled.on
+
+        # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
+        penalised, signs = state.step % config.r1_interval == 0, sent(torch.zeros(()), world.device)
+        for images in range(state.images, state.images + config.step_images, config.batch_size):
+            sums.saw(batch.order(images))
+            state.opt_d.zero_grad()
+            for micro in batch.for_discriminator(state, images):
+                fakes = partial(make_fakes, state, micro.inputs, update_g)
+                begins = micro.first and images == state.images
+                with world.accumulating(d_loss, last=micro.last):
+                    terms = d_loss(micro.inputs, fakes if late and begins else fakes(), penalised)
+                    state.scale_d.backward(micro.weight * terms.total)
+                sums.add_d(micro.weight, terms)
+                signs += terms.real_sign * len(micro.inputs.latents)
+            update_d = update_of(world, d_loss, state.discriminator, state.scale_d, state.opt_d)
+            if not late or images + config.batch_size < state.images + config.step_images:
+                update_d()
+
+        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written. The
+        # votes travel during the generator's step.
+        requested = world.highest_later(_request(interruption, reporter))
+
+        # Generator step; the discriminator judges without collecting gradients of its own.
+        state.discriminator.requires_grad_(False)
+        state.opt_g.zero_grad()
+        for micro in batch.for_generator(state):
+            with world.accumulating(g_loss, last=micro.last):
+                loss_g = g_loss(micro.inputs, update_d if late else None)
+                state.scale_g.backward(micro.weight * loss_g)
+            sums.add_g(micro.weight, loss_g)
+        update_g = update_of(world, g_loss, state.generator, state.scale_g, state.opt_g, state.update_ema)
+        state.discriminator.requires_grad_(True)
+
+        # Images seen, phase of networks that grow; then the averaged generator, which belongs to the update.
+        sums.close_step(penalised=penalised)
+        state.advance()
+        if not late:
+            update_g()
+        world.flush()
+
+        # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
+        if augment.is_due(config, state.step):
+            state.augment_p = augment.adapted(state.augment_p, world.total(round(signs.item())), config)
+
+        # Most steps end here: whatever looks at the state comes below, where it is whole.
+        request = requested()
+        if not (request or _is_due(config, state, metrics)):
+            continue
+        update_g()
+        if request == Request.FAIL:
+            reporter.fail()
+
+        # Every worker must have the same networks, or what they average means nothing.
+        if replica_check.is_due(config, state.step):
+            replica_check.check_same(world, state)
+
+        # A line of statistics, when it is time or the run stops.
+        interrupted = request == Request.STOP
+        if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
+            line = reporter.tick(state, sums, networks, batch.stall_sec)
+            sums = Accumulator(config, world.device)
+            choices.after(line, state)
+
+        # Samples and checkpoint.
+        if state.passed(config.sample_kimg):
+            reporter.samples(state)
+        if state.passed(config.checkpoint_kimg):
+            reporter.checkpoint(state)
+        if request == Request.SAVE:
+            reporter.checkpoint(state, world.gather(interruption.notice))
+            interruption.saved()
+
+        # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to stop.
+        if metrics.due(state):
+            reporter.checkpoint(state)
+            reporter.quality(state, metrics.moment(state))
+
+        # Interruption, agreed by all workers within this step.
+        if interrupted:
+            return state.images < config.total_images
+    return False
+
+
+def _is_due(config: TrainConfig, state: TrainState, metrics: MetricsInTraining) -> bool:
+    intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
+    done = state.images >= config.total_images
+    return done or replica_check.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
+
+
+def _request(interruption: Interruption, reporter: Reporter) -> Request:
+    return max(interruption.request(), reporter.request)

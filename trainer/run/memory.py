@@ -1,0 +1,103 @@
+"""Memory: one setting of the C library's allocator, for training on a CPU; and too little of it, in words.
+
+Networks that cannot fit are refused before they are made: the kernel would promise their memory, and kill the process
+when it is used. A step's own tensors would be a guess, and are not added up. glibc returns every large freed block to
+the kernel, and a step takes the same again: a quarter of the CPU time went into mapping pages anew (1.2-1.4 to 0.9 CPU
+seconds per thousand images, dcgan-digits).
+"""
+
+import ctypes
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import LoneError, TrainerError
+from trainer.distributed.devices import free_host_memory_gib
+from trainer.distributed.world import World, is_told
+from trainer.networks.factory import build
+
+__all__ = ["check_networks_fit", "enough_memory", "keep_freed_memory"]
+
+# From malloc.h of glibc.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEEP_BYTES = 1 << 30
+_GIB = 1 << 30
+_CPU_REFUSED = re.compile(r"DefaultCPUAllocator: .*allocate (\d+) bytes")
+"""In torch's message, which is a plain RuntimeError's."""
+
+
+def keep_freed_memory() -> str:
+    """Lets this process keep what it frees, up to 1 GiB, for its next allocations; returns what was done."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return "unchanged: the C library has no mallopt"
+    done = mallopt(_M_MMAP_THRESHOLD, _KEEP_BYTES) and mallopt(_M_TRIM_THRESHOLD, _KEEP_BYTES)
+    return "glibc, freed memory kept" if done else "unchanged: mallopt refused"
+
+
+def check_networks_fit(config: TrainConfig, world: World) -> None:
+    """TrainerError, with the field to blame, where this node's memory (not a GPU's) has no room for the networks.
+
+    Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
+    moments besides.
+    """
+    trains_here = world.device.type == "cpu" and config.shard == "ddp"
+    workers = world.world_size // world.num_nodes
+    needed_gib, free_gib = workers * _gib_a_worker(config, trains_here), free_host_memory_gib()
+    if needed_gib <= free_gib:
+        return
+    # To blame is the field that saves most where it is no larger than usual.
+    usual = {name: TrainConfig.model_fields[name].default for name in ("ngf", "ndf", "z_dim", "num_classes")}
+    less = {name: {name: min(getattr(config, name), default)} for name, default in usual.items()}
+    field = min(less, key=lambda name: _gib_a_worker(config.model_copy(update=less[name]), trains_here))
+    flag = f"--{field.replace('_', '-')}"
+    parts = "weights, gradients, moments and average" if trains_here else "weights and average"
+    of_whom = f"{workers} workers" if workers > 1 else "a worker"
+    raise TrainerError(
+        place=f"TrainConfig.{field}",
+        problem=f"the networks' {parts} need {needed_gib:,.1f} GiB for {of_whom} on a node",
+        value=getattr(config, field),
+        allowed=f"what fits into the {free_gib:,.1f} GiB that are free here",
+        fix=f"a smaller {flag}{', fewer workers on a node' if workers > 1 else ''}, or a node with more memory",
+    )
+
+
+def _gib_a_worker(config: TrainConfig, trains_here: bool) -> float:
+    with torch.device("meta"):  # shapes alone
+        sizes = [sum(p.numel() * p.element_size() for p in network.parameters()) for network in build(config)]
+    copies = (5, 4) if trains_here else (2, 1)
+    return sum(copy * size for copy, size in zip(copies, sizes, strict=True)) / _GIB
+
+
+@contextmanager
+def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
+    """LoneError, naming batch_gpu with the next smaller size, where a GPU or CPU runs out of memory in this block."""
+    try:
+        yield
+    except RuntimeError as error:
+        found = _too_little(error)
+        if not found or is_told(error):  # told: of metrics or a grid of samples, which no batch_gpu makes smaller
+            raise
+        share = world.slice(config.batch_size)
+        size = config.batch_gpu or share.stop - share.start
+        smaller = [each for each in range(1, size) if config.batch_size % each == 0]
+        fewer = f"--batch-gpu {smaller[-1]}: a run that has begun may change it" if smaller else "smaller networks"
+        raise LoneError(
+            place="TrainConfig.batch_gpu",
+            problem=f"worker {world.rank}'s memory does not hold a step on {size} image(s) at once ({found})",
+            value=config.batch_gpu,
+            allowed=f"a divisor of the batch of {config.batch_size} below {size}" if smaller else "",
+            fix=f"{fewer}; or machines with more memory, or more of them",
+        ) from error
+
+
+def _too_little(error: RuntimeError) -> str:
+    """What an allocator says that has no more; nothing where the error is another."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return str(error).split(". ", maxsplit=1)[0]
+    refused = _CPU_REFUSED.search(str(error))
+    return f"no room for a tensor of {int(refused[1]) / _GIB:,.1f} GiB" if refused else ""

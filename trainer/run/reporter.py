@@ -1,0 +1,267 @@
+"""Everything a run leaves behind, as the loop tells it: the run directory and, behind a flag, the metrics endpoint.
+
+run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. The loop calls on every
+rank, only rank 0 writes, and its error (a full disk) is raised on all. What it finds damaged it says.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import torch
+from torch import nn
+
+from trainer.checkpoint.store import state_digests
+from trainer.config.train_config import TrainConfig
+from trainer.core.console import tell
+from trainer.core.errors import TrainerError, WorkerFailedError
+from trainer.core.host import code_sha256, versions
+from trainer.data.loader import Sampler
+from trainer.distributed.devices import device_name
+from trainer.distributed.world import World, is_told
+from trainer.metrics.evaluate import Moment
+from trainer.power.carbon_start import start_told
+from trainer.preemption.notices import Notice, Request
+from trainer.records.cost_carbon import by_node, own_capacity
+from trainer.records.run_record import FabricRecord, RunContext
+from trainer.records.stats_log import Line
+from trainer.records.summary import summarise
+from trainer.run.run_writer import RunWriter
+from trainer.run.samples import num_shown, sample_grid, write_samples
+from trainer.run.session_setup import Ready, RunOptions
+from trainer.run.state import TrainState
+from trainer.steps.updates import Accumulator
+from trainer.telemetry.flops import step_flops
+from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
+from trainer.telemetry.prometheus import MetricsEndpoint
+from trainer.telemetry.tracking import check_targets
+
+__all__ = ["Reporter"]
+
+_PLAIN = ("fp32:", "ddp: whole", "off: not asked for")
+
+
+class Reporter:
+    """One session's outputs. Use it as a context, `begin` first, then the rest. `endpoint` None for no Prometheus."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        config: TrainConfig,
+        world: World,
+        context: RunContext,
+        endpoint: MetricsEndpoint | None,
+        options: RunOptions,
+    ) -> None:
+        self._dir, self._config, self._world, self._context = run_dir, config, world, context
+        self._endpoint, self._options = endpoint, options
+        self._opened: RunWriter | None = None
+        self._begun: TrainState | None = None
+        self._status, self._starved = "failed", False
+        self._saved_images = -1
+        self._telemetry_sec = self._metrics_sec = 0.0
+        world.together(lambda: check_targets(options.track))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Lets what is still being written end, whatever has ended the run; an error's first line goes to the diary."""
+        if self._opened is None:
+            return
+        if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):
+            why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
+            with contextlib.suppress(TrainerError):  # which may be that the disk is full
+                self._session.event("failed", self._begun.images, why=why)
+        self._opened.close(self._status)
+
+    def _is_ours(self, error: BaseException) -> bool:
+        """Whether the session failed by the error; a broken connection alone tells of a worker that was killed."""
+        return self._world.world_size == 1 or isinstance(error, TrainerError | WorkerFailedError) or is_told(error)
+
+    def begin(self, ready: Ready, fabric: FabricRecord) -> None:
+        """Writes the first event, the real images and the first samples; the clock starts after that. `fabric` is its
+        acceptance test. TrainerError on every rank: not writable, or parts of two runs are there.
+        """
+        world, state = self._world, ready.state
+        self._saved_images = state.images if state.images else -1
+        flops = step_flops(self._config, device_name(world), self._context)
+        told: dict[str, Any] = {
+            "capacity": by_node(world.gather((world.node_rank, own_capacity()))),
+            "fabric": fabric.model_dump(mode="json"),
+            "flops": {name: figure.model_dump(mode="json") for name, figure in flops._asdict().items()},
+        }
+        world.first(lambda: self._open(ready, told))
+        self._begun = state
+        self._meters = Meters(self._config, world, self._context, state.images, flops)
+
+    def _open(self, ready: Ready, told: Mapping[str, Any]) -> None:
+        """On rank 0: opens the session's files and says what it is."""
+        state, data, world = ready.state, ready.data, self._world
+        session = self._opened = RunWriter(
+            self._dir,
+            self._config,
+            self._context,
+            self._options,
+            self._endpoint,
+            data,
+            ready.restored,
+            state.images,
+        )
+        shown = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
+        write_samples(self._dir / "reals.png", torch.from_numpy(shown))
+        if not state.images:
+            self._write_samples(state, self._sample_path(0))
+        session.event(
+            "resume" if session.identity.session else "start",
+            state.images,
+            run_id=session.identity.run_id,
+            world_size=world.world_size,
+            num_nodes=world.num_nodes,
+            backend=f"{world.backend} ({world.backend_reason})",
+            device=device_name(world),
+            gradient_bytes=state.gradient_bytes,
+            allocator=ready.allocator,
+            dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
+            context=self._context.model_dump(mode="json"),
+            code_sha256=code_sha256(),
+            versions=versions(),
+            **told,
+        )
+        if (waited := start_told()) and not state.images:
+            session.event("start-delayed", state.images, **waited)
+        goes_on = f"goes on from {state.images:,} of" if state.images else "nothing was saved, it begins again:"
+        begins = goes_on if session.identity.session else "a new run of"
+        where = f"{world.world_size} worker{'s' * (world.world_size > 1)} ({device_name(world)})"
+        session.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
+
+    def tick(
+        self, state: TrainState, sums: Accumulator, networks: tuple[nn.Module, nn.Module], loader_stall_sec: float = 0.0
+    ) -> Line:
+        """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
+
+        `sums` are this worker's since the last line; the networks' gradients those of the last step; `loader_stall_sec`
+        since the session began. TrainerError on every rank: a loss is no longer finite, or the disk is full.
+        """
+        sums = sums.cpu()  # waits for the steps that are still under way, which are no part of telemetry's time
+        with self._timed():
+            checkpoint_sec = 0.0 if self._opened is None else self._opened.saver.stall_sec
+            stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
+            line: Line = self._meters.line(state, sums, networks, stalls)
+            if not is_finite(line):
+                self._settle()  # a state that went bad earlier was noticed earlier
+            check_finite(line)
+            self._world.first(lambda: self._show(line))
+        return line
+
+    def _show(self, line: Line) -> None:
+        self._session.line(line)
+        if not self._starved and (sentence := starved(line)):
+            self._starved = True
+            self._session.say(sentence)
+        if self._options.log_json:
+            return
+        total = self._config.total_images / 1000
+        tell(
+            f"kimg {line['kimg']:8.2f} / {total:g}  images/s {line['images_per_sec']:7.0f}  "
+            f"loss_g {line['loss_g']:6.3f}  loss_d {line['loss_d']:6.3f}"
+        )
+
+    def samples(self, state: TrainState) -> None:
+        """Writes a grid of the averaged generator under the name of its kimg."""
+        with self._timed():
+            self._world.first(lambda: self._write_samples(state, self._sample_path(state.images)))
+
+    def quality(self, state: TrainState, moment: Moment) -> None:
+        """Writes the values of metrics computed while training, and their cost."""
+        self._metrics_sec += moment.cost_sec
+        self._world.first(lambda: moment.tell(self._session.event, self._session.say, state.images))
+
+    def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
+        """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
+        `notices` are every worker's that asked for it. TrainerError on every rank: the save before failed.
+        """
+        if state.images != self._saved_images:
+            why = next((notice.kind for notice in notices if notice is not None), "")
+            live = state.live()
+            self._world.first(lambda: self._session.saver.save(live, state.images, why))
+            self._saved_images = state.images
+
+    @property
+    def request(self) -> Request:
+        """FAIL as soon as a save has failed: the loop then stops all workers with `fail`."""
+        return Request.FAIL if self._opened is not None and self._opened.saver.failed else Request.NOTHING
+
+    def fail(self) -> NoReturn:
+        """Raises, on every rank, what has failed in the thread that saves (TrainerError)."""
+        self._settle()
+        raise AssertionError("a worker asked for FAIL, and none has failed")
+
+    def _settle(self) -> None:
+        """Waits for the save under way; raises its error on every rank."""
+        self._world.first(lambda: None if self._opened is None else self._opened.saver.wait())
+
+    def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
+        """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
+
+        def tell() -> None:
+            self._session.event("choices", state.images, choices=dict(choices))
+            for name, reason in choices.items():
+                if not reason.startswith(_PLAIN):
+                    self._session.say(f"{name} {reason}")
+
+        self._world.first(tell)
+
+    def note(self, state: TrainState, event: str, **details: object) -> None:
+        """Writes an event of another part of the trainer; on rank 0 alone."""
+        self._session.event(event, state.images, **details)
+
+    def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
+        """Writes the last event and the record of a state that `checkpoint` has saved. `cause` is a notice's kind or a
+        signal's name, empty when done; `waited_sec` since the first worker's signal, or 0.
+        """
+        began = time.monotonic()
+        self._settle()
+        stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
+        final = {} if cause else state.state_dict()  # on every worker: each may hold a part
+        self._status = "interrupted" if cause else "done"
+
+        def write() -> None:
+            if cause:
+                self._session.event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
+                self._session.say(
+                    f"interrupted by {cause} at {state.images} images; the same command goes on from there"
+                )
+            else:
+                self._session.event("done", state.images, state_sha256=state_digests(final))
+            self._write_samples(state, self._dir / "samples.png")
+            summarise(self._dir).write(self._dir / "run.json")
+            if not cause:
+                evaluate = f"python -m trainer evaluate --run-dir {self._dir}"
+                self._session.say(
+                    f"{self._dir}: done, {state.images:,} images; look at samples.png there, or judge it: {evaluate}"
+                )
+
+        self._world.first(write)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._telemetry_sec += time.monotonic() - began
+
+    @property
+    def _session(self) -> RunWriter:
+        assert self._opened is not None, "only rank 0 asks, after _open"
+        return self._opened
+
+    def _write_samples(self, state: TrainState, path: Path) -> None:
+        device = self._world.own_device
+        write_samples(path, sample_grid(state.ema_on(device), self._config, device))
+        self._session.picture(path, state.images)
+
+    def _sample_path(self, images: int) -> Path:
+        return self._dir / "samples" / f"{images // 1000:06d}kimg.png"

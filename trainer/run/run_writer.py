@@ -1,0 +1,85 @@
+"""The files of one session, held by the one worker that writes them: stats.jsonl, checkpoints, and its listeners.
+
+Opening them finds out which session this is, and says what earlier ones have left damaged.
+"""
+
+from pathlib import Path
+
+from trainer.checkpoint.async_saver import Saved, Saver
+from trainer.checkpoint.resume import Restored, found_damage
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.core.files import write_atomically
+from trainer.data.shards import ShardedImages
+from trainer.records.digest import identify
+from trainer.records.run_record import RunContext
+from trainer.records.stats_log import Line, StatsWriter, read_stats_log
+from trainer.run.session_setup import RunOptions
+from trainer.telemetry.prometheus import MetricsEndpoint
+from trainer.telemetry.tracking import TrackedRun, open_feeds
+
+__all__ = ["RunWriter"]
+
+
+class RunWriter:
+    """One session's open files (TrainerError: not writable, or parts of two runs); writes `config`.
+
+    Attributes:
+        options: what stats.jsonl is shown to.
+        endpoint: for Prometheus; None for none.
+        images: seen before it.
+        identity: which run and session this is.
+        say: tells the user a sentence; also called by trackers' threads, which stop no run.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        config: TrainConfig,
+        context: RunContext,
+        options: RunOptions,
+        endpoint: MetricsEndpoint | None,
+        data: ShardedImages,
+        restored: Restored,
+        images: int,
+    ) -> None:
+        diary = read_stats_log(run_dir)
+        identity = identify(run_dir, diary, restored.identity, context.run_id, config.preset, data.index.sha256)
+        damage = list(found_damage(run_dir, diary, identity, restored))
+        write_atomically(run_dir / "config.json", config.to_json().encode())
+        self.identity, self.say = identity, options.say
+        self.saver = Saver(run_dir / "checkpoints", config, identity, self._saved)
+        run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
+        self._feeds = open_feeds(options.track, run, self.say)
+        listeners = [self._feeds.show, *([endpoint.show] if endpoint is not None else [])]
+        self._stats = StatsWriter(run_dir, echo=options.log_json, listeners=listeners)
+        for sentence, event, details in damage:
+            self.say(sentence)
+            self.event(event, images, **details)
+
+    def event(self, event: str, images: int, **details: object) -> None:
+        """Writes an event of the diary; also called by the thread that saves."""
+        self._stats.event(event, images, self.identity.session, **details)
+
+    def line(self, line: Line) -> None:
+        """Writes a statistics line."""
+        self._stats.write({**line, "session": self.identity.session})
+
+    def picture(self, path: Path, images: int) -> None:
+        """Shows the trackers a picture that is on disk."""
+        self._feeds.picture(path, images)
+
+    def close(self, status: str) -> None:
+        """Lets the save under way and the trackers end, whatever has ended the run: done, interrupted or failed."""
+        try:
+            self.saver.wait()
+        except TrainerError as error:  # another error is on its way to the user already
+            self.say(f"the last checkpoint failed too: {error.headline}")
+        self._feeds.close(status)
+
+    def _saved(self, saved: Saved) -> None:
+        """Notes a checkpoint that is on disk; called by the thread that saves."""
+        noticed = {"why": saved.why} if saved.why else {}
+        self.event(
+            "checkpoint", saved.images, file=saved.path.name, sec=saved.sec, stall_sec=saved.stall_sec, **noticed
+        )

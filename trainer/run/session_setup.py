@@ -1,0 +1,93 @@
+"""What a session begins with: the command line's options beside TrainConfig; device, data, networks and the newest
+valid checkpoint, checked before a file is written.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer.checkpoint.resume import Restored, check_run_dir, is_done, restore, same_everywhere
+from trainer.config.train_config import TrainConfig
+from trainer.core.console import tell, warn
+from trainer.data.dataset import open_on_all, prepare_if_missing
+from trainer.data.shards import ShardedImages
+from trainer.distributed.sharding import shard
+from trainer.distributed.world import World
+from trainer.power.limits import NOTHING_ASKED, PowerAsked
+from trainer.run.memory import check_networks_fit, keep_freed_memory
+from trainer.run.state import TrainState
+from trainer.steps.compilation import check_graphs
+from trainer.steps.precision import choose, choose_kernels, set_tf32
+
+__all__ = ["PLAIN", "Ready", "RunOptions", "set_up_session"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Of one session.
+
+    Attributes:
+        resume: go on from the newest valid checkpoint; False refuses a directory that has one.
+        metrics_port: for Prometheus; None for no endpoint.
+        fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
+        track: targets that rank 0 shows the run to besides, see trainer.telemetry.
+        log_json: print the lines of stats.jsonl instead of sentences about them.
+    """
+
+    resume: bool = True
+    metrics_port: int | None = None
+    fabric_min_gbps: float | None = None
+    track: tuple[str, ...] = ()
+    log_json: bool = False
+    power: PowerAsked = NOTHING_ASKED
+
+    def say(self, sentence: str) -> None:
+        """Tells the user, on stderr where stdout is for JSON alone."""
+        (warn if self.log_json else tell)(sentence)
+
+
+PLAIN = RunOptions()
+
+
+class Ready(NamedTuple):
+    """A worker that could make its first step.
+
+    Attributes:
+        complete: whether the run has come to its end already.
+        allocator: what was done to the C library's.
+        choices: what it trains with, each with its reason.
+    """
+
+    state: TrainState
+    data: ShardedImages
+    restored: Restored
+    complete: bool
+    allocator: str
+    choices: dict[str, str]
+
+
+def set_up_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
+    """Makes this worker ready; all workers call it together. Shards are prepared in `data_dir` where missing.
+
+    `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
+    checkpoints are not what the run needs.
+    """
+    config.check_workers(world.world_size, equal_shares=world.on_xla)
+    precision = world.together(lambda: choose(config.precision, world.device))
+    check_graphs(config, world.device)
+    set_tf32(enabled=config.tf32)
+    kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
+    world.first(lambda: check_run_dir(run_dir, data_dir))
+    allocator = keep_freed_memory()
+    world.together(lambda: check_networks_fit(config, world))
+    world.first(lambda: prepare_if_missing(config, data_dir))
+    data = open_on_all(config, data_dir, world)
+    state = TrainState.create(config, world.device)
+    choices = {"precision": state.use(precision), **kernels}
+    sha256 = data.index.sha256
+    restored = world.together(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
+    same_everywhere(world.gather(state.images), run_dir)
+    complete = state.images >= config.total_images and is_done(run_dir / "run.json")
+    if not complete:
+        choices["shard"] = shard(state, config, world)
+    return Ready(state, data, restored, complete, allocator, choices)

@@ -1,0 +1,97 @@
+"""Every random number of a training step, as a pure function of (seed, images seen, purpose).
+
+The whole batch is drawn on the CPU and each worker takes its slice: no state to save, and the same numbers on any
+number of workers and any device. A batch's latents are a few kilobytes: drawing them everywhere costs nothing.
+"""
+
+import enum
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.config.train_config import TrainConfig
+from trainer.steps.augment import GATES, UNIFORMS
+
+__all__ = ["Purpose", "StepRng", "labels", "latents", "uniforms"]
+
+
+class Purpose(enum.IntEnum):
+    """What a draw is for; each has its own stream."""
+
+    D_LATENTS = 0
+    G_LATENTS = 1
+    REAL_AUGMENT = 2
+    FAKE_AUGMENT = 3
+    G_AUGMENT = 4
+    SAMPLES = 5
+    METRIC = 6
+    REAL_GATE = 7
+    FAKE_GATE = 8
+    G_GATE = 9
+    MIX = 10
+    SAMPLE_LABELS = 11
+    METRIC_LABELS = 12
+    GALLERY = 13
+
+
+def _generator(seed: int, images: int, purpose: Purpose) -> torch.Generator:
+    state = np.random.SeedSequence([seed, images, purpose]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0]))
+
+
+def latents(num: int, z_dim: int, *, seed: int, images: int, purpose: Purpose) -> Tensor:
+    """Standard normal latents, [num, z_dim] float32 on the CPU."""
+    return torch.randn(num, z_dim, generator=_generator(seed, images, purpose))
+
+
+def uniforms(num: int, *, seed: int, images: int, purpose: Purpose, columns: int = UNIFORMS) -> Tensor:
+    """Uniform numbers in [0, 1), for the augmentation unless told otherwise, [num, columns] float32 on the CPU."""
+    return torch.rand(num, columns, generator=_generator(seed, images, purpose))
+
+
+def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpose) -> Tensor | None:
+    """Classes, all equally likely, [num] int64 on the CPU; None without classes."""
+    if not num_classes:
+        return None
+    return torch.randint(num_classes, (num,), generator=_generator(seed, images, purpose))
+
+
+class StepRng:
+    """All that a worker's share of the step's losses needs at random, by the batch that it goes with.
+
+    Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
+    first batch of a step; `real_gates` and so on where the augmentation adapts. Only what is used is drawn.
+    """
+
+    def __init__(self, config: TrainConfig, mine: slice) -> None:
+        self._config, self._mine = config, mine
+
+    def __call__(self, images: int) -> dict[str, Tensor]:
+        """Of the batch after so many images, each [share, columns] float32 on the CPU."""
+        config = self._config
+        drawn = {"latents": self._latents(images, Purpose.D_LATENTS)}
+        drawn |= self._augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
+        drawn |= self._augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
+        if config.gp_weight:
+            drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
+        if images % config.step_images == 0:
+            drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
+            drawn |= self._augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
+        return drawn
+
+    def _augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
+        if self._config.augment == "none":
+            return {}
+        drawn = {name: self._uniforms(images, purpose, UNIFORMS)}
+        return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.ada_target else drawn
+
+    def _latents(self, images: int, purpose: Purpose) -> Tensor:
+        config = self._config
+        drawn = latents(config.batch_size, config.z_dim, seed=config.seed, images=images, purpose=purpose)
+        return drawn[self._mine]
+
+    def _uniforms(self, images: int, purpose: Purpose, columns: int) -> Tensor:
+        config = self._config
+        drawn = uniforms(config.batch_size, seed=config.seed, images=images, purpose=purpose, columns=columns)
+        return drawn[self._mine]

@@ -1,0 +1,215 @@
+"""Energy used since the session began, by device: measured where there is a meter, else estimated and called so.
+
+CPU: RAPL counters under /sys/class/powercap, mostly absent on virtual machines and for root only. GPU: NVML's energy
+counter. Without a meter: power (the launcher's, RunContext) x time; without a launcher a CPU is estimated from busy
+time, a GPU is absent. RAPL and host power are of a whole node, so only local rank 0 reads them.
+"""
+
+import importlib
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from trainer.records.quantity import Provenance, Quantity
+from trainer.records.run_record import RunContext
+
+__all__ = [
+    "WATTS_PER_BUSY_VCPU",
+    "CpuTimeEstimate",
+    "EnergyReading",
+    "Gpu",
+    "GpuPowerEstimate",
+    "HostPowerEstimate",
+    "NvmlMeter",
+    "RaplMeter",
+    "Reader",
+    "choose_readers",
+    "merge",
+    "read_all",
+]
+
+POWERCAP = Path("/sys/class/powercap")
+WATTS_PER_BUSY_VCPU = 3.5
+"""Assumed power of one virtual CPU at full load: "Average Max Watts" for AWS in Cloud Carbon Footprint's methodology
+(https://www.cloudcarbonfootprint.org/docs/methodology/, "Compute"; MAX_WATTS_AVG in its
+AwsFootprintEstimationConstants.ts). It is the mean over the server processors AWS uses, from SPECpower_ssj2008: a whole
+server's power at 100 % load over its threads. The same source has 0.74 W for an idle one, and 4.26 (GCP) and 3.76 W
+(Azure) at full load; real machines lie between about 2 and 6 W."""
+
+
+class EnergyReading(NamedTuple):
+    """Energy of one device since the reader was made; `joules` is None when absent. `method` is the meter, the model
+    with its assumptions, or why there is neither.
+    """
+
+    joules: float | None
+    source: Provenance
+    method: str
+
+
+class Gpu(NamedTuple):
+    """The GPU of one process: `name` such as "NVIDIA H100 80GB HBM3", `uuid` as NVML spells it, GPU-..."""
+
+    name: str
+    uuid: str
+    local_rank: int
+
+
+class Reader(Protocol):
+    """Anything that knows the energy of some devices."""
+
+    def read(self) -> dict[str, EnergyReading]:
+        """Readings by device name, cumulative since the reader was made."""
+        ...
+
+
+class RaplMeter:
+    """Intel's and AMD's package counters, summed over sockets. Wraps around, so read it at least every few minutes."""
+
+    def __init__(self, root: Path = POWERCAP) -> None:
+        self._packages = [path for path in sorted(root.glob("intel-rapl:*")) if path.name.count(":") == 1]
+        self._ranges = [int((path / "max_energy_range_uj").read_text()) for path in self._packages]
+        self._last = self._counters()
+        self._microjoules = 0
+
+    @staticmethod
+    def available(root: Path = POWERCAP) -> bool:
+        """Whether there is a package counter that this user may read."""
+        return any(os.access(path, os.R_OK) for path in root.glob("intel-rapl:*/energy_uj"))
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, `cpu`."""
+        now = self._counters()
+        for before, after, span in zip(self._last, now, self._ranges, strict=True):
+            self._microjoules += after - before if after >= before else after + span - before
+        self._last = now
+        method = f"RAPL package counters, {len(self._packages)} socket(s), whole node"
+        return {"cpu": EnergyReading(self._microjoules / 1e6, "measured", method)}
+
+    def _counters(self) -> list[int]:
+        return [int((path / "energy_uj").read_text()) for path in self._packages]
+
+
+class NvmlMeter:
+    """NVML's total energy counter of one GPU. It steps about every 100 ms: fine over seconds, not over single steps."""
+
+    def __init__(self, nvml: Any, gpu: Gpu) -> None:
+        self._nvml, self._key = nvml, f"gpu{gpu.local_rank}"
+        self._handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        self._start = self._counter()
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, `gpu<index>`."""
+        joules = (self._counter() - self._start) / 1e3
+        return {self._key: EnergyReading(joules, "measured", "NVML total energy counter, whole board")}
+
+    def _counter(self) -> int:
+        """Millijoules since the driver was loaded."""
+        return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+
+
+class CpuTimeEstimate:
+    """CPU time of this process times an assumed power. Leaves out idle power, memory, disks and other processes."""
+
+    def __init__(self) -> None:
+        self._start = time.process_time()
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, `cpu`."""
+        joules = (time.process_time() - self._start) * WATTS_PER_BUSY_VCPU
+        method = (
+            f"model: CPU seconds of the training processes x {WATTS_PER_BUSY_VCPU} W per busy vCPU (assumed: Cloud "
+            "Carbon Footprint, Average Max Watts of AWS); no RAPL meter can be read here"
+        )
+        return {"cpu": EnergyReading(joules, "estimated", method)}
+
+
+class HostPowerEstimate:
+    """The node's power (W) without its accelerators x time, as the launcher knows it, whatever the load is."""
+
+    def __init__(self, watts: Quantity) -> None:
+        self._watts, self._start = watts, time.monotonic()
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, `cpu`."""
+        assert self._watts.value is not None, "chosen only where the launcher has a value"
+        joules = (time.monotonic() - self._start) * self._watts.value
+        method = f"model: time x {_cited(self._watts)} of the host; no RAPL meter can be read here"
+        return {"cpu": EnergyReading(joules, "estimated", method)}
+
+
+class GpuPowerEstimate:
+    """Board power x utilisation x time of one GPU, both from the launcher; absent without. Off by 27-37 % in published
+    comparisons.
+    """
+
+    def __init__(self, gpu: Gpu, context: RunContext) -> None:
+        self._key, self._name = f"gpu{gpu.local_rank}", gpu.name
+        self._watts, self._utilisation = context.accelerator_watts, context.accelerator_utilisation
+        self._start = time.monotonic()
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, absent when the launcher gave no power."""
+        watts, utilisation = self._watts, self._utilisation
+        if watts is None or watts.value is None or utilisation is None or utilisation.value is None:
+            why = f"no NVML counter of the {self._name}, and the launcher gave no board power and utilisation"
+            return {self._key: EnergyReading(None, "absent", why)}
+        joules = (time.monotonic() - self._start) * watts.value * utilisation.value
+        method = f"model: time x {_cited(watts)} board power x {_cited(utilisation)} utilisation; no NVML counter"
+        return {self._key: EnergyReading(joules, "estimated", method)}
+
+
+def choose_readers(
+    local_rank: int, gpu: Gpu | None, context: RunContext, root: Path = POWERCAP, nvml: Any = None
+) -> list[Reader]:
+    """The readers this process is responsible for, so that each device is counted once: its GPU (None on a CPU), and on
+    local rank 0 the whole node's CPU meter.
+
+    `nvml` is the pynvml module or a fake; None imports it where there is a GPU.
+    """
+    readers: list[Reader] = []
+    host = context.host_watts
+    if RaplMeter.available(root):
+        readers += [RaplMeter(root)] if local_rank == 0 else []
+    elif host is not None and host.value is not None:
+        readers += [HostPowerEstimate(host)] if local_rank == 0 else []
+    else:
+        readers.append(CpuTimeEstimate())
+    if gpu is not None:
+        readers.append(_gpu_reader(gpu, context, nvml or importlib.import_module("pynvml")))
+    return readers
+
+
+def read_all(readers: list[Reader], node_rank: int) -> dict[str, EnergyReading]:
+    """What this process's readers say, the devices named by their node: node0/cpu, node0/gpu3."""
+    return {f"node{node_rank}/{device}": reading for reader in readers for device, reading in reader.read().items()}
+
+
+def merge(per_process: list[dict[str, EnergyReading]]) -> dict[str, EnergyReading]:
+    """Adds the readings of all processes up by device; a device with an absent part is absent."""
+    merged: dict[str, EnergyReading] = {}
+    for readings in per_process:
+        for device, reading in readings.items():
+            before = merged.get(device)
+            if before is not None and before.joules is not None and reading.joules is not None:
+                reading = reading._replace(joules=before.joules + reading.joules)
+            elif before is not None and before.joules is None:
+                reading = before
+            merged[device] = reading
+    return merged
+
+
+def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
+    """The GPU's meter, or the estimate where driver or board offer no counter; the reading says which."""
+    try:
+        nvml.nvmlInit()
+        return NvmlMeter(nvml, gpu)
+    except nvml.NVMLError:
+        return GpuPowerEstimate(gpu, context)
+
+
+def _cited(figure: Quantity) -> str:
+    """A launcher's figure with where it is from: 700 W (assumed: data sheet, 2026-01-01)."""
+    unit = "" if figure.unit == "1" else f" {figure.unit}"
+    return f"{figure.value:g}{unit} ({figure.provenance}: {figure.source}{f', {figure.as_of}' if figure.as_of else ''})"

@@ -1,0 +1,162 @@
+"""How much a step computes, counted once on the meta device, and what share of the machine's peak that is (MFU)."""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from trainer.config.train_config import TrainConfig
+from trainer.networks.base import Discriminator, Generator
+from trainer.networks.factory import build
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunContext
+from trainer.steps.augment import UNIFORMS
+from trainer.steps.losses import DLoss, GLoss, Inputs
+
+__all__ = ["PEAK_TFLOPS", "StepFlops", "count_step", "peak_flops", "step_flops"]
+
+
+PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "T4": {"fp32": 8.1, "fp16": 65},
+        "V100": {"fp32": 15.7, "fp16": 125},
+        "A10G": {"fp32": 35, "tf32": 35, "bf16": 70, "fp16": 70},
+        "L4": {"fp32": 30.3, "tf32": 60, "bf16": 121, "fp16": 121, "fp8": 242.5},
+        "L40S": {"fp32": 91.6, "tf32": 183, "bf16": 362, "fp16": 362, "fp8": 733},
+        "A100": {"fp32": 19.5, "tf32": 156, "bf16": 312, "fp16": 312},
+        "H100 PCIe": {"fp32": 51, "tf32": 378, "bf16": 756, "fp16": 756, "fp8": 1513},
+        "H100": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
+        "H200": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
+        "B200": {"fp32": 80, "tf32": 1100, "bf16": 2250, "fp16": 2250, "fp8": 4500},
+        "MI300X": {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9},
+    }
+)
+"""TFLOP/s by device and number format; a device is looked up by the words of its name, longer entries first."""
+
+
+def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Quantity:
+    """The peak of one device, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
+    `precision` is fp32, tf32, bf16, fp16 or fp8.
+    """
+    told = given.get(precision)
+    if told is not None and told.value is not None:
+        return told.model_copy(update={"value": told.value * 1e12, "unit": "FLOP/s"})
+    words = set(device.replace("-", " ").split())
+    for name in sorted(PEAK_TFLOPS, key=len, reverse=True):
+        if set(name.split()) <= words and precision in PEAK_TFLOPS[name]:
+            return Quantity(
+                value=PEAK_TFLOPS[name][precision] * 1e12,
+                unit="FLOP/s",
+                provenance="assumed",
+                source=f"the vendor's data sheet of the {name}, dense {precision}",
+            )
+    return Quantity.absent("FLOP/s", f"no published {precision} peak of this device: {device}; the launcher gave none")
+
+
+_COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
+_IMAGES = 4
+"""Of the batch that is counted; a step's work grows with its images alone."""
+
+
+class StepFlops(NamedTuple):
+    """A step's work for each real image shown, its fakes and lazy penalty included, and one device's `peak`, FLOP/s."""
+
+    per_image: Quantity
+    peak: Quantity
+
+    def utilisation(self, images_per_sec: float, world_size: int) -> float | None:
+        """Model FLOPs utilisation, 0..1: what is computed per second over what all devices could; None if unknown."""
+        if self.per_image.value is None or self.peak.value is None:
+            return None
+        return images_per_sec * self.per_image.value / (self.peak.value * world_size)
+
+
+def step_flops(config: TrainConfig, device: str, context: RunContext) -> StepFlops:
+    """The work of a step of this configuration, and this device's peak; `device` is its name, as in the record."""
+    numbers = "tf32" if config.precision == "fp32" and config.tf32 else config.precision
+    return StepFlops(count_step(config), peak_flops(device, numbers, context.accelerator_tflops))
+
+
+def count_step(config: TrainConfig) -> Quantity:
+    """The work of a step for each real image, FLOP: all the discriminator's steps, the generator's, lazy penalties."""
+    if config.architecture == "progressive":
+        return Quantity.absent("FLOP", "networks that grow do another amount of work at each resolution")
+    generator, discriminator = build(config)
+    networks = _Networks(generator.to("meta"), discriminator.to("meta"))
+    with torch.device("meta"):
+        plain, penalised = (_discriminator_step(config, networks, penalised) for penalised in (False, True))
+        g_step = _generator_step(config, networks)
+    d_step = plain + (penalised - plain) / config.r1_interval
+    per_image = (d_step + g_step / config.d_steps) / _IMAGES
+    return Quantity(value=per_image, unit="FLOP", provenance="estimated", source=_COUNTED)
+
+
+class _Networks(NamedTuple):
+    generator: Generator
+    discriminator: Discriminator
+
+
+def _inputs(config: TrainConfig) -> Inputs:
+    uniforms = torch.empty(_IMAGES, UNIFORMS)
+    return Inputs(
+        latents=torch.empty(_IMAGES, config.z_dim),
+        fake_uniforms=uniforms,
+        real=torch.empty(_IMAGES, *config.image_shape),
+        real_uniforms=uniforms,
+        labels=torch.zeros(_IMAGES, dtype=torch.int64) if config.num_classes else None,
+        mix=torch.empty(_IMAGES, 1),
+    )
+
+
+def _discriminator_step(config: TrainConfig, networks: _Networks, penalised: bool) -> int:
+    loss, inputs = DLoss(networks.discriminator, config), _inputs(config)
+    counter = _Counter()
+    with counter:
+        with torch.no_grad():
+            fakes = networks.generator(inputs.latents, inputs.labels)
+        loss(inputs, fakes, penalised).total.backward()
+    return counter.flops
+
+
+def _generator_step(config: TrainConfig, networks: _Networks) -> int:
+    networks.discriminator.requires_grad_(False)
+    loss = GLoss(networks.generator, networks.discriminator, config)
+    counter = _Counter()
+    with counter:
+        loss(_inputs(config)).backward()
+    return counter.flops
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no annotations
+    """Adds up what each operation computes. FlopCounterMode also does so by module, and hooks into autograd in a way
+    that forbids autograd.grad, and with it the penalties.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's has no annotations
+        self.flops: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        operation = func._overloadpacket
+        if operation is torch.ops.aten.convolution_backward:
+            self.flops += _convolution_backward(*args)
+        elif (count := flop_registry.get(operation)) is not None:
+            self.flops += int(count(*args, **(kwargs or {}), out_val=result))
+        return result
+
+
+def _convolution_backward(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, *rest: Any) -> int:
+    """FLOP of aten::convolution_backward, whose arguments these are; `outputs` is the output's gradient.
+
+    Each weight meets every position of every image once in the inputs' gradient, and once in its own. A weight has
+    inputs / groups channels, so its size knows of the groups. A bias's gradient is additions.
+    """
+    transposed, (of_inputs, of_weight, _) = rest[4], rest[-1]
+    slid_over = inputs if transposed else outputs
+    positions = len(slid_over) * math.prod(slid_over.shape[2:])
+    return 2 * positions * weight.numel() * (int(of_inputs) + int(of_weight))

@@ -1,0 +1,169 @@
+"""What a statistics line says: progress, losses, and how well the machine is used, over all workers.
+
+Sums of seconds (`..._sec`) count from the session's beginning: a lost line loses nothing, the record computes shares.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import diverged
+from trainer.data.loader import MASK
+from trainer.distributed.devices import Load, gpu_of, load
+from trainer.distributed.sharded_modules import gradients, whole
+from trainer.distributed.world import World
+from trainer.records.run_record import RunContext
+from trainer.run.state import TrainState
+from trainer.steps.updates import Accumulator
+from trainer.telemetry.energy import EnergyReading, choose_readers, merge, read_all
+from trainer.telemetry.flops import StepFlops
+
+__all__ = ["Meters", "Stalls", "check_finite", "is_finite", "starved"]
+
+_STARVED = 0.3
+"""Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
+_MUST_BE_FINITE = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d")
+
+
+class Stalls(NamedTuple):
+    """What steps have waited for since the session began, on one worker, seconds.
+
+    Attributes:
+        loader: for images.
+        checkpoint: for a copy of the state, or for the save before.
+        telemetry: for statistics lines, sample grids and whoever follows the run.
+        metrics: for quality metrics, which no step waits for: a line's rates leave them out.
+    """
+
+    loader: float
+    checkpoint: float
+    telemetry: float
+    metrics: float = 0.0
+
+
+class _Own(NamedTuple):
+    """One worker's part of a line."""
+
+    now: float
+    sums: list[float]
+    order: int
+    energy: dict[str, EnergyReading]
+    load: Load
+    stalls: Stalls
+
+
+class Meters:
+    """The figures of one session; the clock starts when it is made. `images` were seen before; `flops` are a step's."""
+
+    def __init__(self, config: TrainConfig, world: World, context: RunContext, images: int, flops: StepFlops) -> None:
+        self._config, self._world, self._flops = config, world, flops
+        self._readers = choose_readers(world.local_rank, gpu_of(world), context)
+        self._last_images, self._last_metrics_sec = images, 0.0
+        begun = world.gather((time.monotonic(), load(world)))
+        # One clock for all, the first worker's: what is decided by a line must be decided alike everywhere.
+        self._began = self._last_time = begun[0][0]
+        self._last_cpu_sec, self._last_cpu_wait_sec = _cpu([each for _, each in begun])
+
+    def line(self, state: TrainState, sums: Accumulator, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
+        """One line, equal on every worker, of the state after a step. `sums` are this worker's since the last line;
+        generator and discriminator have the last step's gradients.
+        """
+        own = time.monotonic(), sums.tolist(), sums.order, read_all(self._readers, self._world.node_rank)
+        everyone = self._world.gather(_Own(*own, load(self._world), stalls))
+        now, workers = everyone[0].now, len(everyone)
+        waits = _waits([own.stalls for own in everyone])
+        stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
+        images_per_sec = (state.images - self._last_images) / stepping_sec
+        line: dict[str, Any] = {
+            "images": state.images,
+            "step": state.step,
+            "kimg": state.images / 1000,
+            "wall_sec": now - self._began,
+            "images_per_sec": images_per_sec,
+            **sums.means([own.sums for own in everyone]),
+            "order": f"{sum(own.order for own in everyone) & MASK:016x}",
+            "augment_p": state.augment_p,
+            "resolution": state.phase.resolution,
+            "grad_norm_g": _grad_norm(networks[0]),
+            "grad_norm_d": _grad_norm(networks[1]),
+            "world_size": workers,
+            "mfu": self._flops.utilisation(images_per_sec, workers),
+            **self._machines([own.load for own in everyone], now),
+            **waits,
+            **_joules([own.energy for own in everyone]),
+        }
+        self._last_time, self._last_images, self._last_metrics_sec = now, state.images, waits["metrics_sec"]
+        return line
+
+    def _machines(self, loads: list[Load], now: float) -> dict[str, float | None]:
+        cpu_sec, cpu_wait_sec = _cpu(loads)
+        cores = sum(each.cores for each in loads)
+        busy_sec = cpu_sec - self._last_cpu_sec
+        waited_sec = max(0.0, cpu_wait_sec - self._last_cpu_wait_sec)  # threads that have ended are no longer counted
+        self._last_cpu_sec, self._last_cpu_wait_sec = cpu_sec, cpu_wait_sec
+        gpu_gib = [each.gpu_gib for each in loads if each.gpu_gib is not None]
+        gpu_busy = [each.gpu_utilisation for each in loads if each.gpu_utilisation is not None]
+        return {
+            "rss_gib": sum(each.rss_gib for each in loads),
+            "host_memory_gib": sum(each.host_memory_gib for each in loads),
+            "cpu_utilisation": busy_sec / (now - self._last_time) / cores,
+            "cpu_wait_share": waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0,  # or nobody counts
+            "gpu_gib": sum(gpu_gib) if gpu_gib else None,
+            "gpu_utilisation": sum(gpu_busy) / len(gpu_busy) if gpu_busy else None,
+        }
+
+
+def is_finite(line: dict[str, Any]) -> bool:
+    """Whether losses and gradients are numbers still."""
+    return all(math.isfinite(line[key]) for key in _MUST_BE_FINITE)
+
+
+def check_finite(line: dict[str, Any]) -> None:
+    """TrainerError where a loss or a gradient's norm is no longer finite."""
+    for key in _MUST_BE_FINITE:
+        if not math.isfinite(line[key]):
+            raise diverged(f"{key} at step {line['step']}, {line['images']} images", str(line[key]))
+
+
+def starved(line: Mapping[str, Any]) -> str:
+    """A sentence on threads that had to wait for the processor; empty where they had it."""
+    if line["cpu_wait_share"] < _STARVED:
+        return ""
+    return (
+        f"note: this run's threads waited {100 * line['cpu_wait_share']:.0f} % of their time for a core: other work "
+        "is on this machine, or the workers' threads (OMP_NUM_THREADS each) are more than its cores, or than a "
+        "container's share of them"
+    )
+
+
+def _waits(stalls: list[Stalls]) -> dict[str, float]:
+    """The slowest worker's: all wait for it."""
+    return {
+        "loader_stall_sec": max(each.loader for each in stalls),
+        "checkpoint_stall_sec": max(each.checkpoint for each in stalls),
+        "telemetry_sec": max(each.telemetry for each in stalls),
+        "metrics_sec": max(each.metrics for each in stalls),
+    }
+
+
+def _cpu(loads: list[Load]) -> tuple[float, float]:
+    """Seconds on a core and, as far as kernels count them, ready without one."""
+    return sum(each.cpu_sec for each in loads), sum(each.cpu_wait_sec or 0.0 for each in loads)
+
+
+def _joules(readings: list[dict[str, EnergyReading]]) -> dict[str, Any]:
+    energy = merge(readings)
+    known = [reading.joules for reading in energy.values() if reading.joules is not None]
+    return {
+        "energy_joules": sum(known) if known else None,
+        "energy": {device: list(reading) for device, reading in energy.items()},
+    }
+
+
+def _grad_norm(network: nn.Module) -> float:
+    return float(whole(torch.nn.utils.get_total_norm(gradients(network))))

@@ -1,0 +1,103 @@
+"""The last statistics line for Prometheus, behind a flag, on rank 0, which alone has the figures of all workers.
+
+The port is taken before anything else of the run is touched, so that one in use costs no time.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from trainer.core.errors import TrainerError
+
+if TYPE_CHECKING:
+    from trainer.distributed.world import World
+
+__all__ = ["MetricsEndpoint", "check_port", "serving"]
+
+_FLAG = "--metrics-port"
+_LAST_PORT = 65535
+_ALLOWED = f"a free port, 1 to {_LAST_PORT}"
+_GAUGES: Mapping[str, str] = MappingProxyType(
+    {
+        "images": "images_total",
+        "images_per_sec": "images_per_second",
+        "step": "step",
+        "loss_g": "loss_g",
+        "loss_d": "loss_d",
+        "r1": "r1_penalty",
+        "grad_norm_g": "grad_norm_g",
+        "grad_norm_d": "grad_norm_d",
+        "energy_joules": "energy_joules",
+        "rss_gib": "rss_gib",
+        "gpu_gib": "gpu_gib",
+        "host_memory_gib": "host_memory_gib",
+        "cpu_utilisation": "cpu_utilisation",
+        "gpu_utilisation": "gpu_utilisation",
+        "mfu": "mfu",
+        "loader_stall_sec": "loader_stall_seconds",
+        "checkpoint_stall_sec": "checkpoint_stall_seconds",
+        "telemetry_sec": "telemetry_seconds",
+        "world_size": "world_size",
+    }
+)
+"""Keys of a statistics line and the gauges that show them."""
+
+
+def check_port(port: int) -> None:
+    """TrainerError for a port out of range."""
+    if not 1 <= port <= _LAST_PORT:
+        raise TrainerError(
+            place=_FLAG, problem="not a port", value=port, allowed=_ALLOWED, fix=f"{_FLAG} 9400, for example"
+        )
+
+
+@contextlib.contextmanager
+def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | None"]:
+    """The endpoint on rank 0, None on other ranks or without a port; listens until the block ends. TrainerError on
+    every rank: the port is taken.
+    """
+    endpoint = world.together(lambda: None if port is None or world.rank else MetricsEndpoint(port))
+    try:
+        yield endpoint
+    finally:
+        if endpoint is not None:
+            endpoint.close()
+
+
+class MetricsEndpoint:
+    """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics (TrainerError: port
+    taken). Listens on all interfaces unless told otherwise: Prometheus scrapes from another machine.
+    """
+
+    def __init__(self, port: int, address: str = "0.0.0.0") -> None:
+        from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+        registry = CollectorRegistry()
+        self._gauges = {
+            key: Gauge(f"gangway_trainer_{name}", f"{key} of the last statistics line", registry=registry)
+            for key, name in _GAUGES.items()
+        }
+        try:
+            self._server, self._thread = start_http_server(port, addr=address, registry=registry)
+        except OSError as error:
+            other = port + 1 if port < _LAST_PORT else port - 1
+            raise TrainerError(
+                place=_FLAG,
+                problem=f"cannot listen there: {error.strerror}",
+                value=port,
+                allowed=_ALLOWED,
+                fix=f"{_FLAG} {other}, or end the process that holds it (ss -ltnp 'sport = :{port}')",
+            ) from error
+
+    def show(self, line: Mapping[str, Any]) -> None:
+        """Shows a statistics line."""
+        for key, gauge in self._gauges.items():
+            if line.get(key) is not None:
+                gauge.set(line[key])
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
