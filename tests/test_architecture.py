@@ -125,8 +125,6 @@ def test_stacks_use_the_trainers_config_and_record_only() -> None:
 def test_what_stacks_use_of_the_trainer_loads_no_torch() -> None:
     names = (name for path in below("stacks") for name in imports(path) if name.startswith("trainer."))
     used = {name.rpartition(".")[0] for name in names}
-        name.rpartition(".")[0] for path in below("stacks") for name in imports(path) if name.startswith("trainer.")
-    }
     assert "trainer.config.train_config" in used
     program = f"import sys, {', '.join(sorted(used))}; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, check=True)
