@@ -44,7 +44,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
 LIB_DIR = "/opt/gangway/lib"
-_ON_NODE = Path(__file__).parent / "on_node"
+_NODE = Path(__file__).parent / "node"
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
@@ -117,8 +117,8 @@ def short_stop_margin_sec(job: JobSpec) -> int:
 
 
 def python_file(name: str) -> NodeFile:
-    """A module of `images.on_node`, as a machine imports it."""
-    return NodeFile(f"{LIB_DIR}/images/on_node/{name}", "0644", (_ON_NODE / name).read_text("utf-8"))
+    """A module of `images.node`, as a machine imports it."""
+    return NodeFile(f"{LIB_DIR}/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
 
 
 def _preparation(spec: NodeInitSpec) -> list[str]:

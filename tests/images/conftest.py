@@ -206,7 +206,6 @@ def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
         zones=("us-central1-a", "us-central1-c"),
         prometheus_image="prom/prometheus:v3.7.3",
         fallback_uri="gs://gangway-records/demo/fallback.json",
-        plan_fill_source="def plan_fill(num_nodes_min, history, sizes):\n    return tuple(sizes)\n",
     )
 
 
@@ -280,7 +279,6 @@ def azure_head(azure_job: JobSpec) -> AzureHeadSpec:
         resource_group_name="demo-rg",
         prometheus_image="prom/prometheus:v3.7.3",
         fallback={"version": 1, "groups": [], "together": False},
-        plan_look_source="def plan_look(config, num_nodes, history, sizes, active=0):\n    return None\n",
     )
 
 
@@ -361,7 +359,7 @@ def gcp_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path
     root = tmp_path_factory.mktemp("gcp")
     (root / "lib" / "images").mkdir(parents=True)
     (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
     folder: Path = machines.scripts_of("gcp", root / "bin")
     return folder
 
@@ -385,7 +383,7 @@ def azure_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Pa
     root = tmp_path_factory.mktemp("azure")
     (root / "lib" / "images").mkdir(parents=True)
     (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
     folder: Path = machines.scripts_of("azure", root / "bin")
     return folder
 
@@ -409,7 +407,7 @@ def openstack_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -
     root = tmp_path_factory.mktemp("openstack")
     (root / "lib" / "images").mkdir(parents=True)
     (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
     folder: Path = machines.scripts_of("openstack", root / "bin")
     return folder
 

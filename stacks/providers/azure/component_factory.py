@@ -85,7 +85,7 @@ def _exchanged(host: str, token: str) -> str:
     from urllib.error import HTTPError
     from urllib.request import urlopen
 
-    from images.on_node.web import RefusedError
+    from images.node.web import RefusedError
 
     api_url = os.environ.get(API_URL)
     address = f"https://{host}/oauth2/exchange" if api_url is None else f"{api_url}/{host}/oauth2/exchange"

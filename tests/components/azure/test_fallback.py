@@ -5,9 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.fallback import HEAD_ACTIONS, FallbackConfig, FallbackGroup, plan_active, plan_fallback, plan_look
+from components.azure.fallback import HEAD_ACTIONS, FallbackConfig, FallbackGroup, plan_fallback
 from components.azure.policies import head_actions
-from components.core.capacity import PERIOD_SEC, WINDOW, OnDemand, Spot, plan_fill, plan_ladder
+from components.core.capacity import PERIOD_SEC, WINDOW, OnDemand, Spot, plan_ladder
+from images.node.fill_order import plan_fill, plan_look
 
 MIN, MAX = 2, 4
 
@@ -98,11 +99,6 @@ def test_a_job_stays_where_it_runs_though_the_first_group_is_back() -> None:
 
 def test_a_group_that_flaps_is_not_given_up() -> None:
     assert set(minutes(([[4, 4]] + [[0, 4]] * (WINDOW - 2)) * 5)) == {0}
-
-
-def test_the_decision_runs_anywhere() -> None:
-    """Its source is to be written onto the head, which has no Gangway."""
-    assert set(plan_active.__code__.co_names) <= {"len", "any"}
 
 
 def test_the_head_is_told_everything_but_the_number_of_nodes_as_json() -> None:

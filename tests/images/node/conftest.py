@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from images.on_node.gce import Google
+from images.node.gcp import GoogleApi
 
 # There is none of Managed Lustre among them.
 DOCUMENTS = {"compute": "compute.v1", "logging": "logging.v2", "storage": "storage.v1"}
 
 
 @pytest.fixture
-def google(gce: Any) -> Google:
+def google(gce: Any) -> GoogleApi:
     """The APIs as a machine of the stand-in sees them."""
-    return Google(gce.url, gce.url)
+    return GoogleApi(gce.url, gce.url)
 
 
 def _methods(resource: dict[str, Any]) -> list[dict[str, Any]]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from images.on_node import ship
-from images.on_node.gce import Google
-from images.on_node.ship import entry_of, main, shipper
+from images.node import gcp_logs as ship
+from images.node.gcp import GoogleApi
+from images.node.gcp_logs import entry_of, main, make_shipper
 
 
 def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> str:
@@ -26,10 +26,10 @@ def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> st
     return json.dumps({**record, "_SYSTEMD_UNIT": unit}) + "\n"
 
 
-def send(google: Google, cursor_file: Path, lines: Iterable[str]) -> None:
+def send(google: GoogleApi, cursor_file: Path, lines: Iterable[str]) -> None:
     """All of these lines, to the log of a stack."""
     to_entry = functools.partial(entry_of, "acme-ml", "gangway-demo")
-    shipper(google, "acme-ml", cursor_file, flush_sec=0.01).ship(lines, to_entry)
+    make_shipper(google, "acme-ml", cursor_file, flush_sec=0.01).ship(lines, to_entry)
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,18 @@ def test_a_line_of_json_is_the_fields_of_its_entry(message: Any, payload: dict[s
     }
 
 
-def test_all_lines_arrive_in_their_order_and_the_last_cursor_is_kept(gce: Any, google: Google, tmp_path: Path) -> None:
-    number = ship.MOST[0] + 3
+def test_all_lines_arrive_in_their_order_and_the_last_cursor_is_kept(
+    gce: Any, google: GoogleApi, tmp_path: Path
+) -> None:
+    number = ship.MAX_BATCH[0] + 3
     send(google, tmp_path / "state/cursor", [line(index, f'{{"n": {index}}}') for index in range(number)])
     assert [entry["jsonPayload"]["n"] for entry in gce.entries] == list(range(number))
-    assert max(len(call.body["entries"]) for call in gce.asked("logging")) <= ship.MOST[0]
+    assert max(len(call.body["entries"]) for call in gce.asked("logging")) <= ship.MAX_BATCH[0]
     assert (tmp_path / "state/cursor").read_text().startswith(f"s=a;i={number - 1:x};")
 
 
 def test_what_cannot_be_sent_now_is_sent_later(
-    gce: Any, google: Google, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gce: Any, google: GoogleApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gce.denied.add("logging")
     more = threading.Event()
@@ -84,9 +86,9 @@ def test_what_cannot_be_sent_now_is_sent_later(
 
 
 def test_what_is_refused_for_ever_does_not_hold_up_the_rest(
-    gce: Any, google: Google, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    gce: Any, google: GoogleApi, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ship, "MOST", (1, 1))
+    monkeypatch.setattr(ship, "MAX_BATCH", (1, 1))
     gce.refused_entries.add("boot-1")
     send(google, tmp_path / "cursor", [line(1, "bad"), line(2, "good")])
     assert [entry["jsonPayload"]["message"] for entry in gce.entries] == ["good"]
@@ -96,7 +98,7 @@ def test_what_is_refused_for_ever_does_not_hold_up_the_rest(
 def test_a_metadata_server_that_is_away_loses_nothing(
     gce: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    google = Google("http://127.0.0.1:9", gce.url)
+    google = GoogleApi("http://127.0.0.1:9", gce.url)
     send(google, tmp_path / "cursor", [line(1, "first")])
     assert "could not send lines" in capsys.readouterr().err
     assert not (tmp_path / "cursor").exists(), "the next start sends it"
@@ -139,7 +141,7 @@ def test_a_unit_that_is_stopped_sends_the_last_lines(gce: Any, tmp_path: Path) -
         "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(Path(__file__).parents[3]),
     }
-    command = [sys.executable, "-m", "images.on_node.ship", "acme-ml", "gangway-demo", "a.service"]
+    command = [sys.executable, "-m", "images.node.gcp_logs", "acme-ml", "gangway-demo", "a.service"]
     with subprocess.Popen(command, env=env, start_new_session=True) as unit:
         while not (tmp_path / "said").exists():
             assert unit.poll() is None

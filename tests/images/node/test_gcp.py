@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import images.on_node
-from images.on_node.gce import Google, log_entry, main
-from images.on_node.web import MAX_VALUE_CHARS, RefusedError
+import images.node
+from images.node.gcp import GoogleApi, log_entry, main
+from images.node.web import MAX_VALUE_CHARS, RefusedError
 
-SOURCES = sorted(Path(images.on_node.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(images.node.__file__).parent.glob("*.py"))
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,6 @@ def test_the_machines_python_needs_no_more_than_ubuntu_22_has(source: Path) -> N
         "os",
         "pathlib",
         "re",
-        "runpy",
         "signal",
         "subprocess",
         "sys",
@@ -57,7 +56,7 @@ def test_the_machines_python_needs_no_more_than_ubuntu_22_has(source: Path) -> N
 
 
 def test_every_call_is_one_that_google_publishes(
-    gce: Any, google: Google, published: Callable[[Any], set[str]], tmp_path: Path
+    gce: Any, google: GoogleApi, published: Callable[[Any], set[str]], tmp_path: Path
 ) -> None:
     file = tmp_path / "a file"
     file.write_bytes(b"1")
@@ -75,10 +74,10 @@ def test_every_call_is_one_that_google_publishes(
     assert set().union(*found) == expected
 
 
-def test_a_token_is_kept_while_it_is_good(gce: Any, google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_kept_while_it_is_good(gce: Any, google: GoogleApi, monkeypatch: pytest.MonkeyPatch) -> None:
     first = google.token()
     assert google.token() == first
-    monkeypatch.setattr("images.on_node.gce.time.time", lambda: 4e9)
+    monkeypatch.setattr("images.node.gcp.time.time", lambda: 4e9)
     assert google.token() != first
     assert len(gce.tokens) == 2
 
@@ -121,7 +120,7 @@ def test_what_is_in_the_bucket_is_found_and_what_is_not_is_told(gce: Any, capsys
     assert "403" in capsys.readouterr().err
 
 
-def test_who_is_not_told_what_is_missing_asks_by_name(gce: Any, google: Google) -> None:
+def test_who_is_not_told_what_is_missing_asks_by_name(gce: Any, google: GoogleApi) -> None:
     """Cloud Storage hides missing objects from who may not list all, and may still answer a list of a prefix."""
     gce.hides_missing = True
     gce.objects |= {"b/k/ended-12": b"", "b/k/there": b"content"}
@@ -129,7 +128,7 @@ def test_who_is_not_told_what_is_missing_asks_by_name(gce: Any, google: Google) 
     assert (google.get("gs://b/k/ended-1"), google.get("gs://b/k/there")) == (None, b"content")
 
 
-def test_an_object_that_may_not_be_read_is_not_taken_for_a_missing_one(gce: Any, google: Google) -> None:
+def test_an_object_that_may_not_be_read_is_not_taken_for_a_missing_one(gce: Any, google: GoogleApi) -> None:
     gce.hides_missing = True
     gce.denied.add("storage.objects.list")
     with pytest.raises(RefusedError, match=r"403: GET .*storage\.objects\.list"):
@@ -154,7 +153,7 @@ def test_a_token_is_printed_for_docker(gce: Any, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("uri", ["gs://b", "gs://b/", "gs://b/set", "gs://b/set/"])
-def test_a_copy_is_whole_and_leaves_what_is_there(gce: Any, google: Google, tmp_path: Path, uri: str) -> None:
+def test_a_copy_is_whole_and_leaves_what_is_there(gce: Any, google: GoogleApi, tmp_path: Path, uri: str) -> None:
     prefix = "set/" if "set" in uri else ""
     gce.objects |= {f"b/{prefix}one": b"1", f"b/{prefix}two/2": b"22", "c/other": b"no"}
     assert google.copy(uri, tmp_path) == 2
@@ -166,7 +165,7 @@ def test_a_copy_is_whole_and_leaves_what_is_there(gce: Any, google: Google, tmp_
     assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == {"one": b"1", "2": b"22"}
 
 
-def test_an_object_that_comes_in_half_is_no_object(gce: Any, google: Google, tmp_path: Path) -> None:
+def test_an_object_that_comes_in_half_is_no_object(gce: Any, google: GoogleApi, tmp_path: Path) -> None:
     gce.objects["b/one"] = b"1234"
     gce.cut.add("b/one")
     with pytest.raises(OSError, match="one: 2 bytes came, of 4"):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from images.on_node import azure_ship
-from images.on_node.azure import Azure
-from images.on_node.azure_ship import main, row_of
-from images.on_node.lines import Shipper
+from images.node import azure_logs
+from images.node.azure import AzureApi
+from images.node.azure_logs import main, row_of
+from images.node.log_shipper import LogShipper
 
 CLIENT = "11111111-2222-3333-4444-555555555555"
 INGESTION = "https://d.westus-1.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/Custom-Gangway?api-version=1"
@@ -23,10 +23,10 @@ def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> st
     return json.dumps({**record, "_SYSTEMD_UNIT": unit}) + "\n"
 
 
-def shipped(azure_vm: Any, cursor: Path, lines: list[str], most: tuple[int, int] = azure_ship.MOST) -> list[int]:
+def shipped(azure_vm: Any, cursor: Path, lines: list[str], most: tuple[int, int] = azure_logs.MAX_BATCH) -> list[int]:
     """Sends lines, and says how many rows each call had."""
-    azure = Azure(CLIENT, azure_vm.url, azure_vm.url)
-    shipper = Shipper(lambda rows: azure.write_rows(INGESTION, rows), cursor, most, flush_sec=0.01)
+    azure = AzureApi(CLIENT, azure_vm.url, azure_vm.url)
+    shipper = LogShipper(lambda rows: azure.write_rows(INGESTION, rows), cursor, most, flush_sec=0.01)
     shipper.ship(lines, lambda record: row_of("demo_3", "worker", record))
     return [len(call.body) for call in azure_vm.asked("monitor.azure.com")]
 
@@ -40,7 +40,7 @@ def shipped(azure_vm: Any, cursor: Path, lines: list[str], most: tuple[int, int]
         ("[1, 2]", "", {"message": "[1, 2]"}),
         (list(b"\xff\xe4"), "", {"message": "\ufffd\ufffd"}),
         (None, "", {"message": ""}),
-        ("x" * 20_000, "", {"message": "x" * azure_ship.MAX_MESSAGE_CHARS}),
+        ("x" * 20_000, "", {"message": "x" * azure_logs.MAX_MESSAGE_CHARS}),
     ],
 )
 def test_a_line_of_json_is_the_line_of_its_row(message: Any, event: str, content: dict[str, Any]) -> None:
@@ -55,10 +55,10 @@ def test_a_line_of_json_is_the_line_of_its_row(message: Any, event: str, content
 
 
 def test_all_lines_arrive_in_their_order_and_the_last_cursor_is_kept(azure_vm: Any, tmp_path: Path) -> None:
-    number = azure_ship.MOST[0] + 3
+    number = azure_logs.MAX_BATCH[0] + 3
     calls = shipped(azure_vm, tmp_path / "state/cursor", [line(n, f'{{"n": {n}}}') for n in range(number)])
     assert [sent["Line"]["n"] for sent in azure_vm.rows] == list(range(number))
-    assert max(calls) <= azure_ship.MOST[0]
+    assert max(calls) <= azure_logs.MAX_BATCH[0]
     assert (tmp_path / "state/cursor").read_text().startswith(f"s=a;i={number - 1:x};")
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from images.on_node import openstack
-from images.on_node.openstack import main
+from images.node import openstack
+from images.node.openstack import main
 
 PLACE = "swift://demo-runs/demo/demo"
 

@@ -1,9 +1,9 @@
 """Keeps the order of the capacity ladder: fills groups with what those above them lack. One look; a timer repeats it.
 
-    python3 -m images.on_node.fill gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY
+    python3 -m images.node.gcp_fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY
 
 The head reads from the bucket which groups there are, since it stands before them. What is decided is `plan_fill` of
-`components.gcp.fallback`, whose source lies beside this file; here Compute Engine is asked and told. Nothing is filled
+`images.node.fill_order`; here Compute Engine is asked and told. Nothing is filled
 for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by an object in the
 bucket. What a look has done is a line of JSON, which the stack's log has as an event: `ladder-changed`, one for each
 group, or `ladder-not-kept`.
@@ -11,21 +11,20 @@ group, or `ladder-not-kept`.
 
 import json
 import os
-import runpy
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from images.on_node.gce import Google
-from images.on_node.web import RefusedError
+from images.node.fill_order import plan_fill
+from images.node.gcp import GoogleApi
+from images.node.web import RefusedError
 
 __all__ = ["Ladder", "main"]
 
 # A request that has neither brought its nodes yet nor failed.
 WAITING = ("CREATING", "ACCEPTED")
-PLAN_FILE = Path(__file__).with_name("plan_fill.py")
 
 
 class Ladder:
@@ -36,7 +35,7 @@ class Ladder:
         config: `components.gcp.fallback.FallbackConfig` as JSON data.
     """
 
-    def __init__(self, google: Google, config: dict[str, Any]) -> None:
+    def __init__(self, google: GoogleApi, config: dict[str, Any]) -> None:
         self._google, self._project = google, config["project"]
         self.groups: list[dict[str, Any]] = config["groups"]
 
@@ -90,7 +89,7 @@ class Ladder:
         return f"{zone}/instanceGroupManagers/{group['name']}"
 
 
-def look(google: Google, config: dict[str, Any], history_file: Path) -> list[str]:
+def reconcile_once(google: GoogleApi, config: dict[str, Any], history_file: Path) -> list[str]:
     """Counts once, and changes groups where enough counts agree. Returns what was changed, in words."""
     ladder = Ladder(google, config)
     history = _read_history(history_file, len(ladder.groups))
@@ -98,7 +97,6 @@ def look(google: Google, config: dict[str, Any], history_file: Path) -> list[str
     changed = []
     if len(history) == config["window"]:
         sizes = ladder.sizes()
-        plan_fill = runpy.run_path(str(PLAN_FILE))["plan_fill"]
         for group, size, planned in zip(
             ladder.groups, sizes, plan_fill(config["num_nodes_min"], history, sizes), strict=True
         ):
@@ -122,7 +120,7 @@ def _read_history(file: Path, groups: int) -> list[list[int]]:
 def main(argv: Sequence[str]) -> int:
     """Has one look."""
     config_uri, ended_uri = argv
-    google = Google.from_environment()
+    google = GoogleApi.from_environment()
     history = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
         content = google.get(config_uri)
@@ -132,7 +130,7 @@ def main(argv: Sequence[str]) -> int:
         if google.exists(ended_uri):
             _say(f"the job has ended ({ended_uri} is there): no group is filled")
             return 0
-        for change in look(google, json.loads(content), history):
+        for change in reconcile_once(google, json.loads(content), history):
             _tell("ladder-changed", change)
     except OSError as error:
         refused = isinstance(error, RefusedError) and error.status == 403

@@ -1,6 +1,6 @@
 """Says that this machine lives: to the stack's log once a minute, and to Azure's health probe whenever it asks.
 
-    python3 -m images.on_node.azure_alive ROLE [INGESTION_URL]
+    python3 -m images.node.azure_heartbeat ROLE [INGESTION_URL]
 
 Scale sets tell no log how many machines they hold, so each says so itself. The Application Health extension asks
 `GET /health` on the loopback address; a machine that has given itself up says Unhealthy, by a file of its scripts. Each
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from images.on_node.azure import Azure, row
+from images.node.azure import AzureApi, log_row
 
-__all__ = ["PORT", "health", "main", "serve", "tell"]
+__all__ = ["PORT", "health", "main", "send_heartbeat", "serve"]
 
 PORT = 9401
 PERIOD_SEC = 60.0
@@ -52,11 +52,11 @@ def serve(given_up: Path, port: int) -> ThreadingHTTPServer:
     return server
 
 
-def tell(azure: Azure, role: str, ingestion_url: str, events_sec: float) -> None:
+def send_heartbeat(azure: AzureApi, role: str, ingestion_url: str, events_sec: float) -> None:
     """Once: to the log, where there is one, and to the service of scheduled events. What fails is said, no more."""
     try:
         if ingestion_url:
-            azure.write_rows(ingestion_url, [row(azure.name(), role, "gangway-alive", {"event": "alive"})])
+            azure.write_rows(ingestion_url, [log_row(azure.name(), role, "gangway-alive", {"event": "alive"})])
         azure.events(events_sec)
     except OSError as error:
         print(f"gangway: alive, but cannot tell: {error}", file=sys.stderr, flush=True)
@@ -65,13 +65,13 @@ def tell(azure: Azure, role: str, ingestion_url: str, events_sec: float) -> None
 def main(argv: Sequence[str], ended: threading.Event | None = None) -> int:
     """Until it is stopped, or `ended` is set."""
     role, ingestion_url = argv[0], "".join(argv[1:2])
-    azure, over = Azure.from_environment(), ended or threading.Event()
+    azure, over = AzureApi.from_environment(), ended or threading.Event()
     given_up = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "given-up")
     server = serve(given_up, int(os.environ.get("GANGWAY_HEALTH_PORT", str(PORT))))
     period_sec = float(os.environ.get("GANGWAY_ALIVE_SEC", str(PERIOD_SEC)))
     events_sec = FIRST_EVENTS_SEC
     while not over.is_set():
-        tell(azure, role, ingestion_url, events_sec)
+        send_heartbeat(azure, role, ingestion_url, events_sec)
         events_sec = period_sec
         over.wait(period_sec)
     server.shutdown()

@@ -1,4 +1,4 @@
-"""The head's look after the ladder: real decisions of components.azure.fallback against scale sets in small."""
+"""The head's look after the ladder: real decisions against scale sets in small."""
 
 import json
 from collections.abc import Callable
@@ -10,8 +10,7 @@ import pytest
 from components.azure import fallback
 from components.azure.fallback import FallbackConfig, FallbackGroup
 from components.azure.names import LEAST_NODES_TAG, NODES_TAG
-from images.on_node import azure_fill
-from stacks.providers.azure.user_data import source_of_plan_look
+from images.node import azure_fallback
 
 TYPE = "Standard_ND96isr_H100_v5"
 GROUPS = tuple(FallbackGroup(f"demo-{place}-{kind}", kind, TYPE) for place, kind in enumerate(("spot", "on-demand")))
@@ -25,8 +24,6 @@ def head(azure_vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     azure_vm.sets.clear()
     for group in GROUPS:
         azure_vm.add_set(group.name, 0, {})
-    (tmp_path / "plan_look.py").write_text(source_of_plan_look())
-    monkeypatch.setattr(azure_fill, "PLAN_FILE", tmp_path / "plan_look.py")
     monkeypatch.setenv("GANGWAY_METADATA_URL", azure_vm.url)
     monkeypatch.setenv("GANGWAY_API_URL", azure_vm.url)
     monkeypatch.setenv("GANGWAY_CLIENT_ID", CLIENT)
@@ -35,7 +32,7 @@ def head(azure_vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     def look(*, together: bool = False) -> int:
         config = FallbackConfig(SUBSCRIPTION, "demo-rg", together, GROUPS, window=3)
         (tmp_path / "fallback.json").write_text(json.dumps(config.to_json()))
-        return azure_fill.main([str(tmp_path / "fallback.json"), ENDED_URL])
+        return azure_fallback.main([str(tmp_path / "fallback.json"), ENDED_URL])
 
     return look
 
@@ -163,7 +160,7 @@ def error(code: str, *details: str) -> str:
     ],
 )
 def test_only_codes_that_mean_it_are_none_to_be_had(text: str, none: bool) -> None:
-    assert azure_fill.none_to_be_had(f"409: PATCH https://management.azure.com/...: {text}") is none
+    assert azure_fallback.is_capacity_error(f"409: PATCH https://management.azure.com/...: {text}") is none
 
 
 def test_a_quota_is_no_want_of_machines(
@@ -216,7 +213,7 @@ def test_what_the_head_may_not_do_is_told(
 
 def test_another_number_of_nodes_is_asked_for_from_the_next_look_on(azure_vm: Any, head: Callable[..., int]) -> None:
     """`up` writes it into tags: in the head's own configuration it would be another head."""
-    assert (azure_fill.MOST_TAG, azure_fill.LEAST_TAG) == (NODES_TAG, LEAST_NODES_TAG)
+    assert (azure_fallback.MOST_TAG, azure_fallback.LEAST_TAG) == (NODES_TAG, LEAST_NODES_TAG)
     assert head() == 0
     azure_vm.tags = {NODES_TAG: "6", LEAST_NODES_TAG: "3"}
     run(azure_vm, 0, "rr")

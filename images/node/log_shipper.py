@@ -1,6 +1,6 @@
 """Lines of the journal on their way to a cloud's log: collected, sent every few seconds, and tried again.
 
-What an entry of that log looks like and who takes it is the caller's (`images.on_node.ship`, `azure_ship` beside it).
+What an entry of that log looks like and who takes it is the caller's (`images.node.gcp_logs`, `azure_ship` beside it).
 The last cursor that was sent is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins with its own
 journal. Ends when journalctl does.
 """
@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from images.on_node.web import RefusedError
+from images.node.web import RefusedError
 
-__all__ = ["Shipper", "fields_of", "follow"]
+__all__ = ["LogShipper", "follow_journal", "journal_fields"]
 
 FLUSH_SEC = 5.0
 
 Entry = dict[str, Any]
 
 
-def fields_of(line: dict[str, Any]) -> dict[str, Any]:
+def journal_fields(line: dict[str, Any]) -> dict[str, Any]:
     """What a record of `journalctl --output json` says: its JSON, or its text as `message`."""
     message = line.get("MESSAGE") or ""
     # journald gives what is no text as a list of bytes.
@@ -34,7 +34,7 @@ def fields_of(line: dict[str, Any]) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"message": text}
 
 
-class Shipper:
+class LogShipper:
     """Collects entries and sends them every few seconds, from a thread of its own.
 
     Args:
@@ -107,7 +107,7 @@ class Shipper:
             self._room.release(len(batch))
 
 
-def follow(units: Sequence[str], cursor_file: Path, ship: Callable[[Iterable[str]], None]) -> None:
+def follow_journal(units: Sequence[str], cursor_file: Path, ship: Callable[[Iterable[str]], None]) -> None:
     """Hands the units' lines over as journalctl writes them, until it ends."""
     since = [f"--after-cursor={cursor_file.read_text()}"] if cursor_file.exists() else ["--boot"]
     command = ["journalctl", "--follow", "--no-tail", "--output=json", *since, *(f"--unit={unit}" for unit in units)]

@@ -1,6 +1,5 @@
-"""The head's look after the ladder: real decisions of components.gcp.fallback against groups in small."""
+"""The head's look after the ladder: real decisions against groups in small."""
 
-import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from components.core.capacity import plan_fill
 from components.gcp.fallback import FallbackConfig, FallbackGroup
-from images.on_node import fill
-from images.on_node.gce import Google
+from images.node import gcp_fallback
+from images.node.gcp import GoogleApi
 
 GROUPS = (
     FallbackGroup("demo-0-spot", "us-central1-a", "spot", "resize", None),
@@ -29,13 +27,10 @@ def head(gce: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     gce.groups.clear()
     for group, size in zip(GROUPS, (2, 0, 0), strict=True):
         gce.add_group(group.name, size, {})
-    plan = tmp_path / "plan_fill.py"
-    plan.write_text(f"from __future__ import annotations\n\n\n{inspect.getsource(plan_fill)}")
-    monkeypatch.setattr(fill, "PLAN_FILE", plan)
     monkeypatch.setenv("GANGWAY_METADATA_URL", gce.url)
     monkeypatch.setenv("GANGWAY_API_URL", gce.url)
     monkeypatch.setenv("GANGWAY_STATE_DIR", str(tmp_path / "state"))
-    return lambda: fill.main([CONFIG_URI, ENDED_URI])
+    return lambda: gcp_fallback.main([CONFIG_URI, ENDED_URI])
 
 
 def sizes(gce: Any) -> list[int]:
@@ -153,7 +148,7 @@ def test_counts_that_are_of_other_groups_or_none_are_forgotten(
     assert json.loads((tmp_path / "state/fill.json").read_text()) == [[0, 0, 0]] * 2
 
 
-def test_after_a_change_it_counts_anew(gce: Any, google: Google, head: Callable[[], int], tmp_path: Path) -> None:
+def test_after_a_change_it_counts_anew(gce: Any, google: GoogleApi, head: Callable[[], int], tmp_path: Path) -> None:
     for _ in range(3):
         head()
     assert json.loads((tmp_path / "state/fill.json").read_text()) == []

@@ -1,11 +1,11 @@
 """What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
 
-    python3 -m images.on_node.gce event PROJECT LOG job-ended exit_status 0 reason done
-    python3 -m images.on_node.gce replace | leave | zone | token
-    python3 -m images.on_node.gce put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
-    python3 -m images.on_node.gce exists gs://BUCKET/KEY
-    python3 -m images.on_node.gce import FILE, with a request to Managed Lustre in it
-    python3 -m images.on_node.gce copy gs://BUCKET/PREFIX FOLDER
+    python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
+    python3 -m images.node.gcp replace | leave | zone | token
+    python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
+    python3 -m images.node.gcp exists gs://BUCKET/KEY
+    python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
+    python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
 
 Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found; or 3: not allowed,
 which is as final where rights have had the time to be known everywhere.
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-from images.on_node.web import MAX_VALUE_CHARS, RefusedError, open_url
+from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
-__all__ = ["Google", "log_entry", "main"]
+__all__ = ["GoogleApi", "log_entry", "main"]
 
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
@@ -34,7 +34,7 @@ CHUNK_BYTES = 1 << 24
 EXIT_CODES = {404: 2, 5: 2, 403: 3, 7: 3}
 
 
-class Google:
+class GoogleApi:
     """Google's APIs as this machine may use them.
 
     Args:
@@ -47,7 +47,7 @@ class Google:
         self._token, self._token_until = "", 0.0
 
     @classmethod
-    def from_environment(cls) -> "Google":
+    def from_environment(cls) -> "GoogleApi":
         """As the machine's scripts are told."""
         return cls(os.environ.get("GANGWAY_METADATA_URL", METADATA_URL), os.environ.get("GANGWAY_API_URL", ""))
 
@@ -222,7 +222,7 @@ def log_entry(project: str, log: str, payload: dict[str, Any]) -> dict[str, Any]
     return {"logName": f"projects/{project}/logs/{quote(log, safe='')}", "timestamp": now, "jsonPayload": payload}
 
 
-def _event(google: Google, project: str, log: str, event: str, *pairs: str) -> None:
+def _event(google: GoogleApi, project: str, log: str, event: str, *pairs: str) -> None:
     """`pairs`: names and values, one after the other; exit_status is a number."""
     values = [os.fsencode(word).decode(errors="replace")[:MAX_VALUE_CHARS] for word in pairs]
     line: dict[str, Any] = {"event": event, "instance_id": google.name()}
@@ -231,17 +231,17 @@ def _event(google: Google, project: str, log: str, event: str, *pairs: str) -> N
     google.write_log(project, [log_entry(project, log, line)])
 
 
-def _exists(google: Google, uri: str) -> None:
+def _exists(google: GoogleApi, uri: str) -> None:
     if not google.exists(uri):
         raise RefusedError(404, f"there is no {uri}")
 
 
-def _import(google: Google, file: str) -> None:
+def _import(google: GoogleApi, file: str) -> None:
     request = json.loads(Path(file).read_text("utf-8"))
     google.import_data(request["url"], request["body"], float(os.environ.get("GANGWAY_POLL_SEC", "10")))
 
 
-def _copy(google: Google, uri: str, folder: str) -> None:
+def _copy(google: GoogleApi, uri: str, folder: str) -> None:
     number = google.copy(uri, Path(folder))
     if not number:
         raise RefusedError(404, f"nothing below {uri.rstrip('/')}/")
@@ -264,7 +264,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 def main(argv: Sequence[str]) -> int:
     """Runs one command."""
     try:
-        COMMANDS[argv[0]](Google.from_environment(), *argv[1:])
+        COMMANDS[argv[0]](GoogleApi.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
         return EXIT_CODES.get(error.status, 1) if isinstance(error, RefusedError) else 1

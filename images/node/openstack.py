@@ -1,7 +1,7 @@
 """What a machine on OpenStack puts into the object store, by the application credential it was given.
 
-    python3 -m images.on_node.openstack put FILE swift://CONTAINER/NAME
-    python3 -m images.on_node.openstack put-folder FOLDER swift://CONTAINER/PREFIX
+    python3 -m images.node.openstack put FILE swift://CONTAINER/NAME
+    python3 -m images.node.openstack put-folder FOLDER swift://CONTAINER/PREFIX
 
 Exit code 0, or 1 with one line that says why. Keystone says where the object store is, and for how long: a token lasts
 longer than a command. One request puts a file whole, up to the 5 GiB that Swift takes at once ("Large objects").
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from images.on_node.web import RefusedError, open_url
+from images.node.web import RefusedError, open_url
 
 __all__ = ["MAX_OBJECT_BYTES", "Store", "main"]
 

@@ -1,34 +1,33 @@
 """Keeps the order of the capacity ladder on Azure: asks for the nodes of every scale set. One look; a timer repeats it.
 
-    python3 -m images.on_node.azure_fill CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY
+    python3 -m images.node.azure_fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY
 
-What is decided is `plan_look` of `components.azure.fallback`, whose source lies beside this file; here Resource Manager
-is asked and told. How many nodes the job wants stands in the scale sets' tags, so that another number is no other head.
-Machines that were never made, or that have stopped by themselves, count in a scale set's size and never run: they are
-deleted, so that others come. Nothing is filled for a job that has ended: whoever ends it, a node or the head at the end
-of its hours, says so by a blob. What a look has seen and done are lines of JSON, which the stack's table has as events:
-`ladder-looked`, with how many nodes are wanted and run; `ladder-changed`, one for each change, also where there are no
-machines now; `ladder-refused`, with Azure's words, where it refuses them for another reason (a quota, a policy), which
-takes no other group its turn; `ladder-not-kept`.
+What is decided is `plan_look` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
+job wants stands in the scale sets' tags, so that another number is no other head. Machines that were never made, or
+that have stopped by themselves, count in a scale set's size and never run: they are deleted, so that others come.
+Nothing is filled for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by a
+blob. What a look has seen and done are lines of JSON, which the stack's table has as events: `ladder-looked`, with how
+many nodes are wanted and run; `ladder-changed`, one for each change, also where there are no machines now;
+`ladder-refused`, with Azure's words, where it refuses them for another reason (a quota, a policy), which takes no other
+group its turn; `ladder-not-kept`.
 """
 
 import json
 import os
 import re
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from images.on_node import azure_blobs
-from images.on_node.azure import ARM, COMPUTE_VERSION, Azure
-from images.on_node.web import RefusedError
+from images.node import azure as azure_blobs
+from images.node.azure import ARM, COMPUTE_VERSION, AzureApi
+from images.node.fill_order import plan_look
+from images.node.web import RefusedError
 
-__all__ = ["Asked", "Count", "Ladder", "Said", "State", "look", "main", "none_to_be_had"]
+__all__ = ["Asked", "Count", "Ladder", "Report", "State", "is_capacity_error", "main", "reconcile_once"]
 
-PLAN_FILE = Path(__file__).with_name("plan_look.py")
 # "Troubleshoot the ZonalAllocationFailed, AllocationFailed, or OverconstrainedAllocationRequest error code"; "Error
 # messages for Azure Spot Virtual Machines and scale sets": too few machines, or none at the price that is the cap.
 NO_CAPACITY = frozenset(
@@ -73,14 +72,14 @@ class State(NamedTuple):
     history: list[list[int]]
 
 
-class Said(NamedTuple):
+class Report(NamedTuple):
     """A line: its event, and what is to be read in it."""
 
     event: str
     reason: str
 
 
-def none_to_be_had(text: str) -> bool:
+def is_capacity_error(text: str) -> bool:
     """Whether an answer of Azure's says that there are too few machines now, and nothing else.
 
     A quota that is used up is 409 as well (OperationNotAllowed), and nobody gets machines by asking again.
@@ -100,7 +99,7 @@ class Ladder:
         config: `components.azure.fallback.FallbackConfig` as JSON data.
     """
 
-    def __init__(self, azure: Azure, config: dict[str, Any]) -> None:
+    def __init__(self, azure: AzureApi, config: dict[str, Any]) -> None:
         self._azure, self._config = azure, config
         self.groups: list[dict[str, Any]] = config["groups"]
 
@@ -148,7 +147,7 @@ def _why_never_made(status: dict[str, Any]) -> str:
     return f'"code": "{code[len(_NEVER_MADE) :]}", {text}' if code.startswith(_NEVER_MADE) else ""
 
 
-def look(azure: Azure, config: dict[str, Any], state_file: Path) -> list[Said]:
+def reconcile_once(azure: AzureApi, config: dict[str, Any], state_file: Path) -> list[Report]:
     """Counts once, and changes what the plan says. Returns what was changed, or could not be."""
     ladder = Ladder(azure, config)
     state = _read_state(state_file, len(ladder.groups))
@@ -160,28 +159,26 @@ def look(azure: Azure, config: dict[str, Any], state_file: Path) -> list[Said]:
     _tell(LOOKED, f"{least} to {most} nodes are wanted", running=[count.running for count in counts], asked=sizes)
     history = [*state.history, [count.running for count in counts]][-config["window"] :]
     active = sizes.index(max(sizes)) if state.active < 0 else state.active
-    plan = runpy.run_path(str(PLAN_FILE))["plan_look"](
-        SimpleNamespace(**config), asked[0].num_nodes, history, sizes, active
-    )
+    plan = plan_look(SimpleNamespace(**config), asked[0].num_nodes, history, sizes, active)
     # First, so that a change that fails is not decided anew from counts before it.
     state_file.parent.mkdir(parents=True, exist_ok=True)
     state_file.write_text(json.dumps({"active": plan.active, "history": [] if plan.forget else history}))
     return said + _resize(ladder, sizes, plan.sizes)
 
 
-def _take_away_dead(ladder: Ladder, counts: Sequence[Count]) -> list[Said]:
+def _take_away_dead(ladder: Ladder, counts: Sequence[Count]) -> list[Report]:
     """Deletes what will never run. What could not be made for another reason than too few machines is told as that."""
     said = []
     for group, count in zip(ladder.groups, counts, strict=True):
         for identity, why in count.dead.items():
             ladder.delete(group, identity)
-            event = REFUSED if why and not none_to_be_had(why) else CHANGED
+            event = REFUSED if why and not is_capacity_error(why) else CHANGED
             reason = f" ({why})" if why else ""
-            said.append(Said(event, f"{group['name']}: {identity} never ran, or has stopped{reason}: deleted"))
+            said.append(Report(event, f"{group['name']}: {identity} never ran, or has stopped{reason}: deleted"))
     return said
 
 
-def _resize(ladder: Ladder, sizes: Sequence[int], planned: Sequence[int]) -> list[Said]:
+def _resize(ladder: Ladder, sizes: Sequence[int], planned: Sequence[int]) -> list[Report]:
     """Makes groups smaller, or else others larger: they are emptied before one is filled."""
     changes = list(zip(ladder.groups, sizes, planned, strict=True))
     smaller = [change for change in changes if change[2] < change[1]]
@@ -191,10 +188,12 @@ def _resize(ladder: Ladder, sizes: Sequence[int], planned: Sequence[int]) -> lis
         try:
             ladder.set_size(group, new)
         except RefusedError as error:
-            none = none_to_be_had(str(error))
-            said.append(Said(CHANGED, f"{words}: none to be had now") if none else Said(REFUSED, f"{words}: {error}"))
+            none = is_capacity_error(str(error))
+            said.append(
+                Report(CHANGED, f"{words}: none to be had now") if none else Report(REFUSED, f"{words}: {error}")
+            )
         else:
-            said.append(Said(CHANGED, words))
+            said.append(Report(CHANGED, words))
     return said
 
 
@@ -214,11 +213,11 @@ def main(argv: Sequence[str]) -> int:
     config_file, ended_url = argv
     state_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
-        azure = Azure.from_environment()
-        if azure_blobs.exists(azure, ended_url):
+        azure = AzureApi.from_environment()
+        if azure_blobs.blob_exists(azure, ended_url):
             print(f"gangway: the job has ended ({ended_url} is there): no group is filled", file=sys.stderr, flush=True)
             return 0
-        said = look(azure, json.loads(Path(config_file).read_text("utf-8")), state_file)
+        said = reconcile_once(azure, json.loads(Path(config_file).read_text("utf-8")), state_file)
     except OSError as error:
         what = "may not" if isinstance(error, RefusedError) and error.status == 403 else "cannot"
         _tell(NOT_KEPT, f"{what} look after the groups, trying again in a minute: {error}")

@@ -13,10 +13,10 @@ import pytest
 
 from components.azure.alarms import ALIVE_EVENT, COLUMNS
 from components.azure.launch import HEALTH_PATH, HEALTH_PORT
-from images.on_node import azure_alive, azure_commands
-from images.on_node.azure import ARM, LOGS, STORAGE, Azure, row
-from images.on_node.azure_commands import main
-from images.on_node.web import MAX_VALUE_CHARS, RefusedError
+from images.node import azure as azure_commands
+from images.node import azure_heartbeat
+from images.node.azure import ARM, LOGS, STORAGE, AzureApi, log_row, main
+from images.node.web import MAX_VALUE_CHARS, RefusedError
 
 CLIENT = "11111111-2222-3333-4444-555555555555"
 INGESTION = "https://d.westus-1.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/Custom-Gangway?api-version=1"
@@ -34,30 +34,30 @@ def _machine(azure_vm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def azure(azure_vm: Any) -> Azure:
+def azure(azure_vm: Any) -> AzureApi:
     """The APIs as a machine of the stand-in sees them."""
-    return Azure(CLIENT, azure_vm.url, azure_vm.url)
+    return AzureApi(CLIENT, azure_vm.url, azure_vm.url)
 
 
 def test_a_token_is_for_one_service_and_kept_while_it_is_good(
-    azure_vm: Any, azure: Azure, monkeypatch: pytest.MonkeyPatch
+    azure_vm: Any, azure: AzureApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = {resource: azure.token(resource) for resource in (ARM, LOGS, STORAGE)}
     assert {resource: azure_vm.tokens[token] for resource, token in first.items()} == {
         resource: resource for resource in first
     }
     assert azure.token(ARM) == first[ARM]
-    monkeypatch.setattr("images.on_node.azure.time.time", lambda: 4e9)
+    monkeypatch.setattr("images.node.azure.time.time", lambda: 4e9)
     assert azure.token(ARM) != first[ARM]
 
 
 def test_who_runs_as_nobody_gets_no_token(azure_vm: Any) -> None:
     with pytest.raises(RefusedError, match=r"400: GET .*Identity not found"):
-        Azure("", azure_vm.url, azure_vm.url).token(ARM)
+        AzureApi("", azure_vm.url, azure_vm.url).token(ARM)
 
 
 def test_a_row_is_as_the_table_wants_it() -> None:
-    made = row("demo_3", "worker", "gangway-trainer", {"event": "checkpoint", "step": 7}, at=1_700_000_000)
+    made = log_row("demo_3", "worker", "gangway-trainer", {"event": "checkpoint", "step": 7}, at=1_700_000_000)
     assert list(made) == [name for name, _ in COLUMNS]
     assert made == {
         "TimeGenerated": "2023-11-14T22:13:20+00:00",
@@ -67,7 +67,7 @@ def test_a_row_is_as_the_table_wants_it() -> None:
         "Event": "checkpoint",
         "Line": {"event": "checkpoint", "step": 7},
     }
-    assert row("h", "head", "u", {"step": 7})["Event"] == "", "a statistics line: alarms count those"
+    assert log_row("h", "head", "u", {"step": 7})["Event"] == "", "a statistics line: alarms count those"
 
 
 def test_an_event_is_the_fields_of_a_row(azure_vm: Any) -> None:
@@ -158,7 +158,7 @@ def living(azure_vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     """Starts the unit that says so, and gives its health probe's answer."""
     monkeypatch.setenv("GANGWAY_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("GANGWAY_ALIVE_SEC", "0.05")
-    server = azure_alive.serve(tmp_path / "given-up", 0)
+    server = azure_heartbeat.serve(tmp_path / "given-up", 0)
 
     def probe(path: str = HEALTH_PATH) -> tuple[int, Any]:
         url = f"http://127.0.0.1:{server.server_port}{path}"
@@ -180,7 +180,7 @@ def test_the_probe_is_told_who_has_given_itself_up(living: Callable[..., Any], t
     (tmp_path / "given-up").touch()
     assert living() == (200, {"ApplicationHealthState": "Unhealthy"})
     assert living("/other") == (404, None)
-    assert azure_alive.PORT == HEALTH_PORT
+    assert azure_heartbeat.PORT == HEALTH_PORT
 
 
 def test_a_machine_says_again_and_again_that_it_lives(
@@ -190,7 +190,7 @@ def test_a_machine_says_again_and_again_that_it_lives(
     monkeypatch.setenv("GANGWAY_ALIVE_SEC", "0.02")
     monkeypatch.setenv("GANGWAY_HEALTH_PORT", "0")
     over = threading.Event()
-    unit = threading.Thread(target=azure_alive.main, args=(["worker", INGESTION], over))
+    unit = threading.Thread(target=azure_heartbeat.main, args=(["worker", INGESTION], over))
     unit.start()
     deadline = time.monotonic() + 20
     while len(azure_vm.rows) < 3:
@@ -205,12 +205,12 @@ def test_a_machine_says_again_and_again_that_it_lives(
 
 
 def test_who_has_no_log_still_turns_scheduled_events_on(
-    azure_vm: Any, azure: Azure, capsys: pytest.CaptureFixture[str]
+    azure_vm: Any, azure: AzureApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    azure_alive.tell(azure, "worker", "", 5)
+    azure_heartbeat.send_heartbeat(azure, "worker", "", 5)
     assert (azure_vm.rows, capsys.readouterr().err) == ([], "")
     azure_vm.metadata_status = 500
-    azure_alive.tell(azure, "worker", "", 5)
+    azure_heartbeat.send_heartbeat(azure, "worker", "", 5)
     assert "alive, but cannot tell: 500: GET " in capsys.readouterr().err
 
 

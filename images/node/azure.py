@@ -1,23 +1,46 @@
-"""What a machine on Azure asks of Azure's APIs, with the token of the managed identity that it runs as.
+"""What a machine on Azure asks of Azure's APIs, with the token of the managed identity that it runs as, and the
+commands that its scripts call; GANGWAY_CLIENT_ID names the identity.
 
-The metadata service (who am I, what is about to happen to me), Resource Manager (scale sets), the Logs Ingestion API.
-Blobs are in `images.on_node.azure_blobs`, what scripts call in `images.on_node.azure_commands`. REST and no `az`: the
-images do not bring it.
+    python3 -m images.node.azure event INGESTION_URL ROLE job-ended exit_status 0 reason done
+    python3 -m images.node.azure leaving | waiting | let-go: of events that end this machine
+    python3 -m images.node.azure outlast: until no restart of this machine is to come
+    python3 -m images.node.azure leave | scale-set | capacity
+    python3 -m images.node.azure put FILE URL, or: put-folder FOLDER URL, or: exists URL
+    python3 -m images.node.azure registry-token REGISTRY
+
+Exit code 0, or 1 with one line that says why; of `leaving`, `waiting` and `exists` 1 also says no.
 """
 
 import json
 import os
+import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
-from images.on_node.web import RefusedError, open_url
+from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
-__all__ = ["ARM", "COMPUTE_VERSION", "LOGS", "RESTARTS", "STORAGE", "Azure", "own_events", "row", "waits"]
+__all__ = [
+    "ARM",
+    "COMPUTE_VERSION",
+    "LOGS",
+    "RESTARTS",
+    "STORAGE",
+    "AzureApi",
+    "blob_exists",
+    "is_waiting",
+    "log_row",
+    "main",
+    "own_events",
+    "put_blob",
+    "put_blob_folder",
+]
+
 
 METADATA_URL = "http://169.254.169.254"
 TIMEOUT_SEC = 30.0
@@ -31,7 +54,7 @@ EVENTS_QUERY: Mapping[str, str] = MappingProxyType({"api-version": "2020-07-01"}
 ENDINGS, RESTARTS = ("Preempt", "Terminate"), ("Reboot", "Redeploy")
 
 
-class Azure:
+class AzureApi:
     """Azure's APIs as this machine may use them.
 
     Args:
@@ -46,7 +69,7 @@ class Azure:
         self._compute: dict[str, Any] = {}
 
     @classmethod
-    def from_environment(cls) -> "Azure":
+    def from_environment(cls) -> "AzureApi":
         """As the machine's scripts are told."""
         place = os.environ.get("GANGWAY_METADATA_URL", METADATA_URL)
         return cls(os.environ.get("GANGWAY_CLIENT_ID", ""), place, os.environ.get("GANGWAY_API_URL", ""))
@@ -152,12 +175,12 @@ def own_events(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return [event for event in document["Events"] if name in event["Resources"]]
 
 
-def waits(event: Mapping[str, Any]) -> bool:
+def is_waiting(event: Mapping[str, Any]) -> bool:
     """Whether an event begins at this machine's word: not begun yet, and about no other, which may not be ready."""
     return event["EventStatus"] == "Scheduled" and len(event["Resources"]) == 1
 
 
-def row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
+def log_row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
     """A row of `components.azure.alarms.COLUMNS`.
 
     Args:
@@ -176,3 +199,139 @@ def row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float | No
         "Event": str(line.get("event", "")),
         "Line": dict(line),
     }
+
+
+BLOB_VERSION = {"x-ms-version": "2021-12-02"}
+PUT_BLOB = {**BLOB_VERSION, "x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}
+
+
+def put_blob(azure: AzureApi, file: Path, url: str) -> None:
+    """Copies a file into a container."""
+    # From the disk as it goes: a checkpoint need not fit into memory beside the trainer.
+    with file.open("rb") as content:
+        azure.open("PUT", _quoted(url), STORAGE, content, PUT_BLOB).close()
+
+
+def put_blob_folder(azure: AzureApi, folder: Path, url: str) -> None:
+    """Copies all files of a folder into a container, below `url`."""
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            put_blob(azure, file, f"{url.rstrip('/')}/{file.relative_to(folder).as_posix()}")
+
+
+def blob_exists(azure: AzureApi, url: str) -> bool:
+    """Whether there is such a blob. Raises RefusedError where that may not be known."""
+    try:
+        azure.open("HEAD", _quoted(url), STORAGE, headers=BLOB_VERSION).close()
+    except RefusedError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+def _quoted(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{quote(url.partition(parts.netloc)[2], safe='/')}"
+
+
+# Longer than Azure takes for one, and no reason to stand still for ever.
+RESTART_SEC = 1800.0
+
+
+def _event(azure: AzureApi, ingestion_url: str, role: str, event: str, *pairs: str) -> bool:
+    """`pairs`: names and values, one after the other; exit_status is a number."""
+    values = [os.fsencode(word).decode(errors="replace")[:MAX_VALUE_CHARS] for word in pairs]
+    line: dict[str, Any] = {"event": event, "instance_id": azure.name()}
+    for name, value in zip(values[::2], values[1::2], strict=True):
+        line[name] = int(value) if name == "exit_status" else value
+    azure.write_rows(ingestion_url, [log_row(azure.name(), role, "gangway-node", line)])
+    return True
+
+
+def _let_go(azure: AzureApi) -> bool:
+    azure.let_begin([event for event in azure.endings() if is_waiting(event)])
+    return True
+
+
+def _outlast(azure: AzureApi) -> bool:
+    """Has restarts begin that wait for this machine's word, and waits for them: they end this process too.
+
+    A restart that is called off leaves the list, and so does one whose time was over when this machine was up again.
+    """
+    poll_sec, until = float(os.environ.get("GANGWAY_POLL_SEC", "5")), time.monotonic() + RESTART_SEC
+    told: set[str] = set()
+    while time.monotonic() < until:
+        restarts = [event for event in azure.events() if event["EventType"] in RESTARTS]
+        mine = [event for event in restarts if is_waiting(event) and event["EventId"] not in told]
+        if mine:
+            print(
+                "gangway: this machine is about to be restarted, and need not wait for it", file=sys.stderr, flush=True
+            )
+            azure.let_begin(mine)
+            told |= {event["EventId"] for event in mine}
+        if not told & {event["EventId"] for event in restarts}:
+            return True
+        time.sleep(poll_sec)
+    return False
+
+
+def _leave(azure: AzureApi) -> bool:
+    azure.delete_itself()
+    return True
+
+
+def _scale_set(azure: AzureApi) -> bool:
+    print(azure.compute()["vmScaleSetName"])
+    return True
+
+
+def _capacity(azure: AzureApi) -> bool:
+    priority = azure.compute().get("priority")
+    # "Low" is what Spot was called before; a machine that is not taken back says Regular, or nothing.
+    print("" if priority is None else "spot" if priority in ("Spot", "Low") else "on-demand")
+    return True
+
+
+def _put(azure: AzureApi, file: str, url: str) -> bool:
+    put_blob(azure, Path(file), url)
+    return True
+
+
+def _put_folder(azure: AzureApi, folder: str, url: str) -> bool:
+    put_blob_folder(azure, Path(folder), url)
+    return True
+
+
+def _registry_token(azure: AzureApi, registry: str) -> bool:
+    print(azure.registry_token(registry))
+    return True
+
+
+COMMANDS: dict[str, Callable[..., bool]] = {
+    "capacity": _capacity,
+    "event": _event,
+    "exists": blob_exists,
+    "leave": _leave,
+    "leaving": lambda azure: bool(azure.endings()),
+    "let-go": _let_go,
+    "outlast": _outlast,
+    "put": _put,
+    "put-folder": _put_folder,
+    "registry-token": _registry_token,
+    "scale-set": _scale_set,
+    "waiting": lambda azure: any(is_waiting(event) for event in azure.endings()),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one command."""
+    try:
+        return 0 if COMMANDS[argv[0]](AzureApi.from_environment(), *argv[1:]) else 1
+    except OSError as error:
+        print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
