@@ -141,7 +141,3 @@ def main() -> NoReturn:
         # a third of a plan's time.
         gc.freeze()
     sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import yaml
 
 import images
+from images.aws import render_head_init
 from images.azure import (
     AzureHeadSpec,
     AzureMachineSpec,
@@ -25,6 +26,8 @@ from images.azure import (
     azure_env_text,
     azure_job_env_text,
     fabric_env_text,
+    render_azure_head,
+    render_azure_node,
 )
 from images.gcp import (
     GcpHeadSpec,
@@ -34,6 +37,9 @@ from images.gcp import (
     gcp_env_text,
     gcp_job_env_text,
     nccl_env_text,
+    render_gcp_head,
+    render_gcp_node,
+    render_tpu_startup,
 )
 from images.openstack import (
     OpenstackHeadSpec,
@@ -42,7 +48,10 @@ from images.openstack import (
     openstack_credential_text,
     openstack_env_text,
     openstack_job_env_text,
+    render_openstack_head,
+    render_openstack_node,
 )
+from images.render import render_cloud_init
 from images.shell import head_env_text, job_env_text, node_env_text
 from images.specs import HeadInitSpec, NodeInitSpec, job_key
 
@@ -305,15 +314,15 @@ def system_without(root: Path, names: Sequence[str]) -> Path:
 def rendered(spec: Any) -> str:
     """What a machine is started with."""
     renderers: dict[type, Any] = {
-        AzureHeadSpec: images.render_azure_head,
-        AzureNodeSpec: images.render_azure_node,
-        NodeInitSpec: images.render_cloud_init,
-        HeadInitSpec: images.render_head_init,
-        GcpNodeSpec: images.render_gcp_node,
-        GcpHeadSpec: images.render_gcp_head,
-        OpenstackHeadSpec: images.render_openstack_head,
-        OpenstackNodeSpec: images.render_openstack_node,
-        TpuHostSpec: images.render_tpu_startup,
+        AzureHeadSpec: render_azure_head,
+        AzureNodeSpec: render_azure_node,
+        NodeInitSpec: render_cloud_init,
+        HeadInitSpec: render_head_init,
+        GcpNodeSpec: render_gcp_node,
+        GcpHeadSpec: render_gcp_head,
+        OpenstackHeadSpec: render_openstack_head,
+        OpenstackNodeSpec: render_openstack_node,
+        TpuHostSpec: render_tpu_startup,
     }
     text: str = renderers[type(spec)](spec)
     return text

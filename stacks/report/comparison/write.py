@@ -254,7 +254,7 @@ def several_page(inputs: PageInputs) -> str:
         "number": number,
         "uri": lambda grid: f"data:image/{grid.kind};base64,{base64.b64encode(grid.image).decode()}",
     }
-    return render_template("several.html.j2", ("report.css", "several.css"), filters, context)
+    return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
 
 
 def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> _Told:
