@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "google": "gcp",
         "pulumi_azure_native": "azure",
         "pulumi_openstack": "openstack",
+        "openstack": "openstack",
         "pulumi_command": "hosts",
         "matplotlib": "report",
         "numpy": "report",

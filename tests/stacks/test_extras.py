@@ -102,7 +102,13 @@ def test_what_is_there_is_not_asked_for() -> None:
 
 def test_each_extra_named_brings_what_it_is_named_for() -> None:
     extras = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    brought = {"google": "google-auth", "PIL": "matplotlib", "numpy": "matplotlib", "botocore": "boto3"}
+    brought = {
+        "google": "google-auth",
+        "openstack": "openstacksdk",
+        "PIL": "matplotlib",
+        "numpy": "matplotlib",
+        "botocore": "boto3",
+    }
     for package, extra in EXTRAS.items():
         names = {Requirement(line).name for line in extras[extra]}
         assert brought.get(package, package.replace("_", "-")) in names, package
