@@ -4,7 +4,7 @@ A scale set that is created with nodes fails where there are none to be had (spo
 terraform-provider-azurerm's tests), and with it the whole `up`; and what is evicted is not replaced ("Azure Spot
 Virtual Machines for Virtual Machine Scale Sets": new ones come by increasing the instance count). So groups are made
 empty, and a timer on the head node fills them. Here is what it has to know (`FallbackConfig`, JSON, in the head's
-configuration); what it decides is `plan_look` of `images.node.fill_order`. Not a scheduler.
+configuration); what it decides is `reconcile` of `images.node.fill_order`. Not a scheduler.
 
 Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"), so one job cannot have nodes of both:
 there one group at a time is filled, to the most, and the next one in its place when it did not hold the minimum for
@@ -16,7 +16,7 @@ would be another head otherwise, and its store would go from under the workers.
 
 What the script does each `period_sec`: it counts each group's machines whose power state is running (`GET
 .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active
-group, reads sizes and tags (`sku.capacity` of the scale set), and has `plan_look` say the new ones. It sets one by
+group, reads sizes and tags (`sku.capacity` of the scale set), and has `reconcile` say the new ones. It sets one by
 `PATCH` with `sku` alone: a `PUT` of the whole model would change what the next nodes are. Groups are emptied before one
 is filled. A refusal for want of capacity (AllocationFailed and its like) is no error: the next look asks again, as it
 does after any other, a quota's say, which is told as one. Machines whose provisioning failed count in the size and

@@ -2,7 +2,7 @@
 
     python3 -m images.node.azure_fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY
 
-What is decided is `plan_look` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
+What is decided is `reconcile` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
 job wants stands in the scale sets' tags, so that another number is no other head. Machines that were never made, or
 that have stopped by themselves, count in a scale set's size and never run: they are deleted, so that others come.
 Nothing is filled for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by a
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from images.node import azure as azure_blobs
 from images.node.azure import ARM, COMPUTE_VERSION, AzureApi
-from images.node.fill_order import plan_look
+from images.node.fill_order import reconcile
 from images.node.web import RefusedError
 
 __all__ = ["Asked", "Count", "Ladder", "Report", "State", "is_capacity_error", "main", "reconcile_once"]
@@ -159,7 +159,7 @@ def reconcile_once(azure: AzureApi, config: dict[str, Any], state_file: Path) ->
     _tell(LOOKED, f"{least} to {most} nodes are wanted", running=[count.running for count in counts], asked=sizes)
     history = [*state.history, [count.running for count in counts]][-config["window"] :]
     active = sizes.index(max(sizes)) if state.active < 0 else state.active
-    plan = plan_look(SimpleNamespace(**config), asked[0].num_nodes, history, sizes, active)
+    plan = reconcile(SimpleNamespace(**config), asked[0].num_nodes, history, sizes, active)
     # First, so that a change that fails is not decided anew from counts before it.
     state_file.parent.mkdir(parents=True, exist_ok=True)
     state_file.write_text(json.dumps({"active": plan.active, "history": [] if plan.forget else history}))

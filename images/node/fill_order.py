@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["Look", "plan_active", "plan_fill", "plan_look"]
+__all__ = ["Decision", "plan_active", "plan_fill", "reconcile"]
 
 
 class Config(Protocol):
@@ -43,7 +43,7 @@ def plan_fill(num_nodes_min: int, history: Sequence[Sequence[int]], sizes: Seque
     return tuple(planned)
 
 
-class Look(NamedTuple):
+class Decision(NamedTuple):
     """What one look of the head decides.
 
     Attributes:
@@ -74,13 +74,13 @@ def plan_active(num_nodes_min: int, window: int, history: Sequence[Sequence[int]
     return (active + 1) % len(history[-1])
 
 
-def plan_look(
+def reconcile(
     config: Config,
     num_nodes: tuple[int, int],
     history: Sequence[Sequence[int]],
     sizes: Sequence[int],
     active: int = 0,
-) -> Look:
+) -> Decision:
     """What to do after a count.
 
     Args:
@@ -92,16 +92,16 @@ def plan_look(
 
     >>> from types import SimpleNamespace
     >>> apart, together = (SimpleNamespace(together=both, window=10) for both in (False, True))
-    >>> plan_look(apart, (2, 4), [[1, 0]] * 10, [4, 0])
-    Look(sizes=(0, 4), active=1, forget=True)
-    >>> plan_look(together, (2, 4), [[1, 0]] * 10, [1, 0])
-    Look(sizes=(4, 1), active=0, forget=True)
+    >>> reconcile(apart, (2, 4), [[1, 0]] * 10, [4, 0])
+    Decision(sizes=(0, 4), active=1, forget=True)
+    >>> reconcile(together, (2, 4), [[1, 0]] * 10, [1, 0])
+    Decision(sizes=(4, 1), active=0, forget=True)
     """
     least, most = num_nodes
     if config.together:
         enough = len(history) >= config.window
         others = plan_fill(least, history[-config.window :], sizes)[1:] if enough else tuple(sizes[1:])
-        return Look((most, *others), 0, others != tuple(sizes[1:]))
+        return Decision((most, *others), 0, others != tuple(sizes[1:]))
     chosen = plan_active(least, config.window, history, active)
     planned = tuple(most if group == chosen else 0 for group in range(len(sizes)))
-    return Look(planned, chosen, chosen != active)
+    return Decision(planned, chosen, chosen != active)

@@ -98,7 +98,7 @@ def test_the_head_fills_the_scale_sets_of_the_ladder(azure_plans: dict[str, Plan
 
 
 def test_what_the_head_decides_by_needs_nothing_else() -> None:
-    look = runpy.run_path(str(FILL_ORDER))["plan_look"]  # alone, without the package that it is in
+    look = runpy.run_path(str(FILL_ORDER))["reconcile"]  # alone, without the package that it is in
     config = SimpleNamespace(together=False, window=3)
     assert look(config, (2, 4), [[1, 0]] * 3, [4, 0], 0).sizes == (0, 4)
     assert look(config, (2, 4), [[2, 0]] * 3, [4, 0], 0).sizes == (4, 0)
