@@ -13,7 +13,7 @@ EXIT_BAD_INPUT = 2
 
 
 def stacks_dir() -> Path:
-    """Where the stack files are: the working directory if it is a project, its `stacks/`, else the ones that ship with Gangway."""
+    """Where the stack files are: the working directory of a project, else its `stacks/`, else what Gangway ships."""
     if in_project():
         return Path()
     here = Path("stacks")

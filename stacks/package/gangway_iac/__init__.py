@@ -11,7 +11,7 @@ from pathlib import Path
 from runpy import run_module
 from typing import Any
 
-__all__ = ["add_to_path", "load", "main", "run_program"]
+__all__ = ["add_to_path", "load", "main", "run_policy_pack", "run_program"]
 
 
 _HERE = Path(__file__).resolve().parent
@@ -44,6 +44,12 @@ def run_program() -> None:
     """Gangway's Pulumi program, for the `__main__.py` of a project outside a checkout."""
     add_to_path()
     run_module("stacks", run_name="__main__")
+
+
+def run_policy_pack() -> None:
+    """Gangway's guardrails, for the `__main__.py` of a policy pack outside a checkout."""
+    add_to_path()
+    run_module("stacks.policy", run_name="__main__")
 
 
 def load(module: str, name: str) -> Any:
