@@ -88,7 +88,7 @@ def _answers(
         node = _answer("Machine type, or accelerators of a node such as H100x8", None, start.machine_type, asks)
         if not _ACCELERATOR.fullmatch(node):
             node, machine_type = "", node
-    own = {}
+    own: dict[str, str] = {}
     for path, question in OWN_QUESTIONS.get(provider, {}).items() if asks else ():
         answer = _answer(question, None, default := start_value(provider, path), asks)
         own |= {path: answer} if answer != default else {}
