@@ -49,18 +49,27 @@ class Start:
         region: its region.
         machine_type: a small one that is sold there; of one's own machines what they are called.
         sections: further settings; what of them is somebody's own has a question in `OWN_QUESTIONS`.
+        shared: sections that several nodes want besides: the smallest file system for data and checkpoints.
         job: settings of the job beyond those of all providers.
     """
 
     region: str
     machine_type: str
     sections: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
     job: Mapping[str, Any] = field(default_factory=lambda: {"terminate_when_done": True})
 
 
 STARTS: Mapping[str, Start] = MappingProxyType(
     {
-        "aws": Start("us-east-1", machine_type="g5.xlarge"),
+        "aws": Start(
+            "us-east-1",
+            machine_type="g5.xlarge",
+            shared={
+                "storage": {"kind": "lustre", "capacity_gib": 2400, "throughput_mbps_per_tib": 250},
+                "network": {"egress": "nat"},
+            },
+        ),
         "gcp": Start(
             "us-central1",
             machine_type="g2-standard-8",
@@ -68,6 +77,7 @@ STARTS: Mapping[str, Start] = MappingProxyType(
                 "gcp": {"project": "my-project", "billing_account": "012345-6789AB-CDEF01"},
                 "network": {"egress": "nat"},
             },
+            shared={"storage": {"kind": "filestore", "capacity_gib": 2560}},
         ),
         "azure": Start(
             "eastus",
@@ -76,6 +86,7 @@ STARTS: Mapping[str, Start] = MappingProxyType(
                 "azure": {"subscription_id": "11111111-0000-0000-0000-111111111111"},
                 "network": {"egress": "nat"},
             },
+            shared={"storage": {"kind": "lustre", "capacity_gib": 16384, "throughput_mbps_per_tib": 250}},
         ),
         "openstack": Start(
             "RegionOne",
@@ -91,6 +102,7 @@ STARTS: Mapping[str, Start] = MappingProxyType(
                 "network": {"egress": "nat"},
                 "image": {"prebuilt": f"registry.example.com/gan/trainer@{_DIGEST}"},
             },
+            shared={"storage": {"kind": "manila", "capacity_gib": 4096}, "head": {"machine_type": "m1.medium"}},
         ),
         "hosts": Start(
             "lab",
@@ -212,7 +224,9 @@ def _settings(answers: Answers) -> dict[str, Any]:
         carrier = {"accelerator": answers.accelerator}
     if answers.provider == "azure":
         sections["azure"]["budget_starts_on"] = f"{datetime.now(UTC):%Y-%m}-01"
-    network = {"network": sections.pop("network")} if "network" in sections else {}
+    if int(high or low) > 1:
+        sections |= deepcopy(dict(start.shared))
+    later = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}
     settings = {
         "provider": answers.provider,
         **sections,
@@ -222,7 +236,7 @@ def _settings(answers: Answers) -> dict[str, Any]:
             "nodes": {"min": int(low), "max": int(high or low)},
             "capacity": [{"kind": "on-demand"}],
         },
-        **network,
+        **later,
         "budget": {"monthly_usd": _plain(answers.monthly_usd), "emails": [answers.email]},
         "job": {
             "preset": answers.preset,

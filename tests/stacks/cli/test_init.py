@@ -14,7 +14,9 @@ from typer.testing import CliRunner, Result
 
 from components.core.findings import InputError
 from stacks.cli import main as cli
-from stacks.config.new_project import OWN_QUESTIONS, STARTS, file_names
+from stacks.config.loader import from_file
+from stacks.config.new_project import OWN_QUESTIONS, STARTS, file_names, start_value
+from stacks.planning.plan import make_plan
 
 REPO = Path(__file__).resolve().parents[3]
 
@@ -54,6 +56,22 @@ def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> Non
         context = folder / image["context"]["location"]
         assert (context / "trainer").is_dir(), "up builds from here, relative to the project"
     assert bool(images) == (provider not in ("openstack", "hosts"))
+
+
+@pytest.mark.parametrize("provider", sorted(set(STARTS) - {"hosts"}))
+def test_several_nodes_get_what_they_share(tmp_path: Path, provider: str) -> None:
+    machines = {
+        "aws": "p4d.24xlarge",
+        "gcp": "a3-highgpu-8g",
+        "azure": "Standard_ND96asr_v4",
+        "openstack": "gpu.h100x8",
+    }
+    region = ["--region", "southcentralus"] if provider == "azure" else []
+    flags = ["--provider", provider, "--machine-type", machines[provider], "--nodes", "2", *region]
+    assert init(tmp_path / "p", *flags).exit_code == 0
+    plan = make_plan(from_file(tmp_path / "p" / "Pulumi.dev.yaml"))
+    assert not plan.has_errors, [finding for finding in plan.findings if finding.severity == "error"]
+    assert "gangway:storage" in settings(tmp_path / "p")
 
 
 def test_the_project_is_a_pulumi_project(tmp_path: Path) -> None:
@@ -116,8 +134,10 @@ def test_it_asks_for_what_no_flag_says(tmp_path: Path) -> None:
     assert "Replace by yours" not in (tmp_path / "p" / "Pulumi.dev.yaml").read_text("utf-8")
 
 
-def test_each_provider_has_a_start_and_its_questions_lead_to_settings() -> None:
+def test_each_question_begins_with_what_the_start_has() -> None:
     assert set(OWN_QUESTIONS) <= set(STARTS)
+    for provider, questions in OWN_QUESTIONS.items():
+        assert all(start_value(provider, path) for path in questions)
 
 
 BAD: Mapping[str, tuple[list[str], list[str]]] = {
