@@ -13,6 +13,7 @@ from pulumi.runtime.settings import get_monitor
 from components.core.findings import InputError, Severity
 from stacks.config.loader import from_pulumi
 from stacks.config.stack_config import StackConfig
+from stacks.paths import in_checkout, in_project
 from stacks.program import build, provider_module
 
 
@@ -35,7 +36,8 @@ def _check_environment(config: StackConfig, planned: Any) -> None:
     """
     tpu = config.provider == "gcp" and planned.tpu is not None
     waits = config.azure is not None and config.azure.role_wait_sec > 0
-    if (tpu or waits) and not Path(__file__).with_name(".venv").exists():
+    own = in_checkout() and not in_project()  # elsewhere Pulumi.yaml itself names the environment
+    if own and (tpu or waits) and not Path(__file__).with_name(".venv").exists():
         who = "TPUs need" if tpu else "gangway:azure.role_wait_sec: the wait needs"
         raise pulumi.RunError(f"{who} stacks/.venv, which `make` links: run `ln -s ../.venv stacks/.venv` here")
 

@@ -79,7 +79,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""
-        packages = ("gangway", "pulumi", SDKS[self.config.provider])
+        packages = {"gangway": "gangway-iac"} | {name: name for name in ("pulumi", SDKS[self.config.provider])}
         return {
             "stack": self.config.stack,
             "provider": self.config.provider,
@@ -96,7 +96,7 @@ class Plan:
                 "sci_g_per_kimg": self.sci_g_per_kimg,
             },
             "job": self.job,
-            "versions": {package: version(package) for package in packages},
+            "versions": {name: version(package) for name, package in packages.items()},
         }
 
 

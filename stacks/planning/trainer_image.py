@@ -15,15 +15,11 @@ from components.estimate.energy import UTILISATION, UTILISATION_SOURCE
 from images.render import render_dockerfile
 from images.specs import DOCKERFILE_FLAVOURS, Flavour
 from stacks.config.stack_config import StackConfig
+from stacks.paths import ROOT, trainer_context
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
 
-__all__ = ["CONTEXT", "build_image", "cloud_context", "content_tag", "dockerfile_for", "local_context"]
-
-
-# Relative to the program's folder, so that the stack's state is the same on everybody's machine.
-CONTEXT = ".."
-_ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["build_image", "cloud_context", "content_tag", "dockerfile_for", "local_context"]
 
 
 def dockerfile_for(flavour: Flavour) -> str:
@@ -31,7 +27,7 @@ def dockerfile_for(flavour: Flavour) -> str:
     return render_dockerfile(DOCKERFILE_FLAVOURS[flavour])
 
 
-def content_tag(dockerfile: str, root: Path = _ROOT) -> str:
+def content_tag(dockerfile: str, root: Path = ROOT) -> str:
     """The image's tag: `content-` and 16 hexadecimal digits over all that goes in. Equal content is built once.
 
     All that goes in is the Dockerfile, what it copies, and .dockerignore, which decides what of that the builder sees.
@@ -59,7 +55,7 @@ def build_image(
             "repository_url": repository_url,
             "registry": registry,
             "dockerfile": dockerfile,
-            "context": CONTEXT,
+            "context": trainer_context(),
             "platform": "linux/amd64",
             "tag": content_tag(dockerfile),
         },

@@ -4,9 +4,9 @@ image.
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from stacks.paths import program_folder
 from stacks.sandbox.aws import Aws, Wire, expected, one, tag_specifications
 from stacks.sandbox.rows import Applied
 
@@ -122,8 +122,6 @@ FLEETS_HANDLERS = {
 }
 
 
-# Where the program runs under the engine, and so what a relative build context starts from.
-PROGRAM_FOLDER = Path(__file__).resolve().parent.parent
 # What DescribeInstances of moto (or of EC2 itself: the user data) does not tell.
 UNKEPT = (
     "InstanceInitiatedShutdownBehavior",
@@ -196,7 +194,7 @@ def _record(aws: Aws, wire: Wire) -> Applied:
 def _image(aws: Aws, wire: Wire) -> Applied:
     """Checks that every file the Dockerfile copies from its context is there; builds nothing."""
     wire.rest()
-    context = PROGRAM_FOLDER / wire.inputs["context"]["location"]
+    context = program_folder() / wire.inputs["context"]["location"]
     sources = re.findall(r"^COPY (?!--from)(\S+) ", wire.inputs["dockerfile"]["inline"], re.MULTILINE)
     missing = [source for source in sources if not (context / source).exists()]
     assert not missing, f"the Dockerfile copies what is not in its context: {missing}"

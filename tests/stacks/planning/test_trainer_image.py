@@ -8,7 +8,8 @@ import pytest
 import stacks
 from components.core.image import CONTENT_PREFIX
 from images.specs import DOCKERFILE_FLAVOURS
-from stacks.planning.trainer_image import CONTEXT, content_tag, dockerfile_for
+from stacks.paths import trainer_context
+from stacks.planning.trainer_image import content_tag, dockerfile_for
 
 DOCKERFILE = "FROM scratch\n"
 
@@ -31,11 +32,11 @@ def test_each_flavour_has_its_dockerfile() -> None:
 
 
 def test_the_context_is_the_repository_seen_from_the_programs_folder(repo: Path) -> None:
-    context = Path(stacks.__file__).parent / CONTEXT
+    context = Path(stacks.__file__).parent / trainer_context()
     assert context.resolve() == repo
     for source in re.findall(r"^COPY (?!--from)(\S+) ", dockerfile_for("cuda"), re.MULTILINE):
         assert (context / source).is_dir(), source
-    assert not Path(CONTEXT).is_absolute(), "the state would name somebody's machine"
+    assert not Path(trainer_context()).is_absolute(), "the state would name somebody's machine"
 
 
 def test_equal_content_has_one_tag(root: Path) -> None:
