@@ -14,12 +14,13 @@ from components.core.findings import InputError, Severity
 from stacks.config.loader import from_pulumi
 from stacks.config.stack_config import StackConfig
 from stacks.paths import in_checkout, in_project
-from stacks.program import build, provider_module
+from stacks.program import build, program_of
+from stacks.providers.registry import provider_of
 
 
 def _say_findings(config: StackConfig, planned: Any) -> None:
     """The offline plan's findings, but for those about money, in the engine's own log; an error stops the update."""
-    findings = provider_module(config.provider).findings(config, planned, None)
+    findings = program_of(config.provider).findings(config, planned, None)
     for finding in findings:
         log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
@@ -34,11 +35,9 @@ def _check_environment(config: StackConfig, planned: Any) -> None:
 
     Without it the engine would end with pages about virtual environments, after half of the stack stands.
     """
-    tpu = config.provider == "gcp" and planned.tpu is not None
-    waits = config.azure is not None and config.azure.role_wait_sec > 0
+    who = provider_of(config.provider).dynamic(config, planned)
     own = in_checkout() and not in_project()  # elsewhere Pulumi.yaml itself names the environment
-    if own and (tpu or waits) and not Path(__file__).with_name(".venv").exists():
-        who = "TPUs need" if tpu else "gangway:azure.role_wait_sec: the wait needs"
+    if who and own and not Path(__file__).with_name(".venv").exists():
         raise pulumi.RunError(f"{who} stacks/.venv, which `make` links: run `ln -s ../.venv stacks/.venv` here")
 
 
@@ -54,7 +53,7 @@ def main() -> None:
     _check_engine()
     try:
         config = from_pulumi()
-        planned = provider_module(config.provider).plan(config)
+        planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
         _say_findings(config, planned)
         for name, value in build(config, planned).items():

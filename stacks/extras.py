@@ -6,19 +6,10 @@ from types import MappingProxyType
 
 from components.core.findings import InputError
 
-__all__ = ["missing_extra", "need"]
+__all__ = ["extras", "missing_extra", "need"]
 
-EXTRAS: Mapping[str, str] = MappingProxyType(
+_OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
     {
-        "pulumi_aws": "aws",
-        "boto3": "aws",
-        "botocore": "aws",
-        "pulumi_gcp": "gcp",
-        "google": "gcp",
-        "pulumi_azure_native": "azure",
-        "pulumi_openstack": "openstack",
-        "openstack": "openstack",
-        "pulumi_command": "hosts",
         "matplotlib": "report",
         "numpy": "report",
         "PIL": "report",
@@ -31,7 +22,15 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "requests": "aws",
     }
 )
-"""A package as it is imported -> the extra that brings it."""
+
+
+def extras() -> Mapping[str, str]:
+    """A package as it is imported -> the extra that brings it."""
+    # `gangway --help` imports this file, and asks nobody.
+    from stacks.providers.registry import all_providers
+
+    of_providers = {name: p.name for p in all_providers() for name in (p.sdk_module, *p.packages)}
+    return {**of_providers, **_OF_NO_PROVIDER}
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | None:
@@ -42,9 +41,10 @@ def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | N
         extra: the one to name, where the package is in several.
     """
     package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
+    brought_by = extras()
+    if package not in brought_by:
         return None
-    extra = extra or EXTRAS[package]
+    extra = extra or brought_by[package]
     return InputError(f"extra {extra!r}", f"{package} is not installed: pip install 'gangway-iac[{extra}]'")
 
 

@@ -1,23 +1,23 @@
-"""From a StackConfig to resources: picks the provider's module and lets it build. `stacks/__main__.py` calls it under
+"""From a StackConfig to resources: picks the provider's program and lets it build. `stacks/__main__.py` calls it under
 the Pulumi engine, `stacks.planning.plan` under the SDK's test runtime, `stacks.sandbox` against moto: always this
 function.
 """
 
 from collections.abc import Mapping
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import pulumi
 
 from stacks.config.stack_config import StackConfig
 from stacks.extras import missing_extra
+from stacks.providers.base import Program
+from stacks.providers.registry import provider_of
 from stacks.providers.sdk_imports import import_by_name
 
-__all__ = ["build", "provider_module"]
+__all__ = ["build", "program_of"]
 
 
-def provider_module(provider: str) -> ModuleType:
+def program_of(provider: str) -> Program[Any]:
     """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK.
 
     Raises:
@@ -25,7 +25,7 @@ def provider_module(provider: str) -> ModuleType:
     """
     import_by_name()
     try:
-        return import_module(f"stacks.providers.{provider}.program")
+        return provider_of(provider).program()
     except ModuleNotFoundError as error:
         raise missing_extra(error, provider) or error from None
 
@@ -37,6 +37,5 @@ def build(config: StackConfig, planned: Any = None) -> Mapping[str, pulumi.Input
         config: the stack.
         planned: what the provider's `plan` says of it, from who has asked already.
     """
-    provider = provider_module(config.provider)
-    exports: Mapping[str, pulumi.Input[Any]] = provider.build(config, planned or provider.plan(config))
-    return exports
+    program = program_of(config.provider)
+    return program.build(config, planned or program.plan(config))

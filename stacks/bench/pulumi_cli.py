@@ -20,6 +20,7 @@ from stacks.bench.suite import Item, SuiteConfig, run_id_of, stack_name
 from stacks.config.loader import find_stack_file, from_file, read_settings, read_yaml
 from stacks.config.stack_config import StackConfig
 from stacks.paths import ROOT
+from stacks.providers.registry import provider_of
 
 __all__ = ["WatchedCommand", "find_cli", "project_dir", "read_project", "write_project"]
 
@@ -61,12 +62,12 @@ def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, sta
 
 def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: str, stamp: str) -> None:
     hours = item.stack.deadline_hours or suite.deadline_hours
-    every, provider = suite.checkpoint_kimg, settings.get("gangway:provider", "aws")
+    every, provider = suite.checkpoint_kimg, provider_of(settings.get("gangway:provider", "aws")).settings
     own = settings.get("gangway:job")
     job = {
         # Should nobody be left to destroy the stack, its nodes go by themselves when the job has ended; the record is
         # put before. Machines of one's own would refuse it; where file or suite says something else, that counts.
-        **({"terminate_when_done": True} if provider != "hosts" else {}),
+        **({"terminate_when_done": True} if provider.nodes_can_leave else {}),
         **(own if isinstance(own, dict) else {}),
         "preset": preset,
         "kimg": suite.kimg,
@@ -76,7 +77,7 @@ def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: s
         "max_hours": hours,
         **({"checkpoint_kimg": every} if every else {}),
         # Records are copied before the stack goes; a bucket that is not empty would keep it from going.
-        **({"keep_runs": False} if provider in ("aws", "gcp") else {}),
+        **({"keep_runs": False} if provider.deletes_runs else {}),
     }
     settings["gangway:job"] = job
 

@@ -7,9 +7,10 @@ messages, which speak of Python. Pure translation: the rules themselves stand on
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -18,7 +19,6 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
 from components.core.findings import InputError, nearest, nearest_hint
-from stacks.config.sections import EXAMPLES_OF
 
 __all__ = ["explain"]
 
@@ -37,7 +37,7 @@ def explain(
     error: ValidationError,
     root: type[BaseModel],
     place: str,
-    provider: str = "aws",
+    examples: Mapping[str, Any] = MappingProxyType({}),
     namespace: str = "gangway:",
 ) -> list[InputError]:
     """One InputError for each of pydantic's findings.
@@ -46,10 +46,11 @@ def explain(
         error: what `root.model_validate` raised.
         root: the model at the top, whose fields are keys of the namespace.
         place: file or stack, put before each config path.
-        provider: whose examples are shown, where a setting has such.
+        examples: config path of a section or of its key -> what is shown there in place of the model's own example.
         namespace: put before each key at the top.
     """
-    schema = _with_examples_of(provider, root.model_json_schema(schema_generator=_AsWritten))
+    schema = root.model_json_schema(schema_generator=_AsWritten)
+    _put_examples(schema, examples)
     details = error.errors(include_url=False)
     broken = {detail["loc"] for detail in details}
     # A list whose items are all wrong is also reported as too short, which would only confuse.
@@ -60,16 +61,14 @@ def explain(
     ]
 
 
-def _with_examples_of(provider: str, schema: Any) -> Any:
-    """`schema` with the examples of one provider in place of the common ones: see
-    `stacks.config.sections.EXAMPLES_OF`."""
-    if isinstance(schema, list):
-        return [_with_examples_of(provider, item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    own = schema.get(EXAMPLES_OF, {}).get(provider)
-    inner = {key: _with_examples_of(provider, value) for key, value in schema.items() if key != EXAMPLES_OF}
-    return inner if own is None else {**inner, "examples": own}
+def _put_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
+    """Has `schema` show `examples` at their config paths, which are a section's or one of its keys'."""
+    for path, example in examples.items():
+        section, _, key = path.partition(".")
+        at = schema["properties"][section]
+        if key:
+            at = next(_branches(at, schema))["properties"][key]
+        at["examples"] = [example]
 
 
 def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) -> InputError:

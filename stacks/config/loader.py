@@ -5,20 +5,23 @@ check of the settings, two ways in.
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pulumi
 import yaml
 from pulumi.runtime.config import get_config_env
-from pydantic import ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, create_model
 
 from components.core.findings import InputError, nearest, nearest_hint
 from stacks.config.explain_errors import explain
+from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
+from stacks.providers.registry import PROVIDERS, all_providers, provider_of
 from stacks.providers.unsupported_settings import provider_mistakes
 
-__all__ = ["find_stack_file", "from_file", "from_pulumi", "read_settings", "read_yaml"]
+__all__ = ["find_stack_file", "from_file", "from_pulumi", "read_settings", "read_yaml", "stack_model"]
 
 
 _MAX_BYTES = 1_000_000
@@ -250,22 +253,26 @@ def _at(path: Path, node: yaml.Node) -> str:
     return f"{path}, line {node.start_mark.line + 1}"
 
 
-# By namespace: the provider's name, its word for a region, and where people say instead whose account it is.
-_ACCOUNT_BY = {
-    "aws": ("AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
-    "gcp": (
-        "Google Cloud",
-        "region",
-        "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS",
-    ),
-    "azure-native": (
-        "Azure",
-        "location",
-        "name the subscription in gangway:azure, and the account by `az login` or ARM_CLIENT_ID and its like",
-    ),
-}
 # 2035-07-02 11:30:00 +0000 UTC
 _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(\d\d) \S+")
+
+
+def stack_model() -> type[StackConfig]:
+    """StackConfig, where it has no field for it with the section of each registered provider."""
+    return _stack_model(tuple(PROVIDERS))
+
+
+@cache
+def _stack_model(names: tuple[str, ...]) -> type[StackConfig]:
+    if names == get_args(StackConfig.model_fields["provider"].annotation):
+        return StackConfig
+    fields: dict[str, Any] = {"provider": (Literal.__getitem__(names), "aws")}
+    empty_is_none = BeforeValidator(lambda value: value or None)
+    for own in (provider.settings.own for provider in all_providers()):
+        if own is not None and own.name not in StackConfig.model_fields:
+            field = Field(default=None, examples=[yaml.safe_load(own.example)])
+            fields[own.name] = (Annotated[own.model | None, empty_is_none], field)
+    return create_model("StackConfig", __base__=StackConfig, **fields)
 
 
 def from_file(path: Path) -> StackConfig:
@@ -281,7 +288,7 @@ def from_file(path: Path) -> StackConfig:
 
 def from_pulumi() -> StackConfig:
     """Reads the configuration the Pulumi engine holds for the selected stack. Raises as `from_file` does."""
-    config, fields, place = pulumi.Config("gangway"), StackConfig.model_fields, f"stack {pulumi.get_stack()}"
+    config, fields, place = pulumi.Config("gangway"), stack_model().model_fields, f"stack {pulumi.get_stack()}"
     given = _own(get_config_env(), place)
     values: dict[str, Any] = {}
     # What the engine was given beyond our fields is a misspelled key, not one to ignore.
@@ -313,10 +320,11 @@ def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
     Raises:
         InputError: a setting of another namespace, which would be ignored.
     """
+    accounts = {account.namespace: account for p in all_providers() if (account := p.settings.account) is not None}
     for key, value in settings.items():
         namespace, colon, name = key.partition(":")
-        if namespace in _ACCOUNT_BY:
-            _check_provider_setting(key, value, settings.get("gangway:region"), place)
+        if namespace in accounts:
+            _check_provider_setting(accounts[namespace], key, value, settings.get("gangway:region"), place)
         elif not colon or namespace not in ("gangway", "pulumi"):
             misspelled = not colon or nearest(namespace, ["gangway"])
             raise InputError(
@@ -328,20 +336,19 @@ def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {key.removeprefix("gangway:"): value for key, value in settings.items() if key.startswith("gangway:")}
 
 
-def _check_provider_setting(key: str, value: object, region: object, place: str) -> None:
+def _check_provider_setting(account: Account, key: str, value: object, region: object, place: str) -> None:
     """The program makes its own provider from our settings: Pulumi hands it no others, such as `aws:profile`.
 
     Ignored, `aws:profile` or `gcp:project` would leave the resources in another account than the file says: hence an
     error and no warning. The value may be a secret and is not repeated.
     """
-    namespace = key.partition(":")[0]
-    name, of_region, instead = _ACCOUNT_BY[namespace]
-    if key != f"{namespace}:{of_region}":
+    only = f"{account.namespace}:{account.region_key}"
+    if key != only:
         raise InputError(
             f"{place}: {key}",
-            f"settings of the {name} provider would be ignored",
-            allowed=f"{namespace}:{of_region}, with the value of gangway:region",
-            fix=f"leave it out; {instead}",
+            f"settings of the {account.title} provider would be ignored",
+            allowed=f"{only}, with the value of gangway:region",
+            fix=f"leave it out; {account.instead}",
         )
     if value != region:
         raise InputError(
@@ -361,10 +368,12 @@ def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
             value=values["stack"],
             fix="leave it out, or rename the file",
         )
+    model, provider = stack_model(), values.get("provider", "aws")
     try:
-        config = StackConfig.model_validate({**values, "stack": stack})
+        config = model.model_validate({**values, "stack": stack})
     except ValidationError as error:
-        mistakes = explain(error, StackConfig, place, str(values.get("provider", "aws")))
+        examples = provider_of(provider).settings.examples if provider in list(PROVIDERS) else {}
+        mistakes = explain(error, model, place, examples)
         raise ExceptionGroup(f"{place} is not valid", mistakes) from None
     if mistakes := provider_mistakes(config, place):
         raise ExceptionGroup(f"{place} is not valid", mistakes)

@@ -227,7 +227,7 @@ def _settings(answers: Answers) -> dict[str, Any]:
     if int(high or low) > 1:
         sections |= deepcopy(dict(start.shared))
     later = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}
-    settings = {
+    settings: dict[str, Any] = {
         "provider": answers.provider,
         **sections,
         "region": answers.region,

@@ -27,7 +27,6 @@ from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 
 __all__ = [
-    "EXAMPLES_OF",
     "BudgetConfig",
     "ClusterConfig",
     "EstimateConfig",
@@ -40,20 +39,10 @@ __all__ = [
     "ObserveConfig",
     "Section",
     "StorageConfig",
-    "examples_of",
 ]
 
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
-
-
-EXAMPLES_OF = "examples_of"
-"""In the JSON schema of a setting: provider -> examples that stand there in place of the common ones, AWS's."""
-
-
-def examples_of(**by_provider: Any) -> dict[str, Any]:
-    """For `Field(json_schema_extra=...)`: what people on another cloud than AWS are shown, by provider."""
-    return {EXAMPLES_OF: {provider: [example] for provider, example in by_provider.items()}}
 
 
 def _email(value: str) -> str:
@@ -112,16 +101,11 @@ class ClusterConfig(Section):
         root_device_name: AWS's alone; has to be the image's own: Ubuntu's, or /dev/xvda for Amazon Linux.
     """
 
-    accelerator: str | None = Field(
-        default=None, examples=["H100x8"], json_schema_extra=examples_of(gcp="v5p-64", azure="H100x8")
-    )
+    accelerator: str | None = Field(default=None, examples=["H100x8"])
     topology: str | None = Field(default=None, pattern=r"^[0-9]+(x[0-9]+){1,2}$", examples=["4x4x8"])
     machine_type: str | None = Field(
         default=None,
         examples=["p5.48xlarge"],
-        json_schema_extra=examples_of(
-            gcp="a3-megagpu-8g", azure="Standard_ND96isr_H100_v5", openstack="gpu.h100x8", hosts="dgx-h100"
-        ),
     )
     nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
     capacity: tuple[Rung, ...] = Field(
@@ -133,17 +117,10 @@ class ClusterConfig(Section):
             [{"kind": "spot", "max_usd_per_hour": 25}, {"kind": "on-demand"}],
             [{"kind": "capacity-block", "id": "cr-0123456789abcdef0"}],
         ],
-        json_schema_extra=examples_of(
-            gcp=[{"kind": "spot"}, {"kind": "on-demand"}],
-            azure=[{"kind": "spot"}, {"kind": "on-demand"}],
-            openstack=[{"kind": "on-demand"}],
-            hosts=[{"kind": "on-demand"}],
-        ),
     )
     zone: str | None = Field(
         default=None,
         examples=["us-east-2a"],
-        json_schema_extra=examples_of(gcp="us-central1-a", azure="1", openstack="nova"),
     )
     image_id: str | None = Field(
         default=None,
@@ -151,9 +128,6 @@ class ClusterConfig(Section):
         pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?"
         r"|/[A-Za-z]+(/[A-Za-z0-9_.()-]+)+|[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2,3})$",
         examples=["ami-0123456789abcdef0"],
-        json_schema_extra=examples_of(
-            gcp="projects/my-project/global/images/my-image", azure="microsoft-dsvm:ubuntu-hpc:2404:latest"
-        ),
     )
     root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
     root_device_name: str = Field(
@@ -201,7 +175,6 @@ class StorageConfig(Section):
         pattern=r"^(s3|gs|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^*?\s]*)?$",
         description="without * ? and blanks",
         examples=["s3://my-bucket/celeba"],
-        json_schema_extra=examples_of(gcp="gs://my-bucket/celeba", azure="az://myaccount/images/celeba"),
     )
     tier: Literal["basic-hdd", "basic-ssd", "zonal"] | None = None
 
@@ -230,11 +203,6 @@ class ImageConfig(Section):
         # Its form is the provider's to check, who can name the stack's own region.
         min_length=1,
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
-        json_schema_extra=examples_of(
-            gcp=f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}",
-            azure=f"myregistry.azurecr.io/gan/trainer@sha256:{'0123456789abcdef' * 4}",
-            openstack=f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}",
-        ),
     )
 
 
@@ -304,7 +272,6 @@ class HeadConfig(Section):
         default=None,
         min_length=1,
         examples=["t3.medium"],
-        json_schema_extra=examples_of(gcp="e2-medium", azure="Standard_D2s_v5", openstack="m1.medium"),
     )
     prometheus_image: str | None = Field(
         default="docker.io/prom/prometheus:v3.5.0",

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from components.catalog.site import SiteConfig
-from stacks.config.provider_sections import HOST_KEY_EXAMPLE, AzureConfig, GcpConfig, HostsConfig, OpenstackConfig
 from stacks.config.sections import (
     BudgetConfig,
     ClusterConfig,
@@ -22,8 +21,11 @@ from stacks.config.sections import (
     ObserveConfig,
     Section,
     StorageConfig,
-    examples_of,
 )
+from stacks.providers.azure.settings import AzureConfig
+from stacks.providers.gcp.settings import GcpConfig
+from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE, HostsConfig
+from stacks.providers.openstack.settings import OpenstackConfig
 
 __all__ = ["StackConfig"]
 
@@ -42,28 +44,13 @@ class StackConfig(Section):
     provider: Literal["aws", "gcp", "azure", "openstack", "hosts"] = "aws"
     region: str = Field(
         examples=["us-east-2"],
-        json_schema_extra=examples_of(gcp="us-central1", azure="eastus", openstack="RegionOne", hosts="lab"),
     )
     cluster: ClusterConfig = Field(
         examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}],
-        json_schema_extra=examples_of(
-            gcp={"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]},
-            azure={"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]},
-            openstack={
-                "machine_type": "gpu.h100x8",
-                "nodes": {"min": 2, "max": 4},
-                "capacity": [{"kind": "on-demand"}],
-            },
-        ),
     )
     storage: StorageConfig | None = Field(
         default=None,
         examples=[{"kind": "lustre", "capacity_gib": 9600, "throughput_mbps_per_tib": 500}],
-        json_schema_extra=examples_of(
-            gcp={"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500},
-            azure={"kind": "lustre", "capacity_gib": 8192, "throughput_mbps_per_tib": 500},
-            openstack={"kind": "manila", "capacity_gib": 4096},
-        ),
     )
     budget: BudgetConfig = Field(
         examples=[{"monthly_usd": 50000, "emails": ["ml-platform@example.com"], "alert_percent": [50, 80, 100]}]

@@ -13,6 +13,7 @@ from components.estimate.spot import SpotEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines, unsaid_usage
 from stacks.planning.trainer_findings import trainer_findings
+from stacks.providers.registry import provider_of
 from trainer.config.train_config import SELF_PREPARED
 
 __all__ = ["check_budget", "common_findings", "money_findings", "span", "stale_prices"]
@@ -172,7 +173,8 @@ def _data(config: StackConfig) -> Iterable[Finding]:
     trained = config.job.effective_config()
     if trained.dataset in SELF_PREPARED:
         return
-    named = (config.storage and config.storage.source) or (config.hosts and config.hosts.data_dir)
+    provider = provider_of(config.provider)
+    named = (config.storage and config.storage.source) or provider.own_data(config)
     prepare = f"python -m trainer data prepare {trained.dataset}"
     if named:
         size = f"{trained.resolution}x{trained.resolution}"
@@ -184,7 +186,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
             f"write it with `{prepare}`; docs/data.md",
         )
         return
-    setting = "hosts.data_dir" if config.provider == "hosts" else "storage.source"
+    setting = provider.settings.data_setting
     yield Finding(
         Severity.ERROR,
         "data.missing",

@@ -25,19 +25,10 @@ from stacks.planning.gc_pause import without_gc
 from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
 from stacks.planning.rules.guardrails import with_guardrails
 from stacks.planning.run_costs import Pace, RungCost, pace, price_ladder, usage_lines
-from stacks.program import build, provider_module
+from stacks.program import build, program_of
+from stacks.providers.registry import provider_of
 
 __all__ = ["Plan", "make_plan", "run_program"]
-
-
-SDKS = {
-    "aws": "pulumi-aws",
-    "gcp": "pulumi-gcp",
-    "azure": "pulumi-azure-native",
-    "openstack": "pulumi-openstack",
-    "hosts": "pulumi-command",
-}
-"""Pulumi's package of each provider."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +49,8 @@ class Plan:
     @property
     def idle_hourly(self) -> float | None:
         """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
-        # A machine of OpenStack that has shut itself down stays allocated, and a slice stays in the queue of TPUs.
-        slices = any(resource.type == "gangway:gcp:QueuedTpu" for resource in self.resources)
-        if not self.config.job.terminate_when_done or self.config.provider == "openstack" or slices:
+        stays = provider_of(self.config.provider).nodes_stay(self.resources)
+        if not self.config.job.terminate_when_done or stays:
             return self.rungs[0].hourly
         nodes = self.rungs[0].nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes
@@ -79,7 +69,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""
-        packages = {"gangway": "gangway-iac"} | {name: name for name in ("pulumi", SDKS[self.config.provider])}
+        sdk = provider_of(self.config.provider).sdk
+        packages = {"gangway": "gangway-iac", "pulumi": "pulumi", sdk: sdk}
         return {
             "stack": self.config.stack,
             "provider": self.config.provider,
@@ -121,7 +112,7 @@ def make_plan(config: StackConfig) -> Plan:
         InputError: a value that cannot be planned, such as a budget below one hour's cost.
     """
     with without_gc():
-        provider = provider_module(config.provider)
+        provider = program_of(config.provider)
         planned = provider.plan(config)
         program = run_program(config, PlaceholderCloud(), planned)
         lines = [*provider.price(config, program.resources), *usage_lines(config)]

@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
-from components.catalog.loader import PROVIDERS, load_provider
 from components.catalog.schema import Fact, MachineType
-from components.catalog.tables import taken_per_month
 from components.core.capacity import Spot
 from components.core.fields import Egress
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, used_once
 from components.estimate.spot import SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
+from stacks.providers.registry import provider_of
 
 __all__ = [
     "Pace",
@@ -100,8 +99,7 @@ def _said(config: StackConfig) -> Iterable[tuple[str, str, float]]:
 
 def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, float]]:
     """Each tier of the way out with its own price, as if nothing else left the cloud in that month."""
-    assert config.provider in PROVIDERS, "as below"
-    services = load_provider(config.provider).services_of(config.provider)
+    services = provider_of(config.provider).catalog_here().services_of(config.provider)
     tiers = sorted((int(match[1] or 0), match[0]) for name in services if (match := _TIER.fullmatch(name)))
     ends = (*(start for start, _ in tiers[1:]), inf)
     for (start, service), end in zip(tiers, ends, strict=True):
@@ -112,8 +110,7 @@ def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, float]]
 
 
 def _line(config: StackConfig, label: str, service: str, gib: float) -> CostComponent:
-    assert config.provider in PROVIDERS, "machines of a site use nothing up that is billed by the GiB"
-    price = load_provider(config.provider).service_price(config.provider, config.region, service)
+    price = provider_of(config.provider).catalog_here().service_price(config.provider, config.region, service)
     return used_once(label, price, gib, config.region)
 
 
@@ -195,7 +192,9 @@ def pace(config: StackConfig) -> Pace:
 def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
     """The share of the nodes taken within 720 hours: the stack file's, else the catalogue's."""
     percent = config.estimate.taken_percent_per_month
-    published = taken_per_month(config.provider, machine.name, config.region)
+    spot_taken = provider_of(config.provider).spot_taken
+    assert spot_taken is not None, "a provider without spot refuses such a rung"
+    published = spot_taken(machine.name, config.region)
     if percent is None:
         return published
     return published.model_copy(

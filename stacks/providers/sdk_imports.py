@@ -17,28 +17,37 @@ from typing import Any, TypedDict
 
 import pulumi
 
-__all__ = ["import_by_name"]
+from stacks.providers.registry import all_providers
 
-PACKAGES = frozenset({"pulumi_aws", "pulumi_gcp", "pulumi_azure_native", "pulumi_openstack"})
+__all__ = ["import_by_name", "packages"]
+
 TYPES = ("_inputs", "outputs")
 """The modules of a service that hold the types of its properties: the largest, and of which least is used."""
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
+def packages() -> frozenset[str]:
+    """The SDKs that the finder knows, as they are imported."""
+    return frozenset(provider.sdk_module for provider in all_providers() if provider.loads_by_name)
+
+
 def import_by_name() -> None:
     """From now on this process loads of Pulumi's SDKs what is asked for; what is loaded already stays as it is."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _Finder(packages()))
 
 
 class _Finder(MetaPathFinder):
     """Finds the services of the SDKs and their modules, and nothing else."""
 
+    def __init__(self, packages: frozenset[str]) -> None:
+        self._packages = packages
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, *below = fullname.split(".")
-        if package not in PACKAGES or not 1 <= len(below) <= 2:
+        if package not in self._packages or not 1 <= len(below) <= 2:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or not isinstance(spec.loader, SourceFileLoader):

@@ -13,6 +13,7 @@ from components.core.job import Rendezvous
 from components.core.tags import TagPolicy, carbon_class
 from stacks.config.job_settings import trainer_flags
 from stacks.config.stack_config import StackConfig
+from stacks.providers.registry import provider_of
 
 __all__ = [
     "CLUSTER",
@@ -169,7 +170,8 @@ def train_argv(
 
 def _has_data(config: StackConfig) -> bool:
     """Whether there is anything in the folder: a site's data is there without a source."""
-    return config.hosts is not None or (config.storage is not None and config.storage.source is not None)
+    has_source = config.storage is not None and config.storage.source is not None
+    return has_source or provider_of(config.provider).own_data(config) is not None
 
 
 CLUSTER = "gangway:cluster"

@@ -20,7 +20,7 @@ from stacks.config.loader import from_file, from_pulumi
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import make_plan
 from stacks.planning.recording import PlaceholderCloud
-from stacks.program import provider_module
+from stacks.program import program_of
 
 REPO = Path(__file__).resolve().parents[2]
 Configure = Callable[[dict[str, Any]], None]
@@ -173,8 +173,8 @@ def test_without_the_engine_the_program_names_the_ways_in(repo: Path) -> None:
     assert done.stderr == "stacks is Pulumi's program: run `gangway plan STACK`, or `pulumi up --stack STACK`\n"
 
 
-def test_a_provider_is_a_module_of_its_name() -> None:
-    assert provider_module("aws").__name__ == "stacks.providers.aws.program"
+def test_a_program_is_a_module_of_its_providers_package() -> None:
+    assert program_of("aws").build.__module__ == "stacks.providers.aws.program"
     assert issubclass(InputError, ValueError)
 
 

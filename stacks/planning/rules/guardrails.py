@@ -12,6 +12,7 @@ from stacks.planning.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V
 from stacks.planning.rules.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
 from stacks.planning.rules.tags import REQUIRED_TAGS
 from stacks.planning.run_costs import Pace
+from stacks.providers.registry import all_providers
 
 __all__ = [
     "BLOCK_ENDS",
@@ -77,36 +78,11 @@ def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
         )
 
 
-# What is billed by the hour as long as it stands, and what counts it.
-MACHINES = frozenset(
-    {
-        "aws:autoscaling:Group",
-        "aws:ec2:Fleet",
-        "aws:ec2:Instance",
-        "aws:ec2:SpotFleetRequest",
-        "azure-native:compute:VirtualMachine",
-        "azure-native:compute:VirtualMachineScaleSet",
-        "gcp:compute:Instance",
-        "gcp:compute:InstanceGroupManager",
-        "gcp:compute:RegionInstanceGroupManager",
-        "gcp:tpu:V2Vm",
-        "pulumi-python:dynamic:QueuedTpuRequest",
-    }
-)
-BUDGETS = frozenset(
-    {
-        "aws:budgets:Budget",
-        "azure-native:consumption:Budget",
-        "azure-native:costmanagement:Budget",
-        "gcp:billing:Budget",
-    }
-)
-
-
 def _no_budget(resources: Sequence[Declared]) -> Iterable[str]:
     kinds = [kind(resource.type) for resource in resources]
-    machines = sum(one in MACHINES for one in kinds)
-    if machines and not any(one in BUDGETS for one in kinds):
+    providers = all_providers()
+    machines = sum(one in provider.machine_types for one in kinds for provider in providers)
+    if machines and not any(one in provider.budget_types for one in kinds for provider in providers):
         yield f"{machines} resources that are or start machines, and no budget that counts them"
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from components.catalog.loader import Provider, load_provider
 from components.core.findings import Severity
 from components.estimate.cost import Declared
 from stacks.config.stack_config import StackConfig
 from stacks.planning.rules.rule import UNKNOWN, Limits, ResourceRule, below, is_unknown, items, kind, named, says
+from stacks.providers.base import Provider
+from stacks.providers.registry import all_providers
 from stacks.providers.shared import region_of
 
 __all__ = ["CLEAN_REGION", "ENCRYPTED", "IMDS_V2", "NO_PUBLIC_ADDRESS", "SHIELDED", "SiteGrid", "grid_of"]
@@ -223,9 +224,6 @@ SHIELDED = ResourceRule(
 
 
 _TOLD = 3
-# Whose region is the whole stack's. Azure has none: each resource names its own, and machines are what draws power.
-_PROVIDERS: dict[str, Provider] = {"pulumi:providers:aws": "aws", "pulumi:providers:gcp": "gcp"}
-_AZURE_MACHINES = ("azure-native:compute:VirtualMachine", "azure-native:compute:VirtualMachineScaleSet")
 SITE = "gangway:site:Site"
 
 
@@ -250,13 +248,12 @@ def grid_of(config: StackConfig) -> SiteGrid | None:
 def _region(resource: Declared) -> tuple[Provider, str] | None:
     """The provider and the region that a resource says its machines are in; None where it does not say, or not yet."""
     what = kind(resource.type)
-    region = resource.inputs.get("location" if what in _AZURE_MACHINES else "region")
-    if not isinstance(region, str) or is_unknown(region):
+    provider = next((one for one in all_providers() if what in one.region_inputs), None)
+    region = None if provider is None else resource.inputs.get(provider.region_inputs[what])
+    if provider is None or not isinstance(region, str) or is_unknown(region):
         return None
-    if what in _AZURE_MACHINES:
-        # `East US 2` is `eastus2`.
-        return "azure", region.replace(" ", "").lower()
-    return (_PROVIDERS[what], region) if what in _PROVIDERS else None
+    # Azure writes `East US 2` for `eastus2`.
+    return provider, region.replace(" ", "").lower()
 
 
 def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
@@ -271,7 +268,7 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
     provider, region = found
     if region in limits.allowed_regions:
         return
-    regions = load_provider(provider).regions
+    regions = provider.catalog_here().regions
     if region not in regions:
         yield f"{region}: nobody here knows the carbon intensity of its grid"
         return
@@ -282,7 +279,7 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
     named = ", ".join(f"{name} ({grams:g})" for grams, name in cleaner)
     yield (
         f"{region}: {fact.value:g} gCO2e per kWh ({fact.source}, {fact.as_of}) is above {limits.max_g_per_kwh:g}; the "
-        f"cleanest regions of {provider} are {named}"
+        f"cleanest regions of {provider.name} are {named}"
     )
 
 

@@ -25,10 +25,10 @@ from components.azure.node_pool import CapacityRungArgs, IbNodePool
 from components.azure.registry import LOGIN_USER, ImageRegistry
 from components.azure.storage import FlowLogStore, RunBucket
 from components.core.fields import Egress
-from stacks.config.provider_sections import AzureConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.trainer_image import build_image
 from stacks.providers.azure.plan import AzurePlan, head_type
+from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
 

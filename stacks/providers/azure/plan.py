@@ -20,10 +20,10 @@ from components.catalog.loader import load_provider
 from components.catalog.schema import AzureMachineType, Region
 from components.core.findings import InputError
 from components.core.job import JobSpec, Volume
-from stacks.config.provider_sections import AzureConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.trainer_image import cloud_context
 from stacks.providers import shared
+from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
 __all__ = ["MOUNT", "ROOT_GIB", "AzurePlan", "data_dir", "fabric_min_gbps", "head_type", "job_spec", "plan", "run_dir"]

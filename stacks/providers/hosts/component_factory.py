@@ -7,9 +7,9 @@ import pulumi
 
 from components.core.job import JobSpec
 from components.hosts.node_pool import HostArgs, HostPool, HostPoolArgs
-from stacks.config.provider_sections import HostConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.hosts.settings import HostConfig
 from stacks.providers.hosts.user_data import installer
 
 __all__ = ["ComponentFactory"]

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from components.catalog.site import site_findings
 from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
-from stacks.config.provider_sections import HostsConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers import shared as shared_findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.user_data import fabric_min_gbps
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
 

@@ -10,8 +10,8 @@ from components.catalog.schema import MachinePrice, Region
 from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
 from components.core.findings import InputError
 from components.hosts.node_pool import check_ladder
-from stacks.config.provider_sections import HostsConfig
 from stacks.config.stack_config import StackConfig
+from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.shared import machine_of, price_of, region_of, site_of, tag_policy
 
 __all__ = ["OWN_STATE", "HostsPlan", "hosts_of", "plan"]

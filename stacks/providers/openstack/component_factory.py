@@ -13,9 +13,9 @@ from components.openstack.launch import HEAD_ROOT_GIB, HeadNode
 from components.openstack.network import TrainingNetwork
 from components.openstack.node_pool import CapacityRungArgs, NodePool
 from components.openstack.storage import ManilaShare, RunBucket
-from stacks.config.provider_sections import OpenstackConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
+from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 

@@ -14,10 +14,10 @@ from components.openstack.capacity import check_flavour, check_ladder
 from components.openstack.launch import plan_boot_source
 from components.openstack.network import NetworkPlan, check_services, plan_network
 from components.openstack.storage import check_share
-from stacks.config.provider_sections import OpenstackConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.trainer_image import cloud_context
 from stacks.providers import shared
+from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
 
 __all__ = ["MOUNT", "OpenstackPlan", "data_dir", "fabric_min_gbps", "job_spec", "plan", "run_dir", "section_of"]

@@ -48,11 +48,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from stacks.planning.plan import make_plan
-from stacks.providers.sdk_imports import PACKAGES
+from stacks.providers.sdk_imports import packages
 from stacks.config.loader import from_file
 make_plan(from_file(Path(sys.argv[1])))
 services = {name: module for name, module in sys.modules.items()
-            if name.partition(".")[0] in PACKAGES and name.count(".") == 1 and type(module) is ModuleType}
+            if name.partition(".")[0] in packages() and name.count(".") == 1 and type(module) is ModuleType}
 print([name for name, module in services.items()
        if type(module.__loader__).__name__ == "_Service" and "__getattr__" not in vars(module)], end=" ")
 print(sum(name.rpartition(".")[0] in services for name in sys.modules))

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from stacks.config.sections import EXAMPLES_OF
 from stacks.config.stack_config import StackConfig
+from stacks.providers.registry import provider_of
 from stacks.providers.unsupported_settings import provider_mistakes
 
 GPU, TPU = "gcp-a3-spot", "gcp-v5p-multislice"
@@ -232,18 +232,8 @@ def test_examples_of_a_provider_stand_beside_each_other_in_a_stack(
     gcp_edited: GcpEdited, provider: str, name: str
 ) -> None:
     """Who follows the fixes one by one ends with a file that is accepted."""
-    schema = StackConfig.model_json_schema()
-
-    def own(schema: Any) -> Any:
-        if isinstance(schema, dict):
-            found = schema.get(EXAMPLES_OF, {}).get(provider, [])
-            return [*found, *(example for child in schema.values() for example in own(child))]
-        return [example for child in schema for example in own(child)] if isinstance(schema, list) else []
-
-    assert len(own(schema)) >= 10
-    of_the_cluster = schema["properties"]["cluster"][EXAMPLES_OF][provider][0]
-    of_the_storage = schema["properties"]["storage"][EXAMPLES_OF][provider][0]
-    region = schema["properties"]["region"][EXAMPLES_OF][provider][0]
+    examples = provider_of(provider).settings.examples
+    assert len(examples) >= 10
     config = gcp_edited(name).model_dump()
-    followed = {**config, "region": region, "cluster": of_the_cluster, "storage": of_the_storage}
+    followed = {**config, **{section: examples[section] for section in ("region", "cluster", "storage")}}
     assert provider_mistakes(StackConfig.model_validate(followed), "x.yaml") == []

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from stacks.config.provider_sections import ENCRYPTED
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
-from stacks.providers.unsupported_settings import UNSUPPORTED
+from stacks.providers.hosts.settings import ENCRYPTED
+from stacks.providers.registry import all_providers
 
 Told = Callable[..., dict[str, InputError]]
 Edited = Callable[..., StackConfig]
@@ -103,7 +103,9 @@ def test_an_encrypted_key_is_one_and_stays_unknown(alone: StackConfig) -> None:
 
 def test_what_is_not_read_is_known_to_the_models(lab: StackConfig) -> None:
     """Or the table would speak of settings that there are not."""
-    for paths in UNSUPPORTED.values():
+    tables = [(*p.settings.unsupported, *p.settings.lacking) for p in all_providers()]
+    assert sum(map(len, tables)) > 20
+    for paths in tables:
         for path in paths:
             section, _, name = path.partition(".")
             field = StackConfig.model_fields[section]

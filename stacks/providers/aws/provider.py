@@ -1,0 +1,94 @@
+"""AWS as a provider: what is known of it without its SDK."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from components.catalog.loader import load_provider
+from components.catalog.tables import taken_per_month
+from components.estimate.cost import Declared
+from stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
+from stacks.planning.rules.rule import is_unknown, items, kind
+from stacks.providers.base import Program, Provider, TagRules
+
+if TYPE_CHECKING:
+    from stacks.providers.aws.plan import AwsPlan
+
+__all__ = ["PROVIDER"]
+
+
+# A line for each module of the package: `module: Class Class`.
+_TAGGABLE = """
+    autoscaling: Group
+    batch: ComputeEnvironment
+    budgets: Budget
+    cloudwatch: CompositeAlarm LogGroup MetricAlarm
+    dynamodb: Table
+    ebs: Volume
+    ec2: CapacityBlockReservation CapacityReservation DefaultSecurityGroup Eip Fleet FlowLog Instance
+        InternetGateway LaunchTemplate NatGateway NetworkInterface PlacementGroup RouteTable SecurityGroup
+        SpotFleetRequest SpotInstanceRequest Subnet Vpc VpcEndpoint
+    ecr: Repository
+    ecs: Cluster
+    efs: FileSystem
+    eks: Cluster NodeGroup
+    fsx: DataRepositoryAssociation LustreFileSystem
+    iam: InstanceProfile Role
+    kms: Key
+    lambda: Function
+    lb: LoadBalancer
+    rds: Instance
+    route53: Zone
+    s3: Bucket BucketV2
+    secretsmanager: Secret
+    sns: Topic
+    sqs: Queue
+    vpc: SecurityGroupEgressRule SecurityGroupIngressRule
+"""
+_LAUNCHED = ("instance", "volume")
+"""What a launch template starts, and what is billed: an Auto Scaling group's own tags never reach a volume."""
+
+
+def _program() -> "Program[AwsPlan]":
+    from stacks.providers.aws import program
+
+    return program
+
+
+def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
+    """Volumes of instances, and whatever a launch template starts."""
+    what, inputs = kind(resource.type), resource.inputs
+    if what == "aws:ec2:Instance" and not inputs.get("launchTemplate"):
+        roots = [one.get("tags") for one in items(inputs.get("rootBlockDevice"))]
+        yield "its volumes", [inputs.get("volumeTags"), *roots]
+    # One that names no type starts nothing by itself: an instance does, and says it.
+    if what == "aws:ec2:LaunchTemplate" and "instanceType" in inputs:
+        specifications = inputs.get("tagSpecifications")
+        for launched in _LAUNCHED:
+            given = [one.get("tags") for one in items(specifications) if one.get("resourceType") == launched]
+            yield f"each {launched} it starts", [specifications] if is_unknown(specifications) else given
+
+
+# The common settings' own examples are AWS's.
+_SETTINGS = ProviderSettings(
+    image=ImageForm(re.compile(r"ami-[0-9a-f]{8,17}"), "ami-0123456789abcdef0"),
+    store=ObjectStore("s3", "s3://bucket/prefix"),
+    storage_kinds=("lustre",),
+    account=Account("aws", "AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
+    deletes_runs=True,
+)
+PROVIDER = Provider(
+    name="aws",
+    sdk="pulumi-aws",
+    program=_program,
+    packages=("boto3", "botocore"),
+    settings=_SETTINGS,
+    catalog=partial(load_provider, "aws"),
+    spot_taken=partial(taken_per_month, "aws"),
+    tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
+    machine_types=frozenset({"aws:autoscaling:Group", "aws:ec2:Fleet", "aws:ec2:Instance", "aws:ec2:SpotFleetRequest"}),
+    budget_types=frozenset({"aws:budgets:Budget"}),
+    region_inputs=MappingProxyType({"pulumi:providers:aws": "region"}),
+)

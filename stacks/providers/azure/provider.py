@@ -1,0 +1,117 @@
+"""Azure as a provider: what is known of it without its SDK."""
+
+from collections.abc import Iterator
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from components.catalog.loader import load_provider
+from components.catalog.tables import taken_per_month
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.settings import SETTINGS
+from stacks.providers.base import Program, Provider, TagRules
+
+if TYPE_CHECKING:
+    from stacks.providers.azure.plan import AzurePlan
+
+__all__ = ["PROVIDER"]
+
+
+# A line for each module of the package: `module: Class Class`.
+_TAGGABLE = """
+    applicationinsights: Workbook
+    cognitiveservices: Account
+    compute: CapacityReservation CapacityReservationGroup Disk DiskEncryptionSet Image ProximityPlacementGroup
+        SshPublicKey VirtualMachine VirtualMachineScaleSet
+    containerregistry: Registry
+    containerservice: ManagedCluster
+    keyvault: Key Vault
+    logic: Workflow
+    machinelearningservices: Workspace
+    managedidentity: UserAssignedIdentity
+    monitor: ActionGroup DataCollectionEndpoint DataCollectionRule ScheduledQueryRule
+    network: ApplicationSecurityGroup BastionHost FlowLog LoadBalancer NatGateway NetworkInterface
+        NetworkSecurityGroup PrivateEndpoint PublicIPAddress RouteTable VirtualNetwork
+    operationalinsights: Workspace
+    privatedns: PrivateZone VirtualNetworkLink
+    resources: ResourceGroup
+    sql: Server
+    storage: StorageAccount
+    storagecache: AmlFilesystem
+"""
+# Azure's section: what each id is of. The application is Managed Lustre's, the same in every directory.
+_IMPORTER = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
+_AZURE_IDS = {
+    "tenant_id": "the directory whose identities the stack's vault trusts",
+    "source_account_id": "the resource id of the storage account that holds it",
+    "importer_principal_id": "the object id, in your directory, of HPC Cache Resource Provider, which imports it",
+}
+
+
+def _program() -> "Program[AzurePlan]":
+    from stacks.providers.azure import program
+
+    return program
+
+
+def _dynamic(config: StackConfig, _planned: Any) -> str:
+    waits = config.azure is not None and config.azure.role_wait_sec > 0
+    return "gangway:azure.role_wait_sec: the wait needs" if waits else ""
+
+
+def _ids(config: StackConfig) -> Iterator[InputError]:
+    """Ids in Azure's section that another setting needs, or that nothing needs."""
+    section = config.azure
+    if section is None:
+        return
+    has_source = config.storage is not None and config.storage.source is not None
+    has_key, prebuilt = config.encryption == "customer-key", config.image.prebuilt is not None
+    # Name: whether it is needed, for what, and the command that shows it.
+    needed = {
+        "tenant_id": (has_key, "encryption: customer-key", "az account show --query tenantId"),
+        "source_account_id": (has_source, "storage.source", "az storage account show --name ACCOUNT --query id"),
+        "importer_principal_id": (has_source, "storage.source", f"az ad sp show --id {_IMPORTER} --query id"),
+    }
+    for name, (wanted, purpose, command) in needed.items():
+        if wanted and getattr(section, name) is None:
+            yield InputError(
+                f"gangway:azure.{name}",
+                "missing",
+                allowed=f"it is required with {purpose}: {_AZURE_IDS[name]}",
+                fix=f"copy it from `{command}`",
+            )
+    idle = {
+        "tenant_id": (has_key, "encryption: customer-key"),
+        "source_account_id": (has_source, "storage.source"),
+        "importer_principal_id": (has_source, "storage.source"),
+        "registry_id": (prebuilt, "image.prebuilt"),
+        "network_watcher": (config.network.flow_logs, "network.flow_logs"),
+    }
+    for name, (used, beside) in idle.items():
+        if getattr(section, name) is not None and not used:
+            yield InputError(
+                f"gangway:azure.{name}",
+                f"of no effect without {beside}",
+                value=getattr(section, name),
+                allowed=f"only with {beside}",
+                fix=f"leave it out, or add {beside}",
+            )
+
+
+# Azure's provider has no region: each resource names its own, and machines are what draws power.
+_MACHINES = ("azure-native:compute:VirtualMachine", "azure-native:compute:VirtualMachineScaleSet")
+PROVIDER = Provider(
+    name="azure",
+    sdk="pulumi-azure-native",
+    program=_program,
+    settings=SETTINGS,
+    mistakes=_ids,
+    catalog=partial(load_provider, "azure"),
+    spot_taken=partial(taken_per_month, "azure"),
+    tags=TagRules(package="azure-native", types=_TAGGABLE),
+    machine_types=frozenset(_MACHINES),
+    budget_types=frozenset({"azure-native:consumption:Budget", "azure-native:costmanagement:Budget"}),
+    region_inputs=MappingProxyType(dict.fromkeys(_MACHINES, "location")),
+    dynamic=_dynamic,
+)

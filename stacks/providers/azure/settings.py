@@ -1,0 +1,110 @@
+"""What a stack file says on Azure: the section gangway:azure, and how the common settings are written there."""
+
+import re
+from types import MappingProxyType
+
+from pydantic import Field, StrictBool
+
+from components.core.fields import Whole
+from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
+from stacks.config.sections import Section
+
+__all__ = ["SETTINGS", "AzureConfig"]
+
+
+_GUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+_RESOURCE = r"^/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]{1,90}/providers/"
+_GUID_EXAMPLES = [f"{digit * 8}-0000-0000-0000-{digit * 12}" for digit in "123"]
+_RESOURCE_EXAMPLE = f"/subscriptions/{_GUID_EXAMPLES[0]}/resourceGroups/my-group/providers"
+_IMAGE = "microsoft-dsvm:ubuntu-hpc:2404:latest"
+
+
+class AzureConfig(Section):
+    """What a stack on Azure says besides.
+
+    Attributes:
+        subscription_id: that everything is made in and billed to.
+        tenant_id: the directory, whose identities a vault of the stack trusts; with encryption: customer-key.
+        budget_starts_on: the first of the month in which the budget begins, in quotes. Pinned, for a computed day would
+            change the stack each month.
+        source_account_id: resource id of the storage account that `storage.source` is in.
+        importer_principal_id: object id, in this directory, of the service principal by which Managed Lustre fetches
+            what is in there: "HPC Cache Resource Provider".
+        registry_id: resource id of the registry that `image.prebuilt` is in: an image's name does not say where its
+            registry is.
+        role_wait_sec: how long `up` waits after it has given somebody a role, before it relies on that.
+        network_watcher: resource id, or GROUP/NAME, of the network watcher that writes the flow log; Azure's own of the
+            region when left out.
+        trusted_launch: whether machines start with a virtual TPM, and with Secure Boot where their image allows.
+        secure_boot: whether nodes load signed modules alone; left out, where their image is taken to have no others.
+        encryption_at_host: whether caches and local disks of machines are encrypted.
+        proximity: whether nodes without InfiniBand are kept in one data centre.
+        bastion: whether people may come in: Azure Bastion, and SSH with their Entra ID account.
+    """
+
+    subscription_id: str = Field(pattern=_GUID, examples=[_GUID_EXAMPLES[0]])
+    tenant_id: str | None = Field(default=None, pattern=_GUID, examples=[_GUID_EXAMPLES[1]])
+    budget_starts_on: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-01-01"])
+    source_account_id: str | None = Field(
+        default=None,
+        pattern=_RESOURCE + r"Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}$",
+        examples=[f"{_RESOURCE_EXAMPLE}/Microsoft.Storage/storageAccounts/myaccount"],
+    )
+    importer_principal_id: str | None = Field(default=None, pattern=_GUID, examples=[_GUID_EXAMPLES[2]])
+    registry_id: str | None = Field(
+        default=None,
+        pattern=_RESOURCE + r"Microsoft\.ContainerRegistry/registries/[A-Za-z0-9]{5,50}$",
+        examples=[f"{_RESOURCE_EXAMPLE}/Microsoft.ContainerRegistry/registries/myregistry"],
+    )
+    role_wait_sec: Whole = Field(default=300, ge=0, le=900)
+    network_watcher: str | None = Field(default=None, min_length=3, examples=["NetworkWatcherRG/NetworkWatcher_eastus"])
+    trusted_launch: StrictBool = True
+    secure_boot: StrictBool | None = None
+    encryption_at_host: StrictBool = True
+    proximity: StrictBool = False
+    bastion: StrictBool = False
+
+
+SETTINGS = ProviderSettings(
+    own=OwnSection(
+        "azure",
+        AzureConfig,
+        holds="subscription_id and budget_starts_on",
+        example='{subscription_id: 11111111-0000-0000-0000-111111111111, budget_starts_on: "2026-01-01"}',
+    ),
+    examples=MappingProxyType(
+        {
+            "region": "eastus",
+            "cluster": {"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]},
+            "cluster.accelerator": "H100x8",
+            "cluster.machine_type": "Standard_ND96isr_H100_v5",
+            "cluster.capacity": [{"kind": "spot"}, {"kind": "on-demand"}],
+            "cluster.zone": "1",
+            "cluster.image_id": _IMAGE,
+            "storage": {"kind": "lustre", "capacity_gib": 8192, "throughput_mbps_per_tib": 500},
+            "storage.source": "az://myaccount/images/celeba",
+            "image.prebuilt": f"myregistry.azurecr.io/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+            "head.machine_type": "Standard_D2s_v5",
+        }
+    ),
+    lacking=MappingProxyType(
+        {
+            "cluster.root_device_name": "Azure knows an image's boot disk by itself",
+            "budget.activate_tag": "tags of Azure count from the day they are on a resource; nothing has to be "
+            "activated",
+        }
+    ),
+    image=ImageForm(
+        re.compile(r"/(subscriptions|communitygalleries|sharedgalleries)/.+|[^/:]+(:[^/:]+){2,3}", re.IGNORECASE),
+        _IMAGE,
+    ),
+    # An account of Azure's is another thing than a bucket.
+    store=ObjectStore("az", "az://account/container/folder", keeps_name=False),
+    storage_kinds=("lustre",),
+    account=Account(
+        "azure-native",
+        "Azure",
+        "location",
+        "name the subscription in gangway:azure, and the account by `az login` or ARM_CLIENT_ID and its like",
+    ),
+)

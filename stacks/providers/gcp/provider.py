@@ -1,0 +1,96 @@
+"""Google Cloud as a provider: what is known of it without its SDK."""
+
+from collections.abc import Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from components.catalog.loader import load_provider
+from components.catalog.tables import taken_per_month
+from components.estimate.cost import Declared
+from stacks.config.stack_config import StackConfig
+from stacks.providers.base import Program, Provider, TagRules
+from stacks.providers.gcp.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from stacks.providers.gcp.plan import GcpPlan
+
+__all__ = ["PROVIDER"]
+
+
+# A line for each module of the package: `module: Class Class`.
+_TAGGABLE = """
+    artifactregistry: Repository
+    bigquery: Dataset
+    cloudrunv2: Job
+    compute: Address Disk ForwardingRule GlobalAddress GlobalForwardingRule Image Instance InstanceTemplate
+        RegionInstanceTemplate Snapshot
+    container: Cluster
+    dns: ManagedZone
+    eventarc: Trigger
+    filestore: Instance
+    kms: CryptoKey
+    lustre: Instance
+    monitoring: AlertPolicy NotificationChannel
+    pubsub: Topic
+    redis: Instance
+    secretmanager: Secret
+    storage: Bucket
+    tpu: V2Vm
+    workbench: Instance
+    workflows: Workflow
+"""
+# Google Cloud's own word is `labels`; these have another.
+_OTHER_INPUTS = {
+    "gcp:container:Cluster": "resourceLabels",
+    "gcp:monitoring:AlertPolicy": "userLabels",
+    "gcp:monitoring:NotificationChannel": "userLabels",
+}
+# A dynamic resource of Gangway's.
+_QUEUED_TPU = "pulumi-python:dynamic:QueuedTpuRequest"
+
+
+def _program() -> "Program[GcpPlan]":
+    from stacks.providers.gcp import program
+
+    return program
+
+
+def _slices_stay(resources: Sequence[Declared]) -> bool:
+    """A slice stays in the queue of TPUs."""
+    return any(resource.type == "gangway:gcp:QueuedTpu" for resource in resources)
+
+
+def _dynamic(_config: StackConfig, planned: "GcpPlan") -> str:
+    return "" if planned.tpu is None else "TPUs need"
+
+
+PROVIDER = Provider(
+    name="gcp",
+    sdk="pulumi-gcp",
+    program=_program,
+    packages=("google",),
+    settings=SETTINGS,
+    catalog=partial(load_provider, "gcp"),
+    spot_taken=partial(taken_per_month, "gcp"),
+    tags=TagRules(
+        package="gcp",
+        types=_TAGGABLE,
+        input_name="labels",
+        other_inputs=MappingProxyType(_OTHER_INPUTS),
+        more_types=MappingProxyType({_QUEUED_TPU: "labels"}),
+    ),
+    machine_types=frozenset(
+        {
+            "gcp:compute:Instance",
+            "gcp:compute:InstanceGroupManager",
+            "gcp:compute:RegionInstanceGroupManager",
+            "gcp:tpu:V2Vm",
+            _QUEUED_TPU,
+        }
+    ),
+    budget_types=frozenset({"gcp:billing:Budget"}),
+    region_inputs=MappingProxyType({"pulumi:providers:gcp": "region"}),
+    nodes_stay=_slices_stay,
+    dynamic=_dynamic,
+)

@@ -1,0 +1,78 @@
+"""What a stack file says on Google Cloud: the section gangway:gcp, and how the common settings are written there."""
+
+import re
+from types import MappingProxyType
+
+from pydantic import Field
+
+from components.core.fields import PositiveNumber
+from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
+from stacks.config.sections import Section
+
+__all__ = ["SETTINGS", "GcpConfig"]
+
+
+_IMAGE = "projects/my-project/global/images/my-image"
+
+
+class GcpConfig(Section):
+    """What a stack on Google Cloud says besides.
+
+    Attributes:
+        project: id of the project that everything is made in.
+        billing_account: whose budget counts; whoever runs `up` is its Costs Manager.
+        currency: of the billing account, where it is not kept in dollars: Google takes a budget in no other.
+        monthly_amount: the budget in `currency`; the plan goes on comparing `monthly_usd` with its prices.
+        tpu_api_url: where the TPU API answers, such as a Private Service Connect endpoint; Google's own when left out.
+    """
+
+    project: str = Field(pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$", examples=["my-project"])
+    billing_account: str = Field(pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", examples=["012345-6789AB-CDEF01"])
+    currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
+    monthly_amount: PositiveNumber | None = None
+    tpu_api_url: str | None = Field(
+        default=None, pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?/?$", examples=["https://tpu-lab.p.googleapis.com"]
+    )
+
+
+SETTINGS = ProviderSettings(
+    own=OwnSection(
+        "gcp",
+        GcpConfig,
+        holds="project and billing_account",
+        example="{project: my-project, billing_account: 012345-6789AB-CDEF01}",
+    ),
+    examples=MappingProxyType(
+        {
+            "region": "us-central1",
+            "cluster": {"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]},
+            "cluster.accelerator": "v5p-64",
+            "cluster.machine_type": "a3-megagpu-8g",
+            "cluster.capacity": [{"kind": "spot"}, {"kind": "on-demand"}],
+            "cluster.zone": "us-central1-a",
+            "cluster.image_id": _IMAGE,
+            "storage": {"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500},
+            "storage.source": "gs://my-bucket/celeba",
+            "image.prebuilt": f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+            "head.machine_type": "e2-medium",
+        }
+    ),
+    lacking=MappingProxyType(
+        {
+            "cluster.root_device_name": "Google Cloud knows an image's boot disk by itself",
+            "budget.activate_tag": "labels of Google Cloud count from the hour they are on a resource; nothing has to "
+            "be activated",
+        }
+    ),
+    image=ImageForm(re.compile(r"projects/.+"), _IMAGE),
+    store=ObjectStore("gs", "gs://bucket/prefix"),
+    storage_kinds=("lustre", "filestore"),
+    account=Account(
+        "gcp",
+        "Google Cloud",
+        "region",
+        "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS",
+    ),
+    has_slices=True,
+    deletes_runs=True,
+)

@@ -1,0 +1,146 @@
+"""What a stack file says of machines that are there already: the section gangway:hosts, and the common settings that
+nothing reads there.
+"""
+
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, StrictBool, model_validator
+
+from components.core.fields import Whole
+from stacks.config.provider_settings import OwnSection, ProviderSettings
+from stacks.config.sections import Section
+
+__all__ = ["ENCRYPTED", "HOST_KEY_EXAMPLE", "SETTINGS", "HostConfig", "HostsConfig"]
+
+
+ENCRYPTED = "[encrypted in the stack file]"
+"""What stands for a secret that only the engine can decrypt."""
+# What Pulumi's plugin can pin: it offers a server this one algorithm, and no server takes ssh-rsa any more.
+_HOST_KEY = r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,2}$"
+HOST_KEY_EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFDYWOCYXsx/YEGKrwzFq1h/QsJXCohAlanozKzQ9lRc"
+"""Nobody's."""
+_ADDRESS = r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$"
+_FOLDER = r"^/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
+
+
+def _decryptable(value: Any) -> Any:
+    """`{secure: ...}`, as Pulumi writes a secret into the stack file, as the word for it."""
+    return ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value
+
+
+class HostConfig(Section):
+    """One machine that is there.
+
+    Attributes:
+        name: of its resources; made of the address when left out.
+        address: where its SSH server answers.
+        port: of its SSH server.
+        user: root, or somebody whose sudo asks for no password; the section's own when left out.
+        host_key: the server's public key, as `ssh-keyscan -t ed25519 ADDRESS` prints it behind the address.
+        accept_unknown_host_key: connects to whoever answers; in place of host_key.
+        cluster_address: by which the other machines reach it; the address when left out.
+    """
+
+    name: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9-]{0,29}$", examples=["node-1"])
+    address: str = Field(pattern=_ADDRESS, examples=["10.20.0.11"])
+    port: Whole = Field(default=22, ge=1, le=65535)
+    user: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_.-]{0,31}$", examples=["gangway"])
+    host_key: str | None = Field(default=None, pattern=_HOST_KEY, examples=[HOST_KEY_EXAMPLE])
+    accept_unknown_host_key: StrictBool = False
+    cluster_address: str | None = Field(default=None, pattern=_ADDRESS, examples=["10.30.0.11"])
+
+    @model_validator(mode="after")
+    def _known_or_accepted(self) -> Self:
+        if self.host_key is None and not self.accept_unknown_host_key:
+            raise ValueError(
+                "host_key, by which the right machine is told from another; write what `ssh-keyscan -t ed25519 "
+                f"{self.address}` prints behind the address, or accept_unknown_host_key: true"
+            )
+        if self.host_key is not None and self.accept_unknown_host_key:
+            raise ValueError("host_key or accept_unknown_host_key, not both; remove accept_unknown_host_key")
+        return self
+
+    @property
+    def label(self) -> str:
+        """What its resources are called after."""
+        return self.name or self.address.lower().replace(".", "-").replace(":", "-")
+
+    @property
+    def reached_at(self) -> str:
+        """Its address among the machines."""
+        return self.cluster_address or self.address
+
+
+class HostsConfig(Section):
+    """Machines that are there already, reached over SSH.
+
+    Attributes:
+        machines: the first also holds the store in which the others meet.
+        user: of those that name none.
+        private_key: of the SSH user, a secret of the stack; the agent's keys (SSH_AUTH_SOCK) when left out.
+        container_engine: what runs the trainer's image there.
+        run_store: where records outlive a run: a bucket, for which the machines have credentials of their own, or a
+            folder that they see.
+        shared_dir: a file system that all machines have mounted; checkpoints are in it.
+        data_dir: what the job trains on, as every machine sees it; only read.
+    """
+
+    machines: tuple[HostConfig, ...] = Field(
+        min_length=1,
+        max_length=512,
+        examples=[[{"address": "10.20.0.11", "host_key": HOST_KEY_EXAMPLE}]],
+    )
+    user: str = Field(default="root", pattern=r"^[a-z_][a-z0-9_.-]{0,31}$", examples=["gangway"])
+    private_key: Annotated[str | None, BeforeValidator(_decryptable)] = None
+    container_engine: Literal["docker", "podman"] = "docker"
+    run_store: str = Field(
+        pattern=r"^((s3|gs)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]|az://[a-z0-9]{3,24}/[a-z0-9-]{3,63}|/[A-Za-z0-9._-]+)"
+        r"(/[A-Za-z0-9._-]+)*$",
+        examples=["s3://my-bucket/runs", "/shared/gangway/results"],
+    )
+    shared_dir: str | None = Field(default=None, pattern=_FOLDER, examples=["/shared/gangway"])
+    data_dir: str | None = Field(default=None, pattern=_FOLDER, examples=["/shared/data/celeba"])
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        for what in ("label", "address", "reached_at"):
+            values = [getattr(machine, what) for machine in self.machines]
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise ValueError(f"each machine once; remove the second {twice}")
+        return self
+
+
+_NO_BILL = "nobody bills these machines through an account, so nothing counts against the budget"
+_NO_LOGS = "there is no log service: lines stay in the machines' journals"
+SETTINGS = ProviderSettings(
+    own=OwnSection(
+        "hosts",
+        HostsConfig,
+        holds="machines and run_store",
+        example="{machines: [{address: 10.20.0.11, host_key: ssh-ed25519 ...}], run_store: /shared/gangway/results}",
+    ),
+    reads_site=True,
+    examples=MappingProxyType(
+        {"region": "lab", "cluster.machine_type": "dgx-h100", "cluster.capacity": [{"kind": "on-demand"}]}
+    ),
+    unsupported=MappingProxyType(
+        {
+            "storage": "the machines mount their own file systems: gangway:hosts.shared_dir and data_dir name them",
+            "network": "the machines' network is there already",
+            "cluster.zone": "the machines are where they are",
+            "cluster.image_id": "the machines run the system that they have",
+            "cluster.root_volume_gib": "the machines have the disks that they have",
+            "cluster.root_device_name": "the machines have the disks that they have",
+            "head.machine_type": "the store in which nodes meet is on the first machine",
+            "observe.log_days": _NO_LOGS,
+            "observe.no_steps_minutes": f"{_NO_LOGS}, and nobody sends alarms",
+            "budget.stop_at_percent": _NO_BILL,
+            "budget.activate_tag": "no bill counts by tags here; nothing has to be activated",
+            "job.terminate_when_done": "machines that are there stay when the trainer has stopped",
+            "encryption": "disks are under the key of whoever set the machines up",
+        }
+    ),
+    data_setting="hosts.data_dir",
+    nodes_can_leave=False,
+)

@@ -1,0 +1,105 @@
+"""What a stack file says on OpenStack: the section gangway:openstack, and which common settings nothing reads there."""
+
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import Field, StrictBool
+
+from stacks.config.provider_settings import OwnSection, ProviderSettings
+from stacks.config.sections import Section
+
+__all__ = ["SETTINGS", "OpenstackConfig"]
+
+
+_UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+_UUID_EXAMPLES = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "12"]
+_NO_LOGS = "there is no log service: lines stay in the machines' journals"
+_CONTAINER_FOLDER = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
+
+
+class OpenstackConfig(Section):
+    """What a stack on OpenStack says besides. Who logs in, clouds.yaml says or OS_* in the environment.
+
+    Attributes:
+        auth_url: of Keystone's API, version 3, as the machines reach it.
+        cloud: of clouds.yaml; OS_* in the environment when left out.
+        image: of the nodes, id or name, with NVIDIA's driver and container toolkit.
+        head_image: of the head node; the nodes' when left out.
+        external_network_id: by which the stack's router goes out.
+        service_cidrs: where the cloud's own services are: all that machines reach with network.egress: endpoints.
+        dns_nameservers: told to the machines; they ask the network's own when left out.
+        placement: of the nodes' server group: one host for all (affinity) or one for each (anti-affinity), the soft
+            ones as a wish.
+        boot: from the flavour's own disk, or from a volume of cluster.root_volume_gib.
+        volume_type: of such a volume, such as one that is encrypted; the cloud's usual one when left out.
+        share_protocol: of the share: NFS, or CEPHFS for native CephFS.
+        share_type: of the share; the cloud's usual one when left out.
+        share_network: has the share's server in the stack's network, for share types whose driver handles servers.
+        data_dir: a folder of the share that the job trains on.
+        rdma_network_id: of SR-IOV ports, one for each adapter of gangway:site.fabric; when left out the flavour brings
+            the adapters.
+        rdma_vnic_type: of those ports.
+        object_role: what the object store asks of who writes.
+        access_rules: has the machines' credential open the run container and nothing else.
+    """
+
+    auth_url: str = Field(
+        pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?/v3/?$", examples=["https://cloud.example.com:5000/v3"]
+    )
+    cloud: str | None = Field(default=None, min_length=1, examples=["lab"])
+    image: str = Field(min_length=1, max_length=255, examples=["ubuntu-24.04-nvidia-580"])
+    head_image: str | None = Field(default=None, min_length=1, max_length=255, examples=["ubuntu-24.04"])
+    external_network_id: str = Field(pattern=_UUID, examples=_UUID_EXAMPLES[:1])
+    service_cidrs: tuple[str, ...] = Field(default=(), max_length=20, examples=[["192.0.2.0/24"]])
+    dns_nameservers: tuple[str, ...] = Field(default=(), max_length=5, examples=[["192.0.2.53"]])
+    placement: Literal["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"] = "soft-affinity"
+    boot: Literal["flavour", "volume"] = "flavour"
+    volume_type: str | None = Field(default=None, min_length=1, examples=["luks"])
+    share_protocol: Literal["NFS", "CEPHFS"] = "NFS"
+    share_type: str | None = Field(default=None, min_length=1, examples=["cephfsnfstype"])
+    share_network: StrictBool = False
+    data_dir: str | None = Field(default=None, pattern=_CONTAINER_FOLDER, examples=["celeba"])
+    rdma_network_id: str | None = Field(default=None, pattern=_UUID, examples=_UUID_EXAMPLES[1:])
+    rdma_vnic_type: Literal["direct", "direct-physical"] = "direct"
+    object_role: str = Field(default="member", pattern=r"^[A-Za-z0-9_.-]{1,255}$", examples=["swiftoperator"])
+    access_rules: StrictBool = True
+
+
+SETTINGS = ProviderSettings(
+    own=OwnSection(
+        "openstack",
+        OpenstackConfig,
+        holds="auth_url, image and external_network_id",
+        example="{auth_url: https://cloud.example.com:5000/v3, image: ubuntu-24.04-nvidia-580, "
+        "external_network_id: 11111111-0000-4000-8000-111111111111}",
+    ),
+    reads_site=True,
+    examples=MappingProxyType(
+        {
+            "region": "RegionOne",
+            "cluster": {
+                "machine_type": "gpu.h100x8",
+                "nodes": {"min": 2, "max": 4},
+                "capacity": [{"kind": "on-demand"}],
+            },
+            "cluster.machine_type": "gpu.h100x8",
+            "cluster.capacity": [{"kind": "on-demand"}],
+            "cluster.zone": "nova",
+            "storage": {"kind": "manila", "capacity_gib": 4096},
+            "image.prebuilt": f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+            "head.machine_type": "m1.medium",
+        }
+    ),
+    unsupported=MappingProxyType(
+        {
+            "network.flow_logs": "OpenStack's network has no flow log",
+            "cluster.image_id": "an image of OpenStack's is gangway:openstack.image, by id or name",
+            "cluster.root_device_name": "OpenStack knows an image's boot disk by itself",
+            "observe.log_days": _NO_LOGS,
+            "observe.no_steps_minutes": f"{_NO_LOGS}, and nobody sends alarms",
+            "budget.stop_at_percent": "OpenStack knows rates, and no budget that could stop anything",
+            "budget.activate_tag": "no bill counts by tags here; nothing has to be activated",
+        }
+    ),
+    storage_kinds=("manila",),
+)
