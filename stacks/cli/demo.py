@@ -30,8 +30,8 @@ from stacks.extras import need
 from stacks.paths import ROOT
 from stacks.planning.gc_pause import without_gc
 from stacks.planning.plan import Plan, make_plan, run_program
+from stacks.planning.run_context import local_context
 from stacks.planning.show import sandbox_notes, sandbox_table, show_plan
-from stacks.planning.trainer_image import local_context
 from stacks.report.page import write_report
 from stacks.sandbox.cloud import MotoCloud
 from stacks.sandbox.rows import SandboxRow

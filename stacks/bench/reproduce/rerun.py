@@ -17,7 +17,7 @@ from images.shell import container_argv
 from stacks.bench.local import Hardware, describe
 from stacks.engines.local import LocalRun, StatsTail
 from stacks.extras import need
-from stacks.planning.trainer_image import local_context
+from stacks.planning.run_context import local_context
 from stacks.report.runs import Run, read_json
 from trainer.config.train_config import SELF_PREPARED, TrainConfig
 from trainer.records.run_record import RunRecord

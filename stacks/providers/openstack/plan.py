@@ -15,7 +15,7 @@ from components.openstack.launch import plan_boot_source
 from components.openstack.network import NetworkPlan, check_services, plan_network
 from components.openstack.storage import check_share
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import cloud_context
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy

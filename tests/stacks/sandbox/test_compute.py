@@ -14,7 +14,7 @@ from components.aws.launch import HeadNode
 from components.core.image import TrainerImage
 from stacks.paths import program_folder
 from stacks.planning.recording import record
-from stacks.planning.trainer_image import dockerfile_for
+from stacks.planning.run_context import dockerfile_for
 from stacks.sandbox.cloud import MotoCloud
 from stacks.sandbox.compute import HEAD_HANDLERS, UNKEPT
 from stacks.sandbox.rows import SandboxRow, Status

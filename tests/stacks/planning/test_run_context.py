@@ -8,7 +8,7 @@ import pytest
 
 from components.catalog.loader import load
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import cloud_context, local_context
+from stacks.planning.run_context import cloud_context, local_context
 from trainer.records.quantity import Quantity
 
 

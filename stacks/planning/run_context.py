@@ -1,4 +1,4 @@
-"""What a plan knows of where it runs: the run's context in the checkout, and the digest of the trainer's image."""
+"""What the trainer is told by who starts it: the context of the run, and the image, by the digest of its content."""
 
 import hashlib
 import os

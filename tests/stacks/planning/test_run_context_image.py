@@ -9,7 +9,7 @@ import stacks
 from components.core.image import CONTENT_PREFIX
 from images.specs import DOCKERFILE_FLAVOURS
 from stacks.paths import trainer_context
-from stacks.planning.trainer_image import content_tag, dockerfile_for
+from stacks.planning.run_context import content_tag, dockerfile_for
 
 DOCKERFILE = "FROM scratch\n"
 
