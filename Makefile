@@ -12,7 +12,7 @@ XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
     --custom-compile-command "make lock" --quiet
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
-PACKAGES := components images stacks trainer tests
+PACKAGES := components images stacks trainer tests examples
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
 QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,checkpoint/test_store_checkpoint \
     run/test_loop run/test_samples run/test_state metrics/test_frechet steps/test_augment steps/test_rng \

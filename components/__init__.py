@@ -1,5 +1,5 @@
 """Gangway's Pulumi components: clusters, file systems, capacity and budgets as reusable resources.
 
-Provider packages (`aws`, ...) hold the resources; the modules beside them are pure planning: catalogue, capacity,
-cost, energy, job, tags. Nothing here imports the trainer, torch or a stack file.
+A folder a provider holds the resources; `core`, `estimate` and `catalog` are pure. Nothing here imports the trainer,
+torch or a stack file.
 """

@@ -125,7 +125,6 @@ class AzureHeadSpec(AzureMachineSpec):
         metrics_port: of the workers' metrics.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
         fallback: `components.azure.fallback.FallbackConfig` as JSON data; None where something else asks for nodes.
-        plan_look_source: Python source of `plan_look` with all that it calls; with `fallback` alone.
     """
 
     subscription_id: str
@@ -134,21 +133,15 @@ class AzureHeadSpec(AzureMachineSpec):
     metrics_port: int = 9400
     prometheus_image: str | None = None
     fallback: Mapping[str, Any] | None = None
-    plan_look_source: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prometheus_image is not None:
             check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)
-        if (self.fallback is None) != (self.plan_look_source is None):
-            raise ValueError(
-                "AzureHeadSpec.fallback: given without plan_look_source, or the other way round; allowed: both or "
-                "neither; fix: pass the source of components.azure.fallback.plan_look and of what it calls"
-            )
 
 
 WATCH = ("--watch", "azure")
-# The journal has the lines, and images.on_node.azure_ship sends them on: docker need not keep them again.
+# The journal has the lines, and images.node.azure_logs sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 
 
@@ -285,12 +278,12 @@ def _own_units(spec: AzureMachineSpec) -> list[str]:
 def _head_only(spec: AzureHeadSpec) -> list[NodeFile]:
     """The ladder and who fills it; Prometheus' configuration."""
     files = []
-    if spec.fallback is not None and spec.plan_look_source is not None:
+    if spec.fallback is not None:
         text = json.dumps(dict(spec.fallback), indent=1, sort_keys=True) + "\n"
         files = [
             NodeFile(f"{ETC_DIR}/fallback.json", "0644", text),
-            NodeFile(f"{LIB_DIR}/images/on_node/plan_look.py", "0644", spec.plan_look_source),
-            python_file("azure_fill.py"),
+            python_file("fill_order.py"),
+            python_file("azure_fallback.py"),
         ]
     if spec.prometheus_image is not None:
         place = (spec.subscription_id, spec.resource_group_name)
@@ -300,8 +293,8 @@ def _head_only(spec: AzureHeadSpec) -> list[NodeFile]:
 
 
 def _common_files(spec: AzureMachineSpec) -> list[NodeFile]:
-    modules = ["__init__.py", "web.py", "azure.py", "azure_alive.py", "azure_blobs.py", "azure_commands.py"]
-    modules += ["lines.py", "azure_ship.py"] if spec.ingestion_url else []
+    modules = ["__init__.py", "web.py", "azure.py", "azure_heartbeat.py"]
+    modules += ["log_shipper.py", "azure_logs.py"] if spec.ingestion_url else []
     return [
         NodeFile(f"{ETC_DIR}/node.env", "0600", azure_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),

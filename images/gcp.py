@@ -170,7 +170,6 @@ class GcpHeadSpec(GcpMachineSpec):
         metrics_port: of the workers' metrics.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
         fallback_uri: `gs://...` of the object that tells which groups it fills; None for none.
-        plan_fill_source: Python source of `plan_fill`; with a fallback_uri alone.
     """
 
     zones: tuple[str, ...] = ()
@@ -178,23 +177,17 @@ class GcpHeadSpec(GcpMachineSpec):
     metrics_port: int = 9400
     prometheus_image: str | None = None
     fallback_uri: str | None = None
-    plan_fill_source: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prometheus_image is not None:
             check_pinned("GcpHeadSpec.prometheus_image", self.prometheus_image)
-        if (self.fallback_uri is None) != (self.plan_fill_source is None):
-            raise ValueError(
-                f"GcpHeadSpec.fallback_uri: {self.fallback_uri!r}; allowed: with plan_fill_source, or neither; "
-                "fix: pass the source of components.gcp.fallback.plan_fill"
-            )
 
 
 # The image's own entrypoint, where a shell has to come before it.
 LAUNCHER = ("python", "-m", "trainer.launch")
 WATCH = ("--watch", "gcp")
-# The journal has the lines, and images.on_node.ship sends them on: docker need not keep them again.
+# The journal has the lines, and images.node.gcp_logs sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 
 
@@ -414,9 +407,8 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *helpers, *(["fill-data.sh"] if spec.data else [])]),
         *(unit(CLOUD, name, values) for name in units),
     ]
-    if spec.plan_fill_source is not None:
-        files.append(NodeFile(f"{LIB_DIR}/images/on_node/plan_fill.py", "0644", spec.plan_fill_source))
-        files.append(python_file("fill.py"))
+    if spec.fallback_uri is not None:
+        files += [python_file("fill_order.py"), python_file("gcp_fallback.py")]
     if spec.prometheus_image is not None:
         text = render_prometheus_gce(spec.stack, spec.project, spec.zones, port=spec.metrics_port)
         files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
@@ -424,7 +416,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
 
 
 def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
-    modules = ["__init__.py", "web.py", "gce.py", *(["lines.py", "ship.py"] if spec.log_id else [])]
+    modules = ["__init__.py", "web.py", "gcp.py", *(["log_shipper.py", "gcp_logs.py"] if spec.log_id else [])]
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),

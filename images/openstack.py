@@ -136,7 +136,7 @@ def openstack_job_env_text(spec: OpenstackNodeSpec) -> str:
 
 
 def openstack_credential_text(spec: OpenstackMachineSpec) -> str:
-    """`/etc/gangway/credential.json`: what images.on_node.openstack logs in with. Root's alone."""
+    """`/etc/gangway/credential.json`: what images.node.openstack logs in with. Root's alone."""
     store = spec.store
     content = {
         "auth_url": store.auth_url,

@@ -1,6 +1,6 @@
-"""Renders the trainer's Dockerfile and a node's cloud-init, and packs the latter as EC2 user data.
+"""The trainer's Dockerfile, and what the cloud-init of every cloud's machines is made of: scripts, units, files.
 
-Pure functions: no clock, network or file. `render_cloud_init` is meant to run inside `Output.all(...).apply(...)`.
+Pure functions: no clock, network or file. Those of a cloud run inside `Output.all(...).apply(...)`.
 """
 
 import base64
@@ -14,37 +14,31 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import JobSpec
-from images.shell import CONTAINER_NAME, RESULTS_SEC, job_env_text, job_json_text, node_env_text
-from images.specs import TRAINER_UID, DockerfileSpec, NodeInitSpec
+from images.shell import CONTAINER_NAME
+from images.specs import TRAINER_UID, DockerfileSpec
 
 __all__ = [
     "BIN_DIR",
     "ETC_DIR",
     "LIB_DIR",
     "STOP_MARGIN_SEC",
-    "USER_DATA_LIMIT_BYTES",
     "NodeFile",
     "base64gzip",
     "cloud_config",
     "python_file",
-    "render_cloud_init",
     "render_dockerfile",
     "script_text",
     "scripts",
     "short_stop_margin_sec",
     "template_environment",
     "unit",
-    "user_data_base64gzip",
 ]
-
-# EC2 counts the bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
-USER_DATA_LIMIT_BYTES = 16_384
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
 LIB_DIR = "/opt/gangway/lib"
-_ON_NODE = Path(__file__).parent / "on_node"
+_NODE = Path(__file__).parent / "node"
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
@@ -64,46 +58,6 @@ def render_dockerfile(spec: DockerfileSpec) -> str:
     return template_environment().get_template("Dockerfile.j2").render(spec=spec, uid=TRAINER_UID)
 
 
-def render_cloud_init(spec: NodeInitSpec) -> str:
-    """A worker's `#cloud-config`, plain ASCII. Preparation is a systemd unit, no runcmd: a reboot mounts and checks
-    again.
-    """
-    steps = _preparation(spec)
-    values = {
-        "image_has_docker": True,
-        "role": "worker",
-        "steps": steps,
-        "tries_again": False,
-        "results_sec": 0 if spec.lustre_dns_name else RESULTS_SEC,
-        "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
-    }
-    units = ["gangway-prepare.service", "gangway-trainer.service", "gangway-watch.service", "gangway-watch.timer"]
-    run = ["run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
-    files = [
-        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
-        NodeFile(f"{ETC_DIR}/job.env", "0600", job_env_text(spec)),
-        NodeFile(f"{ETC_DIR}/node.env", "0600", node_env_text(spec)),
-        *scripts(spec.cloud, ["common.sh", "cloud.sh", *steps, *run]),
-        *(unit(spec.cloud, name, values) for name in units),
-    ]
-    return cloud_config(
-        files,
-        "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
-        units=["gangway-trainer.service", "gangway-watch.timer"],
-    )
-
-
-def user_data_base64gzip(text: str) -> str:
-    """EC2 user data: the same text gives the same bytes (under one zlib). ValueError: compressed above EC2's limit."""
-    packed = base64gzip(text)
-    if (size := len(base64.b64decode(packed))) > USER_DATA_LIMIT_BYTES:
-        raise ValueError(
-            f"user data: {size} bytes after gzip; allowed: at most {USER_DATA_LIMIT_BYTES} (EC2's limit); "
-            "fix: shorten the job's env and argv, for example by a file on the parallel file system"
-        )
-    return packed
-
-
 def base64gzip(text: str) -> str:
     """The text as cloud-init reads it on any cloud; the same text gives the same bytes (under one build of zlib)."""
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
@@ -117,20 +71,8 @@ def short_stop_margin_sec(job: JobSpec) -> int:
 
 
 def python_file(name: str) -> NodeFile:
-    """A module of `images.on_node`, as a machine imports it."""
-    return NodeFile(f"{LIB_DIR}/images/on_node/{name}", "0644", (_ON_NODE / name).read_text("utf-8"))
-
-
-def _preparation(spec: NodeInitSpec) -> list[str]:
-    """Scripts that must succeed before the trainer starts: what needs no network first, the long download last."""
-    planned = {
-        "check-gpu.sh": spec.job.backend == "nccl",
-        "check-efa.sh": spec.efa_interfaces_planned > 0,
-        "mount-scratch.sh": spec.scratch_mount_point is not None,
-        "mount-lustre.sh": spec.lustre_dns_name is not None,
-        "pull-image.sh": True,
-    }
-    return [name for name, wanted in planned.items() if wanted]
+    """A module of `images.node`, as a machine imports it."""
+    return NodeFile(f"{LIB_DIR}/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -18,9 +18,7 @@ __all__ = [
     "DockerfileSpec",
     "FileSystem",
     "Flavour",
-    "HeadInitSpec",
     "MachineSpec",
-    "NodeInitSpec",
     "RdmaSetup",
     "check_digest",
     "check_env",
@@ -68,14 +66,6 @@ def check_pinned(place: str, image: str) -> None:
         raise ValueError(
             f"{place}: {image!r} does not name one version; "
             "allowed: a tag other than 'latest', or @sha256:<digest>; fix: pin the tag"
-        )
-
-
-def _check_lustre(place: str, dns_name: str | None, mount_name: str | None) -> None:
-    if (dns_name is None) != (mount_name is None):
-        raise ValueError(
-            f"{place}.lustre_dns_name: {dns_name!r} with lustre_mount_name {mount_name!r}; "
-            "allowed: both or neither; fix: pass dns_name and mount_name of the same file system"
         )
 
 
@@ -180,124 +170,13 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class NodeInitSpec:
-    """What one worker node on AWS does at boot, all values known.
-
-    Attributes:
-        job: what the node runs; its image must be named by digest.
-        cloud: whose interruption notices the trainer looks out for.
-        image_registry: host to log in to, such as `123456789012.dkr.ecr.us-east-2.amazonaws.com`.
-        bucket_uri: `s3://...` prefix under which `<job>/run.json` is put when the trainer stops.
-        run_dir: the run directory as the node sees it, on the parallel file system when there is one.
-        efa_interfaces_planned: of the launch template; 0 asks for none and checks none.
-        lustre_dns_name: of FSx; None when the stack has no file system.
-        lustre_mount_name: of FSx, such as `fsx` or `abcdefgh`.
-        lustre_efa: reach it over EFA; a node that cannot is given up.
-        lustre_efa_interfaces: how many of them LNet must have up for that.
-        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        scratch_mount_point: of instance-store NVMe, on the node and in the container, whose TMPDIR it is; None leaves
-            it alone.
-        tags: the stack's tags, put on the container as labels.
-        stack: value of the tag gangway:stack on the node's Auto Scaling groups.
-        log_group: CloudWatch log group of output and events; None leaves both in the node's journal.
-        lifecycle_hook: of the groups on termination, completed as soon as the trainer has saved; None lets AWS wait for
-            the hook's own timeout.
-        max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
-        terminate_when_done: when the job has ended for good (done, bad input, a fabric too slow, too many failures, its
-            hours over), the node takes itself out of its group; else it stays, with the trainer stopped.
-    """
-
-    job: JobSpec
-    region: str
-    image_registry: str
-    bucket_uri: str
-    run_dir: str
-    cloud: Literal["aws"] = "aws"
-    efa_interfaces_planned: int = 0
-    lustre_dns_name: str | None = None
-    lustre_mount_name: str | None = None
-    lustre_mount_point: str = "/fsx"
-    lustre_efa: bool = False
-    lustre_efa_interfaces: int = 1
-    data_dir: str | None = None
-    scratch_mount_point: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-    stack: str = ""
-    log_group: str | None = None
-    lifecycle_hook: str | None = None
-    max_hours: float | None = None
-    terminate_when_done: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what a node could only find out after it has begun to cost money."""
-        check_digest("NodeInitSpec.job.image", self.job.image)
-        _check_lustre("NodeInitSpec", self.lustre_dns_name, self.lustre_mount_name)
-        if self.lustre_efa and not (self.lustre_dns_name and self.efa_interfaces_planned):
-            raise ValueError(
-                f"NodeInitSpec.lustre_efa: True with {self.efa_interfaces_planned} EFA interfaces and lustre_dns_name "
-                f"{self.lustre_dns_name!r}; allowed: with a file system and EFA interfaces; fix: lustre_efa=False"
-            )
-        if not self.stack and (self.terminate_when_done or self.lifecycle_hook):
-            raise ValueError(
-                "NodeInitSpec.stack: '' with terminate_when_done or lifecycle_hook; allowed: the value of the tag "
-                "gangway:stack, by which a node finds its groups; fix: pass the stack's name"
-            )
-        check_hours("NodeInitSpec", self.max_hours)
-        check_env("NodeInitSpec", self.job.env)
-
-
-@dataclass(frozen=True)
-class HeadInitSpec:
-    """What the head node on AWS does at boot, all values known.
-
-    Attributes:
-        image: the trainer's, by digest; it holds the rendezvous store too.
-        stack: value of the tag gangway:stack, by which Prometheus finds the workers.
-        job_name: under which the record is put.
-        job_key: `job_key` of the job that the workers run, whose clock it reads.
-        bucket_uri: `s3://...` prefix under which `<job>/run.json` is put every minute when it has changed.
-        run_dir: the run directory on the parallel file system.
-        port: of the rendezvous store.
-        metrics_port: of the workers' metrics.
-        lustre_dns_name: of FSx; None leaves putting the record to the workers.
-        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
-        log_group: CloudWatch log group of output and events; None leaves both in the node's journal.
-        max_hours: of the job; with a file system, the node tells the log group when they are over.
-    """
-
-    image: str
-    region: str
-    image_registry: str
-    stack: str
-    job_name: str
-    job_key: str
-    bucket_uri: str
-    run_dir: str
-    port: int = 29400
-    metrics_port: int = 9400
-    lustre_dns_name: str | None = None
-    lustre_mount_name: str | None = None
-    lustre_mount_point: str = "/fsx"
-    prometheus_image: str | None = None
-    log_group: str | None = None
-    max_hours: float | None = None
-
-    def __post_init__(self) -> None:
-        check_digest("HeadInitSpec.image", self.image)
-        _check_lustre("HeadInitSpec", self.lustre_dns_name, self.lustre_mount_name)
-        check_hours("HeadInitSpec", self.max_hours)
-        if self.prometheus_image is not None:
-            check_pinned("HeadInitSpec.prometheus_image", self.prometheus_image)
-
-
-@dataclass(frozen=True)
 class FileSystem:
     """What every machine of a stack mounts.
 
     Attributes:
-        kind: Managed Lustre; Filestore, or a Manila share over NFS; native CephFS; or a folder of the run bucket (for
-            TPU slices without either).
-        source: `IP@tcp:/NAME`, `IP:/SHARE`, `IP:6789,IP:6789:/SHARE`, `BUCKET/FOLDER`.
+        kind: Lustre (FSx, Managed Lustre); Filestore, or a Manila share over NFS; native CephFS; or a folder of the run
+            bucket (for TPU slices without either).
+        source: `HOST@tcp:/NAME`, `IP:/SHARE`, `IP:6789,IP:6789:/SHARE`, `BUCKET/FOLDER`.
     """
 
     kind: Literal["lustre", "nfs", "ceph", "bucket"]
@@ -344,8 +223,8 @@ class MachineSpec:
 
     Attributes:
         job: what workers run; its image must be named by digest.
-        image_registry: host to log in to, such as `us-central1-docker.pkg.dev` or `gangway.azurecr.io`.
-        bucket_uri: `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
+        image_registry: host to log in to, such as `gangway.azurecr.io`.
+        bucket_uri: `s3://...`, `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
         run_dir: the run directory as the machine sees it.
         file_system: to be mounted; None for none.
         max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.

@@ -13,6 +13,7 @@ from pulumi.runtime.settings import get_monitor
 from components.core.findings import InputError, Severity
 from stacks.config.loader import from_pulumi
 from stacks.config.stack_config import StackConfig
+from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
 
@@ -35,7 +36,8 @@ def _check_environment(config: StackConfig, planned: Any) -> None:
     Without it the engine would end with pages about virtual environments, after half of the stack stands.
     """
     who = provider_of(config.provider).dynamic(config, planned)
-    if who and not Path(__file__).with_name(".venv").exists():
+    own = in_checkout() and not in_project()  # elsewhere Pulumi.yaml itself names the environment
+    if who and own and not Path(__file__).with_name(".venv").exists():
         raise pulumi.RunError(f"{who} stacks/.venv, which `make` links: run `ln -s ../.venv stacks/.venv` here")
 
 

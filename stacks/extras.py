@@ -45,7 +45,7 @@ def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | N
     if package not in brought_by:
         return None
     extra = extra or brought_by[package]
-    return InputError(f"extra {extra!r}", f"{package} is not installed: pip install 'gangway[{extra}]'")
+    return InputError(f"extra {extra!r}", f"{package} is not installed: pip install 'gangway-iac[{extra}]'")
 
 
 def need(*packages: str) -> None:

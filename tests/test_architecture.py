@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
@@ -129,6 +130,26 @@ def test_what_stacks_use_of_the_trainer_loads_no_torch() -> None:
     program = f"import sys, {', '.join(sorted(used))}; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+def test_no_import_goes_round_in_a_circle() -> None:
+    """Between files, and imports inside functions and for types count."""
+    modules = {
+        ".".join(path.relative_to(REPO).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES
+    }
+
+    def module_of(name: str) -> str:
+        return name if name in modules else name.rpartition(".")[0]
+
+    graph = {own: {module_of(name) for name in imports(path)} & modules.keys() - {own} for own, path in modules.items()}
+    assert "components.core.findings" in graph["stacks.config.loader"]
+    assert list(TopologicalSorter(graph).static_order()), "CycleError names the circle"
+
+
+def test_what_stands_alone_at_the_roots() -> None:
+    """Everything else has a folder that says what it is for."""
+    roots = {package: {path.stem for path in (REPO / package).glob("*.py")} for package in ("components", "trainer")}
+    assert roots == {"components": {"__init__"}, "trainer": {"__init__", "__main__"}}
 
 
 def test_nothing_in_stacks_shadows_the_standard_library() -> None:

@@ -28,4 +28,4 @@ def with_inputs_described(component: type[pulumi.ComponentResource]) -> type[pul
 
 if __name__ == "__main__":
     offered = [with_inputs_described(component) for component in (*component_classes(), TrainerImage)]
-    component_provider_host(offered, name="gangway-aws", version="0.1.0")
+    component_provider_host(offered, name="gangway-aws", namespace="gangway", version="0.1.0")

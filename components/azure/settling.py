@@ -15,8 +15,9 @@ from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
-from pulumi.dynamic import ResourceProvider as DynamicProvider
 from pulumi_azure_native import authorization
+
+from components.core.dynamic import DynamicProvider
 
 __all__ = ["Settling", "SettlingProvider", "heeded"]
 

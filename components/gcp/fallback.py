@@ -1,8 +1,9 @@
 """The ladder's order, kept by the head node: which groups to fill with what the groups above them lack.
 
 No service of Google's fills a second group for a first one that finds no capacity, so a timer on the head node does.
-Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration) and decide (`plan_fill`); the script
-that asks and tells Compute Engine is the head's. Not a scheduler, and not a way to more nodes than the job's minimum.
+Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration); what it decides is `plan_fill` of
+`images.node.fill_order`, and the script that asks and tells Compute Engine is `images.node.gcp_fallback`. Not a
+scheduler, and not a way to more nodes than the job's minimum.
 
 What the script does each `period_sec`: it counts each group's instances that are RUNNING (instanceGroupManagers
 .listManagedInstances: capacity is there as soon as one runs, however long its boot takes), keeps the last `window`
@@ -16,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan, plan_fill
+from components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan
 
-__all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback", "plan_fill"]
+__all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback"]
 
 
 @dataclass(frozen=True)

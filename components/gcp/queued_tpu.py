@@ -14,10 +14,10 @@ from typing import Any
 
 import pulumi
 from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, ReadResult, Resource, UpdateResult
-from pulumi.dynamic import ResourceProvider as DynamicProvider
 from pulumi.runtime.rpc import UNKNOWN
 
 from components.core.dependencies import after
+from components.core.dynamic import DynamicProvider
 from components.core.findings import InputError
 from components.gcp.tpu.api import GOOGLE_API_URL, TpuApi
 from components.gcp.tpu.queue_watch import QueueWatch

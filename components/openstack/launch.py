@@ -16,13 +16,13 @@ from components.openstack.tags import ROLE_TAG, tag_words
 __all__ = [
     "HEAD_ROOT_GIB",
     "USER_DATA_LIMIT_BYTES",
-    "Boot",
+    "BootSource",
     "HeadNode",
     "HeadNodeArgs",
     "check_user_data",
     "declare_instance",
     "declare_port",
-    "plan_boot",
+    "plan_boot_source",
 ]
 
 
@@ -73,7 +73,7 @@ class HeadNode(pulumi.ComponentResource):
         machine = declare_instance(
             f"{name}-head",
             args["machine_type"],
-            plan_boot(args["image"], args.get("boot_volume_gib"), args.get("volume_type")),
+            plan_boot_source(args["image"], args.get("boot_volume_gib"), args.get("volume_type")),
             args["user_data"],
             [port],
             {**args["tags"], ROLE_TAG: "head"},
@@ -99,7 +99,7 @@ CREATE_TIMEOUT = "60m"
 
 
 @dataclass(frozen=True)
-class Boot:
+class BootSource:
     """What an instance starts from.
 
     Attributes:
@@ -133,7 +133,7 @@ class Boot:
         }
 
 
-def plan_boot(image: str, volume_gib: int | None, volume_type: str | None, place: str = "image") -> Boot:
+def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None, place: str = "image") -> BootSource:
     """What an instance starts from.
 
     Args:
@@ -154,7 +154,7 @@ def plan_boot(image: str, volume_gib: int | None, volume_type: str | None, place
             allowed="a UUID",
             fix=f"write the id that `openstack image show -f value -c id '{image}'` prints",
         )
-    return Boot(image if is_id else "", "" if is_id else image, volume_gib, volume_type)
+    return BootSource(image if is_id else "", "" if is_id else image, volume_gib, volume_type)
 
 
 def check_user_data(user_data: str) -> str:
@@ -199,7 +199,7 @@ def declare_port(
 def declare_instance(
     name: str,
     flavour: str,
-    boot: Boot,
+    boot: BootSource,
     user_data: pulumi.Input[str],
     ports: Sequence[networking.Port],
     tags: Mapping[str, pulumi.Input[str]],

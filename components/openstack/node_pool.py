@@ -13,7 +13,7 @@ from pulumi_openstack import compute, networking
 from components.core.capacity import RungPlan, plan_rung
 from components.core.findings import InputError, nearest_hint
 from components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing, rung_from_args
-from components.openstack.launch import Boot, declare_instance, declare_port, plan_boot
+from components.openstack.launch import BootSource, declare_instance, declare_port, plan_boot_source
 from components.openstack.network import plan_network
 from components.openstack.tags import ROLE_TAG, tag_words
 
@@ -69,7 +69,7 @@ class NodePoolPlan:
 
     rung: RungPlan
     placing: Placing
-    boot: Boot
+    boot: BootSource
     addresses: tuple[str, ...]
     rdma_ports: int
 
@@ -97,7 +97,7 @@ def plan_node_pool(args: NodePoolArgs) -> NodePoolPlan:
     return NodePoolPlan(
         rung,
         plan_placing(rung, args["machine_type"]),
-        plan_boot(args["image"], args.get("boot_volume_gib"), args.get("volume_type")),
+        plan_boot_source(args["image"], args.get("boot_volume_gib"), args.get("volume_type")),
         tuple(network.worker(index) for index in range(args["num_nodes_max"])),
         ports,
     )

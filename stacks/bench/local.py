@@ -18,7 +18,7 @@ from stacks.bench.runner import Guard, RunFailedError
 from stacks.bench.suite import LOCAL, Item, SuiteConfig, run_id_of
 from stacks.config.job_settings import trainer_flags
 from stacks.engines.local import LocalRun, StatsTail
-from stacks.planning.trainer_image import local_context
+from stacks.planning.run_context import local_context
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from trainer.records.run_record import RunRecord
 

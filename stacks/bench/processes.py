@@ -39,14 +39,14 @@ class Stop:
         """Takes the signals while the block runs; only in the main thread. What `nohup` ignores stays ignored."""
         hears_hangup = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
         numbers = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hears_hangup else ()))
-        before = {number: signal.signal(number, self._told) for number in numbers}
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _told(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise AbandonedError
         self.asked = signal.Signals(number).name

@@ -19,12 +19,12 @@ from components.core.findings import InputError
 from stacks.bench.suite import Item, SuiteConfig, run_id_of, stack_name
 from stacks.config.loader import find_stack_file, from_file, read_settings, read_yaml
 from stacks.config.stack_config import StackConfig
+from stacks.paths import ROOT
 from stacks.providers.registry import provider_of
 
 __all__ = ["WatchedCommand", "find_cli", "project_dir", "read_project", "write_project"]
 
 
-_PROGRAM = Path(__file__).resolve().parent.parent
 # What a stack file holds beside `config:`, without which nobody can read its secrets.
 _SECRETS = ("encryptedkey", "encryptionsalt", "secretsprovider")
 
@@ -46,9 +46,9 @@ def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, sta
         stacks_dir: where stacks are found by name.
     """
     folder.mkdir(parents=True)
-    declared = yaml.safe_load((_PROGRAM.parent / "Pulumi.yaml").read_text("utf-8"))
+    declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8"))
     del declared["stackConfigDir"]
-    declared["main"] = str(_PROGRAM)
+    declared["main"] = str(ROOT / "stacks")
     declared["runtime"]["options"]["virtualenv"] = sys.prefix
     _dump(declared, folder / "Pulumi.yaml")
     source = find_stack_file(item.stack.stack, stacks_dir)

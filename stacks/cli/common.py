@@ -6,11 +6,15 @@ imports stand inside the commands: `gangway --help` has to answer at once.
 
 from pathlib import Path
 
+from stacks.paths import ROOT, in_project
+
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
 
 
 def stacks_dir() -> Path:
-    """Where the stack files are: `stacks/` of the working directory, else the ones that ship with Gangway."""
+    """Where the stack files are: the working directory of a project, else its `stacks/`, else what Gangway ships."""
+    if in_project():
+        return Path()
     here = Path("stacks")
-    return here if any(here.glob("Pulumi.*.yaml")) else Path(__file__).parents[1]
+    return here if any(here.glob("Pulumi.*.yaml")) else ROOT / "stacks"

@@ -27,10 +27,11 @@ from components.core.job import JobSpec, Rendezvous
 from stacks.config.loader import find_stack_file, from_file
 from stacks.engines.local import LocalRun, StatsTail, run_module
 from stacks.extras import need
+from stacks.paths import ROOT
 from stacks.planning.gc_pause import without_gc
 from stacks.planning.plan import Plan, make_plan, run_program
+from stacks.planning.run_context import local_context
 from stacks.planning.show import sandbox_notes, sandbox_table, show_plan
-from stacks.planning.trainer_image import local_context
 from stacks.report.page import write_report
 from stacks.sandbox.cloud import MotoCloud
 from stacks.sandbox.rows import SandboxRow
@@ -77,7 +78,7 @@ def _tell(out: Path, run_dir: Path, size: DemoSize, console: Console) -> int:
     """The five chapters, in order."""
     began = time.monotonic()
     _headline(console, "1/5 plan", f"what `pulumi up --stack {STACK}` would create; no account, no network")
-    plan = make_plan(from_file(find_stack_file(STACK, Path(__file__).parents[1])))
+    plan = make_plan(from_file(find_stack_file(STACK, ROOT / "stacks")))
     (run_dir / "plan.json").write_text(json.dumps(plan.to_json(), indent=2))
     show_plan(plan, console)
     _headline(console, "2/5 sandbox", "SIMULATED: the plan applied to moto, an AWS inside this process")

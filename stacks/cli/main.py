@@ -17,6 +17,7 @@ from stacks.cli.audit import audit
 from stacks.cli.bench import app as bench_app
 from stacks.cli.catalog import app as catalog_app
 from stacks.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
+from stacks.cli.init import init
 from stacks.cli.prices import app as prices_app
 from stacks.cli.quote import quote
 from stacks.cli.reconcile import reconcile
@@ -54,6 +55,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(catalog_app, name="catalog")
 app.add_typer(prices_app, name="prices")
 app.command()(audit)
+app.command()(init)
 app.command()(quote)
 app.command()(reconcile)
 app.command()(report)
@@ -141,7 +143,3 @@ def main() -> NoReturn:
         # a third of a plan's time.
         gc.freeze()
     sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -123,9 +123,9 @@ def _tables(
     runs: "Sequence[Run]", output: ReportFormat, out: Path | None, group_by: str | None, figures: Path | None
 ) -> None:
     """The page or the Markdown of a table, and its drawings where they are asked for."""
-    from stacks.report.comparison.write import several_report
+    from stacks.report.comparison.write import comparison_report
 
-    made = several_report(runs, group_by)
+    made = comparison_report(runs, group_by)
     for missing in made.report.missing:
         typer.echo(f"{missing.item}: {missing.status}: {missing.reason or 'not in the table'}", err=True)
     if figures is not None:

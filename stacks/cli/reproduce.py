@@ -54,7 +54,7 @@ def reproduce(
 
     from stacks.bench.local import hardware
     from stacks.bench.reproduce.compare import check_comparable, compare
-    from stacks.bench.reproduce.rerun import find_container, plan_again, run_again
+    from stacks.bench.reproduce.rerun import execute, find_container, plan_rerun
     from stacks.bench.results import Screen
     from stacks.report.runs import find_runs, not_sealed
 
@@ -64,11 +64,11 @@ def reproduce(
     check_comparable(then)
     image = None if container is None else find_container(container, then.record)
     machine = hardware()
-    again = plan_again(then, machine, kimg, data)
+    again = plan_rerun(then, machine, kimg, data)
     run_id = f"{then.record.id}-again-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     total = again.config.total_images
     with Screen(Console(stderr=True)) as screen:
-        made = run_again(
+        made = execute(
             again,
             out / run_id,
             run_id,

@@ -69,7 +69,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""
-        packages = ("gangway", "pulumi", provider_of(self.config.provider).sdk)
+        sdk = provider_of(self.config.provider).sdk
+        packages = {"gangway": "gangway-iac", "pulumi": "pulumi", sdk: sdk}
         return {
             "stack": self.config.stack,
             "provider": self.config.provider,
@@ -86,7 +87,7 @@ class Plan:
                 "sci_g_per_kimg": self.sci_g_per_kimg,
             },
             "job": self.job,
-            "versions": {package: version(package) for package in packages},
+            "versions": {name: version(package) for name, package in packages.items()},
         }
 
 

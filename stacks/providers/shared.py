@@ -2,7 +2,8 @@
 site's machine; and findings in the same words.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from components.catalog.loader import Provider, load_provider
 from components.catalog.schema import MachinePrice, MachineType, Region
@@ -37,8 +38,19 @@ __all__ = [
     "tag_policy",
     "train_argv",
     "trainable",
+    "typed_args",
     "zone",
 ]
+
+
+Args = TypeVar("Args")
+
+
+def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
+    """A component's arguments from parts that several share; what it does not know, or lacks, is our own bug."""
+    required, optional = vars(kind)["__required_keys__"], vars(kind)["__optional_keys__"]
+    assert required <= values.keys() <= required | optional, (kind, sorted(values.keys() ^ required))
+    return kind(**values)
 
 
 def site_of(config: StackConfig) -> SiteConfig:

@@ -21,7 +21,7 @@ from stacks.sandbox import identity as encryption
 from stacks.sandbox import network as firewall
 from stacks.sandbox import storage as bucket
 from stacks.sandbox.aws import Aws, Wire
-from stacks.sandbox.rows import Applied, SandboxRow, Status, judge
+from stacks.sandbox.rows import Applied, SandboxRow, Status, verdict
 
 __all__ = ["HANDLERS", "MotoCloud"]
 
@@ -150,8 +150,8 @@ class MotoCloud:
         if result.read is None:
             return SandboxRow(wire.type, wire.name, Status.VALIDATED, calls, result.note)
         try:
-            held = result.read()
+            read_back = result.read()
         except ClientError as error:
             return SandboxRow(wire.type, wire.name, Status.DIFFERENT, calls, f"gone when read back: {error}")
-        status, note, fields = judge(result, held, wire.unsent())
+        status, note, fields = verdict(result, read_back, wire.unsent())
         return SandboxRow(wire.type, wire.name, status, calls, note, fields)

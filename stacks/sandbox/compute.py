@@ -4,9 +4,9 @@ image.
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from stacks.paths import program_folder
 from stacks.sandbox.aws import Aws, Wire, expected, one, tag_specifications
 from stacks.sandbox.rows import Applied
 
@@ -35,13 +35,13 @@ def _launch_template(aws: Aws, wire: Wire) -> Applied:
     template = aws.call("ec2", "CreateLaunchTemplate", parameters)["LaunchTemplate"]
     id_ = template["LaunchTemplateId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         about = one(aws.read("ec2", "DescribeLaunchTemplates", {"LaunchTemplateIds": [id_]})["LaunchTemplates"])
         question = {"LaunchTemplateId": id_, "Versions": ["$Default"]}
         version = one(aws.read("ec2", "DescribeLaunchTemplateVersions", question)["LaunchTemplateVersions"])
         return {**about, "LaunchTemplateData": _without_own_tags(version["LaunchTemplateData"])}
 
-    return Applied(id_, wire.outputs(name=name, latestVersion=1), expected(parameters, wire), held)
+    return Applied(id_, wire.outputs(name=name, latestVersion=1), expected(parameters, wire), read_back)
 
 
 def _without_own_tags(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _spot_fleet(aws: Aws, wire: Wire) -> Applied:
     )["SpotFleetRequestConfig"]
     id_ = aws.call("ec2", "RequestSpotFleet", {"SpotFleetRequestConfig": {**config, **tags}})["SpotFleetRequestId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         question = {"SpotFleetRequestIds": [id_]}
         fleet = one(aws.read("ec2", "DescribeSpotFleetRequests", question)["SpotFleetRequestConfigs"])
         return {**fleet["SpotFleetRequestConfig"], "Tags": fleet["Tags"]} if fleet else {}
@@ -82,7 +82,7 @@ def _spot_fleet(aws: Aws, wire: Wire) -> Applied:
         id_,
         wire.outputs(),
         {**config, "LaunchSpecifications": launches, **wire.tags()},
-        held,
+        read_back,
         unkept=("Type", "InstanceInterruptionBehavior", "TerminateInstancesWithExpiration", "LaunchTemplateConfigs"),
         note=f"moto keeps the first override of each template, {further} more were sent" if further else "",
     )
@@ -100,10 +100,10 @@ def _fleet(aws: Aws, wire: Wire) -> Applied:
     parameters = {**aws.request("ec2", "CreateFleet", inputs), **tags}
     id_ = aws.call("ec2", "CreateFleet", parameters)["FleetId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         return one(aws.read("ec2", "DescribeFleets", {"FleetIds": [id_]})["Fleets"])
 
-    return Applied(id_, wire.outputs(), expected(parameters, wire), held)
+    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
 
 
 def _capacity_block(aws: Aws, wire: Wire) -> Applied:
@@ -122,8 +122,6 @@ FLEETS_HANDLERS = {
 }
 
 
-# Where the program runs under the engine, and so what a relative build context starts from.
-PROGRAM_FOLDER = Path(__file__).resolve().parent.parent
 # What DescribeInstances of moto (or of EC2 itself: the user data) does not tell.
 UNKEPT = (
     "InstanceInitiatedShutdownBehavior",
@@ -157,7 +155,7 @@ def _instance(aws: Aws, wire: Wire) -> Applied:
     made = one(aws.call("ec2", "RunInstances", parameters)["Instances"])
     id_ = made["InstanceId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         (reservation,) = aws.read("ec2", "DescribeInstances", {"InstanceIds": [id_]})["Reservations"]
         instance = one(reservation["Instances"])
         (interface,) = instance["NetworkInterfaces"]
@@ -171,7 +169,7 @@ def _instance(aws: Aws, wire: Wire) -> Applied:
         **wire.tags(),
     }
     outputs = wire.outputs(privateIp=made["PrivateIpAddress"])
-    return Applied(id_, outputs, declared, held, unkept=UNKEPT, note="its AMI stays unresolved")
+    return Applied(id_, outputs, declared, read_back, unkept=UNKEPT, note="its AMI stays unresolved")
 
 
 def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -185,18 +183,18 @@ def _record(aws: Aws, wire: Wire) -> Applied:
     batch = {"Changes": [{"Action": "CREATE", "ResourceRecordSet": declared}]}
     aws.call("route53", "ChangeResourceRecordSets", {"HostedZoneId": inputs["zoneId"], "ChangeBatch": batch})
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         sets = aws.read("route53", "ListResourceRecordSets", {"HostedZoneId": inputs["zoneId"]})["ResourceRecordSets"]
         found = one([entry for entry in sets if entry["Type"] == declared["Type"]])
         return {**found, "Name": found["Name"].rstrip(".")} if found else {}
 
-    return Applied(f"{inputs['zoneId']}_{inputs['name']}", wire.outputs(), declared, held)
+    return Applied(f"{inputs['zoneId']}_{inputs['name']}", wire.outputs(), declared, read_back)
 
 
 def _image(aws: Aws, wire: Wire) -> Applied:
     """Checks that every file the Dockerfile copies from its context is there; builds nothing."""
     wire.rest()
-    context = PROGRAM_FOLDER / wire.inputs["context"]["location"]
+    context = program_folder() / wire.inputs["context"]["location"]
     sources = re.findall(r"^COPY (?!--from)(\S+) ", wire.inputs["dockerfile"]["inline"], re.MULTILINE)
     missing = [source for source in sources if not (context / source).exists()]
     assert not missing, f"the Dockerfile copies what is not in its context: {missing}"
@@ -248,9 +246,9 @@ def _group(aws: Aws, wire: Wire) -> Applied:
         "SuspendedProcesses": suspended,
         "EnabledMetrics": [f"{name} {collection['Granularity']}" for name in collection.get("Metrics", [])],
     }
-    arn = _held_group(aws, name)["AutoScalingGroupARN"]
+    arn = _read_group(aws, name)["AutoScalingGroupARN"]
     return Applied(
-        name, wire.outputs(name=name, arn=arn), declared, lambda: _held_group(aws, name), note=_nodes(aws, name)
+        name, wire.outputs(name=name, arn=arn), declared, lambda: _read_group(aws, name), note=_nodes(aws, name)
     )
 
 
@@ -264,7 +262,7 @@ def _hooks(aws: Aws, group_name: str, wire: Wire) -> list[dict[str, Any]]:
     ]
 
 
-def _held_group(aws: Aws, name: str) -> Mapping[str, Any]:
+def _read_group(aws: Aws, name: str) -> Mapping[str, Any]:
     question = {"AutoScalingGroupNames": [name]}
     group = one(aws.read("autoscaling", "DescribeAutoScalingGroups", question)["AutoScalingGroups"])
     if not group:
@@ -285,7 +283,7 @@ def _nodes(aws: Aws, group_name: str) -> str:
     nodes = [instance for reservation in reservations for instance in reservation["Instances"]]
     if not nodes:
         return ""
-    group = _held_group(aws, group_name)
+    group = _read_group(aws, group_name)
     template = (
         group["LaunchTemplate"]
         if "LaunchTemplate" in group
@@ -294,10 +292,10 @@ def _nodes(aws: Aws, group_name: str) -> str:
     question = {"LaunchTemplateId": template["LaunchTemplateId"], "Versions": [template["Version"]]}
     version = one(aws.read("ec2", "DescribeLaunchTemplateVersions", question)["LaunchTemplateVersions"])
     declared = version["LaunchTemplateData"].get("NetworkInterfaces", [])
-    held = sorted({len(node["NetworkInterfaces"]) for node in nodes})
+    read_back = sorted({len(node["NetworkInterfaces"]) for node in nodes})
     notes = [f"moto started {len(nodes)} {nodes[0]['InstanceType']}"]
-    if held != [len(declared)]:
-        notes.append(f"with {', '.join(map(str, held))} of the template's {len(declared)} network interfaces")
+    if read_back != [len(declared)]:
+        notes.append(f"with {', '.join(map(str, read_back))} of the template's {len(declared)} network interfaces")
     if nodes[0]["ImageId"].startswith("resolve:"):
         notes.append("and left the AMI reference unresolved, which EC2 resolves at launch")
     return " ".join(notes)
@@ -308,12 +306,12 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
     parameters = aws.request("autoscaling", "PutScalingPolicy", {"policyName": name, **wire.rest()})
     aws.call("autoscaling", "PutScalingPolicy", parameters)
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "PolicyNames": [name]}
         return one(aws.read("autoscaling", "DescribePolicies", question)["ScalingPolicies"])
 
     # AWS answers the ARN at once, moto only when asked.
-    return Applied(name, wire.outputs(name=name, arn=held()["PolicyARN"]), parameters, held)
+    return Applied(name, wire.outputs(name=name, arn=read_back()["PolicyARN"]), parameters, read_back)
 
 
 def _schedule(aws: Aws, wire: Wire) -> Applied:
@@ -321,14 +319,14 @@ def _schedule(aws: Aws, wire: Wire) -> Applied:
     aws.call("autoscaling", "PutScheduledUpdateGroupAction", parameters)
     name = parameters["ScheduledActionName"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "ScheduledActionNames": [name]}
         action = one(aws.read("autoscaling", "DescribeScheduledActions", question)["ScheduledUpdateGroupActions"])
         # Boto3 answers a time where the request took text.
         start = {"StartTime": f"{action['StartTime']:%Y-%m-%dT%H:%M:%SZ}"} if "StartTime" in action else {}
         return {**action, **start}
 
-    return Applied(name, wire.outputs(), parameters, held)
+    return Applied(name, wire.outputs(), parameters, read_back)
 
 
 def _metric_alarm(aws: Aws, wire: Wire) -> Applied:
@@ -337,13 +335,13 @@ def _metric_alarm(aws: Aws, wire: Wire) -> Applied:
     inputs = {"alarmName": name, **({"metrics": queries} if queries else {}), **wire.tags(), **wire.rest()}
     parameters = aws.request("cloudwatch", "PutMetricAlarm", inputs)
     aws.call("cloudwatch", "PutMetricAlarm", parameters)
-    arn = _held_alarm(aws, name)["AlarmArn"]
+    arn = _read_alarm(aws, name)["AlarmArn"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         tags = aws.read("cloudwatch", "ListTagsForResource", {"ResourceARN": arn})["Tags"]
-        return {**_held_alarm(aws, name), "Tags": tags}
+        return {**_read_alarm(aws, name), "Tags": tags}
 
-    return Applied(name, wire.outputs(name=name, arn=arn), parameters, held)
+    return Applied(name, wire.outputs(name=name, arn=arn), parameters, read_back)
 
 
 def _metric_query(query: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,7 +357,7 @@ def _metric_query(query: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _held_alarm(aws: Aws, name: str) -> Mapping[str, Any]:
+def _read_alarm(aws: Aws, name: str) -> Mapping[str, Any]:
     return one(aws.read("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})["MetricAlarms"])
 
 

@@ -19,11 +19,11 @@ def _role(aws: Aws, wire: Wire) -> Applied:
     # IAM answers the document as data, whatever the spacing of the text it was given.
     declared = {**parameters, "AssumeRolePolicyDocument": json.loads(parameters["AssumeRolePolicyDocument"])}
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         role: Mapping[str, Any] = aws.read("iam", "GetRole", {"RoleName": name})["Role"]
         return role
 
-    return Applied(name, wire.outputs(name=name, arn=arn), declared, held)
+    return Applied(name, wire.outputs(name=name, arn=arn), declared, read_back)
 
 
 def _role_policy(aws: Aws, wire: Wire) -> Applied:
@@ -33,12 +33,12 @@ def _role_policy(aws: Aws, wire: Wire) -> Applied:
     aws.call("iam", "PutRolePolicy", parameters)
     role = parameters["RoleName"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         answer: Mapping[str, Any] = aws.read("iam", "GetRolePolicy", {"RoleName": role, "PolicyName": name})
         return answer
 
     declared = {**parameters, "PolicyDocument": json.loads(parameters["PolicyDocument"])}
-    return Applied(f"{role}:{name}", wire.outputs(name=name), declared, held)
+    return Applied(f"{role}:{name}", wire.outputs(name=name), declared, read_back)
 
 
 def _instance_profile(aws: Aws, wire: Wire) -> Applied:
@@ -49,11 +49,11 @@ def _instance_profile(aws: Aws, wire: Wire) -> Applied:
     arn = aws.call("iam", "CreateInstanceProfile", parameters)["InstanceProfile"]["Arn"]
     aws.call("iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role})
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         profile = aws.read("iam", "GetInstanceProfile", {"InstanceProfileName": name})["InstanceProfile"]
         return {**profile, "Roles": [item["RoleName"] for item in profile["Roles"]]}
 
-    return Applied(name, wire.outputs(name=name, arn=arn), {**parameters, "Roles": [role]}, held)
+    return Applied(name, wire.outputs(name=name, arn=arn), {**parameters, "Roles": [role]}, read_back)
 
 
 IDENTITY_HANDLERS = {
@@ -74,7 +74,7 @@ def _key(aws: Aws, wire: Wire) -> Applied:
     if rotates:
         aws.call("kms", "EnableKeyRotation", {"KeyId": id_})
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         return {
             **aws.read("kms", "DescribeKey", {"KeyId": id_})["KeyMetadata"],
             **aws.read("kms", "GetKeyRotationStatus", {"KeyId": id_}),
@@ -82,18 +82,18 @@ def _key(aws: Aws, wire: Wire) -> Applied:
         }
 
     declared = {**parameters, "KeyRotationEnabled": rotates, "Tags": sorted(parameters["Tags"], key=str)}
-    return Applied(id_, wire.outputs(arn=made["Arn"], keyId=id_), declared, held)
+    return Applied(id_, wire.outputs(arn=made["Arn"], keyId=id_), declared, read_back)
 
 
 def _alias(aws: Aws, wire: Wire) -> Applied:
     parameters = aws.request("kms", "CreateAlias", wire.rest(), name="AliasName")
     aws.call("kms", "CreateAlias", parameters)
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         found = aws.read("kms", "ListAliases", {"KeyId": parameters["TargetKeyId"]})["Aliases"]
         return one([alias for alias in found if alias["AliasName"] == parameters["AliasName"]])
 
-    return Applied(parameters["AliasName"], wire.outputs(), parameters, held)
+    return Applied(parameters["AliasName"], wire.outputs(), parameters, read_back)
 
 
 def _key_policy(aws: Aws, wire: Wire) -> Applied:
@@ -101,10 +101,10 @@ def _key_policy(aws: Aws, wire: Wire) -> Applied:
     aws.call("kms", "PutKeyPolicy", parameters)
     key = {"KeyId": parameters["KeyId"], "PolicyName": "default"}
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         return {**key, "Policy": json.loads(aws.read("kms", "GetKeyPolicy", key)["Policy"])}
 
-    return Applied(key["KeyId"], wire.outputs(), {**parameters, "Policy": json.loads(parameters["Policy"])}, held)
+    return Applied(key["KeyId"], wire.outputs(), {**parameters, "Policy": json.loads(parameters["Policy"])}, read_back)
 
 
 ENCRYPTION_HANDLERS = {

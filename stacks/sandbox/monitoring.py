@@ -22,12 +22,12 @@ def _topic(aws: Aws, wire: Wire) -> Applied:
     parameters = {"Name": wire.physical_name(), **attributes, **wire.tags()}
     arn = aws.call("sns", "CreateTopic", parameters)["TopicArn"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         known = aws.read("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
         found = aws.read("sns", "ListTagsForResource", {"ResourceArn": arn})["Tags"]
         return {"Name": known["TopicArn"].rpartition(":")[2], "Attributes": known, "Tags": found}
 
-    return Applied(arn, wire.outputs(name=parameters["Name"], arn=arn), parameters, held)
+    return Applied(arn, wire.outputs(name=parameters["Name"], arn=arn), parameters, read_back)
 
 
 def _topic_policy(aws: Aws, wire: Wire) -> Applied:
@@ -36,11 +36,11 @@ def _topic_policy(aws: Aws, wire: Wire) -> Applied:
     request = {"TopicArn": arn, "AttributeName": "Policy", "AttributeValue": policy}
     aws.call("sns", "SetTopicAttributes", request)
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         attributes = aws.read("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
         return {"Policy": json.loads(attributes["Policy"])}
 
-    return Applied(arn, wire.outputs(), {"Policy": json.loads(policy)}, held)
+    return Applied(arn, wire.outputs(), {"Policy": json.loads(policy)}, read_back)
 
 
 def _subscription(aws: Aws, wire: Wire) -> Applied:
@@ -48,11 +48,11 @@ def _subscription(aws: Aws, wire: Wire) -> Applied:
     parameters = {"TopicArn": inputs["topic"], "Protocol": inputs["protocol"], "Endpoint": inputs["endpoint"]}
     arn = aws.call("sns", "Subscribe", {**parameters, "ReturnSubscriptionArn": True})["SubscriptionArn"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         known: Mapping[str, Any] = aws.read("sns", "GetSubscriptionAttributes", {"SubscriptionArn": arn})["Attributes"]
         return known
 
-    return Applied(arn, wire.outputs(arn=arn), parameters, held, note="its owner has to confirm an e-mail address")
+    return Applied(arn, wire.outputs(arn=arn), parameters, read_back, note="its owner has to confirm an e-mail address")
 
 
 def _budget(aws: Aws, wire: Wire) -> Applied:
@@ -74,7 +74,7 @@ def _budget(aws: Aws, wire: Wire) -> Applied:
     parameters = aws.request("budgets", "CreateBudget", inputs)
     aws.call("budgets", "CreateBudget", parameters)
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         question = {"AccountId": aws.account, "BudgetName": name}
         budget = aws.read("budgets", "DescribeBudget", question)["Budget"]
         found = aws.read("budgets", "DescribeNotificationsForBudget", question)["Notifications"]
@@ -88,7 +88,7 @@ def _budget(aws: Aws, wire: Wire) -> Applied:
         f"{aws.account}:{name}",
         wire.outputs(name=name, arn=arn),
         {key: value for key, value in parameters.items() if key != "AccountId"},
-        held,
+        read_back,
         unkept=("NotificationsWithSubscribers.Subscribers", "ResourceTags"),
     )
 
@@ -139,13 +139,13 @@ def _function(aws: Aws, wire: Wire) -> Applied:
     parameters = {**aws.request("lambda", "CreateFunction", inputs), "Code": {"ZipFile": code}}
     arn = aws.call("lambda", "CreateFunction", parameters)["FunctionArn"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         answer = aws.read("lambda", "GetFunction", {"FunctionName": name})
         return {**answer["Configuration"], "Tags": answer.get("Tags", {})}
 
     declared = {key: value for key, value in parameters.items() if key != "Code"}
     declared["CodeSha256"] = base64.b64encode(hashlib.sha256(code).digest()).decode()
-    return Applied(name, wire.outputs(name=name, arn=arn), declared, held, unkept=("LoggingConfig",))
+    return Applied(name, wire.outputs(name=name, arn=arn), declared, read_back, unkept=("LoggingConfig",))
 
 
 def _permission(aws: Aws, wire: Wire) -> Applied:
@@ -154,7 +154,7 @@ def _permission(aws: Aws, wire: Wire) -> Applied:
     aws.call("lambda", "AddPermission", parameters)
     name, statement_id = parameters["FunctionName"], parameters["StatementId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         policy = json.loads(aws.read("lambda", "GetPolicy", {"FunctionName": name})["Policy"])
         return one([item for item in policy["Statement"] if item["Sid"] == statement_id])
 
@@ -163,18 +163,18 @@ def _permission(aws: Aws, wire: Wire) -> Applied:
         "Principal": {"Service": parameters["Principal"]},
         "Condition": {"ArnLike": {"AWS:SourceArn": parameters["SourceArn"]}},
     }
-    return Applied(statement_id, wire.outputs(), declared, held)
+    return Applied(statement_id, wire.outputs(), declared, read_back)
 
 
 def _function_subscription(aws: Aws, wire: Wire) -> Applied:
     parameters = aws.request("sns", "Subscribe", wire.rest(), topic="TopicArn")
     arn = aws.call("sns", "Subscribe", parameters)["SubscriptionArn"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         found: Mapping[str, Any] = aws.read("sns", "GetSubscriptionAttributes", {"SubscriptionArn": arn})["Attributes"]
         return found
 
-    return Applied(arn, wire.outputs(arn=arn), parameters, held)
+    return Applied(arn, wire.outputs(arn=arn), parameters, read_back)
 
 
 FUNCTIONS_HANDLERS = {
@@ -197,12 +197,12 @@ def _log_group(aws: Aws, wire: Wire) -> Applied:
     # AWS answers this ARN with `:*` behind it, which Pulumi's provider takes away.
     arn = f"arn:aws:logs:{aws.region}:{aws.account}:log-group:{name}"
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         found = aws.read("logs", "DescribeLogGroups", {"logGroupNamePrefix": name})["logGroups"]
         group = one([group for group in found if group["logGroupName"] == name])
         return {**group, **aws.read("logs", "ListTagsForResource", {"resourceArn": arn})}
 
-    return Applied(name, wire.outputs(name=name, arn=arn), {**parameters, **retention}, held)
+    return Applied(name, wire.outputs(name=name, arn=arn), {**parameters, **retention}, read_back)
 
 
 def _metric_filter(aws: Aws, wire: Wire) -> Applied:
@@ -214,11 +214,11 @@ def _metric_filter(aws: Aws, wire: Wire) -> Applied:
     parameters = aws.request("logs", "PutMetricFilter", asked, pattern="filterPattern")
     aws.call("logs", "PutMetricFilter", parameters)
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         question = {"filterNamePrefix": name, "logGroupName": parameters["logGroupName"]}
         return one(aws.read("logs", "DescribeMetricFilters", question)["metricFilters"])
 
-    return Applied(name, wire.outputs(name=name), parameters, held)
+    return Applied(name, wire.outputs(name=name), parameters, read_back)
 
 
 def _dashboard(aws: Aws, wire: Wire) -> Applied:
@@ -226,13 +226,13 @@ def _dashboard(aws: Aws, wire: Wire) -> Applied:
     aws.call("cloudwatch", "PutDashboard", parameters)
     name = parameters["DashboardName"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         answer = aws.read("cloudwatch", "GetDashboard", {"DashboardName": name})
         return {**answer, "DashboardBody": json.loads(answer["DashboardBody"])}
 
     arn = f"arn:aws:cloudwatch::{aws.account}:dashboard/{name}"
     declared = {"DashboardName": name, "DashboardBody": json.loads(parameters["DashboardBody"])}
-    return Applied(name, wire.outputs(dashboardArn=arn), declared, held)
+    return Applied(name, wire.outputs(dashboardArn=arn), declared, read_back)
 
 
 def _composite_alarm(aws: Aws, wire: Wire) -> Applied:

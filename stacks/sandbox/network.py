@@ -70,12 +70,12 @@ def _rule(direction: str) -> Handler:
             **wire.tags(),
         }
 
-        def held() -> Mapping[str, Any]:
+        def read_back() -> Mapping[str, Any]:
             question = {"Filters": [{"Name": "group-id", "Values": [group_id]}]}
             rules = aws.read("ec2", "DescribeSecurityGroupRules", question)["SecurityGroupRules"]
             return one([item for item in rules if item["SecurityGroupRuleId"] == id_])
 
-        return Applied(id_, wire.outputs(), declared, held)
+        return Applied(id_, wire.outputs(), declared, read_back)
 
     return handle
 
@@ -107,7 +107,7 @@ def _vpc(aws: Aws, wire: Wire) -> Applied:
     for attribute, value in switches.items():
         aws.call("ec2", "ModifyVpcAttribute", {"VpcId": id_, attribute: {"Value": value}})
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         return {
             **_describe(aws, "Vpc", id_),
             **{
@@ -118,7 +118,7 @@ def _vpc(aws: Aws, wire: Wire) -> Applied:
             },
         }
 
-    return Applied(id_, wire.outputs(), {**expected(parameters, wire), **switches}, held)
+    return Applied(id_, wire.outputs(), {**expected(parameters, wire), **switches}, read_back)
 
 
 def _subnet(aws: Aws, wire: Wire) -> Applied:
@@ -139,11 +139,11 @@ def _route_table_association(aws: Aws, wire: Wire) -> Applied:
     parameters = aws.request("ec2", "AssociateRouteTable", wire.rest())
     id_ = aws.call("ec2", "AssociateRouteTable", parameters)["AssociationId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         table = _describe(aws, "RouteTable", parameters["RouteTableId"])
         return one([item for item in table["Associations"] if item["RouteTableAssociationId"] == id_])
 
-    return Applied(id_, wire.outputs(), parameters, held)
+    return Applied(id_, wire.outputs(), parameters, read_back)
 
 
 def _route(aws: Aws, wire: Wire) -> Applied:
@@ -151,12 +151,12 @@ def _route(aws: Aws, wire: Wire) -> Applied:
     aws.call("ec2", "CreateRoute", parameters)
     table, destination = parameters["RouteTableId"], parameters["DestinationCidrBlock"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         routes = _describe(aws, "RouteTable", table)["Routes"]
         return one([item for item in routes if item.get("DestinationCidrBlock") == destination])
 
     declared = {key: value for key, value in parameters.items() if key != "RouteTableId"}
-    return Applied(f"{table}_{destination}", wire.outputs(), declared, held)
+    return Applied(f"{table}_{destination}", wire.outputs(), declared, read_back)
 
 
 def _vpc_endpoint(aws: Aws, wire: Wire) -> Applied:
@@ -165,11 +165,11 @@ def _vpc_endpoint(aws: Aws, wire: Wire) -> Applied:
         aws, wire, "VpcEndpoint", "vpc-endpoint", {**wire.rest(), "policyDocument": policy} if policy else wire.rest()
     )
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         endpoint = _describe(aws, "VpcEndpoint", id_)
         return {**endpoint, "SecurityGroupIds": [group["GroupId"] for group in endpoint["Groups"]]}
 
-    return Applied(id_, wire.outputs(), expected(parameters, wire), held)
+    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
 
 
 def _internet_gateway(aws: Aws, wire: Wire) -> Applied:
@@ -177,11 +177,11 @@ def _internet_gateway(aws: Aws, wire: Wire) -> Applied:
     id_, parameters = _create(aws, wire, "InternetGateway", "internet-gateway", wire.rest())
     aws.call("ec2", "AttachInternetGateway", {"InternetGatewayId": id_, "VpcId": vpc_id})
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         gateway = _describe(aws, "InternetGateway", id_)
         return {**gateway, "VpcId": one(gateway["Attachments"]).get("VpcId")}
 
-    return Applied(id_, wire.outputs(), {**expected(parameters, wire), "VpcId": vpc_id}, held)
+    return Applied(id_, wire.outputs(), {**expected(parameters, wire), "VpcId": vpc_id}, read_back)
 
 
 def _eip(aws: Aws, wire: Wire) -> Applied:
@@ -192,21 +192,21 @@ def _eip(aws: Aws, wire: Wire) -> Applied:
     answer = aws.call("ec2", "AllocateAddress", parameters)
     id_ = answer["AllocationId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         return one(aws.read("ec2", "DescribeAddresses", {"AllocationIds": [id_]})["Addresses"])
 
     outputs = wire.outputs(allocationId=id_, publicIp=answer["PublicIp"])
-    return Applied(id_, outputs, expected(parameters, wire), held)
+    return Applied(id_, outputs, expected(parameters, wire), read_back)
 
 
 def _nat_gateway(aws: Aws, wire: Wire) -> Applied:
     id_, parameters = _create(aws, wire, "NatGateway", "natgateway", wire.rest())
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         gateway = _describe(aws, "NatGateway", id_)
         return {**gateway, "AllocationId": one(gateway["NatGatewayAddresses"]).get("AllocationId")}
 
-    return Applied(id_, wire.outputs(), expected(parameters, wire), held)
+    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
 
 
 def _flow_log(aws: Aws, wire: Wire) -> Applied:
@@ -217,11 +217,11 @@ def _flow_log(aws: Aws, wire: Wire) -> Applied:
     }
     (id_,) = aws.call("ec2", "CreateFlowLogs", parameters)["FlowLogIds"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         log = one(aws.read("ec2", "DescribeFlowLogs", {"FlowLogIds": [id_]})["FlowLogs"])
         return {**log, "ResourceIds": [log.get("ResourceId")], "ResourceType": "VPC"}
 
-    return Applied(id_, wire.outputs(), expected(parameters, wire), held)
+    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
 
 
 def _zone(aws: Aws, wire: Wire) -> Applied:
@@ -242,7 +242,7 @@ def _zone(aws: Aws, wire: Wire) -> Applied:
     if tags:
         aws.call("route53", "ChangeTagsForResource", {**labels, **tags})
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         answer = aws.read("route53", "GetHostedZone", {"Id": id_})
         found = aws.read("route53", "ListTagsForResource", labels)["ResourceTagSet"]["Tags"]
         zone = answer["HostedZone"]
@@ -254,7 +254,7 @@ def _zone(aws: Aws, wire: Wire) -> Applied:
             "AddTags": found,
         }
 
-    return Applied(id_, wire.outputs(), {**parameters, **tags}, held)
+    return Applied(id_, wire.outputs(), {**parameters, **tags}, read_back)
 
 
 NETWORK_HANDLERS = {

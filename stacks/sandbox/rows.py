@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Applied", "Check", "SandboxRow", "Status", "compare", "judge"]
+__all__ = ["Applied", "Check", "SandboxRow", "Status", "compare", "verdict"]
 
 
 class Status(StrEnum):
@@ -75,12 +75,12 @@ class Check:
 
     path: str
     declared: Any
-    held: Any
+    read_back: Any
 
     @property
     def equal(self) -> bool:
         """Whether moto holds what was declared."""
-        return bool(self.declared == self.held)
+        return bool(self.declared == self.read_back)
 
     @property
     def place(self) -> str:
@@ -92,28 +92,28 @@ class Check:
 _KEYS = ("Key", "ResourceType", "Name", "Id")
 
 
-def compare(declared: Any, held: Any, path: str = "") -> Iterator[Check]:
+def compare(declared: Any, read_back: Any, path: str = "") -> Iterator[Check]:
     """Walks the declared fields and finds each in `held`. Lists of plain values are compared without their order."""
     if isinstance(declared, Mapping):
-        found = held if isinstance(held, Mapping) else {}
+        found = read_back if isinstance(read_back, Mapping) else {}
         for key, value in declared.items():
             yield from compare(value, found.get(key), f"{path}.{key}" if path else key)
     elif isinstance(declared, Sequence) and not isinstance(declared, str):
-        yield from _compare_lists(declared, held, path)
+        yield from _compare_lists(declared, read_back, path)
     else:
-        yield Check(path, declared, held)
+        yield Check(path, declared, read_back)
 
 
-def _compare_lists(declared: Sequence[Any], held: Any, path: str) -> Iterator[Check]:
-    found: Sequence[Any] = held if isinstance(held, Sequence) else ()
+def _compare_lists(declared: Sequence[Any], read_back: Any, path: str) -> Iterator[Check]:
+    found: Sequence[Any] = read_back if isinstance(read_back, Sequence) else ()
     if not any(isinstance(item, Mapping) for item in declared):
-        nothing = held is None and declared
+        nothing = read_back is None and declared
         yield Check(path, sorted(declared, key=str), None if nothing else sorted(found, key=str))
         return
     key = next((key for key in _KEYS if all(key in item for item in declared)), None)
     wanted, there = _by(key, declared), _by(key, found)
-    if held is None or (key != "Key" and len(there) != len(wanted)):
-        yield Check(path, f"{len(wanted)} items", None if held is None else f"{len(there)} items")
+    if read_back is None or (key != "Key" and len(there) != len(wanted)):
+        yield Check(path, f"{len(wanted)} items", None if read_back is None else f"{len(there)} items")
         return
     for index, item in wanted.items():
         yield from compare(item, there.get(index), f"{path}[{index}]")
@@ -126,12 +126,14 @@ def _by(key: str | None, items: Sequence[Any]) -> dict[Any, Any]:
     return {item[key]: {name: value for name, value in item.items() if name != key} for item in items}
 
 
-def judge(applied: Applied, held: Mapping[str, Any], unsent: Sequence[str]) -> tuple[Status, str, tuple[str, ...]]:
-    """Status, note and compared paths for a resource that moto holds as `held`; `unsent` inputs made no request."""
-    checks = list(compare(applied.declared, held))
-    hidden = {check.place for check in checks if check.held is None and _is_under(check.place, applied.unkept)}
+def verdict(
+    applied: Applied, read_back: Mapping[str, Any], unsent: Sequence[str]
+) -> tuple[Status, str, tuple[str, ...]]:
+    """Status, note and compared paths of a resource; `read_back` is what moto has, `unsent` inputs made no request."""
+    checks = list(compare(applied.declared, read_back))
+    hidden = {check.place for check in checks if check.read_back is None and _is_under(check.place, applied.unkept)}
     wrong = [check for check in checks if not check.equal and check.place not in hidden]
-    notes = [f"{check.path}: declared {check.declared!r}, held {_shown(check.held)}" for check in wrong]
+    notes = [f"{check.path}: declared {check.declared!r}, held {_shown(check.read_back)}" for check in wrong]
     if hidden:
         notes.append(f"not to be read back from moto: {', '.join(sorted(hidden))}")
     if unsent:
@@ -149,5 +151,5 @@ def _is_under(place: str, prefixes: Sequence[str]) -> bool:
     return any(place == prefix or place.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def _shown(held: Any) -> str:
-    return "nothing" if held is None else repr(held)
+def _shown(read_back: Any) -> str:
+    return "nothing" if read_back is None else repr(read_back)

@@ -21,13 +21,13 @@ def _bucket(aws: Aws, wire: Wire) -> Applied:
     if tags:
         aws.call("s3", "PutBucketTagging", {"Bucket": name, "Tagging": {"TagSet": tags["Tags"]}})
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         location = aws.read("s3", "GetBucketLocation", {"Bucket": name})["LocationConstraint"]
         found = aws.read("s3", "GetBucketTagging", {"Bucket": name})["TagSet"] if tags else []
         return {"Region": location or "us-east-1", "Tags": found}
 
     outputs = wire.outputs(bucket=name, arn=f"arn:aws:s3:::{name}")
-    return Applied(name, outputs, {"Region": aws.region, **tags}, held)
+    return Applied(name, outputs, {"Region": aws.region, **tags}, read_back)
 
 
 def _set(
@@ -43,12 +43,12 @@ def _set(
     (member,) = parameters.keys() - {"Bucket"}
     bucket = parameters["Bucket"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         answer: Mapping[str, Any] = aws.read("s3", f"Get{setting}", {"Bucket": bucket})
         inner: Mapping[str, Any] = answer[member] if nested else answer
         return inner
 
-    return Applied(bucket, wire.outputs(), parameters[member], held)
+    return Applied(bucket, wire.outputs(), parameters[member], read_back)
 
 
 def _public_access_block(aws: Aws, wire: Wire) -> Applied:
@@ -66,10 +66,10 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
     aws.call("s3", "PutBucketPolicy", parameters)
     bucket = parameters["Bucket"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         return {"Policy": json.loads(aws.read("s3", "GetBucketPolicy", {"Bucket": bucket})["Policy"])}
 
-    return Applied(bucket, wire.outputs(), {"Policy": json.loads(parameters["Policy"])}, held)
+    return Applied(bucket, wire.outputs(), {"Policy": json.loads(parameters["Policy"])}, read_back)
 
 
 def _ownership(aws: Aws, wire: Wire) -> Applied:
@@ -109,7 +109,7 @@ def _lustre(aws: Aws, wire: Wire) -> Applied:
     answer = aws.call("fsx", "CreateFileSystem", parameters)["FileSystem"]
     id_ = answer["FileSystemId"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         return one(aws.read("fsx", "DescribeFileSystems", {"FileSystemIds": [id_]})["FileSystems"])
 
     # Moto gives no mount name; AWS answers one of this form, and the nodes' user data needs one.
@@ -118,7 +118,7 @@ def _lustre(aws: Aws, wire: Wire) -> Applied:
         id_,
         wire.outputs(arn=answer["ResourceARN"], dnsName=answer["DNSName"], mountName=mount_name),
         parameters,
-        held,
+        read_back,
         # FSx itself does not answer the groups either: they are on the file system's network interfaces.
         unkept=("SecurityGroupIds", "FileSystemTypeVersion"),
         note="moto gives no MountName, a stand-in is used" if "MountName" not in answer["LustreConfiguration"] else "",
@@ -145,11 +145,11 @@ def _repository(aws: Aws, wire: Wire) -> Applied:
     answer = aws.call("ecr", "CreateRepository", parameters)["repository"]
     arn = answer["repositoryArn"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         repository = one(aws.read("ecr", "DescribeRepositories", {"repositoryNames": [name]})["repositories"])
         return {**repository, "tags": aws.read("ecr", "ListTagsForResource", {"resourceArn": arn})["tags"]}
 
-    return Applied(name, wire.outputs(name=name, arn=arn, repositoryUrl=answer["repositoryUri"]), parameters, held)
+    return Applied(name, wire.outputs(name=name, arn=arn, repositoryUrl=answer["repositoryUri"]), parameters, read_back)
 
 
 def _repository_lifecycle(aws: Aws, wire: Wire) -> Applied:
@@ -159,12 +159,12 @@ def _repository_lifecycle(aws: Aws, wire: Wire) -> Applied:
     aws.call("ecr", "PutLifecyclePolicy", parameters)
     name = parameters["repositoryName"]
 
-    def held() -> Mapping[str, Any]:
+    def read_back() -> Mapping[str, Any]:
         text = aws.read("ecr", "GetLifecyclePolicy", {"repositoryName": name})["lifecyclePolicyText"]
         return {"repositoryName": name, "lifecyclePolicyText": json.loads(text)}
 
     declared = {**parameters, "lifecyclePolicyText": json.loads(parameters["lifecyclePolicyText"])}
-    return Applied(name, wire.outputs(), declared, held)
+    return Applied(name, wire.outputs(), declared, read_back)
 
 
 STORAGE_HANDLERS = {

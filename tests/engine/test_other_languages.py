@@ -1,8 +1,10 @@
 """The AWS components as a plugin under the real Pulumi engine: the manual's program in YAML, the schema, SDKs."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -76,3 +78,40 @@ def test_an_sdk_names_the_components(
     make_yaml_engine(program).plain("package", "gen-sdk", plugin, "--language", language, "--out", str(target))
     (file,) = target.rglob(FILES[language])
     assert "fabricSecurityGroupId" in file.read_text("utf-8")
+
+
+@pytest.fixture
+def node_modules() -> Path:
+    """A folder with Pulumi's SDK for Node and TypeScript: `npm install @pulumi/pulumi @types/node typescript`."""
+    if shutil.which("pulumi-language-nodejs") is None:
+        pytest.skip("pulumi-language-nodejs is not on PATH")
+    for folder in os.environ.get("NODE_PATH", "").split(os.pathsep):
+        if folder and all((Path(folder) / name).is_dir() for name in ("@pulumi/pulumi", "typescript")):
+            return Path(folder)
+    pytest.skip("no folder of NODE_PATH has @pulumi/pulumi and typescript")
+
+
+def test_the_typescript_example_lives(make_yaml_engine: Any, plugin: str, node_modules: Path) -> None:
+    example = REPOSITORY / "examples" / "typescript"
+    engine = make_yaml_engine((example / "Pulumi.yaml").read_text("utf-8"))
+    engine.env["PATH"] = os.pathsep.join([str(Path(plugin).parent), engine.env["PATH"]])
+    for name in ("index.ts", "package.json", "tsconfig.json"):
+        shutil.copy(example / name, engine.project)
+    # As `pulumi package add` leaves it, without asking npm.
+    modules = engine.project / "node_modules"
+    (modules / "@gangway").mkdir(parents=True)
+    for there in node_modules.iterdir():
+        (modules / there.name).symlink_to(there)
+    engine.plain("package", "gen-sdk", plugin, "--language", "nodejs", "--out", str(engine.project / "sdk"))
+    sdk = (engine.project / "sdk" / "nodejs").rename(modules / "@gangway" / "gangway-aws")
+    assert json.loads((sdk / "package.json").read_text("utf-8"))["name"] == "@gangway/gangway-aws"
+    for project, options in ((sdk, ["--outDir", str(sdk)]), (engine.project, [])):
+        command = ["node", str(modules / "typescript" / "bin" / "tsc"), "-p", str(project), *options]
+        done = subprocess.run(command, env=engine.env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+    up = engine.applied("up")
+    components = {token for token in up.types("create") if token.startswith("gangway:aws:")}
+    assert components == {f"gangway:aws:{name}" for name in ("TrainingNetwork", "RunBucket", "Budget")}
+    engine.applied("destroy")
+    assert engine.resources() == []

@@ -18,10 +18,11 @@ import pytest
 
 import images
 from components.core.job import JobSpec, Rendezvous, Volume
+from images.aws import AwsHeadSpec, AwsNodeSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
 from images.openstack import ObjectStore, OpenstackHeadSpec, OpenstackNodeSpec
-from images.specs import FileSystem, HeadInitSpec, NodeInitSpec, RdmaSetup, job_key
+from images.specs import FileSystem, RdmaSetup
 
 GOLDEN = Path(__file__).parent / "golden"
 REGISTRY = "123456789012.dkr.ecr.us-east-2.amazonaws.com"
@@ -55,20 +56,22 @@ def job() -> JobSpec:
     )
 
 
+FSX = FileSystem("lustre", "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com@tcp:/abcdefgh", "/fsx")
+
+
 @pytest.fixture(scope="session")
-def node(job: JobSpec) -> NodeInitSpec:
+def node(job: JobSpec) -> AwsNodeSpec:
     """A p5.48xlarge worker with every part of the node planned."""
-    return NodeInitSpec(
+    return AwsNodeSpec(
         job=job,
         region="us-east-2",
         image_registry=REGISTRY,
         bucket_uri="s3://gangway-records/runs/",
         run_dir="/fsx/runs/dcgan-celeba64",
         efa_interfaces_planned=32,
-        lustre_dns_name="fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
-        lustre_mount_name="abcdefgh",
+        file_system=FSX,
         scratch_mount_point="/scratch",
-        tags={"team": "ml-platform", "cost_center": "4711"},
+        labels={"team": "ml-platform", "cost_center": "4711"},
         stack="demo",
         log_group="/gangway/demo",
         lifecycle_hook="gangway-leave",
@@ -78,9 +81,10 @@ def node(job: JobSpec) -> NodeInitSpec:
 
 
 @pytest.fixture(scope="session")
-def plain_node(job: JobSpec) -> NodeInitSpec:
+def plain_node(job: JobSpec) -> AwsNodeSpec:
     """A CPU worker: gloo, no EFA, no file system, no scratch."""
-    return NodeInitSpec(
+    return AwsNodeSpec(
+        stack="",
         job=job.model_copy(update={"backend": "gloo", "volumes": (), "env": {}}),
         region="eu-west-1",
         image_registry=REGISTRY,
@@ -90,19 +94,16 @@ def plain_node(job: JobSpec) -> NodeInitSpec:
 
 
 @pytest.fixture(scope="session")
-def head(job: JobSpec) -> HeadInitSpec:
+def head(job: JobSpec) -> AwsHeadSpec:
     """A head node with a file system and Prometheus."""
-    return HeadInitSpec(
-        image=job.image,
+    return AwsHeadSpec(
+        job=job,
         region="us-east-2",
         image_registry=REGISTRY,
         stack="demo",
-        job_name=job.name,
-        job_key=job_key(job),
         bucket_uri="s3://gangway-records/runs/",
         run_dir="/fsx/runs/dcgan-celeba64",
-        lustre_dns_name="fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
-        lustre_mount_name="abcdefgh",
+        file_system=FSX,
         prometheus_image="prom/prometheus:v3.7.3",
         log_group="/gangway/demo",
         max_hours=8,
@@ -110,9 +111,9 @@ def head(job: JobSpec) -> HeadInitSpec:
 
 
 @pytest.fixture(scope="session")
-def plain_head(head: HeadInitSpec) -> HeadInitSpec:
+def plain_head(head: AwsHeadSpec) -> AwsHeadSpec:
     """A head node that only keeps the rendezvous."""
-    return replace(head, lustre_dns_name=None, lustre_mount_name=None, prometheus_image=None, log_group=None)
+    return replace(head, file_system=None, prometheus_image=None, log_group=None)
 
 
 GCP_REGISTRY = "us-central1-docker.pkg.dev"
@@ -206,7 +207,6 @@ def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
         zones=("us-central1-a", "us-central1-c"),
         prometheus_image="prom/prometheus:v3.7.3",
         fallback_uri="gs://gangway-records/demo/fallback.json",
-        plan_fill_source="def plan_fill(num_nodes_min, history, sizes):\n    return tuple(sizes)\n",
     )
 
 
@@ -280,7 +280,6 @@ def azure_head(azure_job: JobSpec) -> AzureHeadSpec:
         resource_group_name="demo-rg",
         prometheus_image="prom/prometheus:v3.7.3",
         fallback={"version": 1, "groups": [], "together": False},
-        plan_look_source="def plan_look(config, num_nodes, history, sizes, active=0):\n    return None\n",
     )
 
 
@@ -348,7 +347,7 @@ def aws_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path
 
 
 @pytest.fixture
-def machine(tmp_path: Path, node: NodeInitSpec, imds: Any, aws_scripts: Path, machines: Any) -> Any:
+def machine(tmp_path: Path, node: AwsNodeSpec, imds: Any, aws_scripts: Path, machines: Any) -> Any:
     (tmp_path / "fake").mkdir()
     made = machines.Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url}, aws_scripts)
     made.fake("aws")
@@ -361,14 +360,14 @@ def gcp_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path
     root = tmp_path_factory.mktemp("gcp")
     (root / "lib" / "images").mkdir(parents=True)
     (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
     folder: Path = machines.scripts_of("gcp", root / "bin")
     return folder
 
 
 @pytest.fixture
 def gcp_machine(
-    tmp_path: Path, node: NodeInitSpec, gcp_node: GcpNodeSpec, gce: Any, gcp_scripts: Path, machines: Any
+    tmp_path: Path, node: AwsNodeSpec, gcp_node: GcpNodeSpec, gce: Any, gcp_scripts: Path, machines: Any
 ) -> Any:
     (tmp_path / "fake").mkdir()
     # This Python without this environment's packages: the machine's has none of them.
@@ -385,14 +384,14 @@ def azure_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Pa
     root = tmp_path_factory.mktemp("azure")
     (root / "lib" / "images").mkdir(parents=True)
     (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
     folder: Path = machines.scripts_of("azure", root / "bin")
     return folder
 
 
 @pytest.fixture
 def azure_machine(
-    tmp_path: Path, node: NodeInitSpec, azure_node: AzureNodeSpec, azure_vm: Any, azure_scripts: Path, machines: Any
+    tmp_path: Path, node: AwsNodeSpec, azure_node: AzureNodeSpec, azure_vm: Any, azure_scripts: Path, machines: Any
 ) -> Any:
     (tmp_path / "fake").mkdir()
     # This Python without this environment's packages: the machine's has none of them.
@@ -409,7 +408,7 @@ def openstack_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -
     root = tmp_path_factory.mktemp("openstack")
     (root / "lib" / "images").mkdir(parents=True)
     (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "on_node").symlink_to(Path(images.__file__).parent / "on_node")
+    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
     folder: Path = machines.scripts_of("openstack", root / "bin")
     return folder
 
@@ -417,7 +416,7 @@ def openstack_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -
 @pytest.fixture
 def openstack_machine(
     tmp_path: Path,
-    node: NodeInitSpec,
+    node: AwsNodeSpec,
     openstack_node: OpenstackNodeSpec,
     swift: Any,
     openstack_scripts: Path,

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import yaml
 
 import images
+from images.aws import AwsHeadSpec, AwsNodeSpec, aws_env_text, aws_job_env_text, render_aws_head, render_aws_node
 from images.azure import (
     AzureHeadSpec,
     AzureMachineSpec,
@@ -25,6 +26,8 @@ from images.azure import (
     azure_env_text,
     azure_job_env_text,
     fabric_env_text,
+    render_azure_head,
+    render_azure_node,
 )
 from images.gcp import (
     GcpHeadSpec,
@@ -34,6 +37,9 @@ from images.gcp import (
     gcp_env_text,
     gcp_job_env_text,
     nccl_env_text,
+    render_gcp_head,
+    render_gcp_node,
+    render_tpu_startup,
 )
 from images.openstack import (
     OpenstackHeadSpec,
@@ -42,9 +48,10 @@ from images.openstack import (
     openstack_credential_text,
     openstack_env_text,
     openstack_job_env_text,
+    render_openstack_head,
+    render_openstack_node,
 )
-from images.shell import head_env_text, job_env_text, node_env_text
-from images.specs import HeadInitSpec, NodeInitSpec, job_key
+from images.specs import job_key
 
 TEMPLATES = Path(images.__file__).parent / "templates"
 
@@ -54,7 +61,7 @@ class Machine:
     """A directory that a node script takes for the machine: fake commands first on PATH, their calls recorded."""
 
     root: Path
-    spec: NodeInitSpec
+    spec: AwsNodeSpec
     env: dict[str, str] = field(default_factory=dict)
     bin: Path = Path()
 
@@ -136,7 +143,7 @@ class Machine:
         """What the scripts know the job by."""
         return job_key(self.spec.job)
 
-    def run(self, script: str, head: HeadInitSpec | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: str, head: AwsHeadSpec | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
         """Runs a node script as it is shipped; `settings` are its GANGWAY_... overrides. `head`: on that head node."""
         return self._bash(["bash", str(self.bin / script)], head, settings)
 
@@ -146,7 +153,7 @@ class Machine:
         return self._bash(["bash", "-euo", "pipefail", "-c", line, "bash", reason], None, settings)
 
     def _bash(
-        self, command: list[str], head: HeadInitSpec | None, settings: dict[str, str]
+        self, command: list[str], head: AwsHeadSpec | None, settings: dict[str, str]
     ) -> subprocess.CompletedProcess[str]:
         self.write_settings(head)
         env = {
@@ -166,10 +173,10 @@ class Machine:
             command, env=env, capture_output=True, text=True, errors="surrogateescape", timeout=30, check=False
         )
 
-    def write_settings(self, head: HeadInitSpec | None) -> None:
+    def write_settings(self, head: AwsHeadSpec | None) -> None:
         """The files that the scripts read."""
-        (self.root / "node.env").write_text(node_env_text(self.spec) if head is None else head_env_text(head))
-        (self.root / "job.env").write_text(job_env_text(self.spec))
+        (self.root / "node.env").write_text(aws_env_text(self.spec) if head is None else aws_env_text(head))
+        (self.root / "job.env").write_text(aws_job_env_text(self.spec))
 
     def plan(self, **changes: Any) -> None:
         """Changes the spec that the scripts are told."""
@@ -183,7 +190,7 @@ class GcpMachine(Machine):
     gcp: GcpMachineSpec = field(kw_only=True)
     gce: Any = field(kw_only=True)
 
-    def write_settings(self, head: HeadInitSpec | None) -> None:
+    def write_settings(self, head: AwsHeadSpec | None) -> None:
         """The files that the scripts read."""
         (self.root / "node.env").write_text(gcp_env_text(self.gcp))
         if isinstance(self.gcp, GcpNodeSpec | TpuHostSpec):
@@ -233,7 +240,7 @@ class AzureMachine(Machine):
     azure: AzureMachineSpec = field(kw_only=True)
     vm: Any = field(kw_only=True)
 
-    def write_settings(self, head: HeadInitSpec | None) -> None:
+    def write_settings(self, head: AwsHeadSpec | None) -> None:
         """The files that the scripts read."""
         (self.root / "node.env").write_text(azure_env_text(self.azure))
         if isinstance(self.azure, AzureNodeSpec):
@@ -265,7 +272,7 @@ class OpenstackMachine(Machine):
 
     spec_: OpenstackMachineSpec = field(kw_only=True)
 
-    def write_settings(self, head: HeadInitSpec | None) -> None:
+    def write_settings(self, head: AwsHeadSpec | None) -> None:
         """The files that the scripts read."""
         (self.root / "node.env").write_text(openstack_env_text(self.spec_))
         (self.root / "credential.json").write_text(openstack_credential_text(self.spec_))
@@ -305,15 +312,15 @@ def system_without(root: Path, names: Sequence[str]) -> Path:
 def rendered(spec: Any) -> str:
     """What a machine is started with."""
     renderers: dict[type, Any] = {
-        AzureHeadSpec: images.render_azure_head,
-        AzureNodeSpec: images.render_azure_node,
-        NodeInitSpec: images.render_cloud_init,
-        HeadInitSpec: images.render_head_init,
-        GcpNodeSpec: images.render_gcp_node,
-        GcpHeadSpec: images.render_gcp_head,
-        OpenstackHeadSpec: images.render_openstack_head,
-        OpenstackNodeSpec: images.render_openstack_node,
-        TpuHostSpec: images.render_tpu_startup,
+        AzureHeadSpec: render_azure_head,
+        AzureNodeSpec: render_azure_node,
+        AwsNodeSpec: render_aws_node,
+        AwsHeadSpec: render_aws_head,
+        GcpNodeSpec: render_gcp_node,
+        GcpHeadSpec: render_gcp_head,
+        OpenstackHeadSpec: render_openstack_head,
+        OpenstackNodeSpec: render_openstack_node,
+        TpuHostSpec: render_tpu_startup,
     }
     text: str = renderers[type(spec)](spec)
     return text

@@ -63,7 +63,7 @@ def test_lines_are_sent_where_a_table_is_planned(
     (command,) = unit(azure_node, "gangway-logs.service", "ExecStart")
     shipped = "gangway-prepare.service gangway-trainer.service"
     url = azure_node.ingestion_url
-    assert command == f'/usr/bin/python3 -m images.on_node.azure_ship "{url}" worker {shipped}'
+    assert command == f'/usr/bin/python3 -m images.node.azure_logs "{url}" worker {shipped}'
     (given,) = unit(azure_node, "gangway-logs.service", "Environment")
     assert given == f"PYTHONPATH=/opt/gangway/lib GANGWAY_CLIENT_ID={azure_node.client_id}"
     files = machines.files_of(machines.rendered(azure_plain_node))
@@ -74,7 +74,7 @@ def test_lines_are_sent_where_a_table_is_planned(
 def test_every_machine_says_that_it_lives(
     unit: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec, azure_head: AzureHeadSpec
 ) -> None:
-    tell = "/usr/bin/python3 -m images.on_node.azure_alive"
+    tell = "/usr/bin/python3 -m images.node.azure_heartbeat"
     for spec, role in ((azure_node, "worker"), (azure_head, "head")):
         assert unit(spec, "gangway-alive.service", "ExecStart") == [f'{tell} {role} "{spec.ingestion_url}"']
     assert unit(azure_plain_node, "gangway-alive.service", "ExecStart") == [f"{tell} worker"]
@@ -90,8 +90,8 @@ def test_a_machines_python_is_all_there(
         for path, (_, text) in files.items():
             if path.startswith(place):
                 wanted = re.findall(r"^from (images\.\S+) import", text, re.MULTILINE)
-                wanted += [f"images.on_node.{name}" for name in re.findall(r"^from images.on_node import (\w+)$", text)]
-                assert {f"{place}{name.replace('.', '/')}.py" for name in wanted} - {f"{place}images/on_node.py"} <= (
+                wanted += [f"images.node.{name}" for name in re.findall(r"^from images.node import (\w+)$", text)]
+                assert {f"{place}{name.replace('.', '/')}.py" for name in wanted} - {f"{place}images/node.py"} <= (
                     files.keys()
                 ), path
 
@@ -101,7 +101,7 @@ def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHea
     ended = f"https://gwdemo.blob.core.windows.net/runs/demo/{azure_head.ended_object}"
     assert fill.split()[-2:] == ["/etc/gangway/fallback.json", ended]
     files = machines.files_of(machines.rendered(azure_head))
-    assert files["/opt/gangway/lib/images/on_node/plan_look.py"][1].startswith("def plan_look(")
+    assert "def reconcile(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]
     assert json.loads(files["/etc/gangway/fallback.json"][1]) == azure_head.fallback
     started = yaml.safe_load(machines.rendered(azure_head))["runcmd"][1][2:]
     services = ["rendezvous", "prometheus", "alive", "logs"]
@@ -110,7 +110,7 @@ def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHea
 
 
 def test_a_head_that_only_keeps_the_rendezvous(azure_head: AzureHeadSpec, machines: Any) -> None:
-    plain = replace(azure_head, file_system=None, prometheus_image=None, fallback=None, plan_look_source=None)
+    plain = replace(azure_head, file_system=None, prometheus_image=None, fallback=None)
     started = yaml.safe_load(machines.rendered(plain))["runcmd"][1][2:]
     assert started == ["gangway-rendezvous.service", "gangway-alive.service", "gangway-logs.service"]
     assert not [path for path in machines.files_of(machines.rendered(plain)) if "fill" in path]
@@ -170,5 +170,3 @@ def test_what_a_machine_would_find_out_too_late_is_refused(
         replace(azure_node, max_hours=0)
     with pytest.raises(ValueError, match=r"AzureHeadSpec\.prometheus_image: 'prom/prometheus'"):
         replace(azure_head, prometheus_image="prom/prometheus")
-    with pytest.raises(ValueError, match=r"AzureHeadSpec\.fallback: given without plan_look_source"):
-        replace(azure_head, plan_look_source=None)

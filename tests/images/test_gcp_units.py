@@ -72,7 +72,7 @@ def test_the_trainers_lines_are_sent_where_a_log_is_planned(
 ) -> None:
     (command,) = unit(gcp_node, "gangway-logs.service", "ExecStart")
     shipped = "gangway-prepare.service gangway-trainer.service"
-    assert command == f"/usr/bin/python3 -m images.on_node.ship acme-ml gangway-demo {shipped}"
+    assert command == f"/usr/bin/python3 -m images.node.gcp_logs acme-ml gangway-demo {shipped}"
     files = machines.files_of(machines.rendered(gcp_plain_node))
     assert f"{ETC}gangway-logs.service" not in files
     assert not [path for path in files if path.endswith("ship.py")]
@@ -85,7 +85,7 @@ def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: Gc
         f"gs://gangway-records/demo/{gcp_head.ended_object}",
     ]
     files = machines.files_of(machines.rendered(gcp_head))
-    assert files["/opt/gangway/lib/images/on_node/plan_fill.py"][1].startswith("def plan_fill(")
+    assert "def plan_fill(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]
     assert yaml.safe_load(files["/etc/gangway/import.json"][1])["url"].endswith(":importData")
     assert unit(gcp_head, "gangway-data.service", "ExecStart") == [
         "/opt/gangway/bin/mount-lustre.sh",
@@ -106,7 +106,7 @@ def test_what_the_head_does_for_the_others_is_in_the_stacks_log(unit: Any, gcp_h
         return [name.removeprefix("gangway-").removesuffix(".service") for name in names.split()]
 
     assert shipped(gcp_head) == ["prepare", "rendezvous", "data", "record", "fill"]
-    assert shipped(replace(gcp_head, data=None, fallback_uri=None, plan_fill_source=None, file_system=None)) == [
+    assert shipped(replace(gcp_head, data=None, fallback_uri=None, file_system=None)) == [
         "prepare",
         "rendezvous",
     ]
@@ -119,7 +119,6 @@ def test_a_head_that_only_keeps_the_rendezvous(gcp_head: GcpHeadSpec, machines: 
         data=None,
         prometheus_image=None,
         fallback_uri=None,
-        plan_fill_source=None,
     )
     started = yaml.safe_load(machines.rendered(plain))["runcmd"][1][2:]
     assert started == ["gangway-rendezvous.service", "gangway-logs.service"]
@@ -155,8 +154,6 @@ def test_what_a_machine_would_find_out_too_late_is_refused(gcp_node: GcpNodeSpec
         replace(gcp_node, file_system=None)
     with pytest.raises(ValueError, match=r"GcpHeadSpec\.prometheus_image: 'prom/prometheus' does not name one version"):
         replace(gcp_head, prometheus_image="prom/prometheus")
-    with pytest.raises(ValueError, match=r"GcpHeadSpec\.fallback_uri: None.*plan_fill_source"):
-        replace(gcp_head, fallback_uri=None)
 
 
 @pytest.mark.parametrize(("by", "request_"), [("import", None), ("copy", {"url": "u", "body": {}})])

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from images.shell import docker_argv
-from images.specs import HeadInitSpec
+from images.aws import AwsHeadSpec, aws_docker_argv
 
 INSTANCE = "i-0123456789abcdef0"
 INTERRUPTED = {"spot/instance-action": [json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})]}
@@ -38,7 +37,7 @@ def test_trainer_hands_its_arguments_over_and_its_exit_code_back(job_node: Any, 
     job_node.fake("docker", f"exit {status}")
     done = job_node.run("run-trainer.sh")
     assert done.returncode == status
-    assert job_node.calls("docker") == [docker_argv(job_node.spec)]
+    assert job_node.calls("docker") == [aws_docker_argv(job_node.spec)]
 
 
 def test_the_containers_user_gets_the_run_and_the_data(job_node: Any, tmp_path: Path) -> None:
@@ -121,11 +120,12 @@ def test_more_hours_or_nodes_are_the_same_job(job_node: Any) -> None:
     assert job_node.key() != first
 
 
-def test_the_head_reads_the_clock_of_its_workers_job(job_node: Any, head: HeadInitSpec) -> None:
+def test_the_head_reads_the_clock_of_its_workers_job(job_node: Any, head: AwsHeadSpec) -> None:
     job_node.fake("systemctl", "echo inactive; exit 3")
     job_node.start_job(9 * 3600)
     here = replace(head, run_dir=job_node.spec.run_dir)
-    assert job_node.run("watch-node.sh", replace(here, job_key="of-another")).returncode == 0
+    another = head.job.model_copy(update={"argv": ("train", "--preset", "another")})
+    assert job_node.run("watch-node.sh", replace(here, job=another)).returncode == 0
     assert job_node.events() == []
     assert job_node.run("watch-node.sh", here).returncode == 0
     assert [event["reason"] for event in job_node.events()] == ["max-hours"]

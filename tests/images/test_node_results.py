@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from images.specs import FileSystem
+
 RUN = {
     "run.json": "{}",
     "config.json": "{1}",
@@ -32,7 +34,7 @@ def has_run(folder: Path) -> None:
 @pytest.fixture
 def on_aws(machine: Any, tmp_path: Path) -> Any:
     """A worker without a file system; its `aws s3 cp` copies into a folder that stands for the bucket."""
-    machine.plan(run_dir=f"{tmp_path}/run", lustre_dns_name=None, lustre_mount_name=None)
+    machine.plan(run_dir=f"{tmp_path}/run", file_system=None)
     copy = f'target={tmp_path}/bucket/${{@: -1}}; mkdir -p "$(dirname "$target")"; cp -r "${{@: -2:1}}" "$target.new"'
     merge = '[ ! -d "$target.new" ] || { mkdir -p "$target"; cp -r "$target.new/." "$target"; rm -r "$target.new"; }'
     machine.fake(
@@ -97,7 +99,7 @@ def test_results_are_put_again_when_there_are_new_ones(
 def test_a_run_on_a_file_system_is_not_copied(name: str, request: pytest.FixtureRequest) -> None:
     worker = request.getfixturevalue(name)
     if name == "on_aws":
-        worker.plan(lustre_dns_name="fs.example", lustre_mount_name="x")
+        worker.plan(file_system=FileSystem("lustre", "fs.example@tcp:/x", "/fsx"))
     else:
         worker.plan(file_system=request.getfixturevalue("gcp_node").file_system)
     assert worker.run("upload-record.sh").returncode == 0

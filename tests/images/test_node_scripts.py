@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import HeadInitSpec
+from images.aws import AwsHeadSpec
 
 
 def make_rdma_devices(folder: Path, vendors: list[str]) -> None:
@@ -100,7 +100,7 @@ def test_a_sick_gpu_gives_the_node_up(gpu_node: Any, command: str, body: str, re
     assert gpu_node.asked("autoscaling") == [gpu_node.UNHEALTHY]
 
 
-def test_a_head_node_that_is_not_ready_speaks_to_no_group(machine: Any, head: HeadInitSpec) -> None:
+def test_a_head_node_that_is_not_ready_speaks_to_no_group(machine: Any, head: AwsHeadSpec) -> None:
     machine.fake("docker", '[ "$1" = login ]')
     done = machine.run("pull-image.sh", head, PULL_DEADLINE_SEC="0")
     assert done.returncode == 1

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from images.specs import HeadInitSpec
+from images.aws import AwsHeadSpec
+from images.specs import FileSystem
 
 LUSTRE = "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com@tcp:/abcdefgh"
 
 
 @pytest.fixture
 def lustre_node(machine: Any, tmp_path: Path) -> Any:
-    machine.plan(lustre_mount_point=f"{tmp_path}/fsx")
+    machine.plan(file_system=FileSystem("lustre", LUSTRE, f"{tmp_path}/fsx"))
     machine.fake("mountpoint", "exit 1")
     machine.fake("modprobe")
     machine.fake("mount")
@@ -219,7 +220,7 @@ def test_fewer_interfaces_than_planned_are_not_enough(efa_node: Any, planned: in
     assert ("LNet has 2 EFA interfaces up after 0 s, not 3" in done.stderr) == bool(status)
 
 
-def test_the_head_node_mounts_over_tcp(efa_node: Any, head: HeadInitSpec) -> None:
+def test_the_head_node_mounts_over_tcp(efa_node: Any, head: AwsHeadSpec) -> None:
     done = efa_node.run("mount-lustre.sh", head, ROOT="/nowhere")
     assert done.returncode == 0, done.stderr
     assert (efa_node.calls("lnetctl"), efa_node.calls("curl")) == ([], [])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import HeadInitSpec
+from images.aws import AwsHeadSpec
 
 TWO_GROUPS = "[ $2 != describe-auto-scaling-groups ] || printf 'demo-0-spot\\tdemo-1-on-demand\\n'"
 
@@ -73,7 +73,7 @@ def test_a_trainer_that_is_stuck_after_the_jobs_hours_is_stopped(idle_node: Any)
     assert idle_node.left()
 
 
-def test_the_head_node_says_once_that_the_hours_are_over(idle_node: Any, head: HeadInitSpec, tmp_path: Path) -> None:
+def test_the_head_node_says_once_that_the_hours_are_over(idle_node: Any, head: AwsHeadSpec, tmp_path: Path) -> None:
     there = replace(head, run_dir=f"{tmp_path}/run")
     (tmp_path / "uptime").write_text("999999.0 0\n")
     assert idle_node.run("watch-node.sh", there).returncode == 0

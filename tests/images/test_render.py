@@ -19,9 +19,9 @@ from jinja2 import UndefinedError
 
 from components.azure.launch import MAX_CUSTOM_DATA_BYTES
 from components.core.job import JobSpec
-from images.aws import render_head_init
-from images.render import base64gzip, render_cloud_init, render_dockerfile, user_data_base64gzip
-from images.specs import DOCKERFILE_FLAVOURS, Flavour, HeadInitSpec, NodeInitSpec
+from images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
+from images.render import base64gzip, render_dockerfile
+from images.specs import DOCKERFILE_FLAVOURS, Flavour
 
 FLAVOURS: list[Flavour] = sorted(DOCKERFILE_FLAVOURS)
 
@@ -262,8 +262,8 @@ def test_systemd_accepts_every_unit(files: list[Path], tmp_path: Path) -> None:
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
-def test_prometheus_finds_the_workers_of_its_stack_alone(head: HeadInitSpec) -> None:
-    files = yaml.safe_load(render_head_init(head))["write_files"]
+def test_prometheus_finds_the_workers_of_its_stack_alone(head: AwsHeadSpec) -> None:
+    files = yaml.safe_load(render_aws_head(head))["write_files"]
     (text,) = [file["content"] for file in files if file["path"] == "/etc/gangway/prometheus.yaml"]
     (job,) = yaml.safe_load(text)["scrape_configs"]
     (discovery,) = job["ec2_sd_configs"]
@@ -289,8 +289,8 @@ def test_metadata_leaves_room(document: str) -> None:
     assert len(document) < 64 * 1024
 
 
-def test_user_data_is_the_text_and_always_the_same(node: NodeInitSpec) -> None:
-    text = render_cloud_init(node)
+def test_user_data_is_the_text_and_always_the_same(node: AwsNodeSpec) -> None:
+    text = render_aws_node(node)
     packed = user_data_base64gzip(text)
     assert packed == user_data_base64gzip(text)
     raw = base64.b64decode(packed)
@@ -298,17 +298,17 @@ def test_user_data_is_the_text_and_always_the_same(node: NodeInitSpec) -> None:
     assert raw[4:8] == bytes(4), "a time in the header would replace every node at each `up`"
 
 
-def test_user_data_above_ec2s_limit_is_refused_with_its_size(node: NodeInitSpec, job: JobSpec) -> None:
+def test_user_data_above_ec2s_limit_is_refused_with_its_size(node: AwsNodeSpec, job: JobSpec) -> None:
     noise = random.Random(0).randbytes(20_000).hex()
-    text = render_cloud_init(replace(node, job=job.model_copy(update={"env": {"NOISE": noise}})))
+    text = render_aws_node(replace(node, job=job.model_copy(update={"env": {"NOISE": noise}})))
     with pytest.raises(ValueError, match=r"user data: \d{5} bytes after gzip; allowed: at most 16384 .*fix: shorten"):
         user_data_base64gzip(text)
 
 
 def test_the_limit_itself_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(base64.b64decode(user_data_base64gzip("#cloud-config\n")))
-    monkeypatch.setattr("images.render.USER_DATA_LIMIT_BYTES", size)
+    monkeypatch.setattr("images.aws.USER_DATA_LIMIT_BYTES", size)
     assert user_data_base64gzip("#cloud-config\n")
-    monkeypatch.setattr("images.render.USER_DATA_LIMIT_BYTES", size - 1)
+    monkeypatch.setattr("images.aws.USER_DATA_LIMIT_BYTES", size - 1)
     with pytest.raises(ValueError, match="user data"):
         user_data_base64gzip("#cloud-config\n")

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.job import JobSpec
-from images.render import render_cloud_init
-from images.shell import bash_quote, docker_argv, log_argv, node_env_text
-from images.specs import NodeInitSpec
+from images.aws import AwsNodeSpec, aws_docker_argv, aws_env_text, log_argv, render_aws_node
+from images.shell import bash_quote
 
 # Everything but NUL, which no argument can hold, and surrogates, which are no text.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
@@ -40,27 +39,27 @@ def test_bash_reads_back_what_was_quoted(words: list[str]) -> None:
 @settings(deadline=None, max_examples=40)
 @given(env=st.dictionaries(NAMES, TEXT, max_size=5), argv=st.lists(TEXT, max_size=3), tag=TEXT)
 def test_env_and_argv_survive_yaml_json_and_bash(
-    node: NodeInitSpec, job: JobSpec, env: dict[str, str], argv: list[str], tag: str
+    node: AwsNodeSpec, job: JobSpec, env: dict[str, str], argv: list[str], tag: str
 ) -> None:
     odd = job.model_copy(update={"env": env, "argv": tuple(argv)})
-    spec = replace(node, job=odd, tags={"note": tag})
-    document = render_cloud_init(spec)
+    spec = replace(node, job=odd, labels={"note": tag})
+    document = render_aws_node(spec)
     assert document.isascii()
     files = files_of(document)
     assert JobSpec.model_validate(json.loads(files["/etc/gangway/job.json"])) == odd
-    assert bash_array(files["/etc/gangway/job.env"], "DOCKER_ARGV") == docker_argv(spec)
-    assert {f"{name}={value}" for name, value in env.items()} <= set(docker_argv(spec))
+    assert bash_array(files["/etc/gangway/job.env"], "DOCKER_ARGV") == aws_docker_argv(spec)
+    assert {f"{name}={value}" for name, value in env.items()} <= set(aws_docker_argv(spec))
 
 
 @settings(deadline=None, max_examples=25)
 @given(run_dir=TEXT.filter(bool))
-def test_node_settings_survive_yaml_and_bash(node: NodeInitSpec, run_dir: str) -> None:
-    files = files_of(render_cloud_init(replace(node, run_dir=run_dir)))
+def test_node_settings_survive_yaml_and_bash(node: AwsNodeSpec, run_dir: str) -> None:
+    files = files_of(render_aws_node(replace(node, run_dir=run_dir)))
     assert bash_array(files["/etc/gangway/node.env"], "RUN_DIR") == [run_dir]
 
 
-def test_container_sees_host_network_fabric_and_accelerators(node: NodeInitSpec) -> None:
-    argv = docker_argv(node)
+def test_container_sees_host_network_fabric_and_accelerators(node: AwsNodeSpec) -> None:
+    argv = aws_docker_argv(node)
     line = " ".join(argv)
     for flags in (
         "--network host",
@@ -79,11 +78,11 @@ def test_container_sees_host_network_fabric_and_accelerators(node: NodeInitSpec)
     assert argv[image + 1 :] == ["--watch", "aws", *node.job.torchrun_argv()]
 
 
-def test_lines_go_to_the_log_group_without_ever_blocking(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
-    line = " ".join(docker_argv(node))
+def test_lines_go_to_the_log_group_without_ever_blocking(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:
+    line = " ".join(aws_docker_argv(node))
     options = ("awslogs-group=/gangway/demo", "awslogs-region=us-east-2", "mode=non-blocking")
     assert " ".join(["--log-driver awslogs", *(f"--log-opt {option}" for option in options)]) in line
-    assert "--log-" not in " ".join(docker_argv(plain_node))
+    assert "--log-" not in " ".join(aws_docker_argv(plain_node))
 
 
 def test_lines_may_go_to_a_stream_of_a_known_name() -> None:
@@ -91,25 +90,25 @@ def test_lines_may_go_to_a_stream_of_a_known_name() -> None:
     assert log_argv(None, "us-east-2", "head/rendezvous") == []
 
 
-def test_scratch_is_the_containers_place_for_temporary_files(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
-    line = " ".join(docker_argv(node))
+def test_scratch_is_the_containers_place_for_temporary_files(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:
+    line = " ".join(aws_docker_argv(node))
     assert " --mount type=bind,source=/scratch,target=/scratch --env TMPDIR=/scratch " in line
-    assert "TMPDIR" not in " ".join(docker_argv(plain_node))
-    own = docker_argv(replace(node, job=node.job.model_copy(update={"env": {"TMPDIR": "/fsx/tmp"}})))
+    assert "TMPDIR" not in " ".join(aws_docker_argv(plain_node))
+    own = aws_docker_argv(replace(node, job=node.job.model_copy(update={"env": {"TMPDIR": "/fsx/tmp"}})))
     assert own.index("TMPDIR=/fsx/tmp") > own.index("TMPDIR=/scratch"), "docker takes the last of two values"
 
 
-def test_lustre_over_efa_is_asked_for_by_name(node: NodeInitSpec) -> None:
-    assert "LUSTRE_EFA=''" in node_env_text(node)
-    assert "LUSTRE_EFA=8" in node_env_text(replace(node, lustre_efa=True, lustre_efa_interfaces=8))
+def test_lustre_over_efa_is_asked_for_by_name(node: AwsNodeSpec) -> None:
+    assert "LUSTRE_EFA=''" in aws_env_text(node)
+    assert "LUSTRE_EFA=8" in aws_env_text(replace(node, lustre_efa=True, lustre_efa_interfaces=8))
 
 
-def test_job_may_override_the_nodes_nccl_net(node: NodeInitSpec, job: JobSpec) -> None:
-    argv = docker_argv(replace(node, job=job.model_copy(update={"env": {"NCCL_NET": "Socket"}})))
+def test_job_may_override_the_nodes_nccl_net(node: AwsNodeSpec, job: JobSpec) -> None:
+    argv = aws_docker_argv(replace(node, job=job.model_copy(update={"env": {"NCCL_NET": "Socket"}})))
     # Docker takes the last of two values.
     assert argv.index("NCCL_NET=Socket") > argv.index("NCCL_NET=AWS Libfabric")
 
 
-def test_cpu_node_asks_for_no_accelerator_and_no_fabric(plain_node: NodeInitSpec) -> None:
-    argv = docker_argv(plain_node)
+def test_cpu_node_asks_for_no_accelerator_and_no_fabric(plain_node: AwsNodeSpec) -> None:
+    argv = aws_docker_argv(plain_node)
     assert not {"--gpus", "--device", "NCCL_NET=AWS Libfabric"} & set(argv)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from components.core.job import JobSpec
-from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, HeadInitSpec, NodeInitSpec
+from images.aws import AwsHeadSpec, AwsNodeSpec
+from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, FileSystem
 
 
 @pytest.mark.parametrize("image", ["python", "python:latest", "registry.example:5000/python"])
@@ -27,32 +28,33 @@ def test_flavours_cannot_be_changed_in_place() -> None:
         DOCKERFILE_FLAVOURS["cpu"].version = "2"  # type: ignore[misc]  # the point of the test
 
 
-def test_an_image_named_by_tag_is_refused(node: NodeInitSpec, job: JobSpec) -> None:
+def test_an_image_named_by_tag_is_refused(node: AwsNodeSpec, job: JobSpec) -> None:
     tagged = job.model_copy(update={"image": "example/gangway:v1"})
     with pytest.raises(ValueError, match=r"'example/gangway:v1' can change between two nodes.*@sha256"):
         replace(node, job=tagged)
 
 
-def test_half_a_file_system_is_refused(node: NodeInitSpec) -> None:
-    with pytest.raises(ValueError, match=r"lustre_dns_name: None with lustre_mount_name 'abcdefgh'.*both or neither"):
-        replace(node, lustre_dns_name=None)
-
-
 @pytest.mark.parametrize(
-    "change", [{"efa_interfaces_planned": 0}, {"lustre_dns_name": None, "lustre_mount_name": None}]
+    "files", [FileSystem("nfs", "10.0.0.2:/share", "/fsx"), FileSystem("lustre", "fs-1.fsx.example", "/fsx")]
 )
-def test_lustre_over_efa_needs_both(node: NodeInitSpec, change: dict[str, Any]) -> None:
+def test_another_file_system_than_fsx_is_refused(node: AwsNodeSpec, files: FileSystem) -> None:
+    with pytest.raises(ValueError, match=r"AwsNodeSpec\.file_system: .*allowed: 'lustre' at DNS_NAME@tcp:/MOUNT_NAME"):
+        replace(node, file_system=files)
+
+
+@pytest.mark.parametrize("change", [{"efa_interfaces_planned": 0}, {"file_system": None}])
+def test_lustre_over_efa_needs_both(node: AwsNodeSpec, change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"lustre_efa: True with .*fix: lustre_efa=False"):
         replace(node, lustre_efa=True, **change)
 
 
 @pytest.mark.parametrize("change", [{"lifecycle_hook": None}, {"terminate_when_done": False}])
-def test_a_node_that_speaks_to_its_groups_must_know_their_tag(node: NodeInitSpec, change: dict[str, Any]) -> None:
+def test_a_node_that_speaks_to_its_groups_must_know_their_tag(node: AwsNodeSpec, change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"stack: '' with terminate_when_done or lifecycle_hook.*gangway:stack"):
         replace(node, stack="", **change)
 
 
-def test_a_job_needs_some_time(node: NodeInitSpec) -> None:
+def test_a_job_needs_some_time(node: AwsNodeSpec) -> None:
     with pytest.raises(ValueError, match=r"max_hours: 0; allowed: above 0"):
         replace(node, max_hours=0)
 
@@ -60,20 +62,24 @@ def test_a_job_needs_some_time(node: NodeInitSpec) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image": "example/gangway:v1"}, r"HeadInitSpec.image: 'example/gangway:v1' can change"),
-        ({"lustre_mount_name": None}, r"HeadInitSpec.lustre_dns_name: .*both or neither"),
-        ({"max_hours": 0}, r"HeadInitSpec.max_hours: 0; allowed: above 0"),
+        ({"max_hours": 0}, r"AwsHeadSpec.max_hours: 0; allowed: above 0"),
         ({"prometheus_image": "prom/prometheus"}, r"prometheus_image: 'prom/prometheus' does not name one version"),
     ],
 )
-def test_a_head_node_is_checked_as_well(head: HeadInitSpec, change: dict[str, Any], message: str) -> None:
+def test_a_head_node_is_checked_as_well(head: AwsHeadSpec, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(head, **change)
 
 
+def test_a_head_nodes_image_is_named_by_digest_too(head: AwsHeadSpec) -> None:
+    tagged = head.job.model_copy(update={"image": "example/gangway:v1"})
+    with pytest.raises(ValueError, match=r"AwsHeadSpec\.job\.image: 'example/gangway:v1' can change"):
+        replace(head, job=tagged)
+
+
 @pytest.mark.parametrize(("name", "value"), [("", "x"), ("A=B", "x"), ("A", "x\0y"), ("A\0", "x")])
 def test_what_cannot_be_an_environment_variable_is_refused(
-    node: NodeInitSpec, job: JobSpec, name: str, value: str
+    node: AwsNodeSpec, job: JobSpec, name: str, value: str
 ) -> None:
     with pytest.raises(ValueError, match=r"job\.env: .* cannot be an environment variable"):
         replace(node, job=job.model_copy(update={"env": {name: value}}))

@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from images.aws import render_head_init
-from images.render import render_cloud_init
-from images.shell import node_env_text
-from images.specs import HeadInitSpec, NodeInitSpec
+from images.aws import AwsHeadSpec, AwsNodeSpec, aws_env_text, render_aws_head, render_aws_node
 
 
 def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
@@ -28,16 +25,16 @@ def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
     return unit
 
 
-def document_of(spec: NodeInitSpec | HeadInitSpec) -> str:
-    return render_head_init(spec) if isinstance(spec, HeadInitSpec) else render_cloud_init(spec)
+def document_of(spec: AwsNodeSpec | AwsHeadSpec) -> str:
+    return render_aws_head(spec) if isinstance(spec, AwsHeadSpec) else render_aws_node(spec)
 
 
-def units_of(spec: NodeInitSpec | HeadInitSpec) -> dict[str, dict[str, dict[str, list[str]]]]:
+def units_of(spec: AwsNodeSpec | AwsHeadSpec) -> dict[str, dict[str, dict[str, list[str]]]]:
     files = yaml.safe_load(document_of(spec))["write_files"]
     return {Path(f["path"]).name: parse_unit(f["content"]) for f in files if f["path"].endswith((".service", ".timer"))}
 
 
-def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: NodeInitSpec) -> None:
+def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: AwsNodeSpec) -> None:
     unit = units_of(node)["gangway-trainer.service"]
     service = unit["Service"]
     assert service["RestartForceExitStatus"] == ["75"]
@@ -54,17 +51,17 @@ def test_trainer_unit_restarts_an_interrupted_job_and_not_a_wrong_one(node: Node
     assert "gangway-prepare.service" in unit["Unit"]["After"][0].split()
 
 
-def test_a_run_on_the_nodes_own_disk_has_time_to_be_put(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+def test_a_run_on_the_nodes_own_disk_has_time_to_be_put(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:
     """What follows a command that ran out of time is not run: the node would not learn that its job has ended."""
     stop_sec = [
         int(units_of(spec)["gangway-trainer.service"]["Service"]["TimeoutStopSec"][0]) for spec in (node, plain_node)
     ]
     assert stop_sec == [40, 340]
-    assert "RESULTS_SEC=300\n" in node_env_text(plain_node)
+    assert "RESULTS_SEC=300\n" in aws_env_text(plain_node)
 
 
-def test_preparation_has_the_planned_steps_in_order(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
-    def steps(spec: NodeInitSpec) -> list[str]:
+def test_preparation_has_the_planned_steps_in_order(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:
+    def steps(spec: AwsNodeSpec) -> list[str]:
         return [Path(step).name for step in units_of(spec)["gangway-prepare.service"]["Service"]["ExecStart"]]
 
     assert steps(node) == ["check-gpu.sh", "check-efa.sh", "mount-scratch.sh", "mount-lustre.sh", "pull-image.sh"]
@@ -88,11 +85,11 @@ def test_units_start_only_what_is_on_the_node(name: str, request: pytest.Fixture
     assert all(written[path] == "0755" for path in ours)
 
 
-def test_the_head_node_serves_and_starts_again_for_ever(head: HeadInitSpec) -> None:
+def test_the_head_node_serves_and_starts_again_for_ever(head: AwsHeadSpec) -> None:
     units = units_of(head)
     store = units["gangway-rendezvous.service"]
     (start,) = store["Service"]["ExecStart"]
-    assert f'--entrypoint python "{head.image}" -m trainer.launch.rendezvous --port 29400' in start
+    assert f'--entrypoint python "{head.job.image}" -m trainer.launch.rendezvous --port 29400' in start
     assert (store["Service"]["Restart"], store["Unit"]["StartLimitIntervalSec"]) == (["always"], ["0"])
     assert units["gangway-prepare.service"]["Service"]["Restart"] == ["on-failure"], "the image may not be pushed yet"
     assert units["gangway-record.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]
@@ -100,22 +97,22 @@ def test_the_head_node_serves_and_starts_again_for_ever(head: HeadInitSpec) -> N
     assert '"prom/prometheus:v3.7.3"' in prometheus
 
 
-def test_every_worker_looks_each_minute_whether_it_is_needed(node: NodeInitSpec, plain_node: NodeInitSpec) -> None:
+def test_every_worker_looks_each_minute_whether_it_is_needed(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:
     for spec in (node, plain_node):
         units = units_of(spec)
         assert units["gangway-watch.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]
         assert units["gangway-watch.service"]["Service"]["ExecStart"] == ["/opt/gangway/bin/watch-node.sh"]
-        _, enabled, _ = yaml.safe_load(render_cloud_init(spec))["runcmd"]
+        _, enabled, _ = yaml.safe_load(render_aws_node(spec))["runcmd"]
         assert "gangway-watch.timer" in enabled
 
 
-def test_a_head_node_without_hours_or_files_watches_nothing(head: HeadInitSpec, plain_head: HeadInitSpec) -> None:
+def test_a_head_node_without_hours_or_files_watches_nothing(head: AwsHeadSpec, plain_head: AwsHeadSpec) -> None:
     assert "gangway-watch.timer" in units_of(head)
     assert "gangway-watch.timer" not in units_of(replace(head, max_hours=None))
     assert "gangway-watch.timer" not in units_of(plain_head)
 
 
-def test_a_head_nodes_containers_write_to_the_log_group(head: HeadInitSpec, plain_head: HeadInitSpec) -> None:
+def test_a_head_nodes_containers_write_to_the_log_group(head: AwsHeadSpec, plain_head: AwsHeadSpec) -> None:
     for name in ("rendezvous", "prometheus"):
         (start,) = units_of(head)[f"gangway-{name}.service"]["Service"]["ExecStart"]
         assert " --log-driver awslogs --log-opt awslogs-group=/gangway/demo " in start
@@ -131,5 +128,5 @@ def test_only_a_head_node_prepares_again(name: str, tries_again: bool, request: 
     assert ("Restart" in service) == tries_again
 
 
-def test_a_plain_head_node_is_only_the_rendezvous(plain_head: HeadInitSpec) -> None:
+def test_a_plain_head_node_is_only_the_rendezvous(plain_head: AwsHeadSpec) -> None:
     assert sorted(units_of(plain_head)) == ["gangway-prepare.service", "gangway-rendezvous.service"]

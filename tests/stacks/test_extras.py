@@ -64,7 +64,7 @@ def test_a_missing_sdk_is_one_line_with_the_command(provider: str) -> None:
     done = without((SDKS[provider],), "plan", STACKS[provider])
     assert (done.returncode, done.stdout) == (2, "")
     place = f"error: stacks/Pulumi.{STACKS[provider]}.yaml: extra '{provider}': "
-    assert done.stderr == f"{place}{SDKS[provider]} is not installed: pip install 'gangway[{provider}]'\n"
+    assert done.stderr == f"{place}{SDKS[provider]} is not installed: pip install 'gangway-iac[{provider}]'\n"
 
 
 MISSING = {
@@ -81,7 +81,7 @@ def test_a_command_that_needs_more_says_so_and_begins_nothing(what: str, tmp_pat
     package, extra, arguments = MISSING[what]
     done = without((package,), *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert done.stderr == f"error: extra {extra!r}: {package} is not installed: pip install 'gangway[{extra}]'\n"
+    assert done.stderr == f"error: extra {extra!r}: {package} is not installed: pip install 'gangway-iac[{extra}]'\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -102,7 +102,13 @@ def test_what_is_there_is_not_asked_for() -> None:
 
 def test_each_extra_named_brings_what_it_is_named_for() -> None:
     declared = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    brought = {"google": "google-auth", "PIL": "matplotlib", "numpy": "matplotlib", "botocore": "boto3"}
+    brought = {
+        "google": "google-auth",
+        "openstack": "openstacksdk",
+        "PIL": "matplotlib",
+        "numpy": "matplotlib",
+        "botocore": "boto3",
+    }
     for package, extra in extras().items():
         names = {Requirement(line).name for line in declared[extra]}
         assert brought.get(package, package.replace("_", "-")) in names, package

@@ -132,7 +132,7 @@ def test_a_bug_in_the_saving_thread_ends_the_run_with_its_cause(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("trainer.checkpoint.async_saver.checkpoint.save", broken)
+    monkeypatch.setattr("trainer.checkpoint.async_saver.store.save", broken)
     with pytest.raises(ZeroDivisionError, match="a bug") as caught:
         _train(short, tmp_path, digits_dir)
     assert any("broken" in str(entry.name) for entry in caught.traceback)
@@ -155,7 +155,7 @@ def test_a_run_that_fails_for_another_reason_waits_for_its_save_and_tells_of_bot
         failed_elsewhere.set()
         raise TrainerError(place="elsewhere", problem="failed")
 
-    monkeypatch.setattr("trainer.checkpoint.async_saver.checkpoint.save", late)
+    monkeypatch.setattr("trainer.checkpoint.async_saver.store.save", late)
     monkeypatch.setattr("trainer.run.loop.Reporter.samples", fails)
     with pytest.raises(TrainerError, match="elsewhere"):
         _train(short.replace({"checkpoint_kimg": 0.08, "sample_kimg": 0.16}), tmp_path, digits_dir)

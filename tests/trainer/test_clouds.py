@@ -129,7 +129,7 @@ def test_a_notice_stops_the_run_with_its_state_on_disk(
     if named == "azure":
         # Azure waits for a word before it takes the machine: the node's own script gives it, now that all is on disk.
         assert told.service.started == []
-        code, text = start("-m", "images.on_node.azure_commands", "let-go", **told.env).finish()
+        code, text = start("-m", "images.node.azure", "let-go", **told.env).finish()
         assert code == 0, text
         assert told.service.started == ["event-1"]
 

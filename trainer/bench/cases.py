@@ -82,7 +82,7 @@ def gpu(bench: Bench) -> Iterator[Result]:
 
 def features(bench: Bench) -> Iterator[Result]:
     """Features of the quality metrics against torch-fidelity's own extraction, same network, same images."""
-    from trainer.bench.speed import feature_speed
+    from trainer.bench.feature_speed import feature_speed
 
     bench.tell("features")
     speed = feature_speed(rounds=bench.rounds)

@@ -1,37 +1,23 @@
-"""Speed of a step and of a metric's features, as ratios in one run."""
+"""Speed of a training step beside a textbook, and beside what a convolution alone reaches, as ratios in one run."""
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from trainer.bench.measuring import SAME_LOSSES_STEPS, TITLES, Bench, ahead, medians
 from trainer.bench.results import Result
 from trainer.bench.runs import environment, train_whole
 from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.metrics.collect import collect
-from trainer.metrics.inception import InceptionFeatures, reference_network
-from trainer.metrics.weights import WeightsFile
 
 __all__ = [
-    "RANDOM_WEIGHTS",
-    "FeatureSpeed",
     "against_textbook",
     "convolution_gflops",
-    "feature_speed",
     "narrow",
-    "write_random_weights",
 ]
 
 
@@ -48,7 +34,6 @@ def convolution_gflops(threads: int) -> float:
 
 
 def _measured(threads: int) -> float:
-    import torch
 
     torch.set_num_threads(threads)
     # Without padding: zeros around the images would be counted and not be computed.
@@ -60,10 +45,6 @@ def _measured(threads: int) -> float:
         torch.nn.functional.conv2d(images, kernels)
         times.append(time.perf_counter() - began)
     return 2 * _BATCH * _SIZE**2 * kernels.numel() / min(times) / 1e9
-
-
-if __name__ == "__main__":
-    print(json.dumps({"gflops": _measured(int(sys.argv[1]))}))
 
 
 _LOSSES = ("loss_g", "loss_d")
@@ -132,7 +113,6 @@ def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textboo
 
 def _largest_difference(bench: Bench) -> float:
     """Relative difference of any loss of any step: ours from a run that writes a line for each step."""
-    import torch
 
     from trainer.bench import textbook
     from trainer.data.shards import ShardedImages
@@ -147,95 +127,5 @@ def _largest_difference(bench: Bench) -> float:
     return float(max(abs(found - wanted) / max(abs(wanted), 0.1) for found, wanted in pairs))
 
 
-RANDOM_WEIGHTS = WeightsFile(
-    file="random-inception.pth",
-    flag="--weights",
-    variable="GANGWAY_RANDOM_INCEPTION_WEIGHTS",
-    published="made here, of random values",
-    sha256_prefix="",
-    what_for="measurements of speed",
-    instead="fd-enl0",
-)
-"""Stands where the published file would: its features mean nothing."""
-
-_FEATURE_BATCH = 64
-"""torch-fidelity's default."""
-
-
-class FeatureSpeed(NamedTuple):
-    """Images per second, each the best of some rounds that take turns.
-
-    Attributes:
-        torch_fidelity: its own forward, in its default batches, with all cores of this process.
-        ratio: ours over theirs.
-        largest_difference: between any two of their features, relative to the largest feature.
-    """
-
-    ours: float
-    torch_fidelity: float
-    ratio: float
-    largest_difference: float
-
-
-def feature_speed(num_images: int = 64, rounds: int = 2, resolution: int = 32) -> FeatureSpeed:
-    """Measures both on random images on the CPU or, where there is one, the GPU; a busy machine needs more `rounds`.
-    `resolution` is that of the images before resizing, pixels.
-    """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / RANDOM_WEIGHTS.file
-        write_random_weights(path)
-        extractor = InceptionFeatures(device, path, published=RANDOM_WEIGHTS)
-        theirs = reference_network(path).to(device)
-    shape = (num_images, 3, resolution, resolution)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    alone = World(0, 0, 1, 0, 1, device, "none", "one process")
-
-    def run_ours() -> Tensor:
-        found = collect(lambda part: extractor(images[part]), num_images, extractor.dim, alone, keep=True)
-        return torch.from_numpy(found.kept)
-
-    def run_theirs() -> Tensor:
-        with torch.no_grad():
-            return torch.cat(
-                [
-                    theirs(images[s : s + _FEATURE_BATCH].to(device))[0].cpu()
-                    for s in range(0, num_images, _FEATURE_BATCH)
-                ]
-            )
-
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    try:
-        difference = (run_ours() - run_theirs()).abs().max() / run_theirs().abs().max()
-        seconds = np.array([[_seconds(run_ours), _seconds(run_theirs)] for _ in range(rounds)]).min(axis=0)
-    finally:
-        torch.set_num_threads(threads_before)
-    ours, torch_fidelity = (num_images / seconds).tolist()
-    return FeatureSpeed(ours, torch_fidelity, ours / torch_fidelity, float(difference))
-
-
-def write_random_weights(path: Path) -> None:
-    """A file of random values under the names and in the shapes of the Inception weights."""
-    random = torch.Generator().manual_seed(0)
-    state = reference_network().state_dict()
-    for name, values in state.items():
-        if name.endswith("conv.weight"):
-            values.normal_(0, (2 / values[0].numel()) ** 0.5, generator=random)
-        elif name.endswith(("bn.running_mean", "bn.bias")):
-            values.normal_(0, 0.1, generator=random)
-        elif name.endswith("bn.running_var"):
-            values.uniform_(0.5, 1.5, generator=random)
-        elif name.startswith("fc."):
-            values.normal_(0, 0.1, generator=random)
-    torch.save(state, path)
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
-
-
 if __name__ == "__main__":
-    print(feature_speed())
+    print(json.dumps({"gflops": _measured(int(sys.argv[1]))}))

@@ -317,8 +317,8 @@ class _Target(NamedTuple):
 TARGETS: Mapping[str, _Target] = MappingProxyType(
     {
         "tensorboard": _Target("tensorboard", "pip install tensorboard", _tensorboard),
-        "mlflow": _Target("mlflow", "pip install 'gangway[tracking]'", _mlflow),
-        "wandb": _Target("wandb", "pip install 'gangway[tracking]'", _wandb),
+        "mlflow": _Target("mlflow", "pip install 'gangway-iac[tracking]'", _mlflow),
+        "wandb": _Target("wandb", "pip install 'gangway-iac[tracking]'", _wandb),
     }
 )
 """What `--track` may name."""

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Azure for common.sh, which says what each of its functions is for: the metadata service with its scheduled events, the
-# scale set, Log Analytics, Blob Storage, the container registry. The calls themselves are Python's work (images/on_node).
+# scale set, Log Analytics, Blob Storage, the container registry. The calls themselves are Python's work (images/node).
 export GANGWAY_CLIENT_ID=$CLIENT_ID
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 export ROOT=${GANGWAY_ROOT:-}
@@ -11,11 +11,11 @@ if [ -n "$SCRATCH_TEMPORARY" ]; then
     GANGWAY_DISK_BY_ID=${GANGWAY_DISK_BY_ID:-/dev/disk/azure} SCRATCH_DISKS=resource-part1
     IMAGE_SCRATCH=$(findmnt --noheadings --first-only --output TARGET --source "$(readlink -f "$GANGWAY_DISK_BY_ID/resource-part1")" || true)
 fi
-# images/on_node/azure_alive.py says Unhealthy where this is.
+# images/node/azure_heartbeat.py says Unhealthy where this is.
 GIVEN_UP=${GANGWAY_STATE_DIR:-/run/gangway}/given-up
 
-# azure COMMAND...: see images/on_node/azure_commands.py.
-azure() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.azure_commands "$@"; }
+# azure COMMAND...: see images/node/azure.py.
+azure() { PYTHONPATH=$LIB_DIR python3 -m images.node.azure "$@"; }
 
 # For an eviction or a deletion, or because the machine shuts down. A restart is no end: run-job.sh waits for it.
 leaving() { azure leaving || [ "$(systemctl is-system-running)" = stopping ]; }
@@ -51,7 +51,7 @@ leave_group() {
 
 put_object() { azure put "$1" "$BUCKET_URI/$2"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.azure_commands put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.azure put-folder "$1" "$BUCKET_URI/$2"
 }
 
 # Azure Container Registry's documentation, "Authentication": this name says that the password is a token.

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Google Cloud for common.sh, which says what each of its functions is for: the metadata server, the managed instance
-# group, Cloud Logging, Cloud Storage, Artifact Registry. The calls themselves are Python's work (images/on_node).
+# group, Cloud Logging, Cloud Storage, Artifact Registry. The calls themselves are Python's work (images/node).
 METADATA_URL=${GANGWAY_METADATA_URL:-http://169.254.169.254}
 export GANGWAY_METADATA_URL=$METADATA_URL
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
@@ -11,8 +11,8 @@ export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
 # metadata PATH: one item of metadata; fails where there is no such item.
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
-# gce COMMAND...: see images/on_node/gce.py.
-gce() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.gce "$@"; }
+# gce COMMAND...: see images/node/gcp.py.
+gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp "$@"; }
 
 # For a preemption, or because the machine shuts down: a group deletes its instances without asking first.
 leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
@@ -53,7 +53,7 @@ leave_group() {
 
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.gce put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
 }
 
 # login_at HOST: to a registry, as this machine's service account.

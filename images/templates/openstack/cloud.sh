@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # OpenStack for common.sh, which says what each of its functions is for. There is no group that would look after a node, no
 # notice before an end, and no log service: lines stay in the journal. Putting into the object store is Python's work
-# (images/on_node).
+# (images/node).
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 export ROOT=${GANGWAY_ROOT:-}
 
-# swift COMMAND...: see images/on_node/openstack.py.
-swift() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.openstack "$@"; }
+# swift COMMAND...: see images/node/openstack.py.
+swift() { PYTHONPATH=$LIB_DIR python3 -m images.node.openstack "$@"; }
 
 # Because the machine shuts down: `up` stops an instance before it deletes it.
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
@@ -37,7 +37,7 @@ leave_group() {
 
 put_object() { swift put "$1" "$BUCKET_URI/$2"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.openstack put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.openstack put-folder "$1" "$BUCKET_URI/$2"
 }
 
 # The image is in a registry that the machines can read as they are.

@@ -17,12 +17,12 @@ from images.shell import container_argv
 from stacks.bench.local import Hardware, describe
 from stacks.engines.local import LocalRun, StatsTail
 from stacks.extras import need
-from stacks.planning.trainer_image import local_context
+from stacks.planning.run_context import local_context
 from stacks.report.runs import Run, read_json
 from trainer.config.train_config import SELF_PREPARED, TrainConfig
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Again", "Container", "container_job", "find_container", "plan_again", "run_again", "start_argv"]
+__all__ = ["Container", "Rerun", "container_job", "execute", "find_container", "plan_rerun", "start_argv"]
 
 
 _UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
@@ -137,7 +137,7 @@ _LAST_LINES = 6
 _THREADS = re.compile(r"cpu, (\d+) thread")
 
 
-class Again(NamedTuple):
+class Rerun(NamedTuple):
     """What is run.
 
     Attributes:
@@ -159,7 +159,7 @@ class Again(NamedTuple):
     changes: tuple[str, ...]
 
 
-def plan_again(run: Run, machine: Hardware, kimg: float | None, data: Path | None) -> Again:
+def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | None) -> Rerun:
     """How the record's run is done here.
 
     Args:
@@ -190,7 +190,7 @@ def plan_again(run: Run, machine: Hardware, kimg: float | None, data: Path | Non
     elif not needs_gpus and gpus and config.backend == "auto":
         config = config.model_copy(update={"backend": "gloo"})  # it ran on a CPU, and does again
     threads = _THREADS.match(session.device)
-    return Again(
+    return Rerun(
         config=config,
         workers=workers,
         threads=int(threads[1]) if threads else None,
@@ -254,8 +254,8 @@ def _check_data(place: str, found: object, wanted: str) -> None:
         )
 
 
-def run_again(
-    again: Again,
+def execute(
+    again: Rerun,
     out: Path,
     run_id: str,
     machine: Hardware,
@@ -307,7 +307,7 @@ def run_again(
     return out
 
 
-def _prepare(again: Again, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
+def _prepare(again: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
     """The new run's folder, with its configuration and what is known of this machine."""
     try:
         out.mkdir(parents=True)
@@ -321,7 +321,7 @@ def _prepare(again: Again, out: Path, run_id: str, machine: Hardware, container:
     (out / "context.json").write_text(context.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
 
 
-def _started(again: Again, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
+def _started(again: Rerun, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
     """The job, and the command that runs it in a container; empty for this Python environment."""
     if container is None:
         return _job(again, out), []
@@ -346,7 +346,7 @@ def _removed(container: Container | None, run_id: str) -> Iterator[None]:
             subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-def _job(again: Again, out: Path) -> JobSpec:
+def _job(again: Rerun, out: Path) -> JobSpec:
     env: Mapping[str, Any] = {} if again.threads is None else {"OMP_NUM_THREADS": str(again.threads)}
     return JobSpec(
         name="reproduce",

@@ -4,13 +4,13 @@ One method for each component, with what it needs of others as arguments; who ne
 """
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import pulumi
 import pulumi_aws as aws
 
 from components.aws.budget import Budget, CostTagActivation
-from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
+from components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
 from components.aws.launch import HeadNode, count_efa
 from components.aws.monitoring import NodeLogs, Observability
 from components.aws.network import TrainingNetwork
@@ -21,10 +21,10 @@ from components.core.fields import Egress
 from components.core.image import RegistryLogin
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import build_image
+from stacks.planning.run_context import build_image
 from stacks.providers.aws.plan import AwsPlan, head_type
 from stacks.providers.aws.user_data import UserDataInputs, head_user_data
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
 __all__ = ["ComponentFactory", "Image"]
 
@@ -56,7 +56,7 @@ class ComponentFactory:
         if self.config.encryption == "provider-key":
             return None
         args = {"region": self.config.region, "tags": self.planned.tags}
-        return EncryptionKey(self.config.stack, cast("Any", args), self.opts).key_arn
+        return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_arn
 
     def network(self, runs: RunBucket, key: Key) -> TrainingNetwork:
         """The network, the way out and the security groups."""

@@ -19,7 +19,7 @@ from components.core.findings import InputError
 from components.core.job import JobSpec, Volume
 from components.estimate.cost import CostComponent, paid_once
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import cloud_context
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
 

@@ -4,7 +4,7 @@ The templates and their limits are `images`; here a StackConfig and the names of
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pulumi
 
@@ -14,9 +14,15 @@ from components.aws.storage import LustreFileSystem
 from components.core.fields import Egress
 from components.core.findings import InputError
 from components.core.job import JobSpec
-from images.aws import render_head_init
-from images.render import USER_DATA_LIMIT_BYTES, render_cloud_init, user_data_base64gzip
-from images.specs import HeadInitSpec, NodeInitSpec, job_key
+from images.aws import (
+    USER_DATA_LIMIT_BYTES,
+    AwsHeadSpec,
+    AwsNodeSpec,
+    render_aws_head,
+    render_aws_node,
+    user_data_base64gzip,
+)
+from images.specs import FileSystem
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
@@ -30,8 +36,7 @@ class _Names(NamedTuple):
     job: JobSpec
     bucket: str
     log_group: str
-    lustre_dns_name: str | None
-    lustre_mount_name: str | None
+    mount_source: str | None
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,8 @@ class UserDataInputs:
     def known(self) -> pulumi.Output[_Names]:
         """The names, once there are any."""
         lustre = self.lustre
-        return pulumi.Output.all(
-            self.job,
-            self.bucket,
-            self.log_group,
-            lustre.dns_name if lustre else None,
-            lustre.mount_name if lustre else None,
-        ).apply(lambda values: _Names(*values))
+        source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
+        return pulumi.Output.all(self.job, self.bucket, self.log_group, source).apply(lambda known: _Names(*known))
 
 
 def node_user_data(config: StackConfig, planned: AwsPlan, boot: UserDataInputs) -> pulumi.Output[str]:
@@ -70,55 +70,47 @@ def _data_dir(job: JobSpec) -> str | None:
     return job.argv[job.argv.index("--data") + 1] if "--data" in job.argv else None
 
 
+def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
+    """What every machine is told."""
+    return {
+        "stack": config.stack,
+        "job": names.job,
+        "region": config.region,
+        "image_registry": names.job.image.partition("/")[0],
+        "bucket_uri": f"s3://{names.bucket}/{config.stack}",
+        "run_dir": run_dir(config),
+        "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
+        "log_group": names.log_group,
+        "max_hours": config.job.max_hours,
+    }
+
+
 def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
-    job, num_efa = names.job, count_efa(planned.machine)
-    spec = NodeInitSpec(
-        job=job,
-        region=config.region,
-        image_registry=job.image.partition("/")[0],
-        bucket_uri=f"s3://{names.bucket}/{config.stack}",
-        run_dir=run_dir(config),
+    num_efa = count_efa(planned.machine)
+    spec = AwsNodeSpec(
+        **_common(config, names),
         efa_interfaces_planned=num_efa,
-        lustre_dns_name=names.lustre_dns_name,
-        lustre_mount_name=names.lustre_mount_name,
-        lustre_mount_point=MOUNT,
         # A machine without EFA reads such a file system over TCP, and giving it up would help nobody.
         lustre_efa=config.storage is not None and config.storage.efa and num_efa > 0,
         # Fewer than AWS's script sets up means one that failed, and a file system at a fraction of its speed.
         lustre_efa_interfaces=count_lustre_efa(planned.machine),
-        data_dir=_data_dir(job),
+        data_dir=_data_dir(names.job),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
-        tags=planned.tags,
-        stack=config.stack,
-        log_group=names.log_group,
+        labels=planned.tags,
         lifecycle_hook=LIFECYCLE_HOOK,
-        max_hours=config.job.max_hours,
         terminate_when_done=config.job.terminate_when_done,
     )
-    return user_data_base64gzip(render_cloud_init(spec))
+    return user_data_base64gzip(render_aws_node(spec))
 
 
 def _head(config: StackConfig, names: _Names) -> str:
-    job = names.job
-    spec = HeadInitSpec(
-        image=job.image,
-        region=config.region,
-        image_registry=job.image.partition("/")[0],
-        stack=config.stack,
-        job_name=job.name,
-        job_key=job_key(job),
-        bucket_uri=f"s3://{names.bucket}/{config.stack}",
-        run_dir=run_dir(config),
+    spec = AwsHeadSpec(
+        **_common(config, names),
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
-        lustre_dns_name=names.lustre_dns_name,
-        lustre_mount_name=names.lustre_mount_name,
-        lustre_mount_point=MOUNT,
         prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
-        log_group=names.log_group,
-        max_hours=config.job.max_hours,
     )
-    return user_data_base64gzip(render_head_init(spec))
+    return user_data_base64gzip(render_aws_head(spec))
 
 
 def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
@@ -132,8 +124,7 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         job=job_spec(config, planned, config.image.prebuilt or f"{registry}@sha256:{'0' * 64}"),
         bucket="b" * 63,
         log_group=f"/gangway/{config.stack}",
-        lustre_dns_name="d" * 63 if config.storage else None,
-        lustre_mount_name="m" * 8 if config.storage else None,
+        mount_source=f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None,
     )
     try:
         _node(config, planned, names)

@@ -15,22 +15,32 @@ from urllib.parse import urlencode
 import pulumi
 import pulumi_azure_native as azure
 
-from components.azure.budget import Budget
-from components.azure.file_system import LustreFileSystem
-from components.azure.head_node import HeadNode, head_address
-from components.azure.identity import EncryptionKey, HeadIdentity, KeyArgs, NodeIdentity, ResourceGroup
-from components.azure.monitoring import NodeLogs, Observability
-from components.azure.network import TrainingNetwork, plan_network
-from components.azure.node_pool import CapacityRungArgs, IbNodePool
-from components.azure.registry import LOGIN_USER, ImageRegistry
-from components.azure.storage import FlowLogStore, RunBucket
+from components.azure.budget import Budget, BudgetArgs
+from components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
+from components.azure.head_node import HeadNode, HeadNodeArgs, head_address
+from components.azure.identity import (
+    EncryptionKey,
+    EncryptionKeyArgs,
+    HeadIdentity,
+    HeadIdentityArgs,
+    KeyArgs,
+    NodeIdentity,
+    NodeIdentityArgs,
+    ResourceGroup,
+)
+from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
+from components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
+from components.azure.node_pool import CapacityRungArgs, IbNodePool, IbNodePoolArgs
+from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
+from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
 from components.core.fields import Egress
+from components.core.image import RegistryLogin
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import build_image
+from stacks.planning.run_context import build_image
 from stacks.providers.azure.plan import AzurePlan, head_type
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
 __all__ = ["API_URL", "ComponentFactory", "Image", "push_password"]
 
@@ -85,7 +95,7 @@ def _exchanged(host: str, token: str) -> str:
     from urllib.error import HTTPError
     from urllib.request import urlopen
 
-    from images.on_node.web import RefusedError
+    from images.node.web import RefusedError
 
     api_url = os.environ.get(API_URL)
     address = f"https://{host}/oauth2/exchange" if api_url is None else f"{api_url}/{host}/oauth2/exchange"
@@ -155,14 +165,14 @@ class ComponentFactory:
         if self.config.encryption == "provider-key":
             return None
         args = {**self._place("subscription_id", "stack"), "tenant_id": self._own.tenant_id, **self._role_wait}
-        return EncryptionKey(self.config.stack, cast("Any", args), self.opts)
+        return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts)
 
     def flow_logs(self, key: Key) -> FlowLogStore | None:
         """Where the network's flow log is; None without one."""
         if not self.config.network.flow_logs:
             return None
         args = {**self._place("subscription_id", "stack"), "key": _key_args(key), **self._role_wait}
-        return FlowLogStore(self.config.stack, cast("Any", args), self.opts)
+        return FlowLogStore(self.config.stack, typed_args(FlowLogStoreArgs, args), self.opts)
 
     def network(self, flow_logs: FlowLogStore | None) -> TrainingNetwork:
         """The network, the way out and the firewall."""
@@ -184,19 +194,19 @@ class ComponentFactory:
             "network_watcher": self._own.network_watcher,
             "watcher_wait_sec": self._own.role_wait_sec,
         }
-        return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
+        return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
 
     def runs(self, key: Key) -> RunBucket:
         """Where records outlive the nodes."""
         # Its copies are in the region's zones, whichever of them the nodes are in.
         zone = next(iter(self.planned.region.zones), "")
         args = {**self._place(), "zone": zone, "key": _key_args(key)}
-        return RunBucket(self.config.stack, cast("Any", args), self.opts)
+        return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
 
     def logs(self) -> NodeLogs:
         """The table of lines that the machines write."""
         args = {**self._place(), "retention_days": self.config.observe.log_days}
-        return NodeLogs(self.config.stack, cast("Any", args), self.opts)
+        return NodeLogs(self.config.stack, typed_args(NodeLogsArgs, args), self.opts)
 
     def image(self) -> Image:
         """The prebuilt image, or a registry and the build that fills it."""
@@ -204,7 +214,7 @@ class ComponentFactory:
         if prebuilt is not None:
             assert self.planned.registry_id is not None, "AzurePlan holds it for every prebuilt image"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
-        registry = ImageRegistry(name, cast("Any", self._place()), self.opts)
+        registry = ImageRegistry(name, typed_args(ImageRegistryArgs, self._place()), self.opts)
         invoke = pulumi.InvokeOutputOptions(provider=self.provider)
         token = azure.authorization.get_client_token_output(opts=invoke).token
         login = {
@@ -212,7 +222,7 @@ class ComponentFactory:
             "username": LOGIN_USER,
             "password": push_password(registry.registry_host, token),
         }
-        built = build_image(name, "cuda", registry.repository_url, cast("Any", login), self.opts)
+        built = build_image(name, "cuda", registry.repository_url, typed_args(RegistryLogin, login), self.opts)
         return Image(built.image, registry.repository_id)
 
     def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | None:
@@ -232,7 +242,7 @@ class ComponentFactory:
             "key": _key_args(key),
             **self._role_wait,
         }
-        return LustreFileSystem(self.config.stack, cast("Any", args), self.opts)
+        return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
 
     def _machines_rights(self, image: Image, runs: RunBucket, logs: NodeLogs) -> dict[str, Any]:
         """What every machine may do: pull the image, put runs, send lines. Data comes by the file system alone."""
@@ -248,7 +258,7 @@ class ComponentFactory:
         """Whom the workers act as."""
         rights = self._machines_rights(image, runs, logs)
         args = {**rights, "self_termination": self.config.job.terminate_when_done}
-        return NodeIdentity(self.config.stack, cast("Any", args), self.opts)
+        return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
     def pool(self, network: TrainingNetwork, identity: NodeIdentity, key: Key, boot: UserDataInputs) -> IbNodePool:
         """The workers: a scale set for each rung, empty until the head fills it."""
@@ -273,7 +283,7 @@ class ComponentFactory:
             "proximity": self._own.proximity,
             **self._guards,
         }
-        return IbNodePool(self.config.stack, cast("Any", args), self.opts)
+        return IbNodePool(self.config.stack, typed_args(IbNodePoolArgs, args), self.opts)
 
     def head(
         self,
@@ -292,7 +302,7 @@ class ComponentFactory:
             "fills_groups": True,
             "scrapes": self.config.head.prometheus_image is not None and self.config.network.egress is Egress.NAT,
         }
-        identity = HeadIdentity(name, cast("Any", rights), self.opts)
+        identity = HeadIdentity(name, typed_args(HeadIdentityArgs, rights), self.opts)
         subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
         user_data = head_user_data(self.config, self.planned, boot, identity.client_id, fallback_config)
         args = {
@@ -311,7 +321,7 @@ class ComponentFactory:
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
             "entra_login": self._own.bastion,
         }
-        return HeadNode(name, cast("Any", args), self.opts)
+        return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
 
     def budget(self, pool: IbNodePool, head: HeadNode) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
@@ -329,7 +339,7 @@ class ComponentFactory:
             "tag_value": self.config.stack,
             **self._role_wait,
         }
-        return Budget(self.config.stack, cast("Any", args), self.opts)
+        return Budget(self.config.stack, typed_args(BudgetArgs, args), self.opts)
 
     def observe(self, logs: NodeLogs) -> Observability:
         """Alarms and the workbook."""
@@ -341,7 +351,7 @@ class ComponentFactory:
             "steps_alarm_minutes": self.config.observe.no_steps_minutes,
             "expect_gpu": True,
         }
-        return Observability(self.config.stack, cast("Any", args), self.opts)
+        return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
 
 
 def _key_args(key: Key) -> KeyArgs | None:

@@ -21,7 +21,7 @@ from components.catalog.schema import AzureMachineType, Region
 from components.core.findings import InputError
 from components.core.job import JobSpec, Volume
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import cloud_context
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.shared import check_head, named_zone, tag_policy

@@ -3,14 +3,12 @@
 The templates and scripts are `images`; here a StackConfig and the names of its resources become their inputs.
 """
 
-import inspect
 import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pulumi
 
-from components.azure import fallback
 from components.azure.fabric import FabricPlan
 from components.core.fields import Egress
 from components.core.job import JobSpec
@@ -21,7 +19,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
-__all__ = ["UserDataInputs", "head_user_data", "node_user_data", "source_of_plan_look"]
+__all__ = ["UserDataInputs", "head_user_data", "node_user_data"]
 
 
 class _Names(NamedTuple):
@@ -78,13 +76,6 @@ def head_user_data(
     return boot.known(client_id, fallback_config).apply(render)
 
 
-def source_of_plan_look() -> str:
-    """The head's decision with all that it calls, as one module free of imports but the standard library's."""
-    parts = (fallback.plan_fill, fallback.plan_active, fallback.Look, fallback.plan_look)
-    head = "from __future__ import annotations\n\nfrom dataclasses import dataclass\n"
-    return "\n\n".join([head, *(inspect.getsource(part) for part in parts)])
-
-
 def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:
     """What every machine is told."""
     return {
@@ -135,5 +126,4 @@ def _head(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
         metrics_port=METRICS_PORT,
         prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
         fallback=json.loads(ladder),
-        plan_look_source=source_of_plan_look(),
     )

@@ -10,20 +10,29 @@ import pulumi_gcp as gcp
 
 from components.core.dependencies import after
 from components.core.image import RegistryLogin
-from components.gcp.budget import Budget
+from components.gcp.budget import Budget, BudgetArgs
 from components.gcp.capacity import rung_zone
-from components.gcp.identity import EncryptionKey, HeadIdentity, NodeIdentity, ProjectServices
-from components.gcp.launch import HeadNode
-from components.gcp.monitoring import NodeLogs, Observability
-from components.gcp.network import TrainingNetwork, network_tag, plan_network
-from components.gcp.node_pool import CapacityRungArgs, GpuNodePool
+from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity, ProjectServices
+from components.gcp.launch import HeadNode, HeadNodeArgs
+from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
+from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
+from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
 from components.gcp.queued_tpu import QueuedTpu
-from components.gcp.registry import LOGIN_USER, ImageRegistry
-from components.gcp.storage import Filestore, HeadFiles, LustreFileSystem, RunBucket
+from components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
+from components.gcp.storage import (
+    Filestore,
+    FilestoreArgs,
+    HeadFiles,
+    HeadFilesArgs,
+    LustreFileSystem,
+    LustreFileSystemArgs,
+    RunBucket,
+    RunBucketArgs,
+)
 from components.gcp.tpu.request import QueuedTpuArgs
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import build_image
+from stacks.planning.run_context import build_image
 from stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
 from stacks.providers.gcp.user_data import (
     FALLBACK_OBJECT,
@@ -32,7 +41,7 @@ from stacks.providers.gcp.user_data import (
     node_user_data,
     tpu_startup_script,
 )
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
 __all__ = ["ComponentFactory", "Image", "Key", "Nodes", "declare_fallback", "gpu_nodes", "place", "tpu_nodes"]
 
@@ -95,7 +104,7 @@ def gpu_nodes(
         "kms_key_name": key,
         "tags": planned.tags,
     }
-    pool = GpuNodePool(config.stack, cast("Any", args), opts)
+    pool = GpuNodePool(config.stack, typed_args(GpuNodePoolArgs, args), opts)
     zones = [rung_zone(rung, planned.zone) for rung in cluster.capacity]
     ids = pool.group_names.apply(
         lambda names: [_group_id(planned.project, *named) for named in zip(zones, names, strict=True)]
@@ -200,7 +209,7 @@ class ComponentFactory:
             "services": services,
             "tags": self.planned.tags,
         }
-        return EncryptionKey(self.config.stack, cast("Any", args), self.opts).key_name
+        return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_name
 
     def network(self) -> TrainingNetwork:
         """The networks, the way out and the firewall."""
@@ -224,20 +233,20 @@ class ComponentFactory:
         }
         if self.planned.tpu is None:
             args["machine_type"] = self.planned.machine.name
-        return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
+        return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
 
     def runs(self, key: Key) -> RunBucket:
         """Where records outlive the nodes."""
         keep = self.config.job.keep_runs
         args = {**place(self.config, self.planned), "kms_key_name": key, "keep": keep, "tags": self.planned.tags}
-        return RunBucket(self.config.stack, cast("Any", args), self.opts)
+        return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
 
     def head_files(self, key: Key) -> HeadFiles | None:
         """Where the head reads which groups it fills; None where there is no second rung to fill."""
         if not (self.planned.head and len(self.config.cluster.capacity) > 1):
             return None
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
-        return HeadFiles(self.config.stack, cast("Any", args), self.opts)
+        return HeadFiles(self.config.stack, typed_args(HeadFilesArgs, args), self.opts)
 
     def logs(self, key: Key, runs: RunBucket) -> NodeLogs:
         """The log that the nodes write."""
@@ -248,7 +257,7 @@ class ComponentFactory:
             "retention_days": self.config.observe.log_days,
             "kms_key_name": key,
         }
-        return NodeLogs(self.config.stack, cast("Any", args), self.opts)
+        return NodeLogs(self.config.stack, typed_args(NodeLogsArgs, args), self.opts)
 
     def image(self, key: Key) -> Image:
         """The prebuilt image, or a repository and the build that fills it."""
@@ -257,7 +266,7 @@ class ComponentFactory:
             assert self.planned.repository_id is not None, "GcpPlan has taken it from the image's name"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_id)
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
-        registry = ImageRegistry(self.config.stack, cast("Any", args), self.opts)
+        registry = ImageRegistry(self.config.stack, typed_args(ImageRegistryArgs, args), self.opts)
         login = gcp.organizations.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
         asked: RegistryLogin = {
             "address": registry.registry_host,
@@ -287,14 +296,14 @@ class ComponentFactory:
                 "client_cidr": private,
                 "client_tags": [network.fabric_security_group_id],
             }
-            return Filestore(name, cast("Any", args), self.opts)
+            return Filestore(name, typed_args(FilestoreArgs, args), self.opts)
         args |= {
             "stack": name,
             "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
             # Only the head has it imported; without one a node copies, with rights of its own.
             "source": storage.source if self.planned.head else None,
         }
-        return LustreFileSystem(name, cast("Any", args), self.opts)
+        return LustreFileSystem(name, typed_args(LustreFileSystemArgs, args), self.opts)
 
     def node_identity(self, image: Image, runs: RunBucket) -> NodeIdentity:
         """The workers' service account."""
@@ -346,7 +355,7 @@ class ComponentFactory:
             "kms_key_name": key,
             "tags": self.planned.tags,
         }
-        return HeadNode(name, cast("Any", args), self.opts)
+        return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
 
     def budget(self, key: Key, nodes: Nodes, head: HeadNode | None) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
@@ -371,7 +380,7 @@ class ComponentFactory:
         }
         if nodes.queued_resource is not None:
             args["queued_resource_names"] = pulumi.Output.all(nodes.queued_resource)
-        return Budget(self.config.stack, cast("Any", args), self.opts)
+        return Budget(self.config.stack, typed_args(BudgetArgs, args), self.opts)
 
     def observe(self, nodes: Nodes, logs: NodeLogs) -> Observability:
         """Alarms and the dashboard."""
@@ -387,7 +396,7 @@ class ComponentFactory:
             "expect_gpu": gpus,
             "tags": self.planned.tags,
         }
-        return Observability(self.config.stack, cast("Any", args), self.opts)
+        return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
 
 
 def _flavour(planned: GcpPlan) -> Flavour:

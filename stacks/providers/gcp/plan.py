@@ -20,7 +20,7 @@ from components.gcp.network import plan_network
 from components.gcp.storage import plan_filestore, plan_lustre
 from components.gcp.tpu.slices import SlicePlan, plan_slice, slice_machine, slice_price, worker_tflops
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import cloud_context
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.shared import check_head, named_zone, tag_policy
 

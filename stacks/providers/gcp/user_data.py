@@ -5,13 +5,11 @@ The templates and scripts are `images`; here a StackConfig and the names of its 
 
 import base64
 import gzip
-import inspect
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import pulumi
 
-from components.core.capacity import plan_fill
 from components.core.fields import Egress
 from components.core.job import JobSpec, Volume
 from components.gcp.capacity import rung_zone
@@ -160,13 +158,7 @@ def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
         metrics_port=METRICS_PORT,
         prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
         fallback_uri=f"gs://{names.head_files}/{FALLBACK_OBJECT}" if several else None,
-        plan_fill_source=_source_of_plan_fill() if several else None,
     )
-
-
-def _source_of_plan_fill() -> str:
-    """The function is free of imports; its annotations are not, and are not looked at."""
-    return f"from __future__ import annotations\n\n\n{inspect.getsource(plan_fill)}"
 
 
 def _imports(config: StackConfig, planned: GcpPlan) -> bool:

@@ -7,7 +7,7 @@ from components.core.job import JobSpec, Rendezvous, Volume
 from images.hosts import HostSpec, render_host_installer
 from images.specs import RdmaSetup
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import cloud_context
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pulumi
 
-from components.openstack.identity import NodeIdentity
-from components.openstack.launch import HEAD_ROOT_GIB, HeadNode
-from components.openstack.network import TrainingNetwork
-from components.openstack.node_pool import CapacityRungArgs, NodePool
-from components.openstack.storage import ManilaShare, RunBucket
+from components.openstack.identity import NodeIdentity, NodeIdentityArgs
+from components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
+from components.openstack.network import TrainingNetwork, TrainingNetworkArgs
+from components.openstack.node_pool import CapacityRungArgs, NodePool, NodePoolArgs
+from components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
 from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 
 __all__ = ["ComponentFactory"]
 
@@ -49,7 +49,7 @@ class ComponentFactory:
             "head": {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT} if self.planned.head else None,
             "tags": self.planned.tags,
         }
-        return TrainingNetwork(self.config.stack, cast("Any", args), self.opts)
+        return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
 
     def storage(self, network: TrainingNetwork) -> ManilaShare | None:
         """The share; None where the stack has none."""
@@ -68,12 +68,12 @@ class ComponentFactory:
             "subnet_ids": network.private_subnet_ids,
             "tags": self.planned.tags,
         }
-        return ManilaShare(self.config.stack, cast("Any", args), self.opts)
+        return ManilaShare(self.config.stack, typed_args(ManilaShareArgs, args), self.opts)
 
     def node_identity(self, runs: RunBucket) -> NodeIdentity:
         """Whom the machines act as."""
         args = {"run_bucket": runs.bucket_name, "role": self._own.object_role, "access_rules": self._own.access_rules}
-        return NodeIdentity(self.config.stack, cast("Any", args), self.opts)
+        return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
     def _machine(self, network: TrainingNetwork, image: str, boot_volume_gib: int | None) -> dict[str, Any]:
         """What every machine is made of."""
@@ -100,7 +100,7 @@ class ComponentFactory:
             "security_group_ids": [network.head_security_group_id],
             "user_data": head_user_data(self.config, self.planned, boot),
         }
-        return HeadNode(self.config.stack, cast("Any", args), self.opts)
+        return HeadNode(self.config.stack, typed_args(HeadNodeArgs, args), self.opts)
 
     def pool(self, network: TrainingNetwork, boot: UserDataInputs, head: HeadNode | None) -> NodePool:
         """The workers. They go before the head does."""
@@ -123,4 +123,4 @@ class ComponentFactory:
             "head_host": head.host if head else None,
             "user_data": node_user_data(self.config, self.planned, boot),
         }
-        return NodePool(self.config.stack, cast("Any", args), self.opts)
+        return NodePool(self.config.stack, typed_args(NodePoolArgs, args), self.opts)

@@ -11,11 +11,11 @@ from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabri
 from components.core.findings import InputError
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.openstack.capacity import check_flavour, check_ladder
-from components.openstack.launch import plan_boot
+from components.openstack.launch import plan_boot_source
 from components.openstack.network import NetworkPlan, check_services, plan_network
 from components.openstack.storage import check_share
 from stacks.config.stack_config import StackConfig
-from stacks.planning.trainer_image import cloud_context
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
@@ -80,8 +80,8 @@ def plan(config: StackConfig) -> OpenstackPlan:
     if config.storage is not None:
         check_share(config.storage.capacity_gib, own.share_protocol, share_network=own.share_network)
     volume = cluster.root_volume_gib if own.boot == "volume" else None
-    plan_boot(own.image, volume, own.volume_type, f"{_PLACE}.image")
-    plan_boot(own.head_image or own.image, volume, own.volume_type, f"{_PLACE}.head_image")
+    plan_boot_source(own.image, volume, own.volume_type, f"{_PLACE}.image")
+    plan_boot_source(own.head_image or own.image, volume, own.volume_type, f"{_PLACE}.head_image")
     fabric = plan_site_fabric(machine.site_fabric, site_of(config).interface)
     return OpenstackPlan(
         machine=machine,

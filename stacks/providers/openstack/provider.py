@@ -63,4 +63,5 @@ PROVIDER = Provider(
         spelled=MappingProxyType({_CONTAINER: _in_headers}),
     ),
     nodes_stay=_always,
+    packages=("openstack",),
 )

@@ -35,7 +35,7 @@ from stacks.report.runs import Run, not_sealed
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Grid", "PageInputs", "SeveralReport", "as_markdown", "grids_of", "several_page", "several_report"]
+__all__ = ["ComparisonReport", "Grid", "PageInputs", "as_markdown", "comparison_page", "comparison_report", "grids_of"]
 
 
 _ALL_BYTES = 2_000_000
@@ -199,7 +199,7 @@ class PageInputs:
     grids: Sequence[Grid]
 
 
-class _Told(NamedTuple):
+class _CellText(NamedTuple):
     """A number as a link to its source, which says where it is from when pointed at or focused."""
 
     text: str
@@ -210,19 +210,19 @@ class _Told(NamedTuple):
     footnote: int
 
 
-def several_page(inputs: PageInputs) -> str:
+def comparison_page(inputs: PageInputs) -> str:
     """The whole HTML file: no script, nothing fetched."""
     report, sources = inputs.report, Sources()
     measures = [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))]
     of_a_run = [Column(one.key, one.label, one.unit, one.better) for one in measures]
 
-    def told(row: Row, column: Column) -> _Told | None:
+    def told(row: Row, column: Column) -> _CellText | None:
         cell = row.cells.get(column.key)
         return None if cell is None else _told(cell, column, sources, relative=row.relative)
 
     note = meters_note(report.groups)
 
-    def of_run(member: Member, column: Column) -> _Told:
+    def of_run(member: Member, column: Column) -> _CellText:
         cell = spread_of({member.name: MEASURES[column.key].of(member)})
         return _told(noted(column.key, cell, note), column, sources)
 
@@ -254,14 +254,14 @@ def several_page(inputs: PageInputs) -> str:
         "number": number,
         "uri": lambda grid: f"data:image/{grid.kind};base64,{base64.b64encode(grid.image).decode()}",
     }
-    return render_template("several.html.j2", ("report.css", "several.css"), filters, context)
+    return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
 
 
-def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> _Told:
+def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> _CellText:
     said = worded(cell, column, relative=relative)
     entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
     lines = [f"{said.text} {unit_text(cell.unit)}".strip(), said.hint, said.values, entry.source.text]
-    return _Told(
+    return _CellText(
         said.text,
         said.unit,
         said.spread,
@@ -288,7 +288,7 @@ _KINDS: Final = ("pdf", "svg")
 
 
 @dataclass(frozen=True)
-class SeveralReport:
+class ComparisonReport:
     """A report that is ready to be written."""
 
     report: Report
@@ -315,7 +315,7 @@ class SeveralReport:
             InputError: a grid of samples is no image, or the folder cannot be written.
         """
         drawings, lacking = self._drawn
-        html = several_page(PageInputs(self.report, drawings, lacking, grids_of(self.report.groups)))
+        html = comparison_page(PageInputs(self.report, drawings, lacking, grids_of(self.report.groups)))
         make_folder(folder)
         return write_whole(folder / "report.html", html.encode())
 
@@ -332,7 +332,7 @@ class SeveralReport:
         return list(files)
 
 
-def several_report(runs: Sequence[Run], group_by: str | None) -> SeveralReport:
+def comparison_report(runs: Sequence[Run], group_by: str | None) -> ComparisonReport:
     """Groups the runs and fills the table.
 
     Args:
@@ -343,4 +343,4 @@ def several_report(runs: Sequence[Run], group_by: str | None) -> SeveralReport:
         InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
     """
     keys = parse_keys(group_by)
-    return SeveralReport(report_of(members_of(runs), keys))
+    return ComparisonReport(report_of(members_of(runs), keys))

@@ -5,9 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.fallback import HEAD_ACTIONS, FallbackConfig, FallbackGroup, plan_active, plan_fallback, plan_look
+from components.azure.fallback import HEAD_ACTIONS, FallbackConfig, FallbackGroup, plan_fallback
 from components.azure.policies import head_actions
-from components.core.capacity import PERIOD_SEC, WINDOW, OnDemand, Spot, plan_fill, plan_ladder
+from components.core.capacity import PERIOD_SEC, WINDOW, OnDemand, Spot, plan_ladder
+from images.node.fill_order import plan_fill, reconcile
 
 MIN, MAX = 2, 4
 
@@ -34,7 +35,7 @@ def test_over_ethernet_the_first_group_is_asked_for_every_node_and_the_others_fi
     situation: Situation,
 ) -> None:
     config, (least, most), history, sizes = situation
-    look = plan_look(config, (least, most), history, sizes)
+    look = reconcile(config, (least, most), history, sizes)
     assert look.sizes[0] == most, "evicted nodes are not replaced by Azure"
     if len(history) < WINDOW:
         assert look.sizes[1:] == tuple(sizes[1:]), "too soon to tell"
@@ -50,7 +51,7 @@ def test_a_first_group_without_capacity_is_made_up_for_though_it_is_asked_again(
     for _ in range(WINDOW):
         history.append([0, 0])
         # Azure refuses the first group each time: its size stays at 0.
-        sizes = [0, plan_look(config, (MIN, MAX), history, sizes).sizes[1]]
+        sizes = [0, reconcile(config, (MIN, MAX), history, sizes).sizes[1]]
     assert sizes == [0, MIN]
 
 
@@ -58,7 +59,7 @@ def test_a_first_group_without_capacity_is_made_up_for_though_it_is_asked_again(
 def test_over_infiniband_one_group_has_all_nodes(situation: Situation, active: int) -> None:
     config, (least, most), history, sizes = situation
     active %= len(sizes)
-    look = plan_look(config, (least, most), history, sizes, active)
+    look = reconcile(config, (least, most), history, sizes, active)
     assert look.sizes[look.active] == most
     assert sum(look.sizes) == most, "nodes of two scale sets cannot talk"
     assert look.forget is (look.active != active)
@@ -75,7 +76,7 @@ def minutes(offers: list[list[int]]) -> list[int]:
     active, sizes, shown = 0, [0] * len(offers[0]), []
     for offered in offers:
         history = [*history, [min(size, there) for size, there in zip(sizes, offered, strict=True)]][-WINDOW:]
-        look = plan_look(ladder(len(offered), together=False), (MIN, MAX), history, sizes, active)
+        look = reconcile(ladder(len(offered), together=False), (MIN, MAX), history, sizes, active)
         history, active, sizes = [] if look.forget else history, look.active, list(look.sizes)
         shown.append(active)
     return shown
@@ -98,11 +99,6 @@ def test_a_job_stays_where_it_runs_though_the_first_group_is_back() -> None:
 
 def test_a_group_that_flaps_is_not_given_up() -> None:
     assert set(minutes(([[4, 4]] + [[0, 4]] * (WINDOW - 2)) * 5)) == {0}
-
-
-def test_the_decision_runs_anywhere() -> None:
-    """Its source is to be written onto the head, which has no Gangway."""
-    assert set(plan_active.__code__.co_names) <= {"len", "any"}
 
 
 def test_the_head_is_told_everything_but_the_number_of_nodes_as_json() -> None:

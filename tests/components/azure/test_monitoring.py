@@ -13,7 +13,7 @@ from components.azure.alarms import ALIVE_EVENT, COLUMNS, LOOK_EVENT, REFUSED_EV
 from components.azure.monitoring import NodeLogs, Observability, check_retention, plan_dashboard
 from components.core.findings import InputError
 from components.core.limits import STEPS_ALARM_MINUTES
-from images.on_node import azure_fill
+from images.node import azure_fallback
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
          "job-failed", "record-at-risk"}  # fmt: skip
@@ -76,7 +76,7 @@ def test_nodes_that_never_come_ring_while_the_head_asks_for_them() -> None:
     assert never.endswith("| where First < ago(30m) and Last > ago(10m) and living == 0")
     assert f'Event == "{REFUSED_EVENT}"' in refused
     assert refused.endswith("| where Times >= 3")
-    assert (LOOK_EVENT, REFUSED_EVENT) == (azure_fill.LOOKED, azure_fill.REFUSED), "what the head says"
+    assert (LOOK_EVENT, REFUSED_EVENT) == (azure_fallback.LOOKED, azure_fallback.REFUSED), "what the head says"
 
 
 def test_nodes_are_those_that_say_they_live() -> None:

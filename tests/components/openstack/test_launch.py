@@ -5,22 +5,22 @@ import base64
 import pytest
 
 from components.core.findings import InputError
-from components.openstack.launch import USER_DATA_LIMIT_BYTES, check_user_data, plan_boot
+from components.openstack.launch import USER_DATA_LIMIT_BYTES, check_user_data, plan_boot_source
 
 IMAGE = "22222222-0000-4000-8000-222222222222"
 
 
 def test_an_image_is_named_or_known_by_its_id() -> None:
-    assert plan_boot("ubuntu-24.04", None, None).inputs() == {"image_name": "ubuntu-24.04"}
-    assert plan_boot(IMAGE, None, None).inputs() == {"image_id": IMAGE}
+    assert plan_boot_source("ubuntu-24.04", None, None).inputs() == {"image_name": "ubuntu-24.04"}
+    assert plan_boot_source(IMAGE, None, None).inputs() == {"image_id": IMAGE}
 
 
 def test_a_volume_is_made_from_an_id_and_goes_with_its_machine() -> None:
-    (disk,) = plan_boot(IMAGE, 200, "luks").inputs()["block_devices"]
+    (disk,) = plan_boot_source(IMAGE, 200, "luks").inputs()["block_devices"]
     assert (disk.uuid, disk.volume_size, disk.volume_type, disk.boot_index) == (IMAGE, 200, "luks", 0)
     assert (disk.source_type, disk.destination_type, disk.delete_on_termination) == ("image", "volume", True)
     with pytest.raises(InputError, match=r"openstack image show .* 'ubuntu-24\.04'"):
-        plan_boot("ubuntu-24.04", 200, None)
+        plan_boot_source("ubuntu-24.04", 200, None)
 
 
 def test_user_data_have_a_limit() -> None:

@@ -129,13 +129,13 @@ GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/__init__.py <<'GANGWAY_END_OF_FILE'
 # The part of the package that this machine runs.
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/__init__.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/__init__.py <<'GANGWAY_END_OF_FILE'
 """Python that machines of ours on Google Cloud run beside their scripts: the standard library alone, Python 3.10 on.
 
 The files are copied onto the machine as they are. Not for this repository's own programs to call, but for its tests.
 """
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/web.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/web.py <<'GANGWAY_END_OF_FILE'
 """HTTP as a machine's own Python uses it: an answer that is an error has its status, and no proxy stands in between.
 
 Shared by what machines of several clouds run. Not a client of any API: those are in modules of their own.
@@ -173,15 +173,15 @@ def open_url(request: urllib.request.Request, timeout_sec: float) -> Any:
             text = error.read().decode(errors="replace")[:MAX_VALUE_CHARS]
         raise RefusedError(error.code, f"{request.get_method()} {request.full_url}: {text}") from None
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/gce.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp.py <<'GANGWAY_END_OF_FILE'
 """What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
 
-    python3 -m images.on_node.gce event PROJECT LOG job-ended exit_status 0 reason done
-    python3 -m images.on_node.gce replace | leave | zone | token
-    python3 -m images.on_node.gce put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
-    python3 -m images.on_node.gce exists gs://BUCKET/KEY
-    python3 -m images.on_node.gce import FILE, with a request to Managed Lustre in it
-    python3 -m images.on_node.gce copy gs://BUCKET/PREFIX FOLDER
+    python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
+    python3 -m images.node.gcp replace | leave | zone | token
+    python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
+    python3 -m images.node.gcp exists gs://BUCKET/KEY
+    python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
+    python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
 
 Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found; or 3: not allowed,
 which is as final where rights have had the time to be known everywhere.
@@ -199,9 +199,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-from images.on_node.web import MAX_VALUE_CHARS, RefusedError, open_url
+from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
-__all__ = ["Google", "log_entry", "main"]
+__all__ = ["GoogleApi", "log_entry", "main"]
 
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
@@ -210,7 +210,7 @@ CHUNK_BYTES = 1 << 24
 EXIT_CODES = {404: 2, 5: 2, 403: 3, 7: 3}
 
 
-class Google:
+class GoogleApi:
     """Google's APIs as this machine may use them.
 
     Args:
@@ -223,7 +223,7 @@ class Google:
         self._token, self._token_until = "", 0.0
 
     @classmethod
-    def from_environment(cls) -> "Google":
+    def from_environment(cls) -> "GoogleApi":
         """As the machine's scripts are told."""
         return cls(os.environ.get("GANGWAY_METADATA_URL", METADATA_URL), os.environ.get("GANGWAY_API_URL", ""))
 
@@ -398,7 +398,7 @@ def log_entry(project: str, log: str, payload: dict[str, Any]) -> dict[str, Any]
     return {"logName": f"projects/{project}/logs/{quote(log, safe='')}", "timestamp": now, "jsonPayload": payload}
 
 
-def _event(google: Google, project: str, log: str, event: str, *pairs: str) -> None:
+def _event(google: GoogleApi, project: str, log: str, event: str, *pairs: str) -> None:
     """`pairs`: names and values, one after the other; exit_status is a number."""
     values = [os.fsencode(word).decode(errors="replace")[:MAX_VALUE_CHARS] for word in pairs]
     line: dict[str, Any] = {"event": event, "instance_id": google.name()}
@@ -407,17 +407,17 @@ def _event(google: Google, project: str, log: str, event: str, *pairs: str) -> N
     google.write_log(project, [log_entry(project, log, line)])
 
 
-def _exists(google: Google, uri: str) -> None:
+def _exists(google: GoogleApi, uri: str) -> None:
     if not google.exists(uri):
         raise RefusedError(404, f"there is no {uri}")
 
 
-def _import(google: Google, file: str) -> None:
+def _import(google: GoogleApi, file: str) -> None:
     request = json.loads(Path(file).read_text("utf-8"))
     google.import_data(request["url"], request["body"], float(os.environ.get("GANGWAY_POLL_SEC", "10")))
 
 
-def _copy(google: Google, uri: str, folder: str) -> None:
+def _copy(google: GoogleApi, uri: str, folder: str) -> None:
     number = google.copy(uri, Path(folder))
     if not number:
         raise RefusedError(404, f"nothing below {uri.rstrip('/')}/")
@@ -440,7 +440,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 def main(argv: Sequence[str]) -> int:
     """Runs one command."""
     try:
-        COMMANDS[argv[0]](Google.from_environment(), *argv[1:])
+        COMMANDS[argv[0]](GoogleApi.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
         return EXIT_CODES.get(error.status, 1) if isinstance(error, RefusedError) else 1
@@ -450,10 +450,10 @@ def main(argv: Sequence[str]) -> int:
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/lines.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/log_shipper.py <<'GANGWAY_END_OF_FILE'
 """Lines of the journal on their way to a cloud's log: collected, sent every few seconds, and tried again.
 
-What an entry of that log looks like and who takes it is the caller's (`images.on_node.ship`, `azure_ship` beside it).
+What an entry of that log looks like and who takes it is the caller's (`images.node.gcp_logs`, `azure_ship` beside it).
 The last cursor that was sent is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins with its own
 journal. Ends when journalctl does.
 """
@@ -466,16 +466,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from images.on_node.web import RefusedError
+from images.node.web import RefusedError
 
-__all__ = ["Shipper", "fields_of", "follow"]
+__all__ = ["LogShipper", "follow_journal", "journal_fields"]
 
 FLUSH_SEC = 5.0
 
 Entry = dict[str, Any]
 
 
-def fields_of(line: dict[str, Any]) -> dict[str, Any]:
+def journal_fields(line: dict[str, Any]) -> dict[str, Any]:
     """What a record of `journalctl --output json` says: its JSON, or its text as `message`."""
     message = line.get("MESSAGE") or ""
     # journald gives what is no text as a list of bytes.
@@ -487,7 +487,7 @@ def fields_of(line: dict[str, Any]) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"message": text}
 
 
-class Shipper:
+class LogShipper:
     """Collects entries and sends them every few seconds, from a thread of its own.
 
     Args:
@@ -560,7 +560,7 @@ class Shipper:
             self._room.release(len(batch))
 
 
-def follow(units: Sequence[str], cursor_file: Path, ship: Callable[[Iterable[str]], None]) -> None:
+def follow_journal(units: Sequence[str], cursor_file: Path, ship: Callable[[Iterable[str]], None]) -> None:
     """Hands the units' lines over as journalctl writes them, until it ends."""
     since = [f"--after-cursor={cursor_file.read_text()}"] if cursor_file.exists() else ["--boot"]
     command = ["journalctl", "--follow", "--no-tail", "--output=json", *since, *(f"--unit={unit}" for unit in units)]
@@ -568,14 +568,14 @@ def follow(units: Sequence[str], cursor_file: Path, ship: Callable[[Iterable[str
         assert journal.stdout is not None, "it was asked for"
         ship(journal.stdout)
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/on_node/ship.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp_logs.py <<'GANGWAY_END_OF_FILE'
 """Sends the lines of our units from the journal to Cloud Logging, each line of JSON as the fields of its entry.
 
-    python3 -m images.on_node.ship PROJECT LOG UNIT...
+    python3 -m images.node.gcp_logs PROJECT LOG UNIT...
 
 Docker's own driver for Cloud Logging would put a line into one text field, where no metric can read its numbers, and
 Google's agent would be one more package to install at boot. Each entry carries the journal's cursor as its id, so what
-is sent twice is kept once. How lines are collected and sent is `images.on_node.lines`.
+is sent twice is kept once. How lines are collected and sent is `images.node.log_shipper`.
 """
 
 import os
@@ -586,13 +586,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from images.on_node.gce import Google, log_entry
-from images.on_node.lines import FLUSH_SEC, Shipper, fields_of, follow
+from images.node.gcp import GoogleApi, log_entry
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
 
-__all__ = ["entry_of", "main", "shipper"]
+__all__ = ["entry_of", "main", "make_shipper"]
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
-MOST = (500, 9_000_000)
+MAX_BATCH = (500, 9_000_000)
 
 
 def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
@@ -600,7 +600,7 @@ def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
     moment = datetime.fromtimestamp(int(line["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)  # noqa: UP017 - Python 3.10
     unit = str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
     return {
-        **log_entry(project, log, fields_of(line)),
+        **log_entry(project, log, journal_fields(line)),
         "timestamp": moment.isoformat(),
         "insertId": _insert_id(line["__CURSOR"]),
         "labels": {"unit": unit},
@@ -613,17 +613,17 @@ def _insert_id(cursor: str) -> str:
     return f"{fields.get('b', '')}-{fields.get('i', cursor)}"
 
 
-def shipper(google: Google, project: str, cursor_file: Path, flush_sec: float = FLUSH_SEC) -> Shipper:
+def make_shipper(google: GoogleApi, project: str, cursor_file: Path, flush_sec: float = FLUSH_SEC) -> LogShipper:
     """What sends entries to a project's logs."""
-    return Shipper(lambda entries: google.write_log(project, entries), cursor_file, MOST, flush_sec)
+    return LogShipper(lambda entries: google.write_log(project, entries), cursor_file, MAX_BATCH, flush_sec)
 
 
 def main(argv: Sequence[str]) -> int:
     """Follows the journal."""
     project, log, *units = argv
     cursor_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "cursor")
-    sending = shipper(Google.from_environment(), project, cursor_file)
-    follow(units, cursor_file, lambda lines: sending.ship(lines, lambda line: entry_of(project, log, line)))
+    sending = make_shipper(GoogleApi.from_environment(), project, cursor_file)
+    follow_journal(units, cursor_file, lambda lines: sending.ship(lines, lambda line: entry_of(project, log, line)))
     # The unit starts again, where this ended.
     return 1
 
@@ -754,7 +754,7 @@ export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
 
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
-gce() { PYTHONPATH=$LIB_DIR python3 -m images.on_node.gce "$@"; }
+gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp "$@"; }
 
 leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
 
@@ -791,7 +791,7 @@ leave_group() {
 
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.on_node.gce put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
 }
 
 login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
@@ -1214,7 +1214,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 Environment=PYTHONPATH=/opt/gangway/lib
-ExecStart=/usr/bin/python3 -m images.on_node.ship acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
+ExecStart=/usr/bin/python3 -m images.node.gcp_logs acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
 Restart=always
 RestartSec=10
 

@@ -95,12 +95,24 @@ class Lab:
             def do_POST(self) -> None:
                 assert self.path == "/v3/auth/tokens"
                 outer.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                body = json.dumps({"token": {"catalog": outer.catalog()}}).encode()
+                token = {
+                    "methods": ["password"], "catalog": outer.catalog(), "user": {"id": "u"}, "project": {"id": "1"},
+                    "issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": "2099-01-01T00:00:00.000000Z",
+                }  # fmt: skip
+                body = json.dumps({"token": token}).encode()
                 self._reply(201, body, {"X-Subject-Token": "token-1"})
 
             def do_GET(self) -> None:
-                assert self.headers["X-Auth-Token"] == "token-1"
                 url = urlsplit(self.path)
+                if url.path.rstrip("/") == "/v3":  # which versions there are, asked without a token
+                    version = {
+                        "id": "v3.14",
+                        "status": "stable",
+                        "links": [{"rel": "self", "href": f"{outer.url}/v3/"}],
+                    }
+                    self._reply(200, json.dumps({"version": version}).encode(), {})
+                    return
+                assert self.headers["X-Auth-Token"] == "token-1"
                 container, _, name = unquote(url.path).removeprefix("/v1/AUTH_1/").partition("/")
                 self._reply(*outer.answer(container, name, {k: v[0] for k, v in parse_qs(url.query).items()}), {})
 
@@ -120,10 +132,13 @@ class Lab:
     def catalog(self) -> list[dict[str, Any]]:
         places = [("admin", "one"), ("public", "two"), ("public", "one"), ("public", "us-east-1")]
         endpoints = [
-            {"interface": interface, "region_id": region, "url": f"{self.url}/v1/AUTH_1"}
+            {"interface": interface, "region_id": region, "region": region, "url": f"{self.url}/v1/AUTH_1"}
             for interface, region in places
         ]
-        return [{"type": "compute", "endpoints": []}, {"type": "object-store", "endpoints": endpoints}]
+        return [
+            {"type": "compute", "name": "nova", "endpoints": []},
+            {"type": "object-store", "name": "swift", "endpoints": endpoints},
+        ]
 
     def answer(self, container: str, name: str, query: dict[str, str]) -> tuple[int, bytes]:
         if self.status != 200 or container not in self.objects:

@@ -256,7 +256,7 @@ def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
     repo: Path, edited: Edited, load_module: Callable[[Path], ModuleType]
 ) -> None:
     """Values that do not go together, whatever the machine: the file is refused, with the trainer's own way out."""
-    broken = load_module(repo / "tests" / "trainer" / "test_rules.py").BROKEN
+    broken = load_module(repo / "tests" / "trainer" / "config" / "test_train_config_rules.py").BROKEN
     told = set()
     for base, changes, field, fix in broken:
         with pytest.raises(ExceptionGroup) as group:

@@ -222,6 +222,6 @@ def test_the_pack_is_the_engines_to_start(repo: Path) -> None:
 def test_its_project_file_goes_with_the_package(repo: Path) -> None:
     folder = repo / "stacks" / "policy"
     project = yaml.safe_load((folder / "PulumiPolicy.yaml").read_text("utf-8"))
-    assert project["version"] == importlib.metadata.version("gangway")
+    assert project["version"] == importlib.metadata.version("gangway-iac")
     assert project["runtime"] == {"name": "python", "options": {"toolchain": "pip", "virtualenv": "../../.venv"}}
     assert not {file.stem for file in folder.glob("*.py")} & (sys.stdlib_module_names - {"__main__", "__init__"})

@@ -12,10 +12,11 @@ from pulumi_aws import ec2, route53
 
 from components.aws.launch import HeadNode
 from components.core.image import TrainerImage
+from stacks.paths import program_folder
 from stacks.planning.recording import record
-from stacks.planning.trainer_image import dockerfile_for
+from stacks.planning.run_context import dockerfile_for
 from stacks.sandbox.cloud import MotoCloud
-from stacks.sandbox.compute import HEAD_HANDLERS, PROGRAM_FOLDER, UNKEPT
+from stacks.sandbox.compute import HEAD_HANDLERS, UNKEPT
 from stacks.sandbox.rows import SandboxRow, Status
 
 INSTANCE, RECORD, IMAGE = "aws:ec2/instance:Instance", "aws:route53/record:Record", "docker-build:index:Image"
@@ -117,7 +118,7 @@ def test_a_dockerfile_that_copies_what_is_not_there_is_our_own_bug(cloud: MotoCl
     inputs = {"context": {"location": ".."}, "dockerfile": {"inline": "FROM x\nCOPY nowhere/ /opt/\n"}}
     with pytest.raises(AssertionError, match=r"not in its context: \['nowhere/'\]"):
         cloud(IMAGE, "demo", inputs)
-    assert (PROGRAM_FOLDER / "..").resolve() == Path(__file__).resolve().parents[3]
+    assert (program_folder() / "..").resolve() == Path(__file__).resolve().parents[3]
 
 
 def test_tampering_is_found(cloud: MotoCloud, built: dict[str, Any]) -> None:

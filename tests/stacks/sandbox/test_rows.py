@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from stacks.sandbox.rows import Applied, Status, compare, judge
+from stacks.sandbox.rows import Applied, Status, compare, verdict
 
 
-def differing(declared: Any, held: Any) -> list[str]:
-    return [check.path for check in compare(declared, held) if not check.equal]
+def differing(declared: Any, read_back: Any) -> list[str]:
+    return [check.path for check in compare(declared, read_back) if not check.equal]
 
 
 def test_fields_the_service_adds_are_no_difference() -> None:
@@ -50,7 +50,7 @@ APPLIED = Applied("id", {}, {"Size": 2, "Alarm": {"Who": ["a"]}}, unkept=("Alarm
 
 
 @pytest.mark.parametrize(
-    ("held", "unsent", "status", "words"),
+    ("read_back", "unsent", "status", "words"),
     [
         ({"Size": 2, "Alarm": {"Who": ["a"]}}, [], Status.READ_BACK_EQUAL, ""),
         ({"Size": 2}, [], Status.ACCEPTED, "not to be read back from moto: Alarm.Who"),
@@ -60,10 +60,10 @@ APPLIED = Applied("id", {}, {"Size": 2, "Alarm": {"Who": ["a"]}}, unkept=("Alarm
         ({"Alarm": {"Who": ["a"]}}, [], Status.DIFFERENT, "Size: declared 2, held nothing"),
     ],
 )
-def test_judgement(held: dict[str, Any], unsent: list[str], status: Status, words: str) -> None:
-    assert judge(APPLIED, held, unsent)[:2] == (status, words)
+def test_judgement(read_back: dict[str, Any], unsent: list[str], status: Status, words: str) -> None:
+    assert verdict(APPLIED, read_back, unsent)[:2] == (status, words)
 
 
 def test_only_what_was_read_back_counts_as_compared() -> None:
-    assert judge(APPLIED, {"Size": 2}, [])[2] == ("Size",)
-    assert judge(APPLIED, {"Size": 2, "Alarm": {"Who": ["a"]}}, [])[2] == ("Size", "Alarm.Who")
+    assert verdict(APPLIED, {"Size": 2}, [])[2] == ("Size",)
+    assert verdict(APPLIED, {"Size": 2, "Alarm": {"Who": ["a"]}}, [])[2] == ("Size", "Alarm.Who")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from trainer.bench import cases, measuring, speed
+from trainer.bench.feature_speed import FeatureSpeed
 from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.runs import Side
-from trainer.bench.speed import FeatureSpeed
 from trainer.config.train_config import TrainConfig
 
 
@@ -74,7 +74,7 @@ def test_what_takes_no_turns_is_judged_by_rounds_or_by_seconds(bench: Bench, mon
     line = {"time": time.time() + 3600, "wall_sec": 60.0, "checkpoint_stall_sec": 0.1, "telemetry_sec": 6.0}
     monkeypatch.setattr(cases, "train_whole", lambda *_, **__: [line])
     monkeypatch.setattr(measuring, "train_for", lambda *_, **__: [line])
-    monkeypatch.setattr("trainer.bench.speed.feature_speed", lambda rounds: FeatureSpeed(2.0, 1.0, 2.0, 0.0))
+    monkeypatch.setattr("trainer.bench.feature_speed.feature_speed", lambda rounds: FeatureSpeed(2.0, 1.0, 2.0, 0.0))
 
     def verdicts(bench: Bench) -> list[list[bool | None]]:
         return [[result.met for result in case(bench)] for case in (cases.start, cases.features, cases.overheads)]

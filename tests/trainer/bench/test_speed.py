@@ -1,12 +1,11 @@
-"""The measurement of features per second: both sides compute the same, and the ratio is of what it says."""
+"""What a machine could do at most: measured here, not assumed."""
 
-import pytest
+import math
 
-from trainer.bench.speed import feature_speed
+from trainer.bench.speed import convolution_gflops
 
 
-def test_both_sides_compute_the_same_features() -> None:
-    speed = feature_speed(num_images=3, rounds=1, resolution=16)
-    assert speed.largest_difference < 1e-4
-    assert speed.ratio == pytest.approx(speed.ours / speed.torch_fidelity)
-    assert min(speed) > 0
+def test_convolutions_have_a_speed() -> None:
+    found = convolution_gflops(1)
+    assert math.isfinite(found)
+    assert found > 0.1, "GFLOP/s: even an interpreter reaches that"

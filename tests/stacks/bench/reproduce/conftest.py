@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stacks.bench.reproduce.rerun import Again, _job
+from stacks.bench.reproduce.rerun import Rerun, _job
 from stacks.engines.local import LocalRun, StatsTail
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -34,7 +34,7 @@ def started(config: TrainConfig, folder: Path, until_lines: int) -> None:
     folder.mkdir()
     (folder / "again.json").write_text(config.to_json())
     (folder / "context.json").write_text("{}")
-    job = _job(Again(config, 1, 1, None, "", False, ()), folder)
+    job = _job(Rerun(config, 1, 1, None, "", False, ()), folder)
     tail, lines = StatsTail(folder / "stats.jsonl"), 0
     deadline = time.monotonic() + 120
     with LocalRun.start(job, folder / "train.log") as run:

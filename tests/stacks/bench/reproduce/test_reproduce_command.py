@@ -123,7 +123,7 @@ def test_an_older_records_outcome_is_told_whole(
     rewrite(run_dir, image_digest=DIGEST, **quality(5.0))
     values = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps({**values, "digest": ""}))
-    monkeypatch.setattr("stacks.bench.reproduce.rerun.run_again", again)
+    monkeypatch.setattr("stacks.bench.reproduce.rerun.execute", again)
     done = CliRunner().invoke(app, ["reproduce", str(run_dir), "--out", str(tmp_path / "out")])
     assert done.exit_code == 1, done.output
     assert "not sealed: an older version wrote its run.json" in done.stderr

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
-from images.render import USER_DATA_LIMIT_BYTES
+from images.aws import USER_DATA_LIMIT_BYTES
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording

@@ -13,12 +13,13 @@ import yaml
 
 from components.azure.launch import MAX_CUSTOM_DATA_BYTES
 from components.core.fields import Egress
+from images.node import fill_order
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource
-from stacks.providers.azure.user_data import source_of_plan_look
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"
+FILL_ORDER = Path(fill_order.__file__)
 Edited = Callable[..., StackConfig]
 Resources = tuple[PlannedResource, ...]
 
@@ -90,22 +91,14 @@ def test_the_head_fills_the_scale_sets_of_the_ladder(azure_plans: dict[str, Plan
     ]
     assert ladder["together"] is False, "no InfiniBand connects two scale sets"
     assert ladder["resource_group_name"] == f"${{ResourceGroup.{SPOT}-gangway.name}}"
-    assert files["/opt/gangway/lib/images/on_node/plan_look.py"] == source_of_plan_look()
-    assert not [path for path in files_of(workers(made)[0]) if "fill" in path or "plan_look" in path]
+    assert files["/opt/gangway/lib/images/node/fill_order.py"] == FILL_ORDER.read_text("utf-8")
+    assert not [path for path in files_of(workers(made)[0]) if "fill" in path]
     alone = files_of(head(azure_plans[V4].resources))
     assert len(json.loads(alone["/etc/gangway/fallback.json"])["groups"]) == 1, "the first rung's set is empty too"
 
 
-def test_what_the_head_decides_by_needs_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "plan_look.py").write_text(source_of_plan_look())
-    # As the head runs it.
-    look = runpy.run_path(str(tmp_path / "plan_look.py"))["plan_look"]
-    assert {
-        line.split()[1] for line in source_of_plan_look().splitlines() if line.startswith(("from ", "import "))
-    } == {
-        "__future__",
-        "dataclasses",
-    }
+def test_what_the_head_decides_by_needs_nothing_else() -> None:
+    look = runpy.run_path(str(FILL_ORDER))["reconcile"]  # alone, without the package that it is in
     config = SimpleNamespace(together=False, window=3)
     assert look(config, (2, 4), [[1, 0]] * 3, [4, 0], 0).sizes == (0, 4)
     assert look(config, (2, 4), [[2, 0]] * 3, [4, 0], 0).sizes == (4, 0)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from PIL import Image, ImageStat
 
-from stacks.report.comparison.write import several_report
+from stacks.report.comparison.write import comparison_report
 from stacks.report.runs import find_runs
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -76,7 +76,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Browse:
 
 @pytest.fixture(scope="module")
 def report(suite_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return several_report(find_runs([suite_folder]), None).write_page(tmp_path_factory.mktemp("browser"))
+    return comparison_report(find_runs([suite_folder]), None).write_page(tmp_path_factory.mktemp("browser"))
 
 
 def test_day_and_night_are_both_drawn_and_differ(browse: Browse, report: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from stacks.report.comparison.groups import Member, Source
 from stacks.report.comparison.pareto import front_drawing
 from stacks.report.comparison.series import meters_note
 from stacks.report.comparison.tables import Report, as_json, report_of
-from stacks.report.comparison.write import SeveralReport
+from stacks.report.comparison.write import ComparisonReport
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import EnergyRecord
 
@@ -52,7 +52,7 @@ def test_rows_with_other_meters_are_marked_wherever_they_stand(metered: Make) ->
     data = as_json(made)
     assert data["notes"] == [f"Energy and carbon: {note}."]
     assert note in data["rows"][0]["cells"]["it_wh"]["note"]
-    assert f"- Mind: Energy and carbon: {note}." in SeveralReport(made).markdown()
+    assert f"- Mind: Energy and carbon: {note}." in ComparisonReport(made).markdown()
     assert front_drawing(made.groups, "it_wh") == f"Energy against time: {note}."
 
 
@@ -61,7 +61,7 @@ def test_the_page_says_it_below_the_table_and_at_each_number(metered: Make, tmp_
         metered("a", {"node0/cpu": CPU_SECONDS}, stack="one"), metered("b", {"node0/cpu": HOST.format(9)}, stack="two")
     )
     (sentence,) = made.table.notes
-    html = SeveralReport(made).write_page(tmp_path).read_text()
+    html = ComparisonReport(made).write_page(tmp_path).read_text()
     assert f"<p><strong>Mind:</strong> {sentence.replace(chr(39), '&#39;')}</p>" in html
     told = [part for part in html.split('data-told="')[1:] if "metered in different ways" in part.split('"')[0]]
     assert len(told) == 4, "two rows of the table and two of the list of runs"

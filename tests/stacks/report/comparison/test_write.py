@@ -11,7 +11,7 @@ from PIL import Image
 
 from components.core.findings import InputError
 from stacks.report.comparison.groups import Member
-from stacks.report.comparison.write import several_report
+from stacks.report.comparison.write import comparison_report
 from stacks.report.runs import find_runs
 from trainer.records.run_record import RunRecord
 
@@ -22,7 +22,7 @@ Write = Callable[[Path, RunRecord], Path]
 @pytest.fixture(scope="module")
 def html(suite_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("page")
-    return several_report(find_runs([suite_folder]), None).write_page(out).read_text()
+    return comparison_report(find_runs([suite_folder]), None).write_page(out).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +111,12 @@ def test_structure_serves_keyboard_and_screen_reader(page: Any) -> None:
 
 
 def test_the_same_runs_give_the_same_bytes(suite_folder: Path, html: str, tmp_path: Path) -> None:
-    again = several_report(find_runs([suite_folder]), None)
+    again = comparison_report(find_runs([suite_folder]), None)
     assert again.write_page(tmp_path).read_text() == html
 
 
 def test_figures_are_vector_files_for_papers(arms_folder: Path, tmp_path: Path) -> None:
-    files = several_report(find_runs([arms_folder]), None).write_figures(tmp_path / "figures")
+    files = comparison_report(find_runs([arms_folder]), None).write_figures(tmp_path / "figures")
     names = {path.stem for path in files}
     assert names == {"losses", "quality", "throughput", "use", "power", "it-wh-time", "timeline"}
     assert {path.suffix for path in files} == {".pdf", ".svg"}
@@ -133,7 +133,7 @@ def test_runs_without_statistics_samples_or_prices_still_make_a_page(
     path = write(tmp_path / "runs", record_of(quality=(), quality_in_training=None))
     (path / "stats.jsonl").unlink()
     (path / "samples.png").unlink()
-    html = several_report(find_runs([path]), None).write_page(tmp_path / "out").read_text()
+    html = comparison_report(find_runs([path]), None).write_page(tmp_path / "out").read_text()
     page = parse(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
     said = page.section("not-drawn")
     for title in ("Losses", "Quality over images", "Throughput", "Use of the machines", "Power"):
@@ -148,10 +148,10 @@ def test_a_record_without_a_digest_is_told_on_the_page(
 ) -> None:
     path = write(tmp_path / "runs", record_of("run-a"))
     record = json.loads((path / "run.json").read_text())
-    sealed = several_report(find_runs([path]), None)
+    sealed = comparison_report(find_runs([path]), None)
     assert "not sealed" not in sealed.write_page(tmp_path / "out").read_text() + sealed.markdown()
     (path / "run.json").write_text(json.dumps({key: value for key, value in record.items() if key != "digest"}))
-    made = several_report(find_runs([path]), None)
+    made = comparison_report(find_runs([path]), None)
     html = made.write_page(tmp_path / "out").read_text()
     page = parse(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
     assert "run-a: not sealed: an older version wrote its run.json without a digest" in page.section("runs")
@@ -164,18 +164,18 @@ def test_large_grids_are_made_smaller_and_that_is_said(
     path = write(tmp_path / "runs", record_of())
     Image.effect_noise((3000, 2000), 90).save(path / "samples.png")
     assert (path / "samples.png").stat().st_size > 2_000_000
-    html = several_report(find_runs([path]), None).write_page(tmp_path / "out").read_text()
+    html = comparison_report(find_runs([path]), None).write_page(tmp_path / "out").read_text()
     assert "made smaller for this page: 1024 x 683 pixels, JPEG" in html
     assert "data:image/jpeg;base64," in html
     (path / "samples.png").write_text("GIF")
     with pytest.raises(InputError, match=r"samples\.png: is no image"):
-        several_report(find_runs([path]), None).write_page(tmp_path / "other")
+        comparison_report(find_runs([path]), None).write_page(tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_a_message(suite_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    made = several_report(find_runs([suite_folder / "aws-s0"]), None)
+    made = comparison_report(find_runs([suite_folder / "aws-s0"]), None)
     for write_it in (made.write_page, made.write_figures):
         with pytest.raises(InputError, match="cannot be made"):
             write_it(tmp_path / "file" / "below")
@@ -184,6 +184,6 @@ def test_a_folder_that_cannot_be_made_is_a_message(suite_folder: Path, tmp_path:
 def test_many_rows_and_runs_still_draw(member_of: Callable[..., Member], write: Write, tmp_path: Path) -> None:
     for number in range(26):
         write(tmp_path / "runs", member_of(f"run-{number:02}", number, stops=number % 2).record)
-    html = several_report(find_runs([tmp_path / "runs"]), "run").write_page(tmp_path / "out").read_text()
+    html = comparison_report(find_runs([tmp_path / "runs"]), "run").write_page(tmp_path / "out").read_text()
     assert "2 more runs are not drawn." in html
     assert "Crosses: interruptions, 13 in all" in html

@@ -1,0 +1,337 @@
+"""What a machine on Azure asks of Azure's APIs, with the token of the managed identity that it runs as, and the
+commands that its scripts call; GANGWAY_CLIENT_ID names the identity.
+
+    python3 -m images.node.azure event INGESTION_URL ROLE job-ended exit_status 0 reason done
+    python3 -m images.node.azure leaving | waiting | let-go: of events that end this machine
+    python3 -m images.node.azure outlast: until no restart of this machine is to come
+    python3 -m images.node.azure leave | scale-set | capacity
+    python3 -m images.node.azure put FILE URL, or: put-folder FOLDER URL, or: exists URL
+    python3 -m images.node.azure registry-token REGISTRY
+
+Exit code 0, or 1 with one line that says why; of `leaving`, `waiting` and `exists` 1 also says no.
+"""
+
+import json
+import os
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO
+from urllib.parse import quote, urlencode, urlsplit
+
+from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
+
+__all__ = [
+    "ARM",
+    "COMPUTE_VERSION",
+    "LOGS",
+    "RESTARTS",
+    "STORAGE",
+    "AzureApi",
+    "blob_exists",
+    "is_waiting",
+    "log_row",
+    "main",
+    "own_events",
+    "put_blob",
+    "put_blob_folder",
+]
+
+
+METADATA_URL = "http://169.254.169.254"
+TIMEOUT_SEC = 30.0
+# The first question for events turns the service on, which takes up to two minutes: who cannot wait asks again.
+EVENTS_TIMEOUT_SEC = 5.0
+COMPUTE_VERSION = "2024-07-01"
+# What a token is for.
+ARM, LOGS, STORAGE = "https://management.azure.com/", "https://monitor.azure.com/", "https://storage.azure.com/"
+EVENTS_QUERY: Mapping[str, str] = MappingProxyType({"api-version": "2020-07-01"})
+# Events after which the machine is no more; and those after which it comes up again, maybe elsewhere.
+ENDINGS, RESTARTS = ("Preempt", "Terminate"), ("Reboot", "Redeploy")
+
+
+class AzureApi:
+    """Azure's APIs as this machine may use them.
+
+    Args:
+        client_id: of the identity; a machine may have more than one.
+        metadata_url: of the metadata service.
+        api_url: stands before every API's host in tests; empty for the real ones.
+    """
+
+    def __init__(self, client_id: str, metadata_url: str = METADATA_URL, api_url: str = "") -> None:
+        self._client_id, self._metadata_url, self._api_url = client_id, metadata_url, api_url
+        self._tokens: dict[str, tuple[str, float]] = {}
+        self._compute: dict[str, Any] = {}
+
+    @classmethod
+    def from_environment(cls) -> "AzureApi":
+        """As the machine's scripts are told."""
+        place = os.environ.get("GANGWAY_METADATA_URL", METADATA_URL)
+        return cls(os.environ.get("GANGWAY_CLIENT_ID", ""), place, os.environ.get("GANGWAY_API_URL", ""))
+
+    def metadata(self, path: str, query: Mapping[str, str], body: Any = None, timeout_sec: float = TIMEOUT_SEC) -> Any:
+        """An item of the metadata service as JSON data; None where the answer is empty. A body is POSTed."""
+        data = None if body is None else json.dumps(body).encode()
+        url = f"{self._metadata_url}/metadata/{path}?{urlencode(query)}"
+        with open_url(urllib.request.Request(url, data, {"Metadata": "true"}), timeout_sec) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def compute(self) -> dict[str, Any]:
+        """What the metadata service says of this machine; `vmScaleSetName` is empty outside a scale set."""
+        if not self._compute:
+            self._compute = self.metadata("instance/compute", {"api-version": "2021-02-01"})
+        return self._compute
+
+    def name(self) -> str:
+        """The machine's name: in a scale set SET_ID, as scheduled events call it."""
+        return str(self.compute()["name"])
+
+    def token(self, resource: str) -> str:
+        """An access token for one of Azure's services; kept while it is good for another minute."""
+        token, until = self._tokens.get(resource, ("", 0.0))
+        if time.time() > until - 60:
+            query = {"api-version": "2018-02-01", "resource": resource, "client_id": self._client_id}
+            answer = self.metadata("identity/oauth2/token", query)
+            token, until = answer["access_token"], time.time() + int(answer["expires_in"])
+            self._tokens[resource] = token, until
+        return token
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        resource: str,
+        data: bytes | BinaryIO | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """An API's answer as it comes; `data` may be an open file. Raises RefusedError."""
+        sent = {"Authorization": f"Bearer {self.token(resource)}", "Content-Type": "application/json"}
+        sent.update(headers or {})
+        if data is not None and not isinstance(data, bytes):
+            sent["Content-Length"] = str(os.fstat(data.fileno()).st_size)
+        return open_url(urllib.request.Request(self._address(url), data, sent, method=method), TIMEOUT_SEC)
+
+    def call(self, method: str, url: str, body: Any = None, resource: str = ARM) -> dict[str, Any]:
+        """One call of an API, with JSON in both directions. Raises RefusedError."""
+        data = None if body is None else json.dumps(body).encode()
+        with self.open(method, url, resource, data) as answer:
+            text = answer.read()
+        result: dict[str, Any] = json.loads(text) if text else {}
+        return result
+
+    def pages(self, url: str) -> Iterator[dict[str, Any]]:
+        """The items of all pages of a list of Resource Manager's."""
+        while url:
+            page = self.call("GET", url)
+            yield from page.get("value", [])
+            url = page.get("nextLink", "")
+
+    def _address(self, url: str) -> str:
+        return url.replace("https://", f"{self._api_url}/", 1) if self._api_url else url
+
+    def delete_itself(self) -> None:
+        """Takes this machine out of its scale set, which becomes smaller by one."""
+        self.call("DELETE", f"{ARM.rstrip('/')}{self.compute()['resourceId']}?api-version={COMPUTE_VERSION}")
+
+    def events(self, timeout_sec: float = EVENTS_TIMEOUT_SEC) -> list[dict[str, Any]]:
+        """Scheduled events of this machine. Raises OSError, also where the service is only being turned on."""
+        document = self.metadata("scheduledevents", EVENTS_QUERY, timeout_sec=timeout_sec)
+        return own_events(document, self.name())
+
+    def endings(self) -> list[dict[str, Any]]:
+        """Those after which it is no more."""
+        return [event for event in self.events() if event["EventType"] in ENDINGS]
+
+    def let_begin(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Tells Azure that it need not wait for the end of their notice."""
+        requests = [{"EventId": event["EventId"]} for event in events]
+        self.metadata("scheduledevents", EVENTS_QUERY, {"StartRequests": requests})
+
+    def write_rows(self, ingestion_url: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Sends rows into the stack's table of lines."""
+        self.call("POST", ingestion_url, list(rows), LOGS)
+
+    def registry_token(self, registry: str) -> str:
+        """What `docker login` takes as this machine's password, for some hours. `registry` is the host."""
+        form = {"grant_type": "access_token", "service": registry, "access_token": self.token(ARM)}
+        request = urllib.request.Request(
+            self._address(f"https://{registry}/oauth2/exchange"), urlencode(form, quote_via=quote).encode()
+        )
+        with open_url(request, TIMEOUT_SEC) as answer:
+            refresh_token = json.load(answer).get("refresh_token")
+        if not refresh_token:
+            raise RefusedError(502, f"{registry} gives no token")
+        return str(refresh_token)
+
+
+def own_events(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The events of a document that name this machine: in some scale sets every machine hears of all."""
+    return [event for event in document["Events"] if name in event["Resources"]]
+
+
+def is_waiting(event: Mapping[str, Any]) -> bool:
+    """Whether an event begins at this machine's word: not begun yet, and about no other, which may not be ready."""
+    return event["EventStatus"] == "Scheduled" and len(event["Resources"]) == 1
+
+
+def log_row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
+    """A row of `components.azure.alarms.COLUMNS`.
+
+    Args:
+        node: the machine's name.
+        role: `worker` or `head`, as scripts have it.
+        unit: of systemd, without its ending.
+        line: what was printed.
+        at: when, seconds since 1970; None for now.
+    """
+    moment = datetime.fromtimestamp(time.time() if at is None else at, timezone.utc)  # noqa: UP017 - Python 3.10
+    return {
+        "TimeGenerated": moment.isoformat(),
+        "Node": node,
+        "Role": "head" if role == "head" else "node",
+        "Unit": unit,
+        "Event": str(line.get("event", "")),
+        "Line": dict(line),
+    }
+
+
+BLOB_VERSION = {"x-ms-version": "2021-12-02"}
+PUT_BLOB = {**BLOB_VERSION, "x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}
+
+
+def put_blob(azure: AzureApi, file: Path, url: str) -> None:
+    """Copies a file into a container."""
+    # From the disk as it goes: a checkpoint need not fit into memory beside the trainer.
+    with file.open("rb") as content:
+        azure.open("PUT", _quoted(url), STORAGE, content, PUT_BLOB).close()
+
+
+def put_blob_folder(azure: AzureApi, folder: Path, url: str) -> None:
+    """Copies all files of a folder into a container, below `url`."""
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            put_blob(azure, file, f"{url.rstrip('/')}/{file.relative_to(folder).as_posix()}")
+
+
+def blob_exists(azure: AzureApi, url: str) -> bool:
+    """Whether there is such a blob. Raises RefusedError where that may not be known."""
+    try:
+        azure.open("HEAD", _quoted(url), STORAGE, headers=BLOB_VERSION).close()
+    except RefusedError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+def _quoted(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{quote(url.partition(parts.netloc)[2], safe='/')}"
+
+
+# Longer than Azure takes for one, and no reason to stand still for ever.
+RESTART_SEC = 1800.0
+
+
+def _event(azure: AzureApi, ingestion_url: str, role: str, event: str, *pairs: str) -> bool:
+    """`pairs`: names and values, one after the other; exit_status is a number."""
+    values = [os.fsencode(word).decode(errors="replace")[:MAX_VALUE_CHARS] for word in pairs]
+    line: dict[str, Any] = {"event": event, "instance_id": azure.name()}
+    for name, value in zip(values[::2], values[1::2], strict=True):
+        line[name] = int(value) if name == "exit_status" else value
+    azure.write_rows(ingestion_url, [log_row(azure.name(), role, "gangway-node", line)])
+    return True
+
+
+def _let_go(azure: AzureApi) -> bool:
+    azure.let_begin([event for event in azure.endings() if is_waiting(event)])
+    return True
+
+
+def _outlast(azure: AzureApi) -> bool:
+    """Has restarts begin that wait for this machine's word, and waits for them: they end this process too.
+
+    A restart that is called off leaves the list, and so does one whose time was over when this machine was up again.
+    """
+    poll_sec, until = float(os.environ.get("GANGWAY_POLL_SEC", "5")), time.monotonic() + RESTART_SEC
+    told: set[str] = set()
+    while time.monotonic() < until:
+        restarts = [event for event in azure.events() if event["EventType"] in RESTARTS]
+        mine = [event for event in restarts if is_waiting(event) and event["EventId"] not in told]
+        if mine:
+            print(
+                "gangway: this machine is about to be restarted, and need not wait for it", file=sys.stderr, flush=True
+            )
+            azure.let_begin(mine)
+            told |= {event["EventId"] for event in mine}
+        if not told & {event["EventId"] for event in restarts}:
+            return True
+        time.sleep(poll_sec)
+    return False
+
+
+def _leave(azure: AzureApi) -> bool:
+    azure.delete_itself()
+    return True
+
+
+def _scale_set(azure: AzureApi) -> bool:
+    print(azure.compute()["vmScaleSetName"])
+    return True
+
+
+def _capacity(azure: AzureApi) -> bool:
+    priority = azure.compute().get("priority")
+    # "Low" is what Spot was called before; a machine that is not taken back says Regular, or nothing.
+    print("" if priority is None else "spot" if priority in ("Spot", "Low") else "on-demand")
+    return True
+
+
+def _put(azure: AzureApi, file: str, url: str) -> bool:
+    put_blob(azure, Path(file), url)
+    return True
+
+
+def _put_folder(azure: AzureApi, folder: str, url: str) -> bool:
+    put_blob_folder(azure, Path(folder), url)
+    return True
+
+
+def _registry_token(azure: AzureApi, registry: str) -> bool:
+    print(azure.registry_token(registry))
+    return True
+
+
+COMMANDS: dict[str, Callable[..., bool]] = {
+    "capacity": _capacity,
+    "event": _event,
+    "exists": blob_exists,
+    "leave": _leave,
+    "leaving": lambda azure: bool(azure.endings()),
+    "let-go": _let_go,
+    "outlast": _outlast,
+    "put": _put,
+    "put-folder": _put_folder,
+    "registry-token": _registry_token,
+    "scale-set": _scale_set,
+    "waiting": lambda azure: any(is_waiting(event) for event in azure.endings()),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one command."""
+    try:
+        return 0 if COMMANDS[argv[0]](AzureApi.from_environment(), *argv[1:]) else 1
+    except OSError as error:
+        print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

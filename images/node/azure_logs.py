@@ -1,0 +1,55 @@
+"""Sends the lines of our units from the journal to the stack's table in Log Analytics, each line of JSON as it is.
+
+    python3 -m images.node.azure_logs INGESTION_URL ROLE UNIT...
+
+Azure's own agent would be one more package at boot, and would put a line into one text field. What is sent twice, after
+an answer that was lost, stands in the table twice: the Logs Ingestion API knows no ids.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from images.node.azure import AzureApi, log_row
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
+
+__all__ = ["main", "row_of"]
+
+# The Logs Ingestion API takes 1 MB at once and cuts a field at 64 KB (Azure Monitor service limits).
+MAX_BATCH = (500, 900_000)
+MAX_MESSAGE_CHARS = 16_000
+
+
+def row_of(node: str, role: str, line: dict[str, Any]) -> dict[str, Any]:
+    """The row of one record of `journalctl --output json`."""
+    fields = journal_fields(line)
+    if isinstance(fields.get("message"), str):
+        fields["message"] = fields["message"][:MAX_MESSAGE_CHARS]
+    unit = str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
+    return log_row(node, role, unit, fields, int(line["__REALTIME_TIMESTAMP"]) / 1e6)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Follows the journal."""
+    ingestion_url, role, *units = argv
+    azure = AzureApi.from_environment()
+    cursor_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "cursor")
+    flush_sec = float(os.environ.get("GANGWAY_FLUSH_SEC", str(FLUSH_SEC)))
+    shipper = LogShipper(lambda rows: azure.write_rows(ingestion_url, rows), cursor_file, MAX_BATCH, flush_sec)
+    try:
+        node = azure.name()
+    except OSError as error:
+        print(f"gangway: who am I? {error}", file=sys.stderr, flush=True)
+        return 1
+    follow_journal(units, cursor_file, lambda lines: shipper.ship(lines, lambda line: row_of(node, role, line)))
+    # The unit starts again, where this ended.
+    return 1
+
+
+if __name__ == "__main__":
+    # systemd stops journalctl as well, which ends: what it has said is sent before this ends too.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    sys.exit(main(sys.argv[1:]))

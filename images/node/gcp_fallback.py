@@ -1,0 +1,153 @@
+"""Keeps the order of the capacity ladder: fills groups with what those above them lack. One look; a timer repeats it.
+
+    python3 -m images.node.gcp_fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY
+
+The head reads from the bucket which groups there are, since it stands before them. What is decided is `plan_fill` of
+`images.node.fill_order`; here Compute Engine is asked and told. Nothing is filled
+for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by an object in the
+bucket. What a look has done is a line of JSON, which the stack's log has as an event: `ladder-changed`, one for each
+group, or `ladder-not-kept`.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from images.node.fill_order import plan_fill
+from images.node.gcp import GoogleApi
+from images.node.web import RefusedError
+
+__all__ = ["Ladder", "main"]
+
+# A request that has neither brought its nodes yet nor failed.
+WAITING = ("CREATING", "ACCEPTED")
+
+
+class Ladder:
+    """The groups of one stack, as Compute Engine holds them.
+
+    Args:
+        google: the APIs.
+        config: `components.gcp.fallback.FallbackConfig` as JSON data.
+    """
+
+    def __init__(self, google: GoogleApi, config: dict[str, Any]) -> None:
+        self._google, self._project = google, config["project"]
+        self.groups: list[dict[str, Any]] = config["groups"]
+
+    def running(self) -> list[int]:
+        """How many instances of each group run."""
+        urls = [f"{self._url(group)}/listManagedInstances" for group in self.groups]
+        return [
+            sum(one.get("instanceStatus") == "RUNNING" for one in self._google.pages("POST", url, "managedInstances"))
+            for url in urls
+        ]
+
+    def sizes(self) -> list[int]:
+        """What each group is set to, with what it has been asked for and still waits for."""
+        return [
+            int(self._google.call("GET", self._url(group))["targetSize"])
+            + sum(int(request["resizeBy"]) for request in self._waiting(group))
+            for group in self.groups
+        ]
+
+    def set_size(self, group: dict[str, Any], size: int, planned: int) -> None:
+        """Changes a group from `size`, as `sizes` counts it, to `planned`."""
+        if group["fill"] == "resize-request":
+            if planned > size:
+                self._request(group, planned - size)
+                return
+            for request in self._waiting(group):
+                if size > planned:
+                    self._google.call("POST", f"{self._url(group)}/resizeRequests/{request['name']}/cancel")
+                    size -= int(request["resizeBy"])
+            # A request is cancelled whole: what it would have had too much is asked for again by a later look.
+            if size <= planned:
+                return
+        self._google.call("POST", f"{self._url(group)}/resize?size={planned}")
+
+    def _request(self, group: dict[str, Any], number: int) -> None:
+        body = {
+            "name": f"gangway-{int(time.time())}",
+            "resizeBy": number,
+            "requestedRunDuration": {"seconds": str(group["run_duration_sec"])},
+        }
+        self._google.call("POST", f"{self._url(group)}/resizeRequests", body)
+
+    def _waiting(self, group: dict[str, Any]) -> list[dict[str, Any]]:
+        if group["fill"] != "resize-request":
+            return []
+        requests = self._google.pages("GET", f"{self._url(group)}/resizeRequests", "items")
+        return [request for request in requests if request["state"] in WAITING]
+
+    def _url(self, group: dict[str, Any]) -> str:
+        zone = f"https://compute.googleapis.com/compute/v1/projects/{self._project}/zones/{group['zone']}"
+        return f"{zone}/instanceGroupManagers/{group['name']}"
+
+
+def reconcile_once(google: GoogleApi, config: dict[str, Any], history_file: Path) -> list[str]:
+    """Counts once, and changes groups where enough counts agree. Returns what was changed, in words."""
+    ladder = Ladder(google, config)
+    history = _read_history(history_file, len(ladder.groups))
+    history = [*history, ladder.running()][-config["window"] :]
+    changed = []
+    if len(history) == config["window"]:
+        sizes = ladder.sizes()
+        for group, size, planned in zip(
+            ladder.groups, sizes, plan_fill(config["num_nodes_min"], history, sizes), strict=True
+        ):
+            if planned != size:
+                ladder.set_size(group, size, planned)
+                changed.append(f"{group['name']} ({group['kind']}): {size} -> {planned} nodes")
+    history_file.parent.mkdir(parents=True, exist_ok=True)
+    history_file.write_text(json.dumps([] if changed else history))
+    return changed
+
+
+def _read_history(file: Path, groups: int) -> list[list[int]]:
+    """The counts so far; none after a start, or where they are of other groups."""
+    try:
+        history: list[list[int]] = json.loads(file.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return []
+    return history if all(len(count) == groups for count in history) else []
+
+
+def main(argv: Sequence[str]) -> int:
+    """Has one look."""
+    config_uri, ended_uri = argv
+    google = GoogleApi.from_environment()
+    history = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
+    try:
+        content = google.get(config_uri)
+        if content is None:
+            _say(f"no groups yet in {config_uri}")
+            return 0
+        if google.exists(ended_uri):
+            _say(f"the job has ended ({ended_uri} is there): no group is filled")
+            return 0
+        for change in reconcile_once(google, json.loads(content), history):
+            _tell("ladder-changed", change)
+    except OSError as error:
+        refused = isinstance(error, RefusedError) and error.status == 403
+        what = "may not" if refused else "cannot"
+        _tell("ladder-not-kept", f"{what} look after the groups, trying again in a minute: {error}")
+        return 1
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"gangway: {text}", file=sys.stderr, flush=True)
+
+
+def _tell(event: str, reason: str) -> None:
+    """A line that is shipped with its fields."""
+    print(json.dumps({"event": event, "reason": reason}), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""Sends the lines of our units from the journal to Cloud Logging, each line of JSON as the fields of its entry.
+
+    python3 -m images.node.gcp_logs PROJECT LOG UNIT...
+
+Docker's own driver for Cloud Logging would put a line into one text field, where no metric can read its numbers, and
+Google's agent would be one more package to install at boot. Each entry carries the journal's cursor as its id, so what
+is sent twice is kept once. How lines are collected and sent is `images.node.log_shipper`.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from images.node.gcp import GoogleApi, log_entry
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
+
+__all__ = ["entry_of", "main", "make_shipper"]
+
+# Cloud Logging takes 1000 entries and 10 MB at once.
+MAX_BATCH = (500, 9_000_000)
+
+
+def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
+    """The entry of one record of `journalctl --output json`."""
+    moment = datetime.fromtimestamp(int(line["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)  # noqa: UP017 - Python 3.10
+    unit = str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
+    return {
+        **log_entry(project, log, journal_fields(line)),
+        "timestamp": moment.isoformat(),
+        "insertId": _insert_id(line["__CURSOR"]),
+        "labels": {"unit": unit},
+    }
+
+
+def _insert_id(cursor: str) -> str:
+    """Boot and position in it, which are unique on a machine; a whole cursor may be too long for an id."""
+    fields = dict(field.partition("=")[::2] for field in cursor.split(";"))
+    return f"{fields.get('b', '')}-{fields.get('i', cursor)}"
+
+
+def make_shipper(google: GoogleApi, project: str, cursor_file: Path, flush_sec: float = FLUSH_SEC) -> LogShipper:
+    """What sends entries to a project's logs."""
+    return LogShipper(lambda entries: google.write_log(project, entries), cursor_file, MAX_BATCH, flush_sec)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Follows the journal."""
+    project, log, *units = argv
+    cursor_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "cursor")
+    sending = make_shipper(GoogleApi.from_environment(), project, cursor_file)
+    follow_journal(units, cursor_file, lambda lines: sending.ship(lines, lambda line: entry_of(project, log, line)))
+    # The unit starts again, where this ended.
+    return 1
+
+
+if __name__ == "__main__":
+    # systemd stops journalctl as well, which ends: what it has said is sent before this ends too.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    sys.exit(main(sys.argv[1:]))

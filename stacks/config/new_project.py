@@ -1,0 +1,363 @@
+"""A Pulumi project outside a checkout, as `gangway init` writes it: a few answers become its files' texts. Pure."""
+
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from textwrap import wrap
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from components.core.findings import InputError, nearest_hint
+
+__all__ = [
+    "OWN_QUESTIONS",
+    "STARTS",
+    "Answers",
+    "Start",
+    "check_names",
+    "file_names",
+    "project_files",
+    "stack_file",
+    "start_value",
+]
+
+
+_DIGEST = "sha256:" + "0123456789abcdef" * 4
+_SITE = {
+    "as_of": "2026-11-01",
+    "accelerator": "H100x8",
+    "vcpus": 224,
+    "memory_gib": 2048,
+    "interconnect": "nvswitch",
+    "network_gbps": 100,
+    "usd_per_node_hour": 14.5,
+    "intensity_g_per_kwh": 380,
+    "pue": 1.3,
+    "country": "DE",
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a project on a provider begins with, where nothing else is answered.
+
+    Attributes:
+        region: its region.
+        machine_type: a small one that is sold there; of one's own machines what they are called.
+        sections: further settings; what of them is somebody's own has a question in `OWN_QUESTIONS`.
+        shared: sections that several nodes want besides: the smallest file system for data and checkpoints.
+        job: settings of the job beyond those of all providers.
+    """
+
+    region: str
+    machine_type: str
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    job: Mapping[str, Any] = field(default_factory=lambda: {"terminate_when_done": True})
+
+
+STARTS: Mapping[str, Start] = MappingProxyType(
+    {
+        "aws": Start(
+            "us-east-1",
+            machine_type="g5.xlarge",
+            shared={
+                "storage": {"kind": "lustre", "capacity_gib": 2400, "throughput_mbps_per_tib": 250},
+                "network": {"egress": "nat"},
+            },
+        ),
+        "gcp": Start(
+            "us-central1",
+            machine_type="g2-standard-8",
+            sections={
+                "gcp": {"project": "my-project", "billing_account": "012345-6789AB-CDEF01"},
+                "network": {"egress": "nat"},
+            },
+            shared={"storage": {"kind": "filestore", "capacity_gib": 2560}},
+        ),
+        "azure": Start(
+            "eastus",
+            machine_type="Standard_NC24ads_A100_v4",
+            sections={
+                "azure": {"subscription_id": "11111111-0000-0000-0000-111111111111"},
+                "network": {"egress": "nat"},
+            },
+            shared={"storage": {"kind": "lustre", "capacity_gib": 16384, "throughput_mbps_per_tib": 250}},
+        ),
+        "openstack": Start(
+            "RegionOne",
+            machine_type="gpu.h100x8",
+            sections={
+                "openstack": {
+                    "cloud": "lab",
+                    "auth_url": "https://cloud.example.com:5000/v3",
+                    "image": "ubuntu-24.04-nvidia-580",
+                    "external_network_id": "11111111-0000-4000-8000-111111111111",
+                },
+                "site": _SITE,
+                "network": {"egress": "nat"},
+                "image": {"prebuilt": f"registry.example.com/gan/trainer@{_DIGEST}"},
+            },
+            shared={"storage": {"kind": "manila", "capacity_gib": 4096}, "head": {"machine_type": "m1.medium"}},
+        ),
+        "hosts": Start(
+            "lab",
+            machine_type="dgx-h100",
+            sections={
+                "hosts": {
+                    "user": "gangway",
+                    "machines": [
+                        {
+                            "address": "10.20.0.11",
+                            "host_key": "ssh-ed25519 "
+                            "AAAAC3NzaC1lZDI1NTE5AAAAIAyVss5jfKvNG9nAyvFya7awnZkQEwORPXLntYc4gg4R",
+                        }
+                    ],
+                    "run_store": "/shared/gangway/results",
+                },
+                "site": _SITE,
+                "image": {"prebuilt": f"registry.example.com/gan/trainer@{_DIGEST}"},
+            },
+            job={},  # nothing ends machines that are there already
+        ),
+    }
+)
+
+OWN_QUESTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "gcp": {"gcp.project": "Project", "gcp.billing_account": "Billing account"},
+        "azure": {"azure.subscription_id": "Subscription"},
+        "openstack": {
+            "openstack.auth_url": "Keystone's address",
+            "openstack.image": "Image of the nodes",
+            "openstack.external_network_id": "External network",
+            "image.prebuilt": "The trainer's image",
+        },
+        "hosts": {
+            "hosts.machines.0.address": "Address of the machine",
+            "hosts.machines.0.host_key": "Its SSH key (ssh-keyscan -t ed25519 ADDRESS)",
+            "hosts.run_store": "Where records are kept",
+            "image.prebuilt": "The trainer's image",
+        },
+    }
+)
+"""Provider -> what is nobody else's: the setting, and how to ask for it."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What `gangway init` was told.
+
+    Attributes:
+        stack: its name, and that of its file.
+        provider: one of `STARTS`.
+        accelerator: empty for that of the machine type.
+        machine_type: empty for the provider's start, or whichever has the accelerator.
+        nodes: `2`, or `2-4` for a minimum and a maximum.
+        monthly_usd: of the budget.
+        own: dotted settings of somebody's own, such as `gcp.project`.
+    """
+
+    stack: str
+    provider: str
+    region: str
+    accelerator: str
+    machine_type: str
+    nodes: str
+    preset: str
+    email: str
+    kimg: float = 2000
+    max_hours: float = 2
+    monthly_usd: float = 1000
+    team: str = "ml-platform"
+    cost_center: str = "4711"
+    own: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_names(stack: str, provider: str) -> None:
+    """What the files' names and all other questions depend on.
+
+    Raises:
+        InputError: no such provider, or a name that no file can have.
+    """
+    if provider not in STARTS:
+        allowed = ", ".join(STARTS)
+        raise InputError(
+            "--provider", "no such provider", value=provider, allowed=allowed, fix=nearest_hint(provider, STARTS)
+        )
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", stack):
+        raise InputError("--stack", "no name of a stack", value=stack, allowed="a-z, 0-9 and -", fix="--stack dev")
+
+
+def start_value(provider: str, path: str) -> str:
+    """What a setting of somebody's own begins with: an example, to be replaced."""
+    place: Any = STARTS[provider].sections
+    for part in path.split("."):
+        place = place[int(part)] if isinstance(place, list) else place[part]
+    return str(place)
+
+
+def file_names(stack: str, *, policy: bool) -> tuple[str, ...]:
+    """The files of a project."""
+    pack = ("policy/PulumiPolicy.yaml", "policy/__main__.py") if policy else ()
+    return ("Pulumi.yaml", f"Pulumi.{stack}.yaml", "__main__.py", "requirements.txt", ".gitignore", *pack)
+
+
+def _settings(answers: Answers) -> dict[str, Any]:
+    """The stack file's settings, in their order, keys with their namespace.
+
+    Raises:
+        InputError: numbers of nodes that are none, a setting with no place.
+    """
+    start, sections = STARTS[answers.provider], deepcopy(dict(STARTS[answers.provider].sections))
+    low, _, high = answers.nodes.partition("-")
+    if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", answers.nodes):
+        raise InputError("--nodes", "no number of nodes", value=answers.nodes, allowed="2, or 2-4", fix="--nodes 1")
+    carrier = {"machine_type": answers.machine_type or start.machine_type}
+    if answers.accelerator and "site" in sections:
+        sections["site"] = {**sections["site"], "accelerator": answers.accelerator}
+    elif answers.accelerator and not answers.machine_type:
+        carrier = {"accelerator": answers.accelerator}
+    if answers.provider == "azure":
+        sections["azure"]["budget_starts_on"] = f"{datetime.now(UTC):%Y-%m}-01"
+    if int(high or low) > 1:
+        sections |= deepcopy(dict(start.shared))
+    later: dict[str, Any] = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}
+    settings: dict[str, Any] = {
+        "provider": answers.provider,
+        **sections,
+        "region": answers.region,
+        "cluster": {
+            **carrier,
+            "nodes": {"min": int(low), "max": int(high or low)},
+            "capacity": [{"kind": "on-demand"}],
+        },
+        **later,
+        "budget": {"monthly_usd": _plain(answers.monthly_usd), "emails": [answers.email]},
+        "job": {
+            "preset": answers.preset,
+            "kimg": _plain(answers.kimg),
+            "max_hours": _plain(answers.max_hours),
+            **start.job,
+        },
+        "tags": {"team": answers.team, "cost_center": answers.cost_center},
+    }
+    for path, text in answers.own.items():
+        _set(settings, path, text)
+    return {f"gangway:{name}": value for name, value in settings.items()}
+
+
+def _plain(number: float) -> float:
+    """2, where the number is 2.0."""
+    return int(number) if float(number).is_integer() else number
+
+
+def _set(settings: dict[str, Any], path: str, text: str) -> None:
+    """Sets `a.b.0.c`; a section that is not there yet is made."""
+    *parents, last = path.split(".")
+    place: Any = settings
+    for parent in parents:
+        try:
+            place = place[int(parent)] if isinstance(place, list) else place.setdefault(parent, {})
+        except (ValueError, IndexError):
+            place = None
+        if not isinstance(place, dict | list):
+            raise InputError(
+                f"--set {path}",
+                f"no setting has room for {last} at {parent}",
+                value=text,
+                allowed="SECTION.KEY=VALUE, such as storage.capacity_gib=2400",
+                fix="name a key of the stack file, without gangway:",
+            )
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    # A date or a time is written as it was said; so is an id of digits, which the model wants as text.
+    place[int(last) if isinstance(place, list) else last] = (
+        value if isinstance(value, bool | int | float | list | dict) else text
+    )
+
+
+def project_files(answers: Answers, name: str, version: str, *, policy: bool) -> dict[str, str]:
+    """The project's files, path -> text.
+
+    Args:
+        answers: what was told.
+        name: of the project.
+        version: of Gangway, which the project is pinned to.
+        policy: whether the guardrails come with it, as a policy pack.
+    """
+    stack, extras = answers.stack, [answers.provider, *(["policy"] if policy else [])]
+    texts = (
+        _PULUMI_YAML.format(name=re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "gangway"),
+        stack_file(answers),
+        _PROGRAM.format(stack=stack),
+        f"gangway-iac[{','.join(extras)}]=={version}\n",
+        "/.venv/\n/runs/\n__pycache__/\n",
+        *((_POLICY_YAML, _POLICY.format(stack=stack)) if policy else ()),
+    )
+    return dict(zip(file_names(stack, policy=policy), texts, strict=True))
+
+
+_PULUMI_YAML = """\
+name: {name}
+description: A GPU cluster by Gangway; what it is like stands in the stack files beside this one.
+runtime:
+  name: python
+  options:
+    toolchain: pip
+    virtualenv: .venv # `pulumi install` makes it from requirements.txt
+"""
+_PROGRAM = '''\
+"""Gangway's program: `pulumi up --stack {stack}` builds what Pulumi.{stack}.yaml describes."""
+
+from gangway_iac import run_program
+
+run_program()
+'''
+_POLICY_YAML = """\
+description: "What `gangway plan` finds, enforced by the engine."
+version: 0.1.0
+runtime:
+  name: python
+  options:
+    toolchain: pip
+    virtualenv: ../.venv
+"""
+_POLICY = '''\
+"""Gangway's guardrails: `pulumi preview --stack {stack} --policy-pack policy`."""
+
+from gangway_iac import run_policy_pack
+
+run_policy_pack()
+'''
+
+
+def stack_file(answers: Answers) -> str:
+    """The stack file, as people write one: a line for what is short, sections in the order of the shipped files."""
+    stand_ins = [path for path in OWN_QUESTIONS.get(answers.provider, {}) if path not in answers.own]
+    if "site" in STARTS[answers.provider].sections:
+        stand_ins.append("everything under site")
+    head = [f"# `gangway plan {answers.stack}` checks and prices it, `pulumi up --stack {answers.stack}` builds it."]
+    if stand_ins:
+        head.extend(
+            wrap(f"Replace by yours: {', '.join(stand_ins)}.", 118, initial_indent="# ", subsequent_indent="# ")
+        )
+    lines = [line for name, value in _settings(answers).items() for line in _lines(name, value, "  ")]
+    return "\n".join([*head, "config:", *lines, ""])
+
+
+_WIDTH = 120
+
+
+def _lines(name: str, value: Any, indent: str) -> list[str]:
+    flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000)
+    one_line = f"{indent}{name}: {flow.removesuffix(chr(10)).removesuffix(chr(10) + '...')}"
+    if not isinstance(value, dict) or (len(one_line) <= _WIDTH and name != "gangway:cluster"):
+        return [one_line]
+    return [f"{indent}{name}:", *(line for key, item in value.items() for line in _lines(key, item, indent + "  "))]

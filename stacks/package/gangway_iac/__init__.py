@@ -1,0 +1,58 @@
+"""What an installed Gangway is called: the one package of the wheel, which carries the rest in a folder of its own.
+
+A checkout has `components`, `images`, `stacks` and `trainer` at its top; another project's environment must not. The
+wheel puts them under `gangway_iac/_tree`, and only a process that asks for them here can import them.
+"""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from runpy import run_module
+from typing import Any
+
+__all__ = ["add_to_path", "load", "main", "run_policy_pack", "run_program"]
+
+
+_HERE = Path(__file__).resolve().parent
+
+
+def _tree() -> Path:
+    """The folder that holds the four packages: in the wheel beside this file, in a checkout its top."""
+    shipped = _HERE / "_tree"
+    return shipped if shipped.is_dir() else _HERE.parents[2]
+
+
+def add_to_path() -> None:
+    """Makes `components`, `images`, `stacks` and `trainer` importable in this process and those that it starts."""
+    tree, inherited = str(_tree()), os.environ.get("PYTHONPATH")
+    if tree in sys.path:  # as in an editable install, or in a process that one of ours has started
+        return
+    sys.path.insert(0, tree)
+    os.environ["PYTHONPATH"] = f"{tree}{os.pathsep}{inherited}" if inherited else tree
+
+
+def main() -> None:
+    """The `gangway` command."""
+    add_to_path()
+    from stacks.cli.main import main as run_command
+
+    run_command()
+
+
+def run_program() -> None:
+    """Gangway's Pulumi program, for the `__main__.py` of a project outside a checkout."""
+    add_to_path()
+    run_module("stacks", run_name="__main__")
+
+
+def run_policy_pack() -> None:
+    """Gangway's guardrails, for the `__main__.py` of a policy pack outside a checkout."""
+    add_to_path()
+    run_module("stacks.policy", run_name="__main__")
+
+
+def load(module: str, name: str) -> Any:
+    """An instance of a class of Gangway's: how Pulumi's process for dynamic resources finds their providers."""
+    add_to_path()
+    return getattr(import_module(module), name)()

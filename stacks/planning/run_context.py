@@ -1,0 +1,165 @@
+"""What the trainer is told by who starts it: the context of the run, and the image, by the digest of its content."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pulumi
+
+from components.catalog.schema import Fact, MachinePrice, MachineType, Region
+from components.catalog.tables import card_kg, life_hours
+from components.core.capacity import AnyRung, CapacityBlock
+from components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
+from components.estimate.energy import UTILISATION, UTILISATION_SOURCE
+from images.render import render_dockerfile
+from images.specs import DOCKERFILE_FLAVOURS, Flavour
+from stacks.config.stack_config import StackConfig
+from stacks.paths import ROOT, trainer_context
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunContext
+
+__all__ = ["build_image", "cloud_context", "content_tag", "dockerfile_for", "local_context"]
+
+
+def dockerfile_for(flavour: Flavour) -> str:
+    """The Dockerfile of a flavour."""
+    return render_dockerfile(DOCKERFILE_FLAVOURS[flavour])
+
+
+def content_tag(dockerfile: str, root: Path = ROOT) -> str:
+    """The image's tag: `content-` and 16 hexadecimal digits over all that goes in. Equal content is built once.
+
+    All that goes in is the Dockerfile, what it copies, and .dockerignore, which decides what of that the builder sees.
+    """
+    digest = hashlib.sha256(dockerfile.encode())
+    copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
+    for path in [root / ".dockerignore", *copied]:
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return CONTENT_PREFIX + digest.hexdigest()[:16]
+
+
+def build_image(
+    name: str,
+    flavour: Flavour,
+    repository_url: pulumi.Input[str],
+    registry: RegistryLogin,
+    opts: pulumi.ResourceOptions,
+) -> TrainerImage:
+    """Has `up` build the image of a flavour, push it to `repository_url` and know it by its digest from then on."""
+    dockerfile = dockerfile_for(flavour)
+    return TrainerImage(
+        name,
+        {
+            "repository_url": repository_url,
+            "registry": registry,
+            "dockerfile": dockerfile,
+            "context": trainer_context(),
+            "platform": "linux/amd64",
+            "tag": content_tag(dockerfile),
+        },
+        opts,
+    )
+
+
+def cloud_context(
+    config: StackConfig,
+    machine: MachineType,
+    region: Region,
+    price: MachinePrice | None,
+    image_digest: str,
+    num_nodes: int | None = None,
+    peak_tflops: Mapping[str, Fact[float | None]] | None = None,
+) -> RunContext:
+    """The context of a run in the cloud, with the price of each kind of capacity that its nodes may come from.
+
+    Args:
+        config: the stack.
+        machine: one node, as the trainer counts nodes: what runs one launcher.
+        region: where it is.
+        price: of such a node.
+        image_digest: of the trainer's image.
+        num_nodes: how many of them; the stack's own number when left out.
+        peak_tflops: of what one worker drives, by number format, where the trainer does not know the device's itself.
+    """
+    ladder = config.cluster.capacity
+    kinds = tuple(rung.kind for rung in ladder)
+    # The first rung of a kind stands for all of them: their nodes cost alike, but for two blocks bought apart.
+    prices = {rung.kind: _price(rung, config.cluster.nodes.max, price) for rung in reversed(ladder)}
+    return RunContext(
+        run_id=config.job.run_id or "",
+        stack=config.stack,
+        provider=config.provider,
+        region=region.name,
+        machine_type=machine.name,
+        capacity=kinds,
+        num_nodes=config.cluster.nodes.max if num_nodes is None else num_nodes,
+        image_digest=image_digest,
+        usd_per_hour=prices[kinds[0]],
+        usd_per_hour_by_kind=prices,
+        accelerators_per_node=machine.num_accelerators.value,
+        embodied_kg_per_accelerator=_figure(card_kg(machine.accelerator), "kg"),
+        accelerator_life_hours=_figure(life_hours(), "h"),
+        accelerator_watts=_figure(machine.accelerator_watts, "W"),
+        accelerator_tflops={numbers: _figure(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
+        accelerator_utilisation=Quantity(value=UTILISATION, unit="1", provenance="assumed", source=UTILISATION_SOURCE),
+        host_watts=_figure(machine.host_watts, "W"),
+        fabric_gbps=_figure(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
+        pue=_figure(region.pue, "1"),
+        intensity_g_per_kwh=_figure(region.intensity_g_per_kwh, "gCO2e/kWh"),
+    )
+
+
+def local_context(stack: str, run_id: str) -> RunContext:
+    """The context of a run on this machine, about whose bill and grid nothing is known."""
+    return RunContext(
+        run_id=run_id,
+        stack=stack,
+        provider="local",
+        region="this machine",
+        machine_type=f"{os.cpu_count()} CPU cores",
+        usd_per_hour=Quantity.absent("USD/h", "nobody bills this machine; the plan estimates the cloud's bill"),
+        pue=Quantity(value=1.0, unit="1", provenance="assumed", source="no data centre around this machine"),
+        intensity_g_per_kwh=Quantity(
+            value=480.0,
+            unit="gCO2e/kWh",
+            provenance="assumed",
+            source="world average, Ember Global Electricity Review 2024 (for 2023); this machine's grid is not known",
+            as_of="2024-05-08",
+        ),
+    )
+
+
+def _price(rung: AnyRung, num_nodes: int, price: MachinePrice | None) -> Quantity:
+    """What a node of a rung costs an hour: reservations what they do on demand, flex-start at most so much."""
+    if isinstance(rung, CapacityBlock) and rung.upfront_usd and rung.starts_at and rung.ends_at:
+        hours = (rung.ends_at - rung.starts_at).total_seconds() / 3600
+        return Quantity(
+            value=rung.upfront_usd / hours / num_nodes,
+            unit="USD/h",
+            provenance="assumed",
+            source="gangway:cluster.capacity: upfront_usd of the block, over its hours and nodes",
+        )
+    if price is None:
+        return Quantity.absent("USD/h", f"the catalogue has no {rung.kind} price")
+    fact = {"spot": price.spot_high, "capacity-block": price.block}.get(rung.kind, price.on_demand)
+    if fact.value is None:
+        unsaid = fact.source if fact.confidence == "stated" else f"the catalogue has no {rung.kind} price"
+        return Quantity.absent("USD/h", unsaid)
+    at_most = ", which it stays below" if rung.kind == "flex-start" else ""
+    return _figure(fact, "USD/h", note=f"{rung.kind}, {price.region}{at_most}")
+
+
+def _figure(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Quantity:
+    if fact.value is None:
+        return Quantity.absent(unit, fact.source)
+    provenance = "list-price" if fact.confidence == "list-price" else "assumed"
+    return Quantity(
+        value=fact.value,
+        unit=unit,
+        provenance=provenance,
+        source=f"{fact.source} ({fact.confidence})",
+        as_of=fact.as_of.isoformat(),
+        note=note,
+    )

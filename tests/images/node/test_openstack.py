@@ -1,0 +1,109 @@
+"""What a machine on OpenStack puts into the object store, by real Python against Keystone and Swift in small."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.node import openstack
+from images.node.openstack import main
+
+PLACE = "swift://demo-runs/demo/demo"
+
+
+@pytest.fixture
+def credential(swift: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """As the machine has it, in a file."""
+    content = {
+        "auth_url": f"{swift.auth_url}/",
+        "id": swift.credential[0],
+        "region": "RegionOne",
+        "secret": swift.credential[1],
+    }
+    write(tmp_path, content)
+    monkeypatch.setenv("GANGWAY_CREDENTIAL", f"{tmp_path}/credential.json")
+    return content
+
+
+def write(folder: Path, content: dict[str, str]) -> None:
+    (folder / "credential.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    path = tmp_path / "run.json"
+    path.write_text('{"id": "one"}')
+    return path
+
+
+@pytest.mark.usefixtures("credential")
+def test_a_file_is_put_where_the_catalogue_says(swift: Any, record: Path) -> None:
+    assert main(["put", str(record), f"{PLACE}/run.json"]) == 0
+    assert swift.objects == {"demo-runs/demo/demo/run.json": b'{"id": "one"}'}
+    (login,) = swift.logins
+    own = {"id": swift.credential[0], "secret": swift.credential[1]}
+    assert login == {"auth": {"identity": {"methods": ["application_credential"], "application_credential": own}}}
+
+
+@pytest.mark.usefixtures("credential")
+def test_a_folder_is_put_whole(swift: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "stats.jsonl").write_text("{}")
+    (folder / "checkpoints" / "step 5 \u00e9.pt").write_bytes(b"\0weights")
+    assert main(["put-folder", str(folder), PLACE]) == 0
+    assert swift.objects == {
+        "demo-runs/demo/demo/checkpoints/step%205%20%C3%A9.pt": b"\0weights",
+        "demo-runs/demo/demo/stats.jsonl": b"{}",
+    }
+    assert len(swift.logins) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"secret": "old"}, "401: POST"),
+        ({"region": "RegionSix"}, "404: the catalogue has no object-store in region RegionSix"),
+        ({"region": "RegionTwo"}, "401: PUT"),
+        ({"auth_url": "http://127.0.0.1:9/v3"}, "refused"),
+    ],
+)
+def test_why_it_was_not_put(
+    credential: dict[str, str], changes: dict[str, str], said: str, record: Path, tmp_path: Path, capsys: Any
+) -> None:
+    write(tmp_path, {**credential, **changes})
+    assert main(["put", str(record), f"{PLACE}/run.json"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gangway: put: ")
+    assert said in line
+    assert credential["secret"] not in line
+
+
+@pytest.mark.usefixtures("credential")
+def test_another_container_is_closed(swift: Any, record: Path, capsys: Any) -> None:
+    assert main(["put", str(record), "swift://others-runs/run.json"]) == 1
+    assert "401: PUT" in capsys.readouterr().err
+    assert swift.objects == {}
+
+
+@pytest.mark.usefixtures("credential")
+def test_what_is_too_large_for_one_piece_is_said(
+    swift: Any, record: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openstack, "MAX_OBJECT_BYTES", 5)
+    assert main(["put", str(record), f"{PLACE}/run.json"]) == 1
+    assert "has 13 bytes, and the object store takes 5 in one piece" in capsys.readouterr().err
+    assert swift.objects == {}
+
+
+@pytest.mark.usefixtures("credential")
+def test_what_is_not_there_is_said(tmp_path: Path, capsys: Any) -> None:
+    assert main(["put", f"{tmp_path}/none.json", f"{PLACE}/run.json"]) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_a_machine_without_a_credential_says_so(record: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GANGWAY_CREDENTIAL", f"{tmp_path}/none.json")
+    assert main(["put", str(record), f"{PLACE}/run.json"]) == 1
+    assert "none.json" in capsys.readouterr().err

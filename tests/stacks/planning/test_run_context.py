@@ -1,0 +1,90 @@
+"""What the launcher tells the trainer: each figure with its provenance, and nothing invented."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.catalog.loader import load
+from stacks.config.stack_config import StackConfig
+from stacks.planning.run_context import cloud_context, local_context
+from trainer.records.quantity import Quantity
+
+
+def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) -> None:
+    catalog = load()
+    machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
+    context = cloud_context(demo_config, machine, region, catalog.price("p5.48xlarge", "us-east-2"), "sha256:ab")
+    assert (context.stack, context.provider, context.machine_type) == ("aws-demo", "aws", "p5.48xlarge")
+    assert (context.capacity, context.num_nodes) == (("spot", "on-demand"), 2)
+    price, pue, intensity = context.usd_per_hour, context.pue, context.intensity_g_per_kwh
+    assert context.image_digest == "sha256:ab"
+    assert price is not None
+    assert (price.value, price.unit, price.provenance) == (22.98, "USD/h", "list-price")
+    assert (price.source, price.as_of) == ("SkyPilot catalogue v9 (list-price)", "2026-09-06")
+    assert price.note.startswith("spot, us-east-1"), "the region whose price stands in"
+    assert pue is not None
+    assert (pue.value, pue.unit) == (1.13, "1")
+    assert intensity is not None
+    assert (intensity.value, intensity.unit, intensity.as_of) == (396, "gCO2e/kWh", "2024-12-31")
+
+
+def test_each_kind_of_capacity_has_its_price_and_each_card_its_emissions(demo_config: StackConfig) -> None:
+    catalog = load()
+    machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
+    context = cloud_context(demo_config, machine, region, catalog.price("p5.48xlarge", "us-east-2"), "sha256:ab")
+    prices = context.usd_per_hour_by_kind
+    assert {kind: price.value for kind, price in prices.items()} == {"spot": 22.98, "on-demand": 55.04}
+    assert prices["spot"] == context.usd_per_hour
+    assert context.accelerators_per_node == 8
+    kg, life = context.embodied_kg_per_accelerator, context.accelerator_life_hours
+    assert kg is not None
+    assert life is not None
+    assert (kg.value, life.value, life.provenance) == (575, 35_040, "assumed")
+
+
+def test_a_block_costs_what_was_paid_for_it(edited: Callable[[Callable[[Any], object]], StackConfig]) -> None:
+    """16,000 dollars for two nodes and a day; one that is owned already costs what nobody here knows."""
+    block = {
+        **{"kind": "capacity-block", "purchase": True, "offering_id": "cbo-0123456789abcdef0", "upfront_usd": 16000},
+        **{"starts_at": "2026-06-30T11:30:00Z", "ends_at": "2026-07-01T11:30:00Z"},
+    }
+    owned = {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "ends_at": "2026-07-01T11:30:00Z"}
+    catalog = load()
+    machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
+    price = catalog.price("p5.48xlarge", "us-east-2")
+
+    def of(rung: dict[str, Any]) -> Quantity:
+        config = edited(lambda values: values["gangway:cluster"].update(capacity=[rung, {"kind": "on-demand"}]))
+        return cloud_context(config, machine, region, price, "").usd_per_hour_by_kind["capacity-block"]
+
+    bought = of(block)
+    assert bought.value == pytest.approx(16000 / 24 / 2)
+    assert bought.source.startswith("gangway:cluster.capacity: upfront_usd")
+    assert of(owned).source == "the catalogue has no capacity-block price"
+
+
+@pytest.mark.parametrize("machine_type", ["g5.xlarge", "p9.none"])
+def test_a_price_nobody_knows_is_absent_with_its_reason(demo_config: StackConfig, machine_type: str) -> None:
+    """g5.xlarge has no spot price in the catalogue, p9.none has no price at all."""
+    catalog = load()
+    machine, region = catalog.machine("g5.xlarge"), catalog.region("us-east-2", "aws")
+    price = cloud_context(demo_config, machine, region, catalog.price(machine_type, "us-east-2"), "").usd_per_hour
+    assert price is not None
+    assert (price.value, price.provenance) == (None, "absent")
+    assert "the catalogue has no spot price" in str(price)
+
+
+def test_this_machine_has_no_bill_and_an_assumed_grid() -> None:
+    context = local_context("aws-demo", "run-1")
+    assert (context.run_id, context.stack, context.provider) == ("run-1", "aws-demo", "local")
+    assert context.machine_type == f"{os.cpu_count()} CPU cores"
+    price, pue, intensity = context.usd_per_hour, context.pue, context.intensity_g_per_kwh
+    assert price is not None
+    assert (price.value, price.provenance) == (None, "absent")
+    assert pue is not None
+    assert (pue.value, pue.provenance) == (1.0, "assumed")
+    assert intensity is not None
+    assert (intensity.value, intensity.provenance) == (480.0, "assumed")
+    assert "Ember" in str(intensity.source)
