@@ -93,9 +93,11 @@ __all__ = [
     "load_lustre_tiers",
     "load_provider",
     "load_tpus",
+    "read_catalog",
 ]
 
 T = TypeVar("T")
+_ROOT = Path(__file__).parents[2]
 Provider = Literal["aws", "gcp", "azure"]
 PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")
 """Each is read alone: a plan waits for no other's data."""
@@ -212,22 +214,33 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
         raise InputError(f"{file}: {place}", problem, fix=fix) from None
 
 
-def _of_provider(provider: str) -> dict[str, Any]:
-    """What one directory holds, in the shape of a Catalog."""
-    folder = Path(__file__).parent / provider
-    model = MACHINE_MODELS[provider]
+def read_catalog(folder: Path, provider: str, model: type[MachineType] = MachineType) -> Catalog:
+    """What one directory holds, as it is written there: machines, prices, storage and regions.
+
+    Raises:
+        InputError: a machine's row breaks a rule of its shape.
+    """
     machines, machine_sources = read_file(folder / "machines.yaml")
     prices, price_sources = read_file(folder / "prices.yaml")
     storage, storage_sources = read_file(folder / "storage.yaml")
     regions, region_sources = read_file(folder / "regions.yaml")
     rows = _rows(model, machines["machine_types"], machine_sources, provider)
-    return {
-        "machines": {name: _machine(model, row, f"components/catalog/{provider}/machines.yaml") for name, row in rows},
-        "prices": [{"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]],
-        "services": [{"provider": provider, **with_facts(ServicePrice, p, price_sources)} for p in prices["services"]],
-        "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)} if storage["lustre"] else {},
-        "regions": dict(_rows(Region, regions["regions"], region_sources, provider)),
-    }
+    where = folder.relative_to(_ROOT) if folder.is_relative_to(_ROOT) else folder
+    return Catalog.model_validate(
+        {
+            "machines": {name: _machine(model, row, f"{where.as_posix()}/machines.yaml") for name, row in rows},
+            "prices": [
+                {"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]
+            ],
+            "services": [
+                {"provider": provider, **with_facts(ServicePrice, p, price_sources)} for p in prices["services"]
+            ],
+            "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)}
+            if storage["lustre"]
+            else {},
+            "regions": dict(_rows(Region, regions["regions"], region_sources, provider)),
+        }
+    )
 
 
 def load() -> Catalog:
@@ -248,7 +261,7 @@ def load_bundled(provider: Provider) -> Catalog:
 @cache
 def _provider_with(provider: Provider, overlay: OverlayFile | None) -> Catalog:
     if overlay is None:
-        return Catalog.model_validate(_of_provider(provider))
+        return read_catalog(Path(__file__).parent / provider, provider, MACHINE_MODELS[provider])
     bundled = load_bundled(provider)
     prices = lay_over(bundled.prices, read_overlay(overlay.path).machines, "machine_type")
     return bundled.model_copy(update={"prices": prices})

@@ -18,7 +18,7 @@ from components.core.findings import InputError, nearest, nearest_hint
 from stacks.config.explain_errors import explain
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
-from stacks.providers.registry import PROVIDERS, all_providers, provider_of
+from stacks.providers.registry import all_providers, provider_names, provider_of
 from stacks.providers.unsupported_settings import provider_mistakes
 
 __all__ = ["find_stack_file", "from_file", "from_pulumi", "read_settings", "read_yaml", "stack_model"]
@@ -259,7 +259,7 @@ _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(
 
 def stack_model() -> type[StackConfig]:
     """StackConfig, where it has no field for it with the section of each registered provider."""
-    return _stack_model(tuple(PROVIDERS))
+    return _stack_model(provider_names())
 
 
 @cache
@@ -372,7 +372,7 @@ def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
     try:
         config = model.model_validate({**values, "stack": stack})
     except ValidationError as error:
-        examples = provider_of(provider).settings.examples if provider in list(PROVIDERS) else {}
+        examples = provider_of(provider).settings.examples if provider in provider_names() else {}
         mistakes = explain(error, model, place, examples)
         raise ExceptionGroup(f"{place} is not valid", mistakes) from None
     if mistakes := provider_mistakes(config, place):

@@ -131,7 +131,8 @@ class Provider:
         settings: its part of the stack file.
         packages: what its extra brings beside the SDK, as it is imported.
         loads_by_name: whether the SDK is one that Pulumi generates with a package for each service.
-        mistakes: what is wrong with a valid stack file of this provider, beyond what `settings` says.
+        mistakes: what is wrong with a valid stack file of this provider that has its section, beyond what `settings`
+            says.
         own_data: the data that the job trains on, where its own section names it.
         catalog: machines, prices and regions; None where the stack file describes them itself.
         spot_taken: of a machine type in a region, the share of spot nodes taken within 720 hours; None where it has no

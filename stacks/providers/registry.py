@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from stacks.providers.base import Provider
 
-__all__ = ["PROVIDERS", "all_providers", "provider_of"]
+__all__ = ["PROVIDERS", "all_providers", "provider_names", "provider_of"]
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
@@ -20,6 +20,11 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
 """`gangway:provider` -> the module whose PROVIDER it is, in the order in which messages name them."""
 
 
+def provider_names() -> tuple[str, ...]:
+    """What `gangway:provider` may be."""
+    return tuple(PROVIDERS)
+
+
 def provider_of(name: str) -> Provider:
     """The provider that a stack file calls `name`; its SDK is not loaded."""
     provider: Provider = import_module(PROVIDERS[name]).PROVIDER
@@ -28,4 +33,4 @@ def provider_of(name: str) -> Provider:
 
 def all_providers() -> tuple[Provider, ...]:
     """All of them, in the registry's order."""
-    return tuple(provider_of(name) for name in PROVIDERS)
+    return tuple(provider_of(name) for name in provider_names())

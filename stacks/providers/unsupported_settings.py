@@ -243,4 +243,8 @@ def _kept_runs(config: StackConfig) -> Iterator[InputError]:
 
 
 def _own(config: StackConfig) -> Iterator[InputError]:
-    yield from provider_of(config.provider).mistakes(config)
+    """What the provider itself finds wrong, once its section is there."""
+    provider = provider_of(config.provider)
+    own = provider.settings.own
+    if own is None or getattr(config, own.name) is not None:
+        yield from provider.mistakes(config)

@@ -7,14 +7,14 @@ from typing import Any
 from components.core.findings import Severity
 from components.estimate.cost import Declared
 from stacks.planning.rules.rule import Limits, ResourceRule, is_unknown, items, kind, named
-from stacks.providers.registry import PROVIDERS, all_providers
+from stacks.providers.registry import all_providers, provider_names
 
 __all__ = ["REQUIRED_TAGS", "tags_field", "types_with_tags"]
 
 
 def types_with_tags() -> dict[str, str]:
     """By package, module and class (`aws:ec2:LaunchTemplate`), the input that holds the tags."""
-    return _types(tuple(PROVIDERS))
+    return _types(provider_names())
 
 
 @cache

@@ -1,0 +1,57 @@
+"""Toys as a provider: what is known of it without its SDK, which is Pulumi itself."""
+
+from collections.abc import Iterator
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.catalog.loader import Catalog, read_catalog
+from components.catalog.schema import Fact
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
+from stacks.providers.base import Program, Provider, TagRules
+
+from .settings import SETTINGS, toy_of
+
+if TYPE_CHECKING:
+    from .program import ToyPlan
+
+__all__ = ["PROVIDER", "catalog"]
+
+
+@cache
+def catalog() -> Catalog:
+    """The files beside this one."""
+    return read_catalog(Path(__file__).parent, "toy")
+
+
+def _program() -> "Program[ToyPlan]":
+    from . import program
+
+    return program
+
+
+def _nobodys(config: StackConfig) -> Iterator[InputError]:
+    if toy_of(config).owner == "nobody":
+        yield InputError("gangway:toy.owner", "toys have an owner", value="nobody", fix="write owner: ann")
+
+
+def _spot_taken(_machine: str, _region: str) -> Fact[float | None]:
+    return Fact[float | None](value=0.5, source="seen", as_of=date(2026, 11, 1), confidence="assumed")
+
+
+PROVIDER = Provider(
+    name="toy",
+    sdk="pulumi",
+    program=_program,
+    loads_by_name=False,
+    settings=SETTINGS,
+    mistakes=_nobodys,
+    catalog=catalog,
+    spot_taken=_spot_taken,
+    tags=TagRules(package="toy", types="compute: Machine", input_name="labels"),
+    machine_types=frozenset({"toy:compute:Machine"}),
+    budget_types=frozenset({"toy:billing:Budget"}),
+    region_inputs={"toy:compute:Machine": "place"},
+)
