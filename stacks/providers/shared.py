@@ -162,7 +162,7 @@ def job_of(
     num_nodes: tuple[int, int] | None = None,
 ) -> JobSpec:
     """The job the nodes run. `state` is its folder on every node, shared where they are several, so that any can take
-    it up again; `volumes` and `env` are what the fabric needs besides; `num_nodes`, least and most, is given where a node
+    it up again; `volumes` and `env` are what the fabric needs besides; `num_nodes`, least and most, is for where a node
     of the stack file is several machines.
     """
     least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
