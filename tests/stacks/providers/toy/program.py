@@ -12,7 +12,7 @@ from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, CostEstimate, Declared, from_fact, from_service
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
-from stacks.planning.trainer_image import cloud_context
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 
 from .provider import catalog
