@@ -11,6 +11,10 @@ XLA_READY := .venv-xla/.ready
 XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
     --custom-compile-command "make lock" --quiet
+# With the progress of uv, or of pip, shown; without the bytecode of modules that nobody imports: Python writes what is
+# used, and all of it would be two minutes and some hundred MB more. $(1) is the environment's bin, $(2) the lock.
+INSTALL_LOCK = if command -v uv > /dev/null; then uv pip install --python $(1)/python --require-hashes --requirement $(2); \
+    else $(1)/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r $(2); fi
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 PACKAGES := components images stacks trainer tests examples
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
@@ -75,22 +79,22 @@ clean:  ## remove .venv, caches and runs
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gangway needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 ...")'
 	@if [ "$$(readlink .venv)" = .venv-tools ]; then rm .venv; fi
-	@echo "==> setting up .venv from requirements.lock (once; torch is large: some minutes, 6 GB of disk)"
+	@echo "==> setting up .venv (once; torch is large: some minutes, 7 GB of disk): 1 of 3, an empty environment"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
-	@echo "==> installing gangway itself"
+	@echo "==> 2 of 3, $$(grep -c '^[a-z0-9].*==' requirements.lock) packages from requirements.lock"
+	@$(call INSTALL_LOCK,$(BIN),requirements.lock)
+	@echo "==> 3 of 3, gangway itself"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@ln -sfn ../.venv stacks/.venv  # where Pulumi looks for the Python of dynamic resources
 	@touch $@
+	@echo "==> $$(du -sh .venv | cut -f1) in .venv"
 
-# Without the bytecode of modules that nobody imports, which would be half of it: Python writes what is used.
 $(TOOLS_READY): $(TOOLS_LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gangway needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 tools")'
 	@echo "==> setting up .venv-tools (once): 1 of 3, an empty environment"
 	@$(PYTHON) -m venv .venv-tools
-	@echo "==> 2 of 3, $$(grep -c '==' $(TOOLS_LOCK)) packages from $(TOOLS_LOCK)"
-	@if command -v uv > /dev/null; then uv pip install --python $(TOOLS)/python --require-hashes --requirement $(TOOLS_LOCK); \
-	    else $(TOOLS)/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r $(TOOLS_LOCK); fi
+	@echo "==> 2 of 3, $$(grep -c '^[a-z0-9].*==' $(TOOLS_LOCK)) packages from $(TOOLS_LOCK)"
+	@$(call INSTALL_LOCK,$(TOOLS),$(TOOLS_LOCK))
 	@echo "==> 3 of 3, gangway itself"
 	@$(TOOLS)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@[ -e .venv ] || ln -sfn .venv-tools .venv  # where Pulumi.yaml has the program's environment, if there is no other
@@ -100,11 +104,10 @@ $(TOOLS_READY): $(TOOLS_LOCK) pyproject.toml
 
 $(XLA_READY): $(XLA_LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "torch_xla 2.9 needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 test-xla")'
-	@echo "==> setting up .venv-xla (once; torch 2.9 beside the other: some minutes, 7 GB of disk)"
+	@echo "==> setting up .venv-xla (once; torch 2.9 beside the other: some minutes, 7 GB of disk): 1 of 2, an empty environment"
 	@$(PYTHON) -m venv .venv-xla
-	@if command -v uv > /dev/null; then INSTALL="uv pip install --python $(XLA)/python"; \
-	    else INSTALL="$(XLA)/python -m pip install --disable-pip-version-check"; fi; \
-	    $$INSTALL --quiet --require-hashes $(XLA_LOCKS:%=--requirement %)
+	@echo "==> 2 of 2, $$(cat $(XLA_LOCKS) | grep -c '^[a-z0-9].*==') packages from $(XLA_LOCKS)"
+	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
 .PHONY: help demo tools test test-all coverage test-xla bench bench-plan lint format lock clean
