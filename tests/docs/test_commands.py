@@ -29,7 +29,8 @@ import yaml
 REPO = Path(__file__).resolve().parent.parent.parent
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
 COPIED = ("components", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml", "pyproject.toml")
-SAMPLES = Path("tests/stacks/finops/bill/samples")
+SAMPLES = (Path("tests/stacks/finops/bill/samples"), Path("tests/stacks/providers/toy"))
+"""What pages use of the tests."""
 SHELLS = frozenset({"console", "sh"})
 MARKS = frozenset({"not run", "run by", "run with", "file", "exit"})
 TIMEOUT_SEC = 240
@@ -158,7 +159,8 @@ def copy_checkout(folder: Path) -> Path:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(".venv"))
         else:
             shutil.copy2(source, folder / name)
-    shutil.copytree(REPO / SAMPLES, folder / SAMPLES)
+    for samples in SAMPLES:
+        shutil.copytree(REPO / samples, folder / samples, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from components.core.findings import InputError, Severity
+from components.estimate.energy import UTILISATION
 from stacks.cli import main as cli
 from stacks.config.loader import from_file, stack_model
 from stacks.config.stack_config import StackConfig
@@ -54,8 +55,10 @@ def test_its_resources_are_planned_and_priced() -> None:
     # Ten an hour for the machine, 7.30 a month of 730 hours for the budget; then the machine leaves.
     assert plan.cost.hourly == pytest.approx(10.01)
     assert plan.idle_hourly == pytest.approx(0.01)
-    assert [(rung.nodes_hourly, rung.run) for rung in plan.rungs] == [(10.0, pytest.approx(20.02))]
-    assert plan.energy.kwh == pytest.approx((8 * 700 * 0.8 + 1000) * 2 / 1000 * 1.5)
+    (rung,) = plan.rungs
+    assert rung.nodes_hourly == 10.0
+    assert rung.run == pytest.approx(20.02)
+    assert plan.energy.kwh == pytest.approx((8 * 700 * UTILISATION + 1000) * 2 / 1000 * 1.5)
     assert plan.carbon.gco2e == pytest.approx((plan.energy.kwh or 0) * 100)
     assert codes(plan)["toy.owner"] is Severity.WARNING
     assert not plan.has_errors

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from stacks.planning.trainer_image import cloud_context
 
 from components.catalog.schema import MachineType, Region
 from components.core.findings import Finding, InputError, Severity
@@ -13,6 +12,7 @@ from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, CostEstimate, Declared, from_fact, from_service
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
+from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 
 from .provider import catalog

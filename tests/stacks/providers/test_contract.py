@@ -1,0 +1,102 @@
+"""What every registered provider keeps, walked over the registry: a new one is judged from its first line on."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.config.loader import from_file, stack_model
+from stacks.config.stack_config import StackConfig
+from stacks.planning.plan import make_plan
+from stacks.planning.rules.rule import kind
+from stacks.program import program_of
+from stacks.providers.base import Provider
+from stacks.providers.registry import PROVIDERS, all_providers, provider_of
+
+REPO = Path(__file__).resolve().parents[3]
+SITES = {"openstack", "hosts"}
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> Provider:
+    return provider_of(request.param)
+
+
+@pytest.fixture
+def configs(provider: Provider) -> list[StackConfig]:
+    """The shipped stacks of the provider."""
+    shipped = [from_file(path) for path in sorted(REPO.glob("stacks/Pulumi.*.yaml"))]
+    return [config for config in shipped if config.provider == provider.name]
+
+
+def test_the_registry_has_the_packages_there_are() -> None:
+    folders = {path.parent.name for path in (REPO / "stacks" / "providers").glob("*/provider.py")}
+    assert set(PROVIDERS) == folders == {"aws", "gcp", "azure", "openstack", "hosts"}
+    assert all(module == f"stacks.providers.{name}.provider" for name, module in PROVIDERS.items())
+
+
+def test_it_is_called_as_it_is_registered(provider: Provider) -> None:
+    assert PROVIDERS[provider.name] == f"stacks.providers.{provider.name}.provider"
+    assert re.fullmatch(r"pulumi-[a-z-]+", provider.sdk)
+
+
+def test_knowing_a_provider_loads_no_sdk() -> None:
+    """Or a plan would wait for every cloud's."""
+    sdks = [one.sdk_module for one in all_providers()]
+    program = (
+        "import sys; from stacks.providers.registry import all_providers; all_providers(); "
+        f"print([name for name in {sdks} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_its_settings_are_ones_that_a_stack_file_has(provider: Provider) -> None:
+    settings, model = provider.settings, stack_model()
+    for path in (*settings.examples, *settings.unsupported, *settings.lacking, settings.data_setting):
+        section, _, name = path.partition(".")
+        annotation: Any = model.model_fields[section].annotation
+        models = [one for one in (annotation, *getattr(annotation, "__args__", ())) if hasattr(one, "model_fields")]
+        assert not name or any(name in one.model_fields for one in models), path
+    assert not set(settings.unsupported) & set(settings.lacking)
+    assert settings.image is None or settings.image.pattern.fullmatch(settings.image.example)
+    assert settings.store is None or settings.store.folder.startswith(f"{settings.store.scheme}://")
+    assert settings.own is None or settings.own.name == provider.name
+
+
+def test_machines_are_in_a_catalogue_or_in_the_stack_file(provider: Provider) -> None:
+    assert provider.settings.reads_site == (provider.name in SITES) == (provider.catalog is None)
+    if provider.catalog is not None:
+        assert len(provider.catalog().machines) > 5
+        assert {row.provider for row in provider.catalog().machines.values()} == {provider.name}
+        assert provider.spot_taken is not None
+
+
+def test_its_types_begin_with_its_package(provider: Provider) -> None:
+    package = provider.tags.package
+    types = {*provider.tags.inputs(), *provider.machine_types, *provider.budget_types, *provider.region_inputs}
+    ours = {of_type for of_type in types if of_type.startswith("pulumi-python:")}
+    assert all(of_type.startswith((f"{package}:", "pulumi:providers:")) for of_type in types - ours)
+    assert set(provider.tags.other_inputs) | set(provider.tags.spelled) <= set(provider.tags.inputs())
+
+
+def test_its_shipped_stacks_are_planned_priced_and_found_fault_with(
+    provider: Provider, configs: list[StackConfig]
+) -> None:
+    assert configs, "a provider ships a stack"
+    program = program_of(provider.name)
+    for config in configs:
+        planned, made = program.plan(config), make_plan(config)
+        assert made.energy.pue == planned.region.pue.value
+        assert made.job["processes_per_node"] * config.cluster.nodes.max >= 1
+        assert program.findings(config, planned, None), "there is always something to know"
+        assert made.rungs[0].nodes_hourly is not None, "the nodes' lines are found by the pool's name"
+        assert made.rungs[0].nodes_hourly > 0
+        if provider.machine_types:
+            declared = {kind(resource.type) for resource in made.resources}
+            assert declared & provider.machine_types
+            assert declared & provider.budget_types
+            assert declared & set(provider.tags.inputs())
