@@ -43,10 +43,8 @@ class Difference:
 
 
 def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
-    """Every instance type of the client's region, about ten requests.
-
-    Raises:
-        InputError: no credentials, or EC2 cannot be reached or refuses; `place` is the option that asked for it.
+    """Every instance type of the client's region, about ten requests. InputError: no credentials, or EC2 cannot be
+    reached or refuses; `place` is the option that asked for it.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -64,9 +62,8 @@ def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
 
 
 def compare(machines: Iterable[MachineType], answer: Sequence[Answer]) -> list[Difference]:
-    """Where the catalogue's AWS machines and `answer` disagree, and the accelerated EFA types it lacks.
-
-    A field that the answer leaves out, and a type that its region does not offer, are no differences.
+    """Where the catalogue's AWS machines and `answer` disagree, and the accelerated EFA types it lacks. A field that
+    the answer leaves out, and a type that its region does not offer, are no differences.
     """
     live = {row["InstanceType"]: row for row in answer}
     known = {machine.name: machine for machine in machines if machine.provider == "aws"}
