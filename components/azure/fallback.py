@@ -1,27 +1,24 @@
 """The ladder's order, kept by the head node: it asks Azure for the nodes of every group, the first one's too.
 
-A scale set that is created with nodes fails where there are none to be had (spot: 409 SkuNotAvailable at once, seen in
+A scale set created with nodes fails where there are none (spot: 409 SkuNotAvailable at once, seen in
 terraform-provider-azurerm's tests), and with it the whole `up`; and what is evicted is not replaced ("Azure Spot
-Virtual Machines for Virtual Machine Scale Sets": new ones come by increasing the instance count). So groups are made
-empty, and a timer on the head node fills them. Here is what it has to know (`FallbackConfig`, JSON, in the head's
-configuration) and decide (`plan_look`). Not a scheduler.
+Virtual Machines for Virtual Machine Scale Sets"). So groups are made empty, and a timer on the head node fills them.
+Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration) and decide (`plan_look`).
 
-Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"), so one job cannot have nodes of both:
-there one group at a time is filled, to the most, and the next one in its place when it did not hold the minimum for
-the whole window (`plan_active`); after the last comes the first again. Over Ethernet a job takes nodes of all groups:
-the first is always asked for the most, the others make up for what the minimum lacks (`plan_fill`).
+Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"): there one group at a time is filled,
+to the most, and the next one in its place when it did not hold the minimum for the whole window (`plan_active`); after
+the last comes the first again. Over Ethernet the first group is always asked for the most, the others make up for what
+the minimum lacks (`plan_fill`). The job's least and most nodes are in tags of the scale sets: in the configuration
+another number would be another head, and its store would go from under the workers.
 
-How many nodes the job wants, least and most, is not in that configuration but in tags of the scale sets: another number
-would be another head otherwise, and its store would go from under the workers.
-
-What the script does each `period_sec`: it counts each group's machines whose power state is running (`GET
+Each `period_sec` the script counts each group's machines whose power state is running (`GET
 .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active
-group, reads sizes and tags (`sku.capacity` of the scale set), and has `plan_look` say the new ones. It sets one by
-`PATCH` with `sku` alone: a `PUT` of the whole model would change what the next nodes are. Groups are emptied before one
-is filled. A refusal for want of capacity (AllocationFailed and its like) is no error: the next look asks again, as it
-does after any other, a quota's say, which is told as one. Machines whose provisioning failed count in the size and
-never run: it deletes them (`DELETE .../virtualMachines/ID`), which makes the size smaller. Counts are forgotten after a
-change that they decided: not when a group is asked for again. Nothing is filled for a job that has ended.
+group, reads sizes and tags, has `plan_look` say the new sizes, and sets one by `PATCH` with `sku` alone (a `PUT` of the
+whole model would change what the next nodes are); groups are emptied before one is filled. A refusal for want of
+capacity (AllocationFailed and its like) is no error: the next look asks again, as after any other, such as a quota's,
+which is told as one. Machines whose provisioning failed count in the size and never run: it deletes them (`DELETE
+.../virtualMachines/ID`). Counts are forgotten after a change that they decided, not when a group is asked for again.
+Nothing is filled for a job that has ended.
 """
 
 from collections.abc import Sequence
@@ -56,13 +53,7 @@ Nothing on subnets, identities or keys: Azure checks those against what a reques
 
 @dataclass(frozen=True)
 class FallbackGroup:
-    """One scale set.
-
-    Attributes:
-        name: of the scale set, in the stack's resource group.
-        kind: the rung's kind, for messages.
-        machine_type: `sku.name`, which a `PATCH` of the size has to repeat.
-    """
+    """One scale set. `machine_type`: `sku.name`, which a `PATCH` of the size has to repeat."""
 
     name: str
     kind: str
@@ -71,9 +62,8 @@ class FallbackGroup:
 
 @dataclass(frozen=True)
 class FallbackConfig:
-    """Everything the head needs, with the groups in the ladder's order.
-
-    `together` says whether one job may have nodes of several groups.
+    """Everything the head needs, with the groups in the ladder's order. `together` says whether one job may have nodes
+    of several groups.
     """
 
     subscription_id: str
@@ -104,12 +94,8 @@ def plan_fallback(
 
 @dataclass(frozen=True)
 class Look:
-    """What one look of the head decides.
-
-    Attributes:
-        sizes: of each group, to be set.
-        active: the group that is filled, where only one may be; to be kept for the next look.
-        forget: whether the counts so far say nothing of what comes.
+    """What one look of the head decides. `sizes`: of each group, to be set; `active`: the group that is filled, where
+    only one may be; to be kept for the next look; `forget`: whether the counts so far say nothing of what comes.
     """
 
     sizes: tuple[int, ...]
@@ -118,15 +104,10 @@ class Look:
 
 
 def plan_active(num_nodes_min: int, window: int, history: Sequence[Sequence[int]], active: int) -> int:
-    """The group to be filled: the one that is, unless it held fewer than the minimum in each of `window` counts.
-
-    Free of imports, so that its source can run on the head as it is.
-
-    Args:
-        num_nodes_min: below which a group is of no use to the job.
-        window: counts that have to agree.
-        history: counts of running nodes, each in the ladder's order, since `active` became what it is.
-        active: the group that is filled now.
+    """The group to be filled: the one that is, unless it held fewer than the minimum in each of `window` counts. Free
+    of imports, so that its source can run on the head as it is. `num_nodes_min`: below which a group is of no use
+    to the job; `window`: counts that have to agree; `history`: counts of running nodes, each in the ladder's order,
+    since `active` became what it is; `active`: the group that is filled now.
 
     >>> plan_active(2, 3, [[0, 0], [1, 0], [1, 0]], 0)
     1
@@ -143,14 +124,9 @@ def plan_look(
     sizes: Sequence[int],
     active: int = 0,
 ) -> Look:
-    """What to do after a count.
-
-    Args:
-        config: the ladder.
-        num_nodes: of the job, least and most.
-        history: counts of running nodes, each in the ladder's order, as many as are kept.
-        sizes: what each group is set to, in the same order.
-        active: what the last look said; after a start, the fullest group.
+    """What to do after a count. `config`: the ladder; `num_nodes`: of the job, least and most; `history`: counts of
+    running nodes, each in the ladder's order, as many as are kept; `sizes`: what each group is set to, in the same
+    order; `active`: what the last look said; after a start, the fullest group.
 
     >>> groups = (FallbackGroup("a", "spot", "m"), FallbackGroup("b", "on-demand", "m"))
     >>> plan_look(FallbackConfig("s", "g", False, groups), (2, 4), [[1, 0]] * 10, [4, 0])

@@ -1,8 +1,6 @@
-"""What the declared Azure resources cost: from resource inputs to cost components.
-
-Works on the resource graph, so it prices what would be created and not what the stack file seems to say. Usage that no
-declaration fixes (requests, data processed, egress, log lines, blobs, flow logs, operations on keys, a Logic App's
-actions) is not in it, nor are discounts and commitments.
+"""What the declared Azure resources cost, priced from the resource graph. Not in it: usage that no declaration fixes
+(requests, data processed, egress, log lines, blobs, flow logs, operations on keys, a Logic App's actions), discounts
+and commitments.
 """
 
 from collections import Counter
