@@ -3,7 +3,6 @@
 No service of Google's fills a second group for a first one that finds no capacity, so a timer on the head node does.
 Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration) and decide (`plan_fill`); the script
 that asks and tells Compute Engine is the head's. Not a scheduler, and not a way to more nodes than the job's minimum.
-
 What the script does each `period_sec`: it counts each group's instances that are RUNNING (instanceGroupManagers
 .listManagedInstances: capacity is there as soon as one runs, however long its boot takes), keeps the last `window`
 counts, and sets the groups below the first to `plan_fill`. A group that is filled by `resize` gets that size; one
@@ -23,15 +22,7 @@ __all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback", "plan_fill"]
 
 @dataclass(frozen=True)
 class FallbackGroup:
-    """One managed instance group.
-
-    Attributes:
-        name: of the group.
-        zone: where it is.
-        kind: the rung's kind, for messages.
-        fill: how it gets nodes.
-        run_duration_sec: of a resize request; None elsewhere.
-    """
+    """One managed instance group. `fill`: how it gets nodes; `run_duration_sec`: of a resize request, else None."""
 
     name: str
     zone: str

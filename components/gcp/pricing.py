@@ -1,8 +1,7 @@
-"""What the declared Google Cloud resources cost: from resource inputs to cost components.
-
-Works on the resource graph, so it prices what would be created and not what the stack file seems to say. Usage that no
-declaration fixes (requests, data processed, egress, log lines, key versions after the first) is not in it, nor are
-discounts and commitments.
+"""What the declared Google Cloud resources cost: from resource inputs to cost components. Works on the resource graph,
+so it prices what would be created and not what the stack file seems to say. Usage that no declaration fixes
+(requests, data processed, egress, log lines, key versions after the first) is not in it, nor are discounts and
+commitments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
