@@ -1,8 +1,7 @@
-"""Facts about machines, prices, storage and regions, each with its source, date and confidence.
-
-One directory a provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the
-typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway
-prices refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
+"""Facts about machines, prices, storage and regions, each with its source, date and confidence. One directory a
+provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the typed way in.
+A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway prices
+refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
 
     >>> catalog = load()
     >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
@@ -172,9 +171,8 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
 
 
 def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
-    """A fix for a mistyped accelerator.
-
-    Of the same model the next larger number: who writes H100x4 has not mistyped V100x4.
+    """A fix for a mistyped accelerator. Of the same model the next larger number: who writes H100x4 has not mistyped
+    V100x4.
     """
     model, _, number = wanted.rpartition("x")
     numbers: dict[int, str] = {}
@@ -197,10 +195,8 @@ def _rows(
 
 
 def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
-    """A row as its model; whoever adds one is told which row is wrong, and where.
-
-    Raises:
-        InputError: it breaks a rule of its shape.
+    """A row as its model; whoever adds one is told which row is wrong, and where. InputError: it breaks a rule of its
+    shape.
     """
     try:
         return model.model_validate(row)
