@@ -17,10 +17,8 @@ LADDER = "gangway:cluster.capacity"
 
 
 def check_ladder(rungs: Sequence[AnyRung]) -> None:
-    """Refuses every way to get machines but having them.
-
-    Raises:
-        InputError: another kind of rung, a second one, or one that names other machines.
+    """Refuses every way to get machines but having them. InputError: another kind of rung, a second one, or one that
+    names other machines.
     """
     for index, rung in enumerate(rungs):
         if not isinstance(rung, OnDemand):
@@ -57,9 +55,8 @@ _AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
 
 
 class HostArgs(TypedDict):
-    """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`.
-
-    `host_key` is the server's public key as in known_hosts, without the name; left out, whoever answers is believed.
+    """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`. `host_key` is the
+    server's public key as in known_hosts, without the name; left out, whoever answers is believed.
     """
 
     name: str
@@ -71,9 +68,8 @@ class HostArgs(TypedDict):
 
 
 class HostPoolArgs(TypedDict):
-    """Inputs of HostPool. The first machine is there before the others, and stays until they have left.
-
-    `private_key` is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK.
+    """Inputs of HostPool. The first machine is there before the others, and stays until they have left. `private_key`
+    is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK.
     """
 
     machines: list[HostArgs]
@@ -97,11 +93,8 @@ def _as_root(command: str) -> str:
 
 
 class HostPool(pulumi.ComponentResource):
-    """Machines that run the trainer.
-
-    Attributes:
-        host_names: of all machines, in their order.
-        addresses: where their SSH servers answer.
+    """Machines that run the trainer. `host_names`: of all machines, in their order; `addresses`: where their SSH
+    servers answer.
     """
 
     host_names: pulumi.Output[list[str]]
