@@ -1,6 +1,4 @@
-"""What wakes a person: no training steps, nodes that give up, a failed job, idle GPUs, interruptions, missing nodes;
-each a CloudWatch alarm as data.
-"""
+"""What wakes a person, each a CloudWatch alarm as data: no steps, failed jobs and nodes, idle GPUs, interruptions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Budget: a monthly limit on what carries the stack's tag, with alarms to e-mail and a topic, and, if wanted, a Lambda
-function that sets the stack's groups to zero.
-"""
+"""Budget: a monthly limit on what carries the stack's tag, with alarms, and a Lambda function that can stop it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +70,6 @@ def declare_stop(
 
 
 def _after(resource: pulumi.Resource, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
-    """The options of what is declared only once `resource` is there."""
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[resource]))
 
 
@@ -147,9 +144,7 @@ class BudgetArgs(TypedDict):
 def plan_budget_alarms(
     alert_percent: list[float], stop_at_percent: float | None = None, place: str = "gangway:budget"
 ) -> list[BudgetAlarm]:
-    """An ACTUAL alarm at each percentage, the stop among them, and one when the forecast reaches the whole budget.
-    InputError: more alarms than AWS takes.
-    """
+    """ACTUAL at each percentage and the stop's, FORECASTED at the whole. InputError: more alarms than AWS takes."""
     stop = {stop_at_percent} if stop_at_percent is not None else set()
     percents = sorted({*alert_percent, *stop})
     if len(percents) >= MAX_ALARMS:

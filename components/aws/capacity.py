@@ -1,6 +1,4 @@
-"""The capacity ladder as EC2 understands it: ids, machines of a rung, start and stop; and what in it disagrees with the
-rest of the stack.
-"""
+"""The capacity ladder as EC2 understands it, and what in it disagrees with the rest of the stack."""
 
 import math
 import re
@@ -69,9 +67,7 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 
 def check_ladder(rungs: Sequence[AnyRung], machine: MachineType, place: str = LADDER) -> None:
-    """Refuses what EC2 would refuse whatever the rest of the stack says. InputError: a kind EC2 does not sell, an id it
-    never gives, or a machine type nobody knows, with its path.
-    """
+    """Refuses (InputError) a kind EC2 does not sell, an id it never gives, or a machine type nobody knows."""
     check_kinds(rungs, OFFERED, "AWS", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"

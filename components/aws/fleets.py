@@ -77,9 +77,7 @@ class Pool:
 
 
 def plan_pools(args: Ec2FleetArgs | SpotFleetArgs) -> list[list[Pool]]:
-    """The pools of each template, zone by zone. InputError: a zone without a subnet, or an SSM reference in place of an
-    AMI.
-    """
+    """The pools of each template, zone by zone. InputError: a zone without a subnet, or an SSM reference as AMI."""
     for index, template in enumerate(args["templates"]):
         _check_image(template.get("image_id"), f"templates[{index}].image_id")
     subnets = args["subnet_ids"]

@@ -286,7 +286,6 @@ def _pull(repository_arn: str) -> list[Statement]:
 
 
 def _session() -> Statement:
-    """Session Manager, by which people get in."""
     return allow("SessionManager", list(SESSION_ACTIONS), "*")
 
 

@@ -192,9 +192,7 @@ def price_text(usd_per_hour: float | None) -> str | None:
 
 
 def launch_market(rung: RungPlan, purchased: pulumi.Input[str] | None = None) -> tuple[_Market, _Target]:
-    """Market options and reservation target of a launch template; each is None where the rung has none. `purchased`:
-    id of the block that this program buys, for a rung that says so.
-    """
+    """Market options and reservation target, None where the rung has none. `purchased`: id of the block bought here."""
     market: _Market = None
     target: _Target = None
     if rung.market_type == "spot":
@@ -273,8 +271,8 @@ def _network_interfaces(
 def root_volume(
     device_name: str, size_gib: int, kms_key_arn: pulumi.Input[str] | None
 ) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
-    """The root disk, encrypted, gone with its machine. `device_name`: the image's root device: /dev/sda1 on Ubuntu,
-    /dev/xvda on Amazon Linux; `size_gib`: at least the image's own size.
+    """The root disk, encrypted, gone with its machine. `device_name` is the image's root device (/dev/sda1 on Ubuntu,
+    /dev/xvda on Amazon Linux), `size_gib` at least the image's own size.
     """
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device_name,

@@ -1,6 +1,4 @@
-"""NodeLogs and Observability: the nodes' log group, metrics out of the trainer's lines, alarms and a dashboard on them,
-and the SNS topics they speak through.
-"""
+"""NodeLogs and Observability: log group, metrics out of the trainer's lines, alarms, dashboard and SNS topics."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -257,9 +255,7 @@ def plan_filters() -> list[FilterPlan]:
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
-    """Refuses a number of days that CloudWatch Logs does not offer. InputError: it is none of RETENTION_DAYS; the fix
-    names the next longer one.
-    """
+    """Refuses days that are none of RETENTION_DAYS; the InputError's fix names the next longer one."""
     if days not in RETENTION_DAYS:
         longer = next((offered for offered in RETENTION_DAYS if offered > days), RETENTION_DAYS[-1])
         raise InputError(

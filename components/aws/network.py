@@ -1,6 +1,4 @@
-"""TrainingNetwork: private subnets in which GPU nodes reach AWS services and each other, and nothing reaches them; its
-security groups, and flow logs of who talked to whom.
-"""
+"""TrainingNetwork: private subnets that reach AWS services and that nothing reaches; security groups and flow logs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -53,8 +51,8 @@ LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom. Each end is a group of ours or an address range. `protocol`: -1 for every
-    protocol; `ports`: first and last port of the target; None for every port.
+    """Who may open connections to whom: groups of ours or address ranges. Protocol -1 is every one; ports None, every
+    port.
     """
 
     name: str
@@ -254,9 +252,7 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr") -> NetworkPlan:
-    """Divides `cidr` into eighths, one per zone, and takes the NAT gateway's small subnet from the last. InputError:
-    when `cidr` is no private IPv4 network between /16 and /20.
-    """
+    """One eighth of `cidr` a zone, the NAT gateway's small subnet from the last. InputError: no private /16 to /20."""
     network = private_network(cidr, place)
     *private, last = network.subnets(prefixlen_diff=3)
     return NetworkPlan(tuple(str(subnet) for subnet in private[:num_zones]), str(next(last.subnets(prefixlen_diff=4))))
@@ -337,7 +333,6 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _private_subnets(
         self, plan: NetworkPlan, routes: ec2.RouteTable
     ) -> tuple[list[ec2.Subnet], list[pulumi.CustomResource]]:
-        """A subnet for each zone, and what ties it to the routes."""
         subnets: list[ec2.Subnet] = []
         ties: list[pulumi.CustomResource] = []
         for zone, cidr in zip(self._args["zones"], plan.private_cidrs, strict=True):

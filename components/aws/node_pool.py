@@ -1,6 +1,4 @@
-"""EfaNodePool: GPU nodes with their EFA interfaces, one Auto Scaling group per rung of the capacity ladder, and the
-hours in which each may hold nodes.
-"""
+"""EfaNodePool: GPU nodes with EFA interfaces, one Auto Scaling group per rung, and when each may hold nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,8 +53,8 @@ AWS refuses an action for the past, and between the program's clock and the acti
 
 @dataclass(frozen=True)
 class GroupSize:
-    """How many nodes one group may hold. `most`: at most so many, once it is open; `wanted`: so many as soon as it is
-    open; None where the fill alarm decides; `opens_at`: closed until then; None where it is open.
+    """How many nodes one group may hold. `wanted` None: the fill alarm decides; `opens_at`: closed until then, None if
+    open.
     """
 
     most: int
@@ -193,8 +191,8 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
-    """Compiles the arguments into interfaces, launch fields and sizes. `now` tells which blocks have begun.
-    InputError: an unknown machine type, an id that EC2 never gives, or a zone the pool has no subnet in.
+    """Compiles the arguments; `now` tells which blocks have begun. InputError: unknown machine type, bad id, missing
+    zone.
     """
     machine = load().machine(args["machine_type"], "machine_type")
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])

@@ -182,7 +182,6 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
 
 
 def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
-    """Launch templates by the id that groups and machines refer to them by."""
     return {r.id: r for r in resources if r.type == "aws:ec2/launchTemplate:LaunchTemplate"}
 
 
@@ -277,7 +276,6 @@ def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostC
 
 
 def _instance(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A machine without accelerators, on demand, and its disk, which is its template's."""
     machine_type, disk = resource.inputs["instanceType"], _root_gib(template)
     label = f"{resource.name}: {machine_type}, on-demand"
     service = f"instance-{machine_type}"

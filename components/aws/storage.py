@@ -1,6 +1,4 @@
-"""LustreFileSystem (FSx for Lustre linked to S3), its sizes checked before it is declared, and RunBucket (where
-checkpoints and run records outlive the nodes).
-"""
+"""LustreFileSystem (FSx for Lustre linked to S3) and RunBucket, where checkpoints and run records outlive the nodes."""
 
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
@@ -52,8 +50,8 @@ def plan_lustre(
     metadata_iops: int | None = None,
     customer_key: bool = False,
 ) -> LustrePlan:
-    """Checks size, tier and their combination. `metadata_iops` None lets FSx choose them by size. InputError: with the
-    nearest value that FSx accepts, or the setting to leave out.
+    """Checks size, tier and combination; InputError names the nearest. `metadata_iops` None lets FSx choose them by
+    size.
     """
     offer = load().lustre["aws"]
     if deployment == LustreDeployment.SCRATCH:
@@ -77,7 +75,6 @@ def _check_scratch(
     metadata_iops: int | None,
     customer_key: bool,
 ) -> None:
-    """What a scratch file system cannot have."""
     if efa:
         raise InputError(
             f"{place}.efa",
@@ -244,9 +241,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         return fsx.LustreFileSystemLogConfigurationArgs(level="WARN_ERROR", destination=group.arn)
 
     def _kept_waiting(self) -> pulumi.ResourceOptions:
-        """Half an hour suffices for many a file system, not for a large one, nor the provider's ten minutes for a
-        link. A link reads the names of all objects that are there before it is available.
-        """
+        """A link reads all objects' names first: half an hour, or the provider's ten minutes for a link, may not do."""
         slow = pulumi.CustomTimeouts(create="3h", update="3h", delete="2h")
         return pulumi.ResourceOptions(parent=self, custom_timeouts=slow)
 

@@ -118,10 +118,9 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(num_nodes: int) -> AlarmPlan:
-    """Fewer nodes lived than wanted, in a third of the last 90 minutes. Nodes that are replaced again and again are
-    there most of the time: no window of one piece would see one missing. It does not ring in the first 90 minutes
-    in which there are nodes, nor for a day after a job that ended well, unless there are steps again, that is
-    another job; nor for nodes that never came, for which `_no_nodes` does.
+    """Fewer nodes lived than wanted, in a third of the last 90 minutes: nodes that are replaced again and again are
+    there most of the time. Quiet in the first 90 minutes with nodes, for a day after a job that ended well unless
+    there are steps again, and for nodes that never came (`_no_nodes`).
     """
     minutes = SLOT_MINUTES * SLOTS
     slots = f"range Slot from bin(ago({minutes}m), {SLOT_MINUTES}m) to bin(ago({2 * SLOT_MINUTES}m), {SLOT_MINUTES}m)"

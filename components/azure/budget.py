@@ -1,5 +1,5 @@
-"""Budget: a monthly limit on what carries the stack's tag in its resource group, with alarms, and, if wanted, a
-workflow that empties the stack's scale sets.
+"""Budget: a monthly limit on the stack's tag in its resource group, with alarms, and a workflow that can stop the
+stack.
 """
 
 import datetime
@@ -47,8 +47,8 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when. `limit_usd`: of costs in a month, in the currency the budget counts in; `heads`:
-    resource ids of machines that fill them.
+    """What is stopped, and when. `limit_usd` is in the currency the budget counts in; `heads` are machines that fill
+    groups.
     """
 
     limit_usd: float
@@ -223,8 +223,8 @@ class BudgetArgs(TypedDict):
 def plan_budget_alarms(
     alert_percent: Sequence[float], stop_at_percent: float | None = None, place: str = "gangway:budget.alert_percent"
 ) -> list[BudgetAlarm]:
-    """An alarm on money spent at each percentage, the stop among them, and one when the forecast reaches the whole.
-    InputError: they are more than a budget has.
+    """Money spent at each percentage, the stop's too, and the forecast of the whole. InputError: more than a budget
+    has.
     """
     percents = sorted({*alert_percent, *([stop_at_percent] if stop_at_percent is not None else [])})
     alarms = [*(BudgetAlarm(percent, "Actual") for percent in percents), BudgetAlarm(100, "Forecasted")]
@@ -241,9 +241,7 @@ def plan_budget_alarms(
 
 
 def check_starts_on(starts_on: str, place: str = "gangway:azure.budget_starts_on") -> None:
-    """Refuses a day on which no budget can begin. InputError: it is no date, not the first of a month, or before
-    EARLIEST.
-    """
+    """Refuses (InputError) what is no date, not the first of a month, or before EARLIEST."""
     try:
         day = datetime.date.fromisoformat(starts_on)
     except ValueError:

@@ -1,6 +1,4 @@
-"""The capacity ladder as virtual machine scale sets understand it, and what in it disagrees with the rest of the stack:
-its kinds, zones, number of nodes and quotas.
-"""
+"""The capacity ladder as scale sets understand it, and what in it disagrees with the stack: zones, nodes, quotas."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,9 +147,7 @@ def check_infiniband(
     place: str = "capacity",
     nodes_place: str = "num_nodes_max",
 ) -> None:
-    """Refuses what the single placement group, which InfiniBand needs, leaves out. InputError: a reservation, or more
-    nodes than any such group holds.
-    """
+    """Refuses (InputError) a reservation, or more nodes than a single placement group, which InfiniBand needs."""
     if machine.infiniband is None:
         return
     for index, rung in enumerate(rungs):

@@ -184,7 +184,6 @@ def _image(machine: AzureMachineType, own_image: bool, path: str) -> list[Findin
 
 
 def _needs(machine: AzureMachineType) -> str:
-    """The files and drivers that a plan counts on, in words."""
     needs = [NCCL_CONF] if machine.nccl_conf.value else []
     needs += [machine.topology_file.value] if machine.topology_file.value is not None else []
     needs += ["InfiniBand drivers"] if machine.infiniband is not None else []

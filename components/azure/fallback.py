@@ -62,9 +62,7 @@ class FallbackGroup:
 
 @dataclass(frozen=True)
 class FallbackConfig:
-    """Everything the head needs, with the groups in the ladder's order. `together` says whether one job may have nodes
-    of several groups.
-    """
+    """What the head needs, groups in the ladder's order. `together`: one job may have nodes of several groups."""
 
     subscription_id: str
     resource_group_name: str

@@ -1,6 +1,4 @@
-"""LustreFileSystem: Azure Managed Lustre, where training data and running checkpoints are; its SKUs, sizes and subnets,
-checked before one is declared.
-"""
+"""LustreFileSystem: Azure Managed Lustre for training data and checkpoints; its SKUs, sizes and subnets."""
 
 import re
 from dataclasses import dataclass
@@ -68,9 +66,7 @@ def plan_lustre(
     efa: bool = False,
     metadata_iops: int | None = None,
 ) -> LustrePlan:
-    """Checks tier and size, and that nothing is asked for which only FSx for Lustre has. InputError: with the nearest
-    values that Azure Managed Lustre accepts, or the setting to leave out.
-    """
+    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values."""
     _check_foreign(place, deployment, efa, metadata_iops)
     tiers = load_amlfs_tiers()
     tier = tiers[check_tier(place, "Azure Managed Lustre", tiers, throughput_mbps_per_tib)]
@@ -103,7 +99,6 @@ def _sizes_around(tier: AmlfsTier, wanted_gib: int) -> list[int]:
 
 
 def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None) -> None:
-    """What FSx for Lustre has and Azure Managed Lustre has not."""
     wrong: dict[str, Setting] = {
         "deployment": (
             deployment != LustreDeployment.PERSISTENT,

@@ -1,6 +1,4 @@
-"""What every machine of ours is made with: image, first-boot file, guarded boot, SSH key; and the profiles of GPU
-nodes, one machine type each.
-"""
+"""What every machine is made with: image, first-boot file, guarded boot, SSH key; the GPU nodes' profiles."""
 
 import base64
 import binascii
@@ -178,9 +176,7 @@ def is_hpc_image(image: str | None) -> bool:
 
 
 def node_image(machine: AzureMachineType, own: str | None, place: str = "image_id") -> Image:
-    """The nodes' image: the one that is written, or else the one for the machine type. InputError: none is written and
-    none is known to fit, or what is written is no image's name.
-    """
+    """The image written, or else the machine type's. InputError: none fits, or it is no image's name."""
     image = own or machine.image.value
     if image is None:
         raise InputError(
@@ -238,9 +234,7 @@ def _wanted(what: str, wanted: bool | None, offered: bool | None, machine_type: 
 
 
 def check_custom_data(user_data: str) -> str:
-    """`user_data`, base64 of what cloud-init takes, where it fits; cloud-init reads gzip inside it. InputError: it is
-    no base64, or more than Azure takes.
-    """
+    """`user_data` as given. InputError: no base64, or more than Azure takes. cloud-init reads gzip inside it."""
     try:
         size = len(base64.b64decode(user_data, validate=True))
     except binascii.Error:

@@ -1,6 +1,4 @@
-"""NodeLogs and Observability: the nodes' lines in a table of Log Analytics; alarms, a workbook, and the action group
-that alarms and budgets speak through.
-"""
+"""NodeLogs and Observability: a Log Analytics table of the nodes' lines; alarms, workbook and action group."""
 
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
@@ -35,9 +33,7 @@ SHORT_NAME = "gangway"
 
 
 def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
-    """Refuses more addresses than a notification of a budget takes. InputError: there are more than MAX_BUDGET_EMAILS,
-    or none.
-    """
+    """Refuses (InputError) no address, or more than MAX_BUDGET_EMAILS, which a budget's notification takes."""
     if not 1 <= len(emails) <= MAX_BUDGET_EMAILS:
         raise InputError(
             place,

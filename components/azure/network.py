@@ -1,6 +1,4 @@
-"""TrainingNetwork: a private subnet in which GPU nodes reach Azure and each other, and nothing reaches them; its
-firewall, and Azure Bastion as the way in for people.
-"""
+"""TrainingNetwork: a private subnet that reaches Azure and that nothing reaches; its firewall, and Azure Bastion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

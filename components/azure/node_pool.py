@@ -111,9 +111,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments into what scale sets take. InputError: an unknown machine type, a rung or a number of
-    nodes that Azure does not have, an image that can be none, or something the machine type lacks.
-    """
+    """What scale sets take. InputError: machine type, rung, number of nodes or image that Azure does not have."""
     machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")

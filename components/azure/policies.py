@@ -1,6 +1,4 @@
-"""The small grammar of our grants: who gets which role where, and what is wider than we wish; names as Azure wants
-them.
-"""
+"""The grammar of our grants: who gets which role where, what is wider than we wish; names as Azure wants them."""
 
 import re
 from collections.abc import Mapping
@@ -109,9 +107,7 @@ def blob_source(url: str, place: str = "gangway:storage.source") -> BlobSource:
 
 
 def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.source_account_id") -> AccountPlace:
-    """Where the storage account `account_id` is, which has to be the one of `source`. InputError: it is no resource id
-    of a storage account, or another account's.
-    """
+    """Where the account `account_id` is. InputError: no resource id of a storage account, or not `source`'s."""
     found = _ACCOUNT.fullmatch(account_id)
     if found is None or found["account"] != source.account:
         expected = f"/providers/Microsoft.Storage/storageAccounts/{source.account}"

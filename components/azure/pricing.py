@@ -55,7 +55,6 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
 
 
 def _market(profile: Mapping[str, Any]) -> str:
-    """How the machines of a profile are had."""
     if profile.get("capacityReservation"):
         return "reservation"
     return "spot" if profile.get("priority") == "Spot" else "on-demand"
@@ -125,7 +124,6 @@ def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Ite
 
 
 def _machine(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A machine without accelerators, on demand, and its disk."""
     name, machine_type = resource.name, resource.inputs["hardwareProfile"]["vmSize"]
     yield _service(f"{name}: {machine_type}, on-demand", f"instance-{machine_type}", 1, catalog, region)
     size = resource.inputs["storageProfile"]["osDisk"]["diskSizeGB"]

@@ -53,9 +53,7 @@ def _wait(what: str, seconds: float) -> None:
 
 
 class Settling(Resource, module="gangway", name="Settling"):
-    """The wait, as Pulumi's engine sees it. `awaited`: ids, and whatever else tells one that was made anew from the one
-    before.
-    """
+    """The wait, as Pulumi's engine sees it. `awaited`: ids, and whatever else tells a thing made anew."""
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""RunBucket, where run records outlive the nodes, and FlowLogStore, where a network's flow logs go: storage accounts
-without keys, over HTTPS alone.
-"""
+"""RunBucket (run records outlive the nodes) and FlowLogStore (flow logs): accounts without keys, HTTPS alone."""
 
 import re
 from dataclasses import dataclass

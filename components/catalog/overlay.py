@@ -88,9 +88,7 @@ def newest_overlay(provider: str) -> OverlayFile | None:
 
 
 def read_overlay(path: Path) -> Overlay:
-    """The prices of one file, each source marked as an overlay's. InputError: it is none; a broken overlay is never
-    skipped silently.
-    """
+    """The prices of one file, sources marked as an overlay's. InputError: a broken overlay, never skipped silently."""
     try:
         tables, plain_sources = read_file(path)
         provider, sources = tables["provider"], _marked(plain_sources)
@@ -114,9 +112,7 @@ def read_overlay(path: Path) -> Overlay:
 
 
 def _check_prices(overlay: Overlay) -> None:
-    """No price is zero, negative or endless: a file may have been edited, and a quote would rank by it. ValueError:
-    naming the price.
-    """
+    """No price is zero, negative or endless (ValueError names it): an edited file would rank quotes by it."""
     rows: list[tuple[str, BaseModel]] = [
         *((f"{machine.machine_type} {machine.region}", machine) for machine in overlay.machines),
         *((f"{chip.generation} {chip.region}", chip) for chip in overlay.tpus),
@@ -138,9 +134,7 @@ def is_overlaid(fact: KnownPrice) -> bool:
 
 
 def lay_over(base: Sequence[Row], over: Sequence[Row], key: str) -> tuple[Row, ...]:
-    """`base` with the prices of `over`; rows of regions that `base` lacks come last. `key`: the field that with
-    `region` tells rows apart.
-    """
+    """`base` with `over`'s prices; rows of new regions come last. `key` with `region` tells rows apart."""
     place = attrgetter(key, "region")
     newer = {place(row): row for row in over}
     laid = [_merged(row, newer.pop(place(row), None)) for row in base]

@@ -1,6 +1,4 @@
-"""What the catalogue can say of a machine, a price, a file system and a region: typed, frozen; what Azure and Google
-Cloud alone have comes last.
-"""
+"""What the catalogue can say of a machine, price, file system and region, typed and frozen; clouds' own at the end."""
 
 from collections.abc import Mapping
 from datetime import date

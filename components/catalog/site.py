@@ -1,6 +1,4 @@
-"""A site: machines that no catalogue knows, and the power they run on, as the stack file states them; its fabric; and
-what a person should know of its figures.
-"""
+"""A site: machines that no catalogue knows and their power, as the stack file states them; its fabric and findings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -252,20 +250,18 @@ def _host_watts(site: SiteConfig) -> Fact[float]:
 
 
 def _machines() -> Iterator[MachineType]:
-    """Every machine that a catalogue knows."""
     for provider in PROVIDERS:
         yield from load_bundled(provider).machines.values()
 
 
 def _carrier(accelerator: str) -> MachineType | None:
-    """A machine of a catalogue with accelerators of that model."""
     model = accelerator.rpartition("x")[0]
     return next((machine for machine in _machines() if machine.accelerator.rpartition("x")[0] == model), None)
 
 
 def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
-    """What one accelerator draws: the stack file's word, else what the catalogues agree on. InputError: they know no
-    such model, or it comes in several.
+    """What one accelerator draws: the stack file's word, or the catalogues' agreed. InputError: no such model, or
+    several.
     """
     if site.accelerator_watts is not None:
         return _stated(site, "accelerator_watts", site.accelerator_watts)

@@ -1,6 +1,4 @@
-"""From a YAML file of the catalogue to rows whose every value names its source; tables of embodied emissions, spot
-interruptions and links between accelerators.
-"""
+"""From a YAML table to rows that name their source; embodied emissions, spot interruptions, accelerator links."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache

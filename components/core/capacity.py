@@ -252,9 +252,7 @@ def plan_ladder(rungs: tuple[AnyRung, ...]) -> tuple[RungPlan, ...]:
 
 
 def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: str, place: str) -> None:
-    """Refuses a rung of a kind that a provider does not have. `offered`: the kinds the provider has, in the order to
-    name them. InputError: naming the first such rung.
-    """
+    """Refuses a kind of rung a provider lacks (InputError names the first). `offered`: in the order to name them."""
     for index, rung in enumerate(rungs):
         if rung.kind not in offered:
             nearest = _NEAREST_KIND.get(rung.kind, "on-demand")
@@ -268,9 +266,7 @@ def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: st
 
 
 def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], source: str) -> Iterable[Finding]:
-    """Not every machine type is sold in every way. `sold`: the kinds of rungs it can be had as; `source`: who says so,
-    and when.
-    """
+    """Not every machine type is sold in every way. `sold`: the kinds of rungs it has; `source`: who says so, when."""
     if rung.kind not in sold:
         yield Finding(
             Severity.ERROR,

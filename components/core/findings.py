@@ -1,6 +1,4 @@
-"""What Gangway says about a user's input: a finding (collected) or an InputError (stops at once), alike in plan, policy
-pack and components: where, what, the value, what is allowed and the nearest fix.
-"""
+"""A finding (collected) or InputError (stops at once) on a user's input: where, what, value, allowed, nearest fix."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

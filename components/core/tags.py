@@ -104,8 +104,8 @@ class TagPolicy:
         return labels
 
     def azure(self) -> dict[str, str]:
-        """The policy as Azure tags, whose names differ by more than case. InputError: a tag that not every resource of
-        Azure takes, or one that Gangway sets itself.
+        """Tags of Azure, whose names differ by more than case. InputError: one refused, or one that Gangway sets
+        itself.
         """
         own = self._own("-")
         tags = {**self.extra, **own}
@@ -134,9 +134,7 @@ class TagPolicy:
         return tags
 
     def openstack(self) -> dict[str, str]:
-        """The policy as metadata of OpenStack's instances. InputError: an item Nova refuses, or one that Gangway sets
-        itself.
-        """
+        """Metadata of OpenStack's instances. InputError: an item Nova refuses, or one that Gangway sets itself."""
         items = {**self.extra, **self._own(":")}
         self._check_number(items, MAX_OPENSTACK_ITEMS, f"OpenStack takes {MAX_OPENSTACK_ITEMS} an instance")
         return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
@@ -151,7 +149,6 @@ class TagPolicy:
     def _checked(
         self, tags: dict[str, str], key_form: re.Pattern[str], value_form: re.Pattern[str], keys: str
     ) -> dict[str, str]:
-        """The tags, each of which has this form. Raises InputError for the first that has not."""
         for key, value in tags.items():
             if not key_form.fullmatch(key) or not value_form.fullmatch(value):
                 raise InputError(
@@ -195,10 +192,8 @@ class TagPolicy:
 
 
 def _as_label(text: str) -> str:
-    """`text` in the alphabet of a label's value."""
     return re.sub(r"[^a-z0-9_-]+", "-", text.lower())[:63]
 
 
 def _as_key(text: str) -> str:
-    """`text` in the alphabet of a label's key."""
     return (re.sub(r"^[^a-z]+", "", _as_label(text)) or "label")[:63]

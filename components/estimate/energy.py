@@ -107,7 +107,6 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
 
 
 def _watts(machine: MachineType) -> str:
-    """Where a node's watts come from, in one line."""
     board, host = machine.accelerator_watts, machine.host_watts
     return (
         f"{machine.num_accelerators.value} x {board.value:g} W ({board.confidence}) x {UTILISATION} "

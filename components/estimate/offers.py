@@ -92,9 +92,7 @@ def _offered_in(machine: MachineType) -> tuple[str, ...]:
 
 
 def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str, further: str = "") -> InputError:
-    """The mistake of asking for an accelerator that nobody has, with the nearest that somebody has. `further`: what
-    else would have been allowed.
-    """
+    """An accelerator that nobody has, and the nearest that somebody has. `further`: what else is allowed."""
     known = sorted({machine.accelerator for catalog in catalogs.values() for machine in catalog.machines.values()})
     return InputError(
         place,
@@ -144,7 +142,6 @@ def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) 
 
 
 def _price(row: MachinePrice | None, kind: Kind) -> tuple[Fact[float | None] | None, str]:
-    """The price of a kind, and what is to be said of it."""
     if row is None:
         return None, ""
     match kind:

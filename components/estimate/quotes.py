@@ -1,6 +1,4 @@
-"""What a job comes to on an offer (dollars, hours, risk, kWh, gCO2e, or why it cannot be done so), and which offer to
-take.
-"""
+"""What a job comes to on an offer (dollars, hours, risk, kWh, gCO2e, or why it cannot be done), and which to take."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -164,7 +162,6 @@ def _block_days(hours: float) -> int | None:
 
 
 def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None, float | None]:
-    """Energy in kWh and emissions in gCO2e, of the hours that the nodes run."""
     if offer.place is None or math.isinf(hours):
         return None, None
     energy = estimate_energy(offer.machine, num_nodes, hours, offer.place)
@@ -172,7 +169,6 @@ def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None
 
 
 def _problem(offer: Offer, job: Job, spot: SpotEstimate | None) -> str:
-    """Why the job is not done on this offer."""
     if spot is not None and not spot.feasible:
         return f"never done: an interruption each {spot.mtbf_hours:.2g} h takes more than is done in between"
     if spot is not None and job.deadline_hours is not None and spot.hours > job.deadline_hours:

@@ -1,6 +1,4 @@
-"""How a data-parallel step grows with the number of workers: a fit to what was measured, a projection beyond it over
-fabrics, and all-reduce on a TPU slice's mesh or torus.
-"""
+"""How a data-parallel step grows with the workers: a fit, a projection over fabrics, and all-reduce on TPU slices."""
 
 import math
 import statistics
@@ -107,8 +105,8 @@ class AmdahlFit:
     worst_residual: float
 
     def step_sec(self, workers: float, all_reduce: float) -> float:
-        """The fitted step, with an all-reduce of so many seconds; exactly the measured one for one worker. A curve may
-        ask between whole numbers of workers.
+        """The fitted step with an all-reduce of so many seconds; workers need not be whole, and one is exactly the
+        measured.
         """
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
@@ -192,9 +190,7 @@ def fit_amdahl(step: Mapping[int, float], all_reduce: Mapping[int, float]) -> Am
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice. `sides`: chips along each axis; axes of one chip are left out; `wraps`: whether the ends of every axis
-    are linked.
-    """
+    """One slice. `sides`: chips along each axis longer than one; `wraps`: whether the ends of every axis are linked."""
 
     sides: tuple[int, ...]
     wraps: bool

@@ -1,8 +1,7 @@
-"""Renting nodes against owning them: what both cost over the years, and from which use or month on owning pays. H are
-the hours one has the node. All is of one node: several cost several times as much, and break even together. A node
-of one's own draws and costs the same whatever its use; a rented one is paid while it is used. What a node of one's
-own costs nobody publishes: `load_onprem` holds assumptions that say so, and none for most accelerators. Not a quote
-from a dealer: no taxes, interest, financing or depreciation rules, no price changes, and no waiting time.
+"""Renting nodes against owning them, per node over H hours: what both cost, and from which use or month on owning
+pays. An owned node draws and costs the same whatever its use; a rented one is paid while it is used. `load_onprem`
+holds assumptions (none for most accelerators): no taxes, interest, financing, depreciation, price changes or
+waiting.
 
     cloud(H)  = H * (price * utilisation + fixed)
     onprem(H) = capex - resale + H * (kW * PUE * price of a kWh + colocation + operations)

@@ -1,7 +1,5 @@
-"""What wakes a person: no steps, idle GPUs, interruptions, missing or given-up nodes, a failed job, a record at risk.
-Plans only, no resources and no SDK. Each alarm is a PromQL expression over metrics of Cloud Monitoring; what it tells
-people is what is the matter and what to do. PromQL, because a condition in the older form cannot see a metric that
-never had a point, and a job that never makes a step is the first thing to be told of.
+"""What wakes a person, as data: each alarm is a PromQL expression over metrics of Cloud Monitoring. PromQL, because a
+condition in the older form cannot see a metric that never had a point, such as the steps of a job that makes none.
 """
 
 import re
@@ -84,9 +82,7 @@ def plan_alarms(
     *,
     expect_gpu: bool,
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack. Without `groups` (TPUs, which belong to none) nobody counts nodes. InputError: see
-    `check_steps_alarm`.
-    """
+    """Every alarm of a stack; without `groups` (TPUs) nobody counts nodes. InputError: see `check_steps_alarm`."""
     check_steps_alarm(steps_alarm_minutes)
     return [
         _no_steps(stack, groups, steps_alarm_minutes),
@@ -113,7 +109,6 @@ def _lines(stack: str, metric: str, window: str) -> str:
 
 
 def _sizes(groups: Sequence[str]) -> str:
-    """How many instances there are, group by group."""
     # A group's name has no character that means anything in a pattern.
     named = f'instance_group_name=~"{"|".join(groups)}"'
     return f'compute_googleapis_com:instance_group_size{{monitored_resource="instance_group",{named}}}'
@@ -164,12 +159,10 @@ def _interruptions(stack: str, per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPlan:
-    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes. Nodes that are replaced again
-    and again are there most of the time: no window of one piece would see one missing. It does not ring in the first 90
-    minutes in which there are nodes, for then the time before them would count as missing; nor for a day after a job
-    that ended well, unless there are steps again, that is another job. After that day nothing rings either, because
-    there have been no nodes in it. A stack that never got a node has no point that could ring: `up` and the group's
-    errors say why.
+    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes: nodes that are replaced again
+    and again are there most of the time. It does not ring in the first 90 minutes with nodes (the time before would
+    count), for a day after a job that ended well unless there are steps again, nor for a stack that never got a node:
+    `up` and the group's errors say why.
     """
     sizes = _sizes(groups)
     # Groups of no instance at all may have no point.

@@ -1,6 +1,4 @@
-"""Budget: a monthly limit on what carries the stack's label, with alarms to e-mail and a topic, and, if wanted, a
-workflow that empties the stack's groups and deletes its TPUs.
-"""
+"""Budget: a monthly limit on the stack's label, with alarms, and a workflow that can stop its groups and TPUs."""
 
 import json
 import re

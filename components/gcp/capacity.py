@@ -1,6 +1,4 @@
-"""The capacity ladder as Compute Engine understands it, and what in it disagrees with the rest of the stack: its
-machine type, zone, hours and settings.
-"""
+"""The capacity ladder as Compute Engine understands it, and what in it disagrees with the rest of the stack."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -109,9 +107,7 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def check_reservation_project(reservation: str, place: str) -> None:
-    """Refuses the full name of a reservation in what can be no project, before anything is said of its name.
-    InputError: the project's id is none.
-    """
+    """Refuses (InputError) a reservation's full name with an impossible project, before its name is looked at."""
     named = re.match(r"projects/([^/]*)/(?:locations|reservations)/", reservation)
     if named is not None and not re.fullmatch(_PROJECT, named[1]):
         raise InputError(

@@ -1,6 +1,4 @@
-"""The network interfaces of a GPU machine on Google Cloud, and what NCCL needs on the node to use them, by machine
-type.
-"""
+"""The network interfaces of a GPU machine on Google Cloud, and what NCCL needs on the node, by machine type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,9 +36,7 @@ JUMBO_MTU_BYTES = 8896
 
 @dataclass(frozen=True)
 class InterfacePlan:
-    """One network interface. `network`: `main` or the name of a FabricNetwork; `subnet`: the subnet's number within
-    that network.
-    """
+    """One network interface. `network`: `main` or a FabricNetwork's name; `subnet`: the subnet's number in it."""
 
     index: int
     nic_type: NicType
@@ -308,9 +304,7 @@ def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str
 def nccl_findings(
     machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
 ) -> list[Finding]:
-    """Says where a machine's GPU NICs stay unused, and where their use has not been proven. `num_nodes_max`: one node
-    alone needs no network.
-    """
+    """Where a machine's GPU NICs stay unused or unproven. `num_nodes_max`: one node alone needs no network."""
     plugin = _plugin_of(machine)
     if num_nodes_max < 2 or plugin is None:
         return []

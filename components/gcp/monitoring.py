@@ -1,6 +1,4 @@
-"""NodeLogs and Observability: the nodes' log, metrics out of the trainer's lines, alarms and a dashboard on them, and
-the notification channels that alarms and budgets speak through.
-"""
+"""NodeLogs and Observability: the nodes' log, metrics, alarms, a dashboard and notification channels."""
 
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
@@ -295,7 +293,6 @@ class Observability(pulumi.ComponentResource):
         )
 
     def _alarm(self, alarm: str) -> monitoring.AlertPolicy:
-        """The alarm of that name, over the groups once they are known."""
         # The log's name waits for the metrics that the query names.
         known = pulumi.Output.all(self._groups, self._args["log_name"])
         plan = known.apply(lambda all_known: next(p for p in self._plans(all_known[0]) if p.name == alarm))

@@ -1,6 +1,4 @@
-"""TrainingNetwork: a private subnet in which GPU nodes reach Google and each other, and nothing reaches them; its
-firewall, as data and as rules.
-"""
+"""TrainingNetwork: a private subnet that reaches Google and that nothing reaches; its firewall, as data and rules."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,9 +68,7 @@ def network_tag(stack: str, role: str) -> str:
 def plan_flows(
     head: HeadPortsArgs | None, networks: Sequence[FabricNetwork] = (), services_range: str | None = None
 ) -> tuple[Flow, ...]:
-    """Everything that may pass. `networks`: those beside the main one; `services_range`: where the file system's
-    servers are; None without one.
-    """
+    """Everything that may pass. `networks`: beside the main one; `services_range`: of the file servers, or None."""
     flows = [Flow("self", "fabric", "fabric"), Flow("iap-fabric", IAP_RANGE, "fabric", "tcp", (22,))]
     if head is not None:
         flows += [
@@ -210,9 +206,7 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, num_fabric_subnets: int = 0, place: str = "gangway:network.cidr") -> NetworkPlan:
-    """Divides `cidr` into sixteenths: four for the main subnet, one for each further NIC, the last two for services.
-    InputError: when `cidr` is no private IPv4 network between /16 and /20.
-    """
+    """`cidr` in sixteenths: four main, one a further NIC, two for services. InputError: no private IPv4 /16 to /20."""
     network = private_network(cidr, place)
     pieces = list(network.subnets(prefixlen_diff=PIECES_BITS))
     main = next(network.subnets(prefixlen_diff=2))

@@ -1,8 +1,7 @@
-"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. The first
-rung asks for every node. Each further rung starts empty; the head node fills it when the rungs above it hold fewer
-nodes than the job's minimum (`components.gcp.fallback`), so `up` leaves its size alone. A flex-start rung gets its
-nodes by a resize request, all at once; one that is over is asked for again by replacing it (`pulumi up --replace`).
-Not a scheduler: what runs on the nodes is the JobSpec in their user data.
+"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Further rungs
+start empty and are filled by the head node (`components.gcp.fallback`), so `up` leaves their size alone. A flex-start
+rung gets its nodes by a resize request, all at once; one that is over is asked for again by replacing it (`pulumi up
+--replace`).
 """
 
 from collections.abc import Sequence
@@ -97,9 +96,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments into interfaces and fields of instance templates. InputError: an unknown machine type or
-    distance, a rung that Compute Engine does not have, or no subnets for the machine's GPU NICs.
-    """
+    """Compiles the arguments. InputError: unknown machine type, distance or rung, or no subnets for the GPU NICs."""
     machine = cast("GcpMachineType", load_provider("gcp").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")

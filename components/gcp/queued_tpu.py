@@ -1,10 +1,8 @@
-"""QueuedTpu: TPU slices from the queue, which the GCP provider cannot ask for with spot, reservation, labels or an
-end. A component around two dynamic resources. The request (QueuedTpuProvider) is made as soon as the queue has
-accepted it, so that the state knows it however long it waits. Waiting for its nodes (ActiveTpuProvider,
-`wait_active`) is a resource of its own: a wait that fails or is interrupted loses neither the request nor its place
-in the queue. What has been preempted is seen by a refresh, not by `up` alone: run `pulumi up --refresh`.
-Credentials are looked up while a call is made and are in no state. Dynamic providers run in the program's own
-Python: this component is for Python programs, not for Pulumi's other languages.
+"""QueuedTpu: TPU slices from the queue, which the GCP provider cannot ask for with spot, reservation, labels or an end.
+Two dynamic resources, so for programs in Python only: the request (QueuedTpuProvider), in the state once the queue has
+accepted it, and waiting for its nodes (ActiveTpuProvider, `wait_active`), so that a wait that fails or is interrupted
+loses neither request nor place. Preemption is seen by a refresh alone: `pulumi up --refresh`. Credentials are looked up
+during a call and are in no state.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""LustreFileSystem (Managed Lustre), Filestore (NFS), their sizes checked before one is declared; RunBucket (where
-records outlive the nodes); HeadFiles (what `up` writes and the head reads).
+"""LustreFileSystem (Managed Lustre), Filestore (NFS), RunBucket (run records) and HeadFiles (`up` writes, the head
+reads).
 """
 
 from dataclasses import dataclass
@@ -78,9 +78,7 @@ def plan_lustre(
     metadata_iops: int | None = None,
     export_runs: bool = False,
 ) -> LustrePlan:
-    """Checks tier and size, and that nothing is asked for which only FSx for Lustre has. InputError: with the nearest
-    values that Managed Lustre accepts, or the setting to leave out.
-    """
+    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values."""
     _check_foreign(place, deployment, efa, metadata_iops, export_runs)
     tiers = load_lustre_tiers()
     tier = tiers[check_tier(place, "Managed Lustre", tiers, throughput_mbps_per_tib)]
@@ -94,9 +92,7 @@ def plan_lustre(
 def plan_filestore(
     capacity_gib: int, tier: str = "basic-ssd", place: str = "gangway:storage", *, customer_key: bool = False
 ) -> FilestorePlan:
-    """Checks tier and size of a Filestore share, and that the tier takes a key of the stack's where it has one.
-    InputError: with the tiers there are, or the sizes around the wanted one.
-    """
+    """Checks tier, size and whether the tier takes the stack's key. InputError names the tiers, or the sizes around."""
     tiers = load_filestore_tiers()
     if tier not in tiers:
         raise InputError(
@@ -142,7 +138,6 @@ def sizes_around(tier: SizeRange, wanted: int) -> list[int]:
 def _check_foreign(
     place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None, export_runs: bool
 ) -> None:
-    """What FSx for Lustre has and Managed Lustre has not."""
     wrong: dict[str, Setting] = {
         "deployment": (
             deployment != LustreDeployment.PERSISTENT,

@@ -57,9 +57,7 @@ def plan_placing(rung: RungPlan, flavour: str) -> Placing:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses what OpenStack would refuse, or would not do. InputError: spot, or another kind that OpenStack does not
-    have; more than one rung; an id that is none of Blazar's; further machine types or zones.
-    """
+    """Refuses (InputError) kinds OpenStack lacks, several rungs, ids not Blazar's, further machine types or zones."""
     for index, rung in enumerate(rungs):
         if isinstance(rung, Spot):
             raise InputError(
@@ -83,9 +81,7 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def check_flavour(rungs: Sequence[AnyRung], flavour: str, place: str = LADDER) -> None:
-    """Refuses a reserved flavour without its reservation. InputError: the rung is on demand, or names another
-    reservation.
-    """
+    """Refuses a reserved flavour without its reservation. InputError: rung on demand, or of another reservation."""
     if not flavour.startswith(RESERVED_FLAVOUR):
         return
     reservation, rung = flavour.removeprefix(RESERVED_FLAVOUR), rungs[0]

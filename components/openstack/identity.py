@@ -39,8 +39,8 @@ def access_paths(container: str) -> tuple[str, ...]:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """The credential of workers and head. `credential_id`: by which a machine asks Keystone for a token;
-    `credential_secret`: the other half, a secret of the state.
+    """The machines' credential: `credential_id` to ask Keystone for a token, `credential_secret` the other half, a
+    secret of the state.
     """
 
     credential_id: pulumi.Output[str]

@@ -1,6 +1,4 @@
-"""TrainingNetwork: a private network in which GPU nodes reach the cloud's services and each other, and nothing them;
-its firewall, as data.
-"""
+"""TrainingNetwork: a private network that reaches the cloud's services and that nothing reaches; its firewall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,9 +137,7 @@ def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
 
 
 def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVICES_PLACE) -> None:
-    """Refuses a way out that leads nowhere, a range that is none, and ranges that nobody would read. InputError: as
-    above.
-    """
+    """Refuses (InputError) a way out that leads nowhere, a range that is none, and ranges that nobody would read."""
     if egress == Egress.ENDPOINTS and not service_cidrs:
         raise InputError(
             place,

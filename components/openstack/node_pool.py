@@ -73,9 +73,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: NodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments. InputError: a rung, a placement or an image that OpenStack would refuse, or RDMA ports
-    without a network.
-    """
+    """Compiles the arguments. InputError: rung, placement or image is refused, or RDMA ports lack a network."""
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
     check_flavour(rungs, args["machine_type"], "capacity")

@@ -1,6 +1,4 @@
-"""ManilaShare, the file system that all nodes mount (NFS or CephFS), and RunBucket, where run records outlive the
-nodes.
-"""
+"""ManilaShare, the file system all nodes mount (NFS or CephFS), and RunBucket, where run records outlive the nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
@@ -37,9 +35,7 @@ class ManilaShareArgs(TypedDict):
 
 
 def check_share(capacity_gib: int, protocol: str, *, share_network: bool, place: str = _PLACE) -> None:
-    """Refuses a share that Manila would refuse. InputError: no such protocol, no whole GiB, or native CephFS with a
-    server in the stack's network, which its driver never has.
-    """
+    """Refuses (InputError) an unknown protocol, no whole GiB, or native CephFS with a server in the stack's network."""
     if protocol not in PROTOCOLS:
         raise InputError(
             f"{place}.share_protocol", "no such protocol", value=protocol, allowed=", ".join(PROTOCOLS), fix="write NFS"

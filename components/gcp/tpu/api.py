@@ -72,8 +72,8 @@ class Session(Protocol):
 
 
 def open_session(api_url: str) -> Session:
-    """A session with the caller's own credentials for Google, and one without any for another address. TpuError: no
-    google-auth, or no Application Default Credentials.
+    """Credentials for Google's address, none for another. TpuError: no google-auth, or no Application Default
+    Credentials.
     """
     address = urlsplit(api_url)
     if address.scheme != "https" or not (address.hostname or "").endswith(".googleapis.com"):
@@ -122,9 +122,7 @@ def _quota_error(message: str, status: int = 0) -> QuotaError:
 
 
 class TpuApi:
-    """Calls of the TPU v2 API. `base_url`: where the API is, without `/v2`; `sleep`: waits between two attempts, in
-    seconds.
-    """
+    """Calls of the TPU v2 API. `base_url` is without `/v2`; `sleep` waits seconds between two attempts."""
 
     def __init__(
         self,

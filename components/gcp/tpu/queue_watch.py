@@ -25,7 +25,6 @@ def _state(found: Mapping[str, Any]) -> str:
 
 
 def _why_dead(found: Mapping[str, Any]) -> str:
-    """Why a queued resource cannot be used any more; empty while it can."""
     state, told = _state(found), found.get("state", {})
     if state not in DEAD:
         return ""
@@ -128,9 +127,7 @@ class QueueWatch:
         return sorted(owned, key=lambda node: (len(node["name"]), node["name"]))
 
     def wait_active(self, name: str) -> dict[str, Any]:
-        """Waits until a queued resource has its nodes -> `state` and the hosts' internal `addresses`. TpuError: it
-        died, is gone, or takes too long. It stays as it is.
-        """
+        """Waits for the nodes -> `state`, hosts' internal `addresses`. TpuError: dead, gone or too long; it stays."""
         seen, started = "", time.monotonic()
 
         def active() -> bool:

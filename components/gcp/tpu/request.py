@@ -187,9 +187,7 @@ def node_ids(args: Mapping[str, Any]) -> list[str]:
 
 
 def queued_resource_body(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The QueuedResource of the API for arguments whose outputs are known. `args`: QueuedTpuArgs with plain values and
-    `queued_resource_id`. InputError: arguments that contradict each other or that the API would refuse.
-    """
+    """The API's QueuedResource for plain arguments with `queued_resource_id`. InputError: contradictory or refused."""
     validate(args)
     slices, base = int(args.get("num_slices", 1)), args["queued_resource_id"]
     node = _node(args)

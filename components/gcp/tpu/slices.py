@@ -1,6 +1,4 @@
-"""A TPU slice from what a person says of it (generation and chips, an accelerator type or a topology), and the same
-slice as a machine type with a price.
-"""
+"""A TPU slice from generation and chips, an accelerator type or a topology, and the slice as a priced machine type."""
 
 import re
 from bisect import bisect_left
@@ -135,7 +133,6 @@ def _generation(name: str, place: str) -> TpuGeneration:
 
 
 def _parse_type(text: str, place: str) -> tuple[TpuGeneration, int]:
-    """The generation and the chips of an accelerator type."""
     by_prefix = {tpu.prefix: tpu for tpu in load_tpus().generations.values()}
     match = TYPE_PATTERN.fullmatch(text)
     if match is None or match[1] not in by_prefix:
@@ -194,7 +191,6 @@ def _topology_fix(tpu: TpuGeneration, topology: str, chips: int) -> str:
 
 
 def _agreed(tpu: TpuGeneration, sizes: Mapping[str, int], place: str) -> int:
-    """The one size that all words state."""
     if not sizes:
         raise InputError(place, "the slice has no size", allowed=_size_list(tpu), fix="add chips or topology")
     if len(set(sizes.values())) > 1:
