@@ -1,7 +1,6 @@
-"""The AWS components as a Pulumi plugin: `pulumi package add ./components/aws` in a program of any language.
-
-Started by the engine, never by a person; docs/other-languages.md says how. A plugin for each provider, because a host
-puts every component into one module and each provider has a network of its own. Declares no component itself.
+"""The AWS components as a Pulumi plugin: `pulumi package add ./components/aws` in a program of any language. Started by
+the engine, never by a person; docs/other-languages.md says how. A plugin for each provider, because a host puts every
+component into one module and each provider has a network of its own. Declares no component itself.
 """
 
 import inspect

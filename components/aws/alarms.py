@@ -1,6 +1,4 @@
-"""What wakes a person: no training steps, nodes that give up, a failed job, idle GPUs, interruptions, missing nodes;
-each a CloudWatch alarm as data.
-"""
+"""What wakes a person, each a CloudWatch alarm as data: no steps, failed jobs and nodes, idle GPUs, interruptions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -60,13 +58,10 @@ class AlarmPlan:
     """One alarm.
 
     Attributes:
-        name: ends the resource's name.
         description: what is the matter and what to do; the message that people get.
         comparison: of the expression (or the only metric) with the threshold, in CloudWatch's words.
-        threshold: in the metric's unit.
         period_sec: length of one window; windows slide by a minute.
         periods: windows that are looked at.
-        metrics: what is looked at.
         expression: metric math; `{nodes}` stands for the sum of the metrics of every group.
         breaching: how many of the windows have to breach; all of them when left out.
         missing: what a window without a point counts as.
@@ -139,11 +134,7 @@ GIVEN_UP_PER_HOUR = 2
 
 
 def check_groups(groups: Sequence[str]) -> list[str]:
-    """The groups, as a list.
-
-    Raises:
-        InputError: there are more than an alarm can add up.
-    """
+    """The groups, as a list. InputError: there are more than an alarm can add up."""
     if len(groups) > MAX_GROUPS:
         raise InputError(
             "gangway:cluster.capacity",
@@ -158,11 +149,7 @@ def check_groups(groups: Sequence[str]) -> list[str]:
 def plan_alarms(
     log_group: str, steps_alarm_minutes: int, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack on metrics, the parts of `plan_no_steps` among them.
-
-    Raises:
-        InputError: see `check_steps_alarm`.
-    """
+    """Every alarm of a stack on metrics, with the parts of `plan_no_steps`. InputError: see `check_steps_alarm`."""
     check_steps_alarm(steps_alarm_minutes)
     idle = [_gpu_idle()] if expect_gpu else []
     return [
@@ -178,11 +165,10 @@ def plan_alarms(
 
 
 def plan_no_steps(log_group: str, minutes: int) -> CompositePlan:
-    """Rings when nodes are up, and have been for `minutes`, and no statistics line came for as long.
-
-    Two alarms in one, for no single one can say it. "No step" has to hold as well before the first one ever, when the
-    metric does not exist: FILL has nothing to fill then, and only an alarm that counts what is missing as breaching
-    sees it. "Nodes are up" must not count what is missing so, or it would ring before there is a node.
+    """Rings when nodes are up, and have been for `minutes`, and no statistics line came for as long. Two alarms in one,
+    for no single one can say it. "No step" has to hold as well before the first one ever, when the metric does not
+    exist: FILL has nothing to fill then, and only an alarm that counts what is missing as breaching sees it. "Nodes are
+    up" must not count what is missing so, or it would ring before there is a node.
     """
     return CompositePlan(
         "no-steps",
@@ -213,10 +199,9 @@ def _steps_absent(minutes: int) -> AlarmPlan:
 
 
 def _nodes_up(minutes: int) -> AlarmPlan:
-    """Each of three windows, half as long as asked, has seen a node in service.
-
-    So it is quiet for that long after the first node comes up (image, data), and soon after the last one has gone. A
-    Maximum, for a node that gives itself up and is replaced again and again leaves gaps, which are to be looked over.
+    """Each of three windows, half as long as asked, has seen a node in service. So it is quiet for that long after the
+    first node comes up (image, data), and soon after the last one has gone. A Maximum, for a node that gives itself up
+    and is replaced again and again leaves gaps, which are to be looked over.
     """
     return AlarmPlan(
         "nodes-up",
@@ -308,9 +293,8 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing() -> AlarmPlan:
-    """All rungs together hold fewer nodes than the first one wants: a rung that fills in counts, whichever it is.
-
-    A Minimum and a third of the windows: nodes that are replaced again and again are there most of the time, and a
+    """All rungs together hold fewer nodes than the first one wants: a rung that fills in counts, whichever it is. A
+    Minimum and a third of the windows: nodes that are replaced again and again are there most of the time, and a
     Maximum, or all windows in a row, would never see one missing. A first start or one replacement takes less.
     """
     return AlarmPlan(

@@ -1,6 +1,4 @@
-"""Budget: a monthly limit on what carries the stack's tag, with alarms to e-mail and a topic, and, if wanted, a
-Lambda function that sets the stack's groups to zero.
-"""
+"""Budget: a monthly limit on what carries the stack's tag, with alarms, and a Lambda function that can stop it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +70,6 @@ def declare_stop(
 
 
 def _after(resource: pulumi.Resource, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
-    """The options of what is declared only once `resource` is there."""
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[resource]))
 
 
@@ -128,11 +125,10 @@ class BudgetAlarm:
 
 
 class BudgetArgs(TypedDict):
-    """Inputs of Budget.
-
-    `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent` the stack's Auto
-    Scaling groups are set to zero. `kms_key_arn` is a key that budgets.amazonaws.com may use: AWS's own key for SNS
-    does not let it publish, so without one the topic is not encrypted (its messages name the budget and the amounts).
+    """Inputs of Budget. `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent`
+    the stack's Auto Scaling groups are set to zero. `kms_key_arn` is a key that budgets.amazonaws.com may use:
+    AWS's own key for SNS does not let it publish, so without one the topic is not encrypted (its messages name the
+    budget and the amounts).
     """
 
     monthly_usd: float
@@ -148,11 +144,7 @@ class BudgetArgs(TypedDict):
 def plan_budget_alarms(
     alert_percent: list[float], stop_at_percent: float | None = None, place: str = "gangway:budget"
 ) -> list[BudgetAlarm]:
-    """An ACTUAL alarm at each percentage, the stop among them, and one when the forecast reaches the whole budget.
-
-    Raises:
-        InputError: more alarms than AWS takes.
-    """
+    """ACTUAL at each percentage and the stop's, FORECASTED at the whole. InputError: more alarms than AWS takes."""
     stop = {stop_at_percent} if stop_at_percent is not None else set()
     percents = sorted({*alert_percent, *stop})
     if len(percents) >= MAX_ALARMS:
@@ -234,9 +226,8 @@ class CostTagActivationArgs(TypedDict):
 
 
 class CostTagActivation(pulumi.ComponentResource):
-    """Makes tag keys count in budgets and cost reports of the whole account: only its payer may, and only later.
-
-    Two stacks of one account share the keys: let one of them own this.
+    """Makes tag keys count in budgets and cost reports of the whole account: only its payer may, and only later. Two
+    stacks of one account share the keys: let one of them own this.
     """
 
     tag_keys: pulumi.Output[list[str]]

@@ -1,6 +1,4 @@
-"""The capacity ladder as EC2 understands it: ids, machines of a rung, start and stop; and what in it disagrees with
-the rest of the stack.
-"""
+"""The capacity ladder as EC2 understands it, and what in it disagrees with the rest of the stack."""
 
 import math
 import re
@@ -69,16 +67,7 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 
 def check_ladder(rungs: Sequence[AnyRung], machine: MachineType, place: str = LADDER) -> None:
-    """Refuses what EC2 would refuse whatever the rest of the stack says.
-
-    Args:
-        rungs: the ladder, first choice first.
-        machine: the cluster's own machine type.
-        place: config path of the ladder, put before each rung's.
-
-    Raises:
-        InputError: a kind EC2 does not sell, an id it never gives, or a machine type nobody knows, with its path.
-    """
+    """Refuses (InputError) a kind EC2 does not sell, an id it never gives, or a machine type nobody knows."""
     check_kinds(rungs, OFFERED, "AWS", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
@@ -159,10 +148,8 @@ def block_stop_time(ends_at: datetime, lead: timedelta = BLOCK_STOP_LEAD) -> dat
 
 
 def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
-    """When each rung may ask for nodes, in UTC; None for at any time.
-
-    A block has to begin. A rung behind the first one makes up for those above, so one of them has to have had its
-    chance.
+    """When each rung may ask for nodes, in UTC; None for at any time. A block has to begin. A rung behind the first one
+    makes up for those above, so one of them has to have had its chance.
     """
     times: list[datetime | None] = []
     for rung in rungs:
@@ -175,16 +162,9 @@ def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with.
-
-    Attributes:
-        machine: the cluster's own machine type.
-        zone: the cluster's zone, where the file system is.
-        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
-        num_nodes_min: the job goes on with so many nodes.
-        num_nodes_max: and asks for so many.
-        max_hours: the longest the job may run.
-        now: the time of the check, with its zone.
+    """The part of a stack that a ladder has to agree with. `zone`: the cluster's zone, where the file system is;
+    `zone_assumed`: whether nobody has named it, neither for the cluster nor for a rung; `num_nodes_min`: the job goes
+    on with so many nodes; `num_nodes_max`: and asks for so many; `max_hours`: the longest the job may run.
     """
 
     machine: MachineType

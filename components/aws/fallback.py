@@ -1,17 +1,12 @@
 """The ladder's order, kept by CloudWatch: alarms and step policies that fill a rung with what the rungs above it lack.
 
-Works with nobody watching, and no code of ours runs in the account. Not a scheduler, and not a way to more nodes than
-the job's minimum: a fallback rung only makes up for missing ones.
-
-A node counts as soon as its group has it in service. A rung is filled when nodes were missing in FILL_MINUTES of the
-last FILL_WITHIN_MINUTES: a large machine takes ten minutes and more to come up, in which nothing is wrong, while a rung
-whose nodes come and go is to be made up for as well. It is emptied after EMPTY_MINUTES in a row without a missing node,
-which is longer than FILL_WITHIN_MINUTES - FILL_MINUTES, so that the two never pull at once. Behind a capacity block
-that has not begun the alarm pulls in vain: the group is closed (`components.aws.node_pool`).
-
-Pending nodes (GroupPendingInstances) are not counted instead. They would tell a node that comes up from one that finds
-no capacity, for a launch that fails leaves no pending node; but each group would take two of the ten metrics that an
-alarm's expression may have, and a ladder would end at its sixth rung.
+No code of ours runs in the account, and a fallback rung only makes up for the job's minimum. A node counts once its
+group has it in service. A rung is filled when nodes were missing in FILL_MINUTES of the last FILL_WITHIN_MINUTES (a
+large machine takes ten minutes and more to come up, while a rung whose nodes come and go is to be made up for), and
+emptied after EMPTY_MINUTES in a row without a missing node, longer than FILL_WITHIN_MINUTES - FILL_MINUTES, so that the
+two never pull at once. Behind a capacity block that has not begun the alarm pulls in vain: the group is closed
+(`components.aws.node_pool`). GroupPendingInstances would tell a node that comes up from one without capacity, but would
+take two of an expression's ten metrics for each group: a ladder would end at its sixth rung.
 """
 
 from collections.abc import Sequence
@@ -30,9 +25,8 @@ MAX_STEPS = 20
 
 
 def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
-    """Steps that fill a rung: (nodes missing above it beyond the first, size to set).
-
-    A step for each missing node; where AWS's 20 do not suffice, each step covers several and sets the largest of them.
+    """Steps that fill a rung: (nodes missing above it beyond the first, size to set). A step for each missing node;
+    where AWS's 20 do not suffice, each step covers several and sets the largest of them.
     """
     stride = -(-num_nodes // MAX_STEPS)
     return [(beyond, min(beyond + stride, num_nodes)) for beyond in range(0, num_nodes, stride)]
@@ -40,14 +34,7 @@ def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Fallback:
-    """Declares alarms and policies of one pool.
-
-    Attributes:
-        pool: name of the pool, which begins every resource's.
-        num_nodes_min: the number of nodes that the ladder keeps up.
-        tags: for what can carry them.
-        opts: of every resource.
-    """
+    """Declares alarms and policies of one pool."""
 
     pool: str
     num_nodes_min: int
@@ -93,9 +80,8 @@ class Fallback:
         minutes: int,
         within_minutes: int,
     ) -> None:
-        """An alarm on (minimum - nodes in service above), which is how many nodes are missing.
-
-        No FILL: groups publish their metrics late, and a filled newest minute would look as if all nodes were gone.
+        """An alarm on (minimum - nodes in service above), which is how many nodes are missing. No FILL: groups publish
+        their metrics late, and a filled newest minute would look as if all nodes were gone.
         """
         in_service = " - ".join(f"m{index}" for index in range(len(above)))
         missing = cloudwatch.MetricAlarmMetricQueryArgs(

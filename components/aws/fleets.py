@@ -1,8 +1,6 @@
-"""Ec2Fleet and SpotFleet, for those who want a fleet instead of Auto Scaling groups.
-
-A fleet spreads one number of nodes over templates, machine types and zones by itself, and replaces what is lost. It has
-no ladder: EfaNodePool is what a stack uses. Templates must name no market of their own, the fleet does; `launch` makes
-such. Neither component waits for its nodes: capacity may take hours to come.
+"""Ec2Fleet and SpotFleet, for those who want a fleet instead of Auto Scaling groups (a stack uses EfaNodePool): one
+number of nodes over templates, machine types and zones, without a ladder. Templates must name no market of their
+own; `launch` makes such. Neither waits for its nodes: capacity may take hours to come.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,11 +27,10 @@ MARKETS = {"spot": "capacity that may be taken back", "on-demand": "capacity at 
 
 
 class FleetTemplateArgs(TypedDict):
-    """A launch template and the machine types it fits: those with one layout of network interfaces.
-
-    The template has to name its AMI by id: EC2 resolves an SSM reference only for fleets of type instant, and neither
-    of ours is one (CreateFleet, `ImageId`). `image_id` is the template's own, said again so that a reference is refused
-    in the plan instead of by EC2; `pulumi_aws.ssm.get_parameter_output` gives the id that a parameter holds.
+    """A launch template and the machine types it fits: those with one layout of network interfaces. The template has to
+    name its AMI by id: EC2 resolves an SSM reference only for fleets of type instant, and neither of ours is one
+    (CreateFleet, `ImageId`). `image_id` is the template's own, said again so that a reference is refused in the plan
+    instead of by EC2; `pulumi_aws.ssm.get_parameter_output` gives the id that a parameter holds.
     """
 
     image_id: NotRequired[str]
@@ -43,10 +40,9 @@ class FleetTemplateArgs(TypedDict):
 
 
 class Ec2FleetArgs(TypedDict):
-    """Inputs of Ec2Fleet.
-
-    `market` is spot or on-demand; `allocation` capacity-optimized (default) or lowest-price, for spot. `subnet_ids` has
-    a subnet for each zone, `zones` those to use (all when left out). `max_usd_per_hour` caps the price of a spot node.
+    """Inputs of Ec2Fleet. `market` is spot or on-demand; `allocation` capacity-optimized (default) or lowest-price, for
+    spot. `subnet_ids` has a subnet for each zone, `zones` those to use (all when left out). `max_usd_per_hour` caps the
+    price of a spot node.
     """
 
     num_nodes: int
@@ -81,11 +77,7 @@ class Pool:
 
 
 def plan_pools(args: Ec2FleetArgs | SpotFleetArgs) -> list[list[Pool]]:
-    """The pools of each template, zone by zone.
-
-    Raises:
-        InputError: a zone without a subnet, or an SSM reference in place of an AMI.
-    """
+    """The pools of each template, zone by zone. InputError: a zone without a subnet, or an SSM reference as AMI."""
     for index, template in enumerate(args["templates"]):
         _check_image(template.get("image_id"), f"templates[{index}].image_id")
     subnets = args["subnet_ids"]
@@ -122,9 +114,8 @@ def _allocation(args: Ec2FleetArgs | SpotFleetArgs, words: dict[str, str]) -> st
 
 
 class Ec2Fleet(pulumi.ComponentResource):
-    """An EC2 Fleet that maintains a number of nodes on one market over several templates and zones.
-
-    Always of type `maintain`. `instant` is a single request that nothing repeats, its deletion is known to time out
+    """An EC2 Fleet that maintains a number of nodes on one market over several templates and zones. Always of type
+    `maintain`. `instant` is a single request that nothing repeats, its deletion is known to time out
     (hashicorp/terraform-provider-aws#48836), and the options single_* and min_target_capacity exist for it alone, so
     none of them is used here.
     """

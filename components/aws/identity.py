@@ -59,9 +59,8 @@ class EncryptionKeyArgs(TypedDict):
 
 
 def key_policy(account: str, region: str) -> dict[str, Any]:
-    """The key's policy: the account's own IAM policies decide, and some services may use it for this account.
-
-    In a key's policy, resource `*` means the key itself. The statements for volumes are those of the EC2 Auto Scaling
+    """The key's policy: the account's own IAM policies decide, and some services may use it for this account. In a
+    key's policy, resource `*` means the key itself. The statements for volumes are those of the EC2 Auto Scaling
     user guide, "Required AWS KMS key policy for use with encrypted volumes".
     """
     here = {"StringEquals": {"aws:SourceAccount": account}}
@@ -203,10 +202,8 @@ def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str,
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity.
-
-    `log_group_arn` is the one log group they may write to, `kms_key_arn` the one key they may use. `self_termination`
-    lets a node end itself and shrink its group.
+    """Inputs of NodeIdentity. `log_group_arn` is the one log group they may write to, `kms_key_arn` the one key they
+    may use. `self_termination` lets a node end itself and shrink its group.
     """
 
     run_bucket_arn: pulumi.Input[str]
@@ -273,9 +270,8 @@ def head_policy(
 
 
 def _own_runs(run_bucket_arn: str, stack: str) -> list[Statement]:
-    """Nothing is deleted: the bucket keeps every version, and a node cannot take one away.
-
-    Without ListBucket a missing object reads as forbidden; with it on the whole bucket all names would show.
+    """Nothing is deleted: the bucket keeps every version, and a node cannot take one away. Without ListBucket a missing
+    object reads as forbidden; with it on the whole bucket all names would show.
     """
     own_names = {"StringLike": {"s3:prefix": [stack, f"{stack}/*"]}}
     return [
@@ -290,7 +286,6 @@ def _pull(repository_arn: str) -> list[Statement]:
 
 
 def _session() -> Statement:
-    """Session Manager, by which people get in."""
     return allow("SessionManager", list(SESSION_ACTIONS), "*")
 
 
@@ -322,11 +317,9 @@ def _profile(
     tags: dict[str, str],
     child: pulumi.ResourceOptions,
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-    """A role that only EC2 instances may take, with `policy`.
-
-    Returns:
-        The role's name, and the profile's ARN, which waits for the permissions: a machine that takes it has them from
-        its first second, and keeps them while it leaves.
+    """A role that only EC2 instances may take, with `policy`. Returns the role's name, and the profile's ARN, which
+    waits for the permissions: a machine that takes it has them from its first second, and keeps them while it
+    leaves.
     """
     role = iam.Role(
         f"{name}-{suffix}",

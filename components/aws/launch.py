@@ -36,12 +36,11 @@ _DNS_TTL_SEC = 60
 
 
 class HeadNodeArgs(TypedDict):
-    """Inputs of HeadNode.
-
-    `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id` the private zone it
-    goes to. `root_volume_gib` (60) holds the trainer's image, `machine_type` is t3.medium unless given, and `image_id`
-    is Amazon Linux 2023's newest AMI unless given. `root_device_name` is the AMI's own (/dev/xvda): an AMI of another
-    system needs it said, such as /dev/sda1 for Ubuntu. `kms_key_arn` encrypts the disk instead of AWS's own key.
+    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id`
+    the private zone it goes to. `root_volume_gib` (60) holds the trainer's image, `machine_type` is t3.medium unless
+    given, and `image_id` is Amazon Linux 2023's newest AMI unless given. `root_device_name` is the AMI's own
+    (/dev/xvda): an AMI of another system needs it said, such as /dev/sda1 for Ubuntu. `kms_key_arn` encrypts the disk
+    instead of AWS's own key.
     """
 
     subnet_id: pulumi.Input[str]
@@ -173,9 +172,8 @@ _Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung and machine type it comes from.
-
-    `root_device_name` is the image's own: under another name the node would get a second disk beside a small first.
+    """What every node of a pool has in common, whichever rung and machine type it comes from. `root_device_name` is the
+    image's own: under another name the node would get a second disk beside a small first.
     """
 
     image_id: str
@@ -194,12 +192,7 @@ def price_text(usd_per_hour: float | None) -> str | None:
 
 
 def launch_market(rung: RungPlan, purchased: pulumi.Input[str] | None = None) -> tuple[_Market, _Target]:
-    """Market options and reservation target of a launch template; each is None where the rung has none.
-
-    Args:
-        rung: the compiled rung.
-        purchased: id of the block that this program buys, for a rung that says so.
-    """
+    """Market options and reservation target, None where the rung has none. `purchased`: id of the block bought here."""
     market: _Market = None
     target: _Target = None
     if rung.market_type == "spot":
@@ -278,12 +271,8 @@ def _network_interfaces(
 def root_volume(
     device_name: str, size_gib: int, kms_key_arn: pulumi.Input[str] | None
 ) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
-    """The root disk, encrypted, gone with its machine.
-
-    Args:
-        device_name: the image's root device: /dev/sda1 on Ubuntu, /dev/xvda on Amazon Linux.
-        size_gib: at least the image's own size.
-        kms_key_arn: of the key to encrypt with; None for AWS's own.
+    """The root disk, encrypted, gone with its machine. `device_name` is the image's root device (/dev/sda1 on Ubuntu,
+    /dev/xvda on Amazon Linux), `size_gib` at least the image's own size.
     """
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device_name,

@@ -1,6 +1,4 @@
-"""NodeLogs and Observability: the nodes' log group, metrics out of the trainer's lines, alarms and a dashboard on
-them, and the SNS topics they speak through.
-"""
+"""NodeLogs and Observability: log group, metrics out of the trainer's lines, alarms, dashboard and SNS topics."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,14 +82,10 @@ Sized = tuple[int, int, Widget]
 def plan_dashboard(
     stack: str, region: str, log_group: str, groups: Sequence[str], alarm_arns: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body, as CloudWatch's PutDashboard wants it once it is JSON.
-
-    Args:
-        stack: name of the stack; its metrics are in the namespace `Gangway/<stack>`.
-        region: of every widget. A dashboard itself belongs to no region.
-        log_group: of the stack.
-        groups: names of the Auto Scaling groups, in the order of the rungs.
-        alarm_arns: alarms whose state is shown on top.
+    """The dashboard's body, as CloudWatch's PutDashboard wants it once it is JSON. `stack`: name of the stack; its
+    metrics are in the namespace `Gangway/<stack>`; `region`: of every widget. A dashboard itself belongs to no
+    region; `groups`: names of the Auto Scaling groups, in the order of the rungs; `alarm_arns`: alarms whose state
+    is shown on top.
     """
     trainer = f"{NAMESPACE}/{stack}"
     widgets = [
@@ -199,11 +193,10 @@ class NodeLogsArgs(TypedDict):
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability.
-
-    `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics line (image pull, data
-    preparation) and than two ticks lie apart. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear
-    of every alarm, once each has confirmed its address. `interruptions_per_hour` (3): above it, an alarm tells so.
+    """Inputs of Observability. `steps_alarm_minutes` has to be longer than a node needs from boot to the first
+    statistics line (image pull, data preparation) and than two ticks lie apart. `expect_gpu`: whether idle GPUs are
+    worth an alarm. `emails` hear of every alarm, once each has confirmed its address. `interruptions_per_hour` (3):
+    above it, an alarm tells so.
     """
 
     stack: str
@@ -219,15 +212,10 @@ class ObservabilityArgs(TypedDict):
 
 @dataclass(frozen=True)
 class FilterPlan:
-    """One metric out of log lines.
-
-    Attributes:
-        metric: its name.
-        pattern: which lines count. The grammar knows NOT EXISTS but no EXISTS; a comparison with a number stands for
-            it, and a null is no number.
-        value: a constant for each line, or a field of it.
-        unit: CloudWatch's word for it.
-        default_value: for minutes with lines but none that counts; None leaves gaps, which an average needs.
+    """One metric out of log lines. `pattern`: which lines count. The grammar knows NOT EXISTS but no EXISTS; a
+    comparison with a number stands for it, and a null is no number; `value`: a constant for each line, or a field
+    of it; `unit`: CloudWatch's word for it; `default_value`: for minutes with lines but none that counts; None
+    leaves gaps, which an average needs.
     """
 
     metric: str
@@ -267,11 +255,7 @@ def plan_filters() -> list[FilterPlan]:
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
-    """Refuses a number of days that CloudWatch Logs does not offer.
-
-    Raises:
-        InputError: it is none of RETENTION_DAYS; the fix names the next longer one.
-    """
+    """Refuses days that are none of RETENTION_DAYS; the InputError's fix names the next longer one."""
     if days not in RETENTION_DAYS:
         longer = next((offered for offered in RETENTION_DAYS if offered > days), RETENTION_DAYS[-1])
         raise InputError(

@@ -1,6 +1,4 @@
-"""TrainingNetwork: private subnets in which GPU nodes reach AWS services and each other, and nothing reaches them;
-its security groups, and flow logs of who talked to whom.
-"""
+"""TrainingNetwork: private subnets that reach AWS services and that nothing reaches; security groups and flow logs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -53,14 +51,8 @@ LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom. Each end is a group of ours or an address range.
-
-    Attributes:
-        name: tells it from the others between the same two.
-        source: who opens the connection.
-        target: who answers it.
-        protocol: -1 for every protocol.
-        ports: first and last port of the target; None for every port.
+    """Who may open connections to whom: groups of ours or address ranges. Protocol -1 is every one; ports None, every
+    port.
     """
 
     name: str
@@ -110,9 +102,8 @@ def plan_flows(cidr: str, head: HeadPortsArgs | None, endpoints: bool) -> tuple[
 
 
 def plan_rules(flows: Iterable[Flow]) -> tuple[RulePlan, ...]:
-    """The rules that let `flows` pass: egress where a group of ours opens, ingress where one answers.
-
-    Egress to one group stands also beside a group's way out to everywhere: a flow is whole by itself.
+    """The rules that let `flows` pass: egress where a group of ours opens, ingress where one answers. Egress to one
+    group stands also beside a group's way out to everywhere: a flow is whole by itself.
     """
     return tuple(
         RulePlan(group, direction, flow.name, peer, flow.protocol, *(flow.ports or (None, None)))
@@ -129,10 +120,8 @@ def declare_groups(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> dict[str, pulumi.Output[str]]:
-    """Declares the groups that `rules` speak of.
-
-    Returns:
-        Group -> its id, known only when all its rules stand: a file system or a node that came earlier would fail.
+    """Declares the groups that `rules` speak of. Returns group -> its id, known only when all its rules stand: a file
+    system or a node that came earlier would fail.
     """
     groups = {
         key: ec2.SecurityGroup(
@@ -237,11 +226,10 @@ Prometheus comes from outside AWS and so runs only where there is a NAT gateway.
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags.
-
-    `head` makes a security group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns`
-    closes the way to every other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be
-    reached. Flow logs are kept unless `flow_logs` is false.
+    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags. `head` makes a security
+    group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns` closes the way to every
+    other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be reached. Flow logs
+    are kept unless `flow_logs` is false.
     """
 
     cidr: str
@@ -264,21 +252,16 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr") -> NetworkPlan:
-    """Divides `cidr` into eighths, one per zone, and takes the NAT gateway's small subnet from the last.
-
-    Raises:
-        InputError: when `cidr` is no private IPv4 network between /16 and /20.
-    """
+    """One eighth of `cidr` a zone, the NAT gateway's small subnet from the last. InputError: no private /16 to /20."""
     network = private_network(cidr, place)
     *private, last = network.subnets(prefixlen_diff=3)
     return NetworkPlan(tuple(str(subnet) for subnet in private[:num_zones]), str(next(last.subnets(prefixlen_diff=4))))
 
 
 def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
-    """Opens the S3 gateway for the given buckets, whose own policies and the roles' decide the rest.
-
-    ECR keeps image layers in a bucket of its own, from which Docker reads by presigned links; Amazon Linux 2023 its
-    packages, among them the Lustre client of a node that was made of it.
+    """Opens the S3 gateway for the given buckets, whose own policies and the roles' decide the rest. ECR keeps image
+    layers in a bucket of its own, from which Docker reads by presigned links; Amazon Linux 2023 its packages, among
+    them the Lustre client of a node that was made of it.
     """
     layers = f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"
     packages = f"arn:aws:s3:::al2023-repos-{region}-de612dc2/*"
@@ -294,10 +277,9 @@ def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
 
 
 class TrainingNetwork(pulumi.ComponentResource):
-    """A VPC with private subnets, a way out, and the security group EFA needs.
-
-    `private_subnet_ids` wait for the way out: a machine in them can reach it from its first second to its last.
-    `head_security_group_id` and `private_zone_id` are empty without a head node.
+    """A VPC with private subnets, a way out, and the security group EFA needs. `private_subnet_ids` wait for the way
+    out: a machine in them can reach it from its first second to its last. `head_security_group_id` and
+    `private_zone_id` are empty without a head node.
     """
 
     vpc_id: pulumi.Output[str]
@@ -351,7 +333,6 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _private_subnets(
         self, plan: NetworkPlan, routes: ec2.RouteTable
     ) -> tuple[list[ec2.Subnet], list[pulumi.CustomResource]]:
-        """A subnet for each zone, and what ties it to the routes."""
         subnets: list[ec2.Subnet] = []
         ties: list[pulumi.CustomResource] = []
         for zone, cidr in zip(self._args["zones"], plan.private_cidrs, strict=True):

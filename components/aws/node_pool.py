@@ -1,6 +1,4 @@
-"""EfaNodePool: GPU nodes with their EFA interfaces, one Auto Scaling group per rung of the capacity ladder, and the
-hours in which each may hold nodes.
-"""
+"""EfaNodePool: GPU nodes with EFA interfaces, one Auto Scaling group per rung, and when each may hold nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,12 +53,8 @@ AWS refuses an action for the past, and between the program's clock and the acti
 
 @dataclass(frozen=True)
 class GroupSize:
-    """How many nodes one group may hold.
-
-    Attributes:
-        most: at most so many, once it is open.
-        wanted: so many as soon as it is open; None where the fill alarm decides.
-        opens_at: closed until then; None where it is open.
+    """How many nodes one group may hold. `wanted` None: the fill alarm decides; `opens_at`: closed until then, None if
+    open.
     """
 
     most: int
@@ -138,7 +132,6 @@ ROOT_DEVICE = "/dev/sda1"
 
 class CapacityRungArgs(TypedDict):
     """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as `components.core.capacity` says.
-
     `starts_at` and `ends_at` are ISO 8601 with their zone, such as 2026-07-01T11:30:00Z.
     """
 
@@ -158,11 +151,10 @@ class CapacityRungArgs(TypedDict):
 
 class EfaNodePoolArgs(TypedDict):
     """Inputs of EfaNodePool. `user_data` is base64; `image_id` may be an SSM reference (`resolve:ssm:...`).
-
     `root_device_name` is the image's own: /dev/sda1 (the default) on Ubuntu, /dev/xvda on Amazon Linux. `kms_key_arn`
-    encrypts the root disks instead of AWS's own key; its policy must let Auto Scaling's role use it.
-    `zones` names the zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it.
-    `block_stop_lead_minutes` (10): how long before EC2 would end a block's nodes the group is emptied.
+    encrypts the root disks instead of AWS's own key; its policy must let Auto Scaling's role use it. `zones` names the
+    zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it. `block_stop_lead_minutes`
+    (10): how long before EC2 would end a block's nodes the group is emptied.
     """
 
     machine_type: str
@@ -199,10 +191,8 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
-    """Compiles the arguments into interfaces, launch fields and sizes. `now` tells which blocks have begun.
-
-    Raises:
-        InputError: an unknown machine type, an id that EC2 never gives, or a zone the pool has no subnet in.
+    """Compiles the arguments; `now` tells which blocks have begun. InputError: unknown machine type, bad id, missing
+    zone.
     """
     machine = load().machine(args["machine_type"], "machine_type")
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
@@ -219,10 +209,9 @@ def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
 
 
 def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
-    """Holds a leaving node until it has saved, also while the group is being destroyed.
-
-    Part of the group: a hook of its own would be destroyed first, and the nodes would go without it. The provider adds
-    it before it asks for nodes, and takes no later change of it.
+    """Holds a leaving node until it has saved, also while the group is being destroyed. Part of the group: a hook of
+    its own would be destroyed first, and the nodes would go without it. The provider adds it before it asks for
+    nodes, and takes no later change of it.
     """
     return autoscaling.GroupInitialLifecycleHookArgs(
         name=LIFECYCLE_HOOK,
@@ -234,10 +223,9 @@ def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
 
 
 class EfaNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for EFA, filled from the capacity ladder in its order.
-
-    `destroy` waits for the nodes' last checkpoints. What they need for that has to stand until then: give values that
-    wait for it (`components.core.dependencies`), as NodeIdentity and TrainingNetwork do.
+    """GPU nodes wired for EFA, filled from the capacity ladder in its order. `destroy` waits for the nodes' last
+    checkpoints. What they need for that has to stand until then: give values that wait for it
+    (`components.core.dependencies`), as NodeIdentity and TrainingNetwork do.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -310,9 +298,8 @@ class EfaNodePool(pulumi.ComponentResource):
         }
 
     def _purchase(self, rung: RungPlan) -> pulumi.Output[str] | None:
-        """Buys the rung's block, which stays when the stack goes: nothing gives the money back.
-
-        Named by its offering: a ladder in another order must not buy again what is there.
+        """Buys the rung's block, which stays when the stack goes: nothing gives the money back. Named by its offering:
+        a ladder in another order must not buy again what is there.
         """
         if rung.purchase is None:
             return None

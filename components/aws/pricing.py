@@ -43,10 +43,8 @@ class Difference:
 
 
 def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
-    """Every instance type of the client's region, about ten requests.
-
-    Raises:
-        InputError: no credentials, or EC2 cannot be reached or refuses; `place` is the option that asked for it.
+    """Every instance type of the client's region, about ten requests. InputError: no credentials, or EC2 cannot be
+    reached or refuses; `place` is the option that asked for it.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -64,9 +62,8 @@ def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
 
 
 def compare(machines: Iterable[MachineType], answer: Sequence[Answer]) -> list[Difference]:
-    """Where the catalogue's AWS machines and `answer` disagree, and the accelerated EFA types it lacks.
-
-    A field that the answer leaves out, and a type that its region does not offer, are no differences.
+    """Where the catalogue's AWS machines and `answer` disagree, and the accelerated EFA types it lacks. A field that
+    the answer leaves out, and a type that its region does not offer, are no differences.
     """
     live = {row["InstanceType"]: row for row in answer}
     known = {machine.name: machine for machine in machines if machine.provider == "aws"}
@@ -185,7 +182,6 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
 
 
 def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
-    """Launch templates by the id that groups and machines refer to them by."""
     return {r.id: r for r in resources if r.type == "aws:ec2/launchTemplate:LaunchTemplate"}
 
 
@@ -280,7 +276,6 @@ def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostC
 
 
 def _instance(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A machine without accelerators, on demand, and its disk, which is its template's."""
     machine_type, disk = resource.inputs["instanceType"], _root_gib(template)
     label = f"{resource.name}: {machine_type}, on-demand"
     service = f"instance-{machine_type}"

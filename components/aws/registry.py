@@ -1,14 +1,10 @@
 """ImageRegistry: the ECR repository of the trainer's image. Each push is scanned; tags are immutable but for our own.
 
-Our own are all that `up` pushes, so the setting guards only tags that people add: the build cache's, and the content
-tags. After an `up` that was interrupted between push and state the same content is built again, and never gives the
-same digest; ECR would refuse the push (moby/buildkit#3776), and every `up` would fail until somebody deletes the tag by
-hand. What cannot move is the digest, and nodes, launch templates and run records name images by nothing else. The
-digest before it is untagged then, and kept for UNTAGGED_DAYS more.
-
-Building the image is a component of its own; this one only keeps it. The images go with the stack: each can be built
-again from the commit and the lock that a run record names, while a repository that outlives its stack is paid for and
-belongs to nobody. A stack that must keep its images is protected (`pulumi state protect`) or pushes elsewhere.
+Our own are all that `up` pushes (the build cache's and the content tags): after an `up` interrupted between push and
+state the same content is built again with another digest; ECR would refuse it (moby/buildkit#3776), and every `up`
+would fail until somebody deletes the tag. Nodes, launch templates and run records name images by digest; an untagged
+digest is kept for UNTAGGED_DAYS more. The images go with the stack, as each can be built again from a run record's
+commit and lock; `pulumi state protect` keeps them.
 """
 
 from typing import Any, NotRequired, TypedDict

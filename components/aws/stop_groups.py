@@ -1,5 +1,4 @@
 """The Lambda function that ends a stack's nodes when its budget is used up; `components.aws.budget` uploads it.
-
 Suspending comes first: the ladder's own alarms would else fill the next rung while this one empties. To go on
 afterwards: raise the budget, then `pulumi up --refresh`, which puts sizes and processes back as declared.
 """

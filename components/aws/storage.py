@@ -1,6 +1,4 @@
-"""LustreFileSystem (FSx for Lustre linked to S3), its sizes checked before it is declared, and RunBucket (where
-checkpoints and run records outlive the nodes).
-"""
+"""LustreFileSystem (FSx for Lustre linked to S3) and RunBucket, where checkpoints and run records outlive the nodes."""
 
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
@@ -28,15 +26,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A file system FSx accepts.
-
-    Attributes:
-        deployment_type: PERSISTENT_2 or SCRATCH_2.
-        capacity_gib: size.
-        throughput_mbps_per_tib: the tier; None on scratch, where it is fixed and may not be sent.
-        efa: whether clients reach it over EFA (and GPUDirect Storage); settled at creation.
-        metadata_mode: AUTOMATIC or USER_PROVISIONED; None on scratch, which has no such setting.
-        metadata_iops: only with USER_PROVISIONED.
+    """A file system FSx accepts. `deployment_type`: PERSISTENT_2 or SCRATCH_2; `throughput_mbps_per_tib`: the tier;
+    None on scratch, where it is fixed and may not be sent; `efa`: whether clients reach it over EFA (and GPUDirect
+    Storage); settled at creation; `metadata_mode`: AUTOMATIC or USER_PROVISIONED; None on scratch, which has no
+    such setting; `metadata_iops`: only with USER_PROVISIONED.
     """
 
     deployment_type: str
@@ -57,10 +50,8 @@ def plan_lustre(
     metadata_iops: int | None = None,
     customer_key: bool = False,
 ) -> LustrePlan:
-    """Checks size, tier and their combination. `metadata_iops` None lets FSx choose them by size.
-
-    Raises:
-        InputError: with the nearest value that FSx accepts, or the setting to leave out.
+    """Checks size, tier and combination; InputError names the nearest. `metadata_iops` None lets FSx choose them by
+    size.
     """
     offer = load().lustre["aws"]
     if deployment == LustreDeployment.SCRATCH:
@@ -84,7 +75,6 @@ def _check_scratch(
     metadata_iops: int | None,
     customer_key: bool,
 ) -> None:
-    """What a scratch file system cannot have."""
     if efa:
         raise InputError(
             f"{place}.efa",
@@ -157,11 +147,10 @@ ABORT_UPLOAD_DAYS = 7
 
 
 class LustreFileSystemArgs(TypedDict):
-    """Inputs of LustreFileSystem.
-
-    `source` is an `s3://bucket/prefix` that appears under /data; `runs` one that /runs is kept equal with. `efa`,
-    `deployment` and the security group are settled at creation: changing one replaces the file system. The group must
-    admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from itself: the fabric group does both.
+    """Inputs of LustreFileSystem. `source` is an `s3://bucket/prefix` that appears under /data; `runs` one that /runs
+    is kept equal with. `efa`, `deployment` and the security group are settled at creation: changing one replaces
+    the file system. The group must admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from
+    itself: the fabric group does both.
     """
 
     capacity_gib: int
@@ -252,10 +241,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         return fsx.LustreFileSystemLogConfigurationArgs(level="WARN_ERROR", destination=group.arn)
 
     def _kept_waiting(self) -> pulumi.ResourceOptions:
-        """Half an hour suffices for many a file system, not for a large one, nor the provider's ten minutes for a link.
-
-        A link reads the names of all objects that are there before it is available.
-        """
+        """A link reads all objects' names first: half an hour, or the provider's ten minutes for a link, may not do."""
         slow = pulumi.CustomTimeouts(create="3h", update="3h", delete="2h")
         return pulumi.ResourceOptions(parent=self, custom_timeouts=slow)
 
@@ -301,9 +287,8 @@ def bucket_policy(bucket_arn: str) -> dict[str, Any]:
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket. Without `kms_key_arn` S3 encrypts with its own keys (AES256).
-
-    With `keep` false its end takes every version of every object with it; else S3 refuses to delete what is not empty.
+    """Inputs of RunBucket. Without `kms_key_arn` S3 encrypts with its own keys (AES256). With `keep` false its end
+    takes every version of every object with it; else S3 refuses to delete what is not empty.
     """
 
     kms_key_arn: NotRequired[pulumi.Input[str] | None]

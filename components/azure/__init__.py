@@ -1,4 +1,1 @@
-"""Azure: the parts of a stack by the names they have on AWS and Google Cloud.
-
-Nothing is imported here: planning must not load what talks to the cloud.
-"""
+"""Azure: the parts of a stack, named as on AWS and Google Cloud. Imports nothing: planning must not load the SDK."""

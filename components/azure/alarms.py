@@ -1,9 +1,6 @@
-"""What wakes a person: no steps, idle GPUs, interruptions, nodes that are missing, refused or given up, a failed job, a
-record at risk.
-
-Plans only, no resources and no SDK. Each alarm is a query in KQL over the stack's one table of lines: it returns a row
-when something is the matter, and nothing otherwise; what it tells people is what is the matter and what to do. A scale
-set's size is in no log, so each node says that it lives: ALIVE_EVENT, once a minute.
+"""What wakes a person, as data: each alarm is a query in KQL over the stack's one table of lines, which returns a row
+only when something is the matter; its text says what, and what to do. A scale set's size is in no log, so each node
+says that it lives: ALIVE_EVENT, once a minute.
 """
 
 from collections.abc import Sequence
@@ -45,13 +42,8 @@ _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: ends the resource's name.
-        description: what is the matter and what to do; the message that people get.
-        query: KQL; whatever it returns rings.
-        severity: of Azure: 0 critical, 1 error, 2 warning, 3 for information.
+    """One alarm. `description`: what is the matter and what to do; the message that people get; `query`: KQL; whatever
+    it returns rings; `severity`: of Azure: 0 critical, 1 error, 2 warning, 3 for information.
     """
 
     name: str
@@ -63,11 +55,7 @@ class AlarmPlan:
 def plan_alarms(
     num_nodes: int, steps_alarm_minutes: int, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack.
-
-    Raises:
-        InputError: see `check_steps_alarm`.
-    """
+    """Every alarm of a stack. InputError: see `check_steps_alarm`."""
     check_steps_alarm(steps_alarm_minutes)
     return [
         _no_steps(steps_alarm_minutes),
@@ -130,11 +118,9 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(num_nodes: int) -> AlarmPlan:
-    """Fewer nodes lived than wanted, in a third of the last 90 minutes.
-
-    Nodes that are replaced again and again are there most of the time: no window of one piece would see one missing. It
-    does not ring in the first 90 minutes in which there are nodes, nor for a day after a job that ended well, unless
-    there are steps again, that is another job; nor for nodes that never came, for which `_no_nodes` does.
+    """Fewer nodes lived than wanted, in a third of the last 90 minutes: nodes that are replaced again and again are
+    there most of the time. Quiet in the first 90 minutes with nodes, for a day after a job that ended well unless
+    there are steps again, and for nodes that never came (`_no_nodes`).
     """
     minutes = SLOT_MINUTES * SLOTS
     slots = f"range Slot from bin(ago({minutes}m), {SLOT_MINUTES}m) to bin(ago({2 * SLOT_MINUTES}m), {SLOT_MINUTES}m)"

@@ -1,5 +1,5 @@
-"""Budget: a monthly limit on what carries the stack's tag in its resource group, with alarms, and, if wanted, a
-workflow that empties the stack's scale sets.
+"""Budget: a monthly limit on the stack's tag in its resource group, with alarms, and a workflow that can stop the
+stack.
 """
 
 import datetime
@@ -47,14 +47,8 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when.
-
-    Attributes:
-        limit_usd: of costs in a month, in the currency the budget counts in.
-        tag_key: costs with this tag count.
-        tag_value: its value.
-        groups: resource ids of scale sets.
-        heads: resource ids of machines that fill them.
+    """What is stopped, and when. `limit_usd` is in the currency the budget counts in; `heads` are machines that fill
+    groups.
     """
 
     limit_usd: float
@@ -203,13 +197,11 @@ class BudgetAlarm:
 
 
 class BudgetArgs(TypedDict):
-    """Inputs of Budget.
-
-    `starts_on` is the first of a month, `2026-01-01`: when the budget is first made, of the current one or of one of
-    the next twelve. `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent` the
-    scale sets of `group_ids` are emptied and the machines of `head_ids` halted: both resource ids. With `role_wait_sec`
-    (0) Azure gets some time to know the role by which that is done before it is assigned: from Python programs alone
-    (`components.azure.identity`).
+    """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: when the budget is first made, of the
+    current one or of one of the next twelve. `tag_key` and `tag_value` select what counts; `tag_value` is the
+    stack. At `stop_at_percent` the scale sets of `group_ids` are emptied and the machines of `head_ids` halted:
+    both resource ids. With `role_wait_sec` (0) Azure gets some time to know the role by which that is done before
+    it is assigned: from Python programs alone (`components.azure.identity`).
     """
 
     subscription_id: str
@@ -231,10 +223,8 @@ class BudgetArgs(TypedDict):
 def plan_budget_alarms(
     alert_percent: Sequence[float], stop_at_percent: float | None = None, place: str = "gangway:budget.alert_percent"
 ) -> list[BudgetAlarm]:
-    """An alarm on money spent at each percentage, the stop among them, and one when the forecast reaches the whole.
-
-    Raises:
-        InputError: they are more than a budget has.
+    """Money spent at each percentage, the stop's too, and the forecast of the whole. InputError: more than a budget
+    has.
     """
     percents = sorted({*alert_percent, *([stop_at_percent] if stop_at_percent is not None else [])})
     alarms = [*(BudgetAlarm(percent, "Actual") for percent in percents), BudgetAlarm(100, "Forecasted")]
@@ -251,11 +241,7 @@ def plan_budget_alarms(
 
 
 def check_starts_on(starts_on: str, place: str = "gangway:azure.budget_starts_on") -> None:
-    """Refuses a day on which no budget can begin.
-
-    Raises:
-        InputError: it is no date, not the first of a month, or before EARLIEST.
-    """
+    """Refuses (InputError) what is no date, not the first of a month, or before EARLIEST."""
     try:
         day = datetime.date.fromisoformat(starts_on)
     except ValueError:

@@ -1,6 +1,4 @@
-"""The capacity ladder as virtual machine scale sets understand it, and what in it disagrees with the rest of the
-stack: its kinds, zones, number of nodes and quotas.
-"""
+"""The capacity ladder as scale sets understand it, and what in it disagrees with the stack: zones, nodes, quotas."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,14 +51,11 @@ _GROUP = re.compile(
 @dataclass(frozen=True)
 class ScaleSetFields:
     """What a rung makes of a scale set, in the API's words. Spot and a reservation exclude each other.
-
-    Attributes:
-        priority: of the machines.
-        eviction_policy: spot only. Delete: a machine that is evicted costs nothing more, counts against no quota, and
-            the set's size says how many are left; Deallocate would keep its disks and its place in the quota.
-        max_price: spot only, US dollars an hour of one machine; UP_TO_ON_DEMAND without a cap.
-        capacity_reservation_group: the id of the group whose reservations are used.
-        single_placement_group: as InfiniBand wants it, and a capacity reservation does not.
+    `eviction_policy`: spot only. Delete: a machine that is evicted costs nothing more, counts against no quota, and
+    the set's size says how many are left; Deallocate would keep its disks and its place in the quota; `max_price`:
+    spot only, US dollars an hour of one machine; UP_TO_ON_DEMAND without a cap; `capacity_reservation_group`: the
+    id of the group whose reservations are used; `single_placement_group`: as InfiniBand wants it, and a capacity
+    reservation does not.
     """
 
     priority: Literal["Regular", "Spot"]
@@ -88,10 +83,9 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 
 def plan_scale_set(rung: RungPlan, machine: AzureMachineType) -> ScaleSetFields:
-    """What a rung makes of its scale set. The ladder has passed `check_ladder`.
-
-    A scale set is all spot or not at all, so each rung has one of its own. Azure's "Try & restore" of evicted machines
-    is not asked for: the head refills the sets, and one of them is enough.
+    """What a rung makes of its scale set. The ladder has passed `check_ladder`. A scale set is all spot or not at all,
+    so each rung has one of its own. Azure's "Try & restore" of evicted machines is not asked for: the head refills
+    the sets, and one of them is enough.
     """
     single = machine.infiniband is not None
     if rung.interruptible:
@@ -108,15 +102,9 @@ def _price(cap_usd: float) -> float:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses what Azure would refuse whatever the rest of the stack says.
-
-    Args:
-        rungs: the ladder, first choice first.
-        place: config path of the ladder, put before each rung's.
-
-    Raises:
-        InputError: a kind that is another provider's, an id that no capacity reservation group can have, several
-            machine types in one rung, or a price cap below what Azure takes.
+    """Refuses what Azure would refuse whatever the rest of the stack says. InputError: a kind that is another
+    provider's, an id that no capacity reservation group can have, several machine types in one rung, or a price cap
+    below what Azure takes.
     """
     check_kinds(rungs, OFFERED, "Azure", place)
     for index, rung in enumerate(rungs):
@@ -159,11 +147,7 @@ def check_infiniband(
     place: str = "capacity",
     nodes_place: str = "num_nodes_max",
 ) -> None:
-    """Refuses what the single placement group, which InfiniBand needs, leaves out.
-
-    Raises:
-        InputError: a reservation, or more nodes than any such group holds.
-    """
+    """Refuses (InputError) a reservation, or more nodes than a single placement group, which InfiniBand needs."""
     if machine.infiniband is None:
         return
     for index, rung in enumerate(rungs):
@@ -187,11 +171,7 @@ def check_infiniband(
 
 
 def check_proximity(machine: AzureMachineType, wanted: bool, place: str = "proximity") -> None:
-    """Refuses a proximity placement group around a single placement group.
-
-    Raises:
-        InputError: the size has InfiniBand.
-    """
+    """Refuses a proximity placement group around a single placement group. InputError: the size has InfiniBand."""
     if wanted and machine.infiniband is not None:
         raise InputError(
             place,
@@ -203,9 +183,8 @@ def check_proximity(machine: AzureMachineType, wanted: bool, place: str = "proxi
 
 
 def rung_zones(rung: AnyRung | RungPlan, own: str) -> tuple[str, ...]:
-    """The zones of a rung's nodes, those of one scale set; `own`, the cluster's, where it names none.
-
-    Empty where the cluster has none either: its region has no zones, or any will do.
+    """The zones of a rung's nodes, those of one scale set; `own`, the cluster's, where it names none. Empty where the
+    cluster has none either: its region has no zones, or any will do.
     """
     zones: tuple[str, ...] = getattr(rung, "zones", ())
     zone: str | None = getattr(rung, "zone", None)
@@ -245,16 +224,10 @@ HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with.
-
-    Attributes:
-        machine: the cluster's machine type.
-        region: the cluster's region.
-        region_zones: the zones of that region; empty where it has none.
-        zone: the cluster's zone, where the file system is; empty for none.
-        num_nodes_min: the job goes on with so many nodes.
-        num_nodes_max: and asks for so many.
-        head_type: the head node's machine type, which is on demand; None without a head.
+    """The part of a stack that a ladder has to agree with. `region_zones`: the zones of that region; empty where it has
+    none; `zone`: the cluster's zone, where the file system is; empty for none; `num_nodes_min`: the job goes on with so
+    many nodes; `num_nodes_max`: and asks for so many; `head_type`: the head node's machine type, which is on demand;
+    None without a head.
     """
 
     machine: AzureMachineType

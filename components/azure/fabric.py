@@ -1,10 +1,7 @@
 """What a node of Azure needs so that its GPUs talk over InfiniBand: adapters, image, files and NCCL's environment.
-
-Pure. What a size has is data (`catalog/azure/machines.yaml`, from Azure's documentation and the scripts of its HPC
-images); nothing is derived from a size's name. InfiniBand wants no interface in a launch template: the adapters come
-with the size, and whose partition key they carry is decided by the scale set alone (see `share_partition_key`).
-
-NCCL is told `NCCL_NET=IB`, so that a node whose adapters are down ends the job and is not quietly served over TCP.
+What a size has is data (`catalog/azure/machines.yaml`, from Azure's documentation and its HPC images' scripts),
+never derived from its name. The adapters come with the size, and the scale set alone decides their partition key
+(`share_partition_key`). `NCCL_NET=IB` ends a job whose adapters are down instead of serving it over TCP.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +56,6 @@ class FabricPlan:
         topology_file: must be on the node, and non-empty; None where the size has none.
         nccl_conf: variables that /etc/nccl.conf of the node must set.
         nccl_env: environment of the job's container, beside that file.
-        volumes: of the job's container, all read-only.
         devices: of the job's container, beside the GPUs. With any of them it also needs unlimited locked memory.
         single_placement_group: whether the scale set must lie in one placement group.
         kernel_modules: to be loaded on the node, so that adapters reach the GPUs' memory.
@@ -85,12 +81,8 @@ class FabricPlan:
 
 
 def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> FabricPlan:
-    """What a node of `machine` needs.
-
-    Args:
-        machine: the size.
-        own_image: whether the user names the nodes' image: the files are mounted from it all the same, and a node
-            that lacks them is not healthy.
+    """What a node of `machine` needs. `own_image`: whether the user names the nodes' image: the files are mounted from
+    it all the same, and a node that lacks them is not healthy.
     """
     fabric, conf = machine.infiniband, machine.nccl_conf.value
     plain = FabricPlan(
@@ -119,10 +111,9 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
 
 
 def share_partition_key(scale_sets: Sequence[str]) -> bool:
-    """Whether nodes of these scale sets reach each other over InfiniBand: only those of one and the same do.
-
-    "Set up InfiniBand": instances in different scale sets remain isolated from each other. So the rungs of a ladder,
-    each a scale set, can follow one another but never run one job together.
+    """Whether nodes of these scale sets reach each other over InfiniBand: only those of one and the same do. "Set up
+    InfiniBand": instances in different scale sets remain isolated from each other. So the rungs of a ladder, each a
+    scale set, can follow one another but never run one job together.
     """
     return len(set(scale_sets)) <= 1
 
@@ -136,16 +127,7 @@ def fabric_findings(
     path: str = "gangway:cluster.machine_type",
     network_path: str = "gangway:network.cidr",
 ) -> list[Finding]:
-    """What a size's fabric cannot do, will not do by itself, or does only on certain addresses.
-
-    Args:
-        machine: the size.
-        num_nodes_max: the most nodes of the job.
-        own_image: whether the user names the nodes' image.
-        network_cidr: addresses of the virtual network.
-        path: config path of the machine type.
-        network_path: config path of those addresses.
-    """
+    """What a size's fabric cannot do, will not do by itself, or does only on certain addresses."""
     found = _software(machine, path) + _image(machine, own_image, path)
     if machine.infiniband is None:
         return found + _ethernet_only(machine, num_nodes_max, path)
@@ -202,7 +184,6 @@ def _image(machine: AzureMachineType, own_image: bool, path: str) -> list[Findin
 
 
 def _needs(machine: AzureMachineType) -> str:
-    """The files and drivers that a plan counts on, in words."""
     needs = [NCCL_CONF] if machine.nccl_conf.value else []
     needs += [machine.topology_file.value] if machine.topology_file.value is not None else []
     needs += ["InfiniBand drivers"] if machine.infiniband is not None else []

@@ -1,20 +1,18 @@
 """The ladder's order, kept by the head node: it asks Azure for the nodes of every group, the first one's too.
 
-A scale set that is created with nodes fails where there are none to be had (spot: 409 SkuNotAvailable at once, seen in
+A scale set created with nodes fails where there are none (spot: 409 SkuNotAvailable at once, seen in
 terraform-provider-azurerm's tests), and with it the whole `up`; and what is evicted is not replaced ("Azure Spot
 Virtual Machines for Virtual Machine Scale Sets": new ones come by increasing the instance count). So groups are made
 empty, and a timer on the head node fills them. Here is what it has to know (`FallbackConfig`, JSON, in the head's
 configuration); what it decides is `reconcile` of `images.node.fill_order`. Not a scheduler.
 
-Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"), so one job cannot have nodes of both:
-there one group at a time is filled, to the most, and the next one in its place when it did not hold the minimum for
-the whole window (`plan_active`); after the last comes the first again. Over Ethernet a job takes nodes of all groups:
-the first is always asked for the most, the others make up for what the minimum lacks (`plan_fill`).
+Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"): there one group at a time is filled,
+to the most, and the next one in its place when it did not hold the minimum for the whole window (`plan_active`); after
+the last comes the first again. Over Ethernet the first group is always asked for the most, the others make up for what
+the minimum lacks (`plan_fill`). The job's least and most nodes are in tags of the scale sets: in the configuration
+another number would be another head, and its store would go from under the workers.
 
-How many nodes the job wants, least and most, is not in that configuration but in tags of the scale sets: another number
-would be another head otherwise, and its store would go from under the workers.
-
-What the script does each `period_sec`: it counts each group's machines whose power state is running (`GET
+Each `period_sec` the script counts each group's machines whose power state is running (`GET
 .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active
 group, reads sizes and tags (`sku.capacity` of the scale set), and has `reconcile` say the new ones. It sets one by
 `PATCH` with `sku` alone: a `PUT` of the whole model would change what the next nodes are. Groups are emptied before one
@@ -52,13 +50,7 @@ Nothing on subnets, identities or keys: Azure checks those against what a reques
 
 @dataclass(frozen=True)
 class FallbackGroup:
-    """One scale set.
-
-    Attributes:
-        name: of the scale set, in the stack's resource group.
-        kind: the rung's kind, for messages.
-        machine_type: `sku.name`, which a `PATCH` of the size has to repeat.
-    """
+    """One scale set. `machine_type`: `sku.name`, which a `PATCH` of the size has to repeat."""
 
     name: str
     kind: str
@@ -67,10 +59,7 @@ class FallbackGroup:
 
 @dataclass(frozen=True)
 class FallbackConfig:
-    """Everything the head needs, with the groups in the ladder's order.
-
-    `together` says whether one job may have nodes of several groups.
-    """
+    """What the head needs, groups in the ladder's order. `together`: one job may have nodes of several groups."""
 
     subscription_id: str
     resource_group_name: str

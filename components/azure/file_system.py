@@ -1,6 +1,4 @@
-"""LustreFileSystem: Azure Managed Lustre, where training data and running checkpoints are; its SKUs, sizes and
-subnets, checked before one is declared.
-"""
+"""LustreFileSystem: Azure Managed Lustre for training data and checkpoints; its SKUs, sizes and subnets."""
 
 import re
 from dataclasses import dataclass
@@ -44,13 +42,8 @@ GIB_PER_TIB = 1024
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A file system Azure Managed Lustre accepts.
-
-    Attributes:
-        sku: `AMLFS-Durable-Premium-` and the tier.
-        capacity_tib: size, as Azure takes it.
-        throughput_mbps_per_tib: the tier.
-        subnet_prefix_length: of the smallest subnet it fits into, in which it is alone.
+    """A file system Azure Managed Lustre accepts. `sku`: `AMLFS-Durable-Premium-` and the tier;
+    `subnet_prefix_length`: of the smallest subnet it fits into, in which it is alone.
     """
 
     sku: str
@@ -73,11 +66,7 @@ def plan_lustre(
     efa: bool = False,
     metadata_iops: int | None = None,
 ) -> LustrePlan:
-    """Checks tier and size, and that nothing is asked for which only FSx for Lustre has.
-
-    Raises:
-        InputError: with the nearest values that Azure Managed Lustre accepts, or the setting to leave out.
-    """
+    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values."""
     _check_foreign(place, deployment, efa, metadata_iops)
     tiers = load_amlfs_tiers()
     tier = tiers[check_tier(place, "Azure Managed Lustre", tiers, throughput_mbps_per_tib)]
@@ -110,7 +99,6 @@ def _sizes_around(tier: AmlfsTier, wanted_gib: int) -> list[int]:
 
 
 def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None) -> None:
-    """What FSx for Lustre has and Azure Managed Lustre has not."""
     wrong: dict[str, Setting] = {
         "deployment": (
             deployment != LustreDeployment.PERSISTENT,
@@ -145,16 +133,14 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 
 class LustreFileSystemArgs(TypedDict):
-    """Inputs of LustreFileSystem.
-
-    `subnet_id` is the network's `lustre_subnet_id`. `source` is the `az://account/container/prefix` behind the file
-    system, `source_account_id` the resource id of its account and `importer_principal_id` the object id of Azure's
-    service principal in this tenant (`az ad sp show --id IMPORTER_APP_ID --query id`), which gets its roles on the
-    account: whoever runs `up` must be allowed to. `role_wait_sec` (0) is how long Azure gets to heed these, before it
-    looks into the container: from Python programs alone (`components.azure.settling`). `export_runs` copies what is
-    below EXPORT_PATH into that container. `deployment`, `efa` and `metadata_iops` are FSx's: here only to be refused.
-    Azure maintains the servers every two months or so, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday).
-    A key has to stay as it is.
+    """Inputs of LustreFileSystem. `subnet_id` is the network's `lustre_subnet_id`. `source` is the
+    `az://account/container/prefix` behind the file system, `source_account_id` the resource id of its account and
+    `importer_principal_id` the object id of Azure's service principal in this tenant (`az ad sp show --id
+    IMPORTER_APP_ID --query id`), which gets its roles on the account: whoever runs `up` must be allowed to.
+    `role_wait_sec` (0) is how long Azure gets to heed these, before it looks into the container: from Python programs
+    alone (`components.azure.settling`). `export_runs` copies what is below EXPORT_PATH into that container.
+    `deployment`, `efa` and `metadata_iops` are FSx's: here only to be refused. Azure maintains the servers every two
+    months or so, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday). A key has to stay as it is.
     """
 
     subscription_id: str
@@ -180,14 +166,9 @@ class LustreFileSystemArgs(TypedDict):
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A Managed Lustre file system in the nodes' zone.
-
-    Attributes:
-        file_system_id: resource id.
-        mount_point: what clients mount: `IP@tcp:/NAME`.
-        dns_name: the IP address in it; there is no DNS name.
-        mount_name: NAME.
-        data_path: where the blobs of `source` appear below the mount: their own path in the container.
+    """A Managed Lustre file system in the nodes' zone. `file_system_id`: resource id; `mount_point`: what clients
+    mount: `IP@tcp:/NAME`; `dns_name`: the IP address in it; there is no DNS name; `mount_name`: NAME; `data_path`:
+    where the blobs of `source` appear below the mount: their own path in the container.
     """
 
     file_system_id: pulumi.Output[str]
@@ -281,10 +262,9 @@ class LustreFileSystem(pulumi.ComponentResource):
         return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._let_in(account_id)]
 
     def _let_in(self, account_id: str) -> list[pulumi.CustomResource]:
-        """The roles that Azure's documentation asks for, on the account, and the wait until Azure heeds them.
-
-        Without access to the container "file system creation fails", and what failed so is no file system that another
-        `up` could mend ("Blob integration prerequisites").
+        """The roles that Azure's documentation asks for, on the account, and the wait until Azure heeds them. Without
+        access to the container "file system creation fails", and what failed so is no file system that another `up`
+        could mend ("Blob integration prerequisites").
         """
         args = self._args
         principal = args.get("importer_principal_id")

@@ -1,10 +1,7 @@
-"""HeadNode: one small standard machine that outlives the workers, without a public address, with a name of its own.
-
-It holds the rendezvous store, asks for the nodes of the capacity ladder and puts the run record; what runs on it is its
-user data. A newer image alone does not replace the machine, a change of its user data does: Azure takes no other for a
-machine that stands, and cloud-init acts on the first boot only. Not a bastion: people come in through Azure's own. Not
-highly available either: when its host fails Azure starts it on another, with the same address; the workers train on,
-and only joining waits.
+"""HeadNode: one small standard machine that outlives the workers, without a public address, with a name of its own. It
+holds the rendezvous store, asks for the ladder's nodes and puts the run record, all from its user data: changing that
+replaces the machine, since Azure and cloud-init take none later; a newer image alone does not. When its host fails
+Azure starts it on another, with the same address: the workers train on, and only joining waits.
 """
 
 from ipaddress import IPv4Network
@@ -42,16 +39,14 @@ _WITHOUT_ACCELERATED_NETWORKING = frozenset({"Standard_B2ms", "Standard_B2s"})
 
 
 class HeadNodeArgs(TypedDict):
-    """Inputs of HeadNode.
-
-    `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id` the private DNS zone's
-    name; `private_ip` is the machine's own for good (`head_address`). `security_group_ids` are application security
-    groups. `root_volume_gib` (64) holds the trainer's image, `machine_type` is Standard_D2s_v5 unless given, and
-    `image_id` is Ubuntu 24.04's newest image unless given. `secure_boot` (true) is turned off where the head loads
-    unsigned modules, such as a Lustre client; `trusted_launch` and `encryption_at_host` (both true) where a machine
-    type does not have them; `accelerated_networking` is on unless given, but for Standard_B2s and B2ms, which have
-    none. `disk_encryption_set_id` encrypts the disk with its key instead of Azure's own.
-    `entra_login` (false) lets people in by SSH with their Entra ID account.
+    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id`
+    the private DNS zone's name; `private_ip` is the machine's own for good (`head_address`). `security_group_ids` are
+    application security groups. `root_volume_gib` (64) holds the trainer's image, `machine_type` is Standard_D2s_v5
+    unless given, and `image_id` is Ubuntu 24.04's newest image unless given. `secure_boot` (true) is turned off where
+    the head loads unsigned modules, such as a Lustre client; `trusted_launch` and `encryption_at_host` (both true)
+    where a machine type does not have them; `accelerated_networking` is on unless given, but for Standard_B2s and B2ms,
+    which have none. `disk_encryption_set_id` encrypts the disk with its key instead of Azure's own. `entra_login`
+    (false) lets people in by SSH with their Entra ID account.
     """
 
     resource_group_name: pulumi.Input[str]

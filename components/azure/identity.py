@@ -88,10 +88,9 @@ class KeyArgs(TypedDict):
 
 
 class EncryptionKeyArgs(TypedDict):
-    """Inputs of EncryptionKey.
-
-    `tenant_id` is the directory's whose identities the vault trusts. `role_wait_sec` (0) is how long Azure gets to heed
-    who may use the key, before anything is encrypted with it: from Python programs alone (`components.azure.settling`).
+    """Inputs of EncryptionKey. `tenant_id` is the directory's whose identities the vault trusts. `role_wait_sec` (0) is
+    how long Azure gets to heed who may use the key, before anything is encrypted with it: from Python programs alone
+    (`components.azure.settling`).
     """
 
     subscription_id: str
@@ -104,15 +103,9 @@ class EncryptionKeyArgs(TypedDict):
 
 
 class EncryptionKey(pulumi.ComponentResource):
-    """A rotating key, and who may use it.
-
-    Attributes:
-        key_name: in the vault.
-        key_url: of its first version.
-        vault_uri: `https://NAME.vault.azure.net/`.
-        vault_id: resource id.
-        identity_id: resource id of the identity that may use the key; waits until it may.
-        disk_encryption_set_id: for disks of machines; waits until it may use the key.
+    """A rotating key, and who may use it. `key_name`: in the vault; `key_url`: of its first version; `vault_uri`:
+    `https://NAME.vault.azure.net/`; `vault_id`: resource id; `identity_id`: resource id of the identity that may use
+    the key; waits until it may; `disk_encryption_set_id`: for disks of machines; waits until it may use the key.
     """
 
     key_name: pulumi.Output[str]
@@ -203,11 +196,10 @@ class EncryptionKey(pulumi.ComponentResource):
         return heeded(f"{self._name}-{label}-heeded", whose, [grant], seconds, self._child)
 
     def _disks(self, key: keyvault.Key) -> pulumi.Output[str]:
-        """The id of the disk encryption set, once it may use the key.
-
-        Its identity is its own, which is there only when it is, so the grant comes after: the API's text has no other
-        for new ones ("Only SystemAssigned is supported for new creations", EncryptionSetIdentity), though Terraform's
-        provider has since 3.29 (hashicorp/terraform-provider-azurerm#18525). No disk is made before.
+        """The id of the disk encryption set, once it may use the key. Its identity is its own, which is there only
+        when it is, so the grant comes after: the API's text has no other for new ones ("Only SystemAssigned is
+        supported for new creations", EncryptionSetIdentity), though Terraform's provider has since 3.29
+        (hashicorp/terraform-provider-azurerm#18525). No disk is made before.
         """
         disks = self._disk_encryption_set()
         principal = disks.identity.apply(lambda own: (own and own.principal_id) or "")
@@ -239,16 +231,9 @@ KNOWN_SEC = 60.0
 
 @dataclass(frozen=True)
 class Grantee:
-    """Somebody who gets rights.
-
-    Attributes:
-        name: begins the logical name of each assignment.
-        kind: what it is in the stack: node, head, stop ...
-        principal_id: object id of the identity.
-        subscription_id: where roles are looked up.
-        stack: makes the GUIDs.
-        opts: parent of what is declared.
-        wait_sec: how long a stack waits for roles to be heeded; for one of our own to be known KNOWN_SEC are enough.
+    """Somebody who gets rights. `kind`: what it is in the stack: node, head, stop ; `subscription_id`: where roles are
+    looked up; `stack`: makes the GUIDs; `wait_sec`: how long a stack waits for roles to be heeded; for one of our own
+    to be known KNOWN_SEC are enough.
     """
 
     name: str
@@ -308,14 +293,12 @@ class Grantee:
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity.
-
-    `run_container_id` is RunBucket's, `repository_id` the registry's resource id, `data_collection_rule_id` that of
-    NodeLogs. `data_source` is the `az://account/container/prefix` nodes may read, `data_source_account_id` that storage
-    account's resource id (a container is the smallest place a role can be assigned on; whoever runs `up` must be
-    allowed to). `self_termination` lets a node delete itself from its scale set. With `role_wait_sec` (0)
-    Azure gets some time to know a role of our own before it is assigned: from Python programs alone
-    (`components.azure.identity`).
+    """Inputs of NodeIdentity. `run_container_id` is RunBucket's, `repository_id` the registry's resource id,
+    `data_collection_rule_id` that of NodeLogs. `data_source` is the `az://account/container/prefix` nodes may read,
+    `data_source_account_id` that storage account's resource id (a container is the smallest place a role can be
+    assigned on; whoever runs `up` must be allowed to). `self_termination` lets a node delete itself from its scale set.
+    With `role_wait_sec` (0) Azure gets some time to know a role of our own before it is assigned: from Python programs
+    alone (`components.azure.identity`).
     """
 
     subscription_id: str
@@ -333,9 +316,8 @@ class NodeIdentityArgs(TypedDict):
 
 
 class HeadIdentityArgs(TypedDict):
-    """Inputs of HeadIdentity: as of NodeIdentity.
-
-    `fills_groups` lets it set the capacity of scale sets, `scrapes` lets its Prometheus find the workers.
+    """Inputs of HeadIdentity: as of NodeIdentity. `fills_groups` lets it set the capacity of scale sets, `scrapes` lets
+    its Prometheus find the workers.
     """
 
     subscription_id: str
@@ -375,13 +357,9 @@ def _identity(
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """Managed identity and grants of the nodes.
-
-    Attributes:
-        identity_id: its resource id, for the scale set; waits for the grants: a machine that takes it has them from its
-            first second (Azure may take some minutes to heed them everywhere).
-        client_id: by which a machine asks for its token.
-        principal_id: object id, for further grants.
+    """Managed identity and grants of the nodes. `identity_id`: its resource id, for the scale set; waits for the
+    grants: a machine that takes it has them from its first second (Azure may take some minutes to heed them
+    everywhere); `client_id`: by which a machine asks for its token; `principal_id`: object id, for further grants.
     """
 
     identity_id: pulumi.Output[str]

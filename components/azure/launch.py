@@ -1,6 +1,4 @@
-"""What every machine of ours is made with: image, first-boot file, guarded boot, SSH key; and the profiles of GPU
-nodes, one machine type each.
-"""
+"""What every machine is made with: image, first-boot file, guarded boot, SSH key; the GPU nodes' profiles."""
 
 import base64
 import binascii
@@ -138,13 +136,9 @@ class Image:
 
 @dataclass(frozen=True)
 class Security:
-    """How far a machine's boot and its disks are guarded.
-
-    Attributes:
-        trusted_launch: UEFI with a virtual TPM, which measures the boot.
-        secure_boot: whether only signed kernels and modules are loaded.
-        encryption_at_host: whether also caches and local disks are encrypted.
-        why_no_secure_boot: in words; empty where it is on.
+    """How far a machine's boot and its disks are guarded. `secure_boot`: whether only signed kernels and modules are
+    loaded; `encryption_at_host`: whether also caches and local disks are encrypted; `why_no_secure_boot`: in words;
+    empty where it is on.
     """
 
     trusted_launch: bool
@@ -154,15 +148,9 @@ class Security:
 
 
 def plan_image(image: str, place: str = "image_id") -> Image:
-    """An image as it is written.
-
-    Args:
-        image: a resource id of an image or of a gallery's, `/CommunityGalleries/...`, `/SharedGalleries/...`, or
-            `publisher:offer:sku`, with `:version` where it is not to be the newest.
-        place: the argument, for messages.
-
-    Raises:
-        InputError: it is none of these.
+    """An image as it is written. `image`: a resource id of an image or of a gallery's, `/CommunityGalleries/...`,
+    `/SharedGalleries/...`, or `publisher:offer:sku`, with `:version` where it is not to be the newest. InputError: it
+    is none of these.
     """
     if _RESOURCE.fullmatch(image):
         return Image(id=image)
@@ -188,11 +176,7 @@ def is_hpc_image(image: str | None) -> bool:
 
 
 def node_image(machine: AzureMachineType, own: str | None, place: str = "image_id") -> Image:
-    """The nodes' image: the one that is written, or else the one for the machine type.
-
-    Raises:
-        InputError: none is written and none is known to fit, or what is written is no image's name.
-    """
+    """The image written, or else the machine type's. InputError: none fits, or it is no image's name."""
     image = own or machine.image.value
     if image is None:
         raise InputError(
@@ -213,22 +197,11 @@ def plan_security(
     encryption_at_host: bool | None = None,
     place: str = "",
 ) -> Security:
-    """What a machine type and its image allow, of what is wanted; None wants what there is.
-
-    Secure Boot is off where modules are loaded that nobody signs: the HPC image builds NVIDIA's and
-    InfiniBand's itself (Azure/azhpc-images). An own image with InfiniBand is taken for such a one too, until
-    `secure_boot` says otherwise.
-
-    Args:
-        machine: the size.
-        own_image: whether the nodes' image is somebody's own: not `is_hpc_image`.
-        trusted_launch: what is wanted.
-        secure_boot: what is wanted.
-        encryption_at_host: what is wanted.
-        place: config path of these three, put before their names.
-
-    Raises:
-        InputError: something is wanted that the machine type or the image does not have.
+    """What a machine type and its image allow, of what is wanted; None wants what there is. Secure Boot is off where
+    modules are loaded that nobody signs: the HPC image builds NVIDIA's and InfiniBand's itself (Azure/azhpc-images). An
+    own image with InfiniBand is taken for such a one too, until `secure_boot` says otherwise. `own_image`: whether the
+    nodes' image is somebody's own: not `is_hpc_image`. InputError: something is wanted that the machine type or the
+    image does not have.
     """
     # Of sizes that Microsoft says nothing about, newer ones have encryption at host; the other kind of boot not all.
     trusted, encryption = machine.trusted_launch.value, machine.encryption_at_host.value
@@ -261,11 +234,7 @@ def _wanted(what: str, wanted: bool | None, offered: bool | None, machine_type: 
 
 
 def check_custom_data(user_data: str) -> str:
-    """`user_data`, base64 of what cloud-init takes, where it fits; cloud-init reads gzip inside it.
-
-    Raises:
-        InputError: it is no base64, or more than Azure takes.
-    """
+    """`user_data` as given. InputError: no base64, or more than Azure takes. cloud-init reads gzip inside it."""
     try:
         size = len(base64.b64decode(user_data, validate=True))
     except binascii.Error:
@@ -295,14 +264,10 @@ HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung it comes from.
-
-    Attributes:
-        computer_name_prefix: of the host names, at most 15 characters.
-        security_group_ids: application security groups.
-        user_data: base64 of what cloud-init takes.
-        disk_encryption_set_id: whose key encrypts the disk; None for Azure's own.
-        entra_login: whether people may come in by SSH with their Entra ID account.
+    """What every node of a pool has in common, whichever rung it comes from. `computer_name_prefix`: of the host
+    names, at most 15 characters; `user_data`: base64 of what cloud-init takes; `disk_encryption_set_id`: whose key
+    encrypts the disk; None for Azure's own; `entra_login`: whether people may come in by SSH with their Entra ID
+    account.
     """
 
     computer_name_prefix: str

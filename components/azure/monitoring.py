@@ -1,6 +1,4 @@
-"""NodeLogs and Observability: the nodes' lines in a table of Log Analytics; alarms, a workbook, and the action group
-that alarms and budgets speak through.
-"""
+"""NodeLogs and Observability: a Log Analytics table of the nodes' lines; alarms, workbook and action group."""
 
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
@@ -35,11 +33,7 @@ SHORT_NAME = "gangway"
 
 
 def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
-    """Refuses more addresses than a notification of a budget takes.
-
-    Raises:
-        InputError: there are more than MAX_BUDGET_EMAILS, or none.
-    """
+    """Refuses (InputError) no address, or more than MAX_BUDGET_EMAILS, which a budget's notification takes."""
     if not 1 <= len(emails) <= MAX_BUDGET_EMAILS:
         raise InputError(
             place,
@@ -161,12 +155,10 @@ class NodeLogsArgs(TypedDict):
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability.
-
-    `workspace_id` is NodeLogs', whose table has to exist before an alarm may name it. `num_nodes` is how many nodes all
-    scale sets hold together. `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics
-    line. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm. `interruptions_per_hour`
-    (3): above it, an alarm tells so.
+    """Inputs of Observability. `workspace_id` is NodeLogs', whose table has to exist before an alarm may name it.
+    `num_nodes` is how many nodes all scale sets hold together. `steps_alarm_minutes` has to be longer than a node needs
+    from boot to the first statistics line. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every
+    alarm. `interruptions_per_hour` (3): above it, an alarm tells so.
     """
 
     subscription_id: str
@@ -183,21 +175,14 @@ class ObservabilityArgs(TypedDict):
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
-    """Refuses a number of days that Log Analytics does not offer.
-
-    Raises:
-        InputError: it is outside RETENTION_DAYS.
-    """
+    """Refuses a number of days that Log Analytics does not offer. InputError: it is outside RETENTION_DAYS."""
     check_within(days, RETENTION_DAYS, place, "Log Analytics does not keep lines for so many days")
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The table of one stack's lines, and the way into it.
-
-    Attributes:
-        workspace_id: resource id of the workspace; waits for the table.
-        data_collection_rule_id: on which machines get to send.
-        ingestion_url: where they POST a JSON list of rows, with a token for `https://monitor.azure.com/`.
+    """The table of one stack's lines, and the way into it. `workspace_id`: resource id of the workspace; waits for the
+    table; `data_collection_rule_id`: on which machines get to send; `ingestion_url`: where they POST a JSON list of
+    rows, with a token for `https://monitor.azure.com/`.
     """
 
     workspace_id: pulumi.Output[str]

@@ -1,9 +1,6 @@
-"""Names that Azure wants otherwise than ours, made from them so that the same stack always gets the same.
-
-Pulumi names most resources: the logical name and eight random hex digits, of any length and with every dash, for it
-knows nothing of Azure's rules. So the logical name has to fit them. The digits are wanted: names that the world shares
-are free, and what a destroyed stack left behind (its runs, a deleted vault that Azure still holds) is in nobody's way.
-And here are the GUIDs that Azure calls role assignments by. Pure.
+"""Names in Azure's form, the same for the same stack, and the GUIDs of role assignments. Pulumi adds eight random hex
+digits to a logical name and knows none of Azure's rules, so the logical name has to fit them; the digits keep
+world-wide names free of what a destroyed stack left behind (its runs, a deleted vault that Azure still holds).
 """
 
 import re

@@ -1,6 +1,4 @@
-"""TrainingNetwork: a private subnet in which GPU nodes reach Azure and each other, and nothing reaches them; its
-firewall, and Azure Bastion as the way in for people.
-"""
+"""TrainingNetwork: a private subnet that reaches Azure and that nothing reaches; its firewall, and Azure Bastion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -90,15 +88,9 @@ HTTPS = ("443",)
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom.
-
-    Attributes:
-        name: tells it from the others.
-        source: a role of ours, an address range, or a service tag.
-        target: likewise.
-        protocol: `*` or `Tcp`.
-        ports: those of the target, as Azure writes them; empty for every port.
-        direction: Inbound or Outbound.
+    """Who may open connections to whom. `source`: a role of ours, an address range, or a service tag; `protocol`: `*`
+    or `Tcp`; `ports`: those of the target, as Azure writes them; empty for every port; `direction`: Inbound or
+    Outbound.
     """
 
     name: str
@@ -121,13 +113,9 @@ class Rule:
 def plan_flows(
     head: HeadPortsArgs | None, egress: Egress, lustre_cidr: str | None = None, bastion_cidr: str | None = None
 ) -> tuple[Flow, ...]:
-    """Everything that may pass in the machines' subnet.
-
-    Args:
-        head: its ports; None without a head node.
-        egress: `endpoints` closes the way out to all but Azure's services.
-        lustre_cidr: where the file system's servers are; None without one.
-        bastion_cidr: where people come from; None without a Bastion.
+    """Everything that may pass in the machines' subnet. `head`: its ports; None without a head node; `egress`:
+    `endpoints` closes the way out to all but Azure's services; `lustre_cidr`: where the file system's servers are;
+    None without one; `bastion_cidr`: where people come from; None without a Bastion.
     """
     flows = [Flow("self", "fabric", "fabric")]
     if head is not None:
@@ -152,10 +140,9 @@ def plan_flows(
 
 
 def plan_lustre_flows(lustre_cidr: str, client_cidr: str) -> tuple[Flow, ...]:
-    """Everything that may come into the file system's subnet; its way out is Azure's own business.
-
-    After "Configure a network security group" of Azure Managed Lustre's documentation: its servers among themselves,
-    its clients, and the monitoring that Azure does.
+    """Everything that may come into the file system's subnet; its way out is Azure's own business. After "Configure a
+    network security group" of Azure Managed Lustre's documentation: its servers among themselves, its clients, and the
+    monitoring that Azure does.
     """
     return (
         Flow("self", lustre_cidr, lustre_cidr),
@@ -181,13 +168,12 @@ NAT_IDLE_MINUTES = 4
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, place, way out, what lives in it, tags.
-
-    `head` lets a head node be reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length`
-    makes a subnet of that size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With
-    `flow_log_account_id` and `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there, by the
-    `network_watcher` of that resource id or GROUP/NAME; left out, by the one that Azure makes for the region, for which
-    `watcher_wait_sec` (0) waits: from Python programs alone (`components.azure.settling`).
+    """Inputs of TrainingNetwork: address range, place, way out, what lives in it, tags. `head` lets a head node be
+    reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length` makes a subnet of that
+    size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With `flow_log_account_id` and
+    `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there, by the `network_watcher` of that
+    resource id or GROUP/NAME; left out, by the one that Azure makes for the region, for which `watcher_wait_sec`
+    (0) waits: from Python programs alone (`components.azure.settling`).
     """
 
     resource_group_name: pulumi.Input[str]
@@ -207,12 +193,9 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Address ranges of the subnets, none overlapping another.
-
-    Attributes:
-        private_cidr: of the machines, the first quarter.
-        lustre_cidr: of the file system, the beginning of the third quarter; None without one.
-        bastion_cidr: of the Bastion, the end of the last quarter.
+    """Address ranges of the subnets, none overlapping another. `private_cidr`: of the machines, the first quarter;
+    `lustre_cidr`: of the file system, the beginning of the third quarter; None without one; `bastion_cidr`: of the
+    Bastion, the end of the last quarter.
     """
 
     private_cidr: str
@@ -223,11 +206,7 @@ class NetworkPlan:
 def plan_network(
     cidr: str, lustre_prefix_length: int | None = None, place: str = "gangway:network.cidr"
 ) -> NetworkPlan:
-    """Divides `cidr`.
-
-    Raises:
-        InputError: when `cidr` is no private IPv4 network between /16 and /20.
-    """
+    """Divides `cidr`. InputError: when `cidr` is no private IPv4 network between /16 and /20."""
     private, _, third, last = private_network(cidr, place).subnets(prefixlen_diff=2)
     *_, bastion = last.subnets(new_prefix=BASTION_PREFIX)
     if lustre_prefix_length is None:
@@ -238,7 +217,6 @@ def plan_network(
 
 class TrainingNetwork(pulumi.ComponentResource):
     """A virtual network with a private subnet, a way out, a firewall; where wanted, subnets of Lustre and Bastion.
-
     `private_subnet_ids` holds the machines' one subnet, `lustre_subnet_id` is empty without a file system. Both wait
     for everything beside them. The two security group ids are application security groups, for the NICs of workers and
     of the head; the head's is empty without one, as is `private_zone_id`, the DNS zone's name.

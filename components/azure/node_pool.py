@@ -1,9 +1,6 @@
-"""IbNodePool: GPU nodes that one InfiniBand partition holds together, one scale set per rung of the capacity ladder.
-
-Scale sets are made empty: the head node asks for the nodes, and turns to a further rung when the job's minimum is not
-to be had on those above it (`components.azure.fallback`, which says why). `up` leaves their sizes alone; but Azure's
-provider sends the size it last saw with every other change of a scale set, so such an `up` is to be one with
-`--refresh`. Not a scheduler: what runs on the nodes is the JobSpec in their user data.
+"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder. Scale sets are made
+empty and filled by the head node (`components.azure.fallback` says why); `up` leaves their sizes alone, but Azure's
+provider sends the size it last saw with every other change of a scale set: run such an `up` with `--refresh`.
 """
 
 from collections.abc import Sequence
@@ -48,9 +45,8 @@ _MAX_PREFIX = 12
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, spot or on-demand; the rest as `components.core.capacity` says.
-
-    `id` is the resource id of a capacity reservation group.
+    """One rung: `kind` is reservation, spot or on-demand; the rest as `components.core.capacity` says. `id` is the
+    resource id of a capacity reservation group.
     """
 
     kind: str
@@ -61,15 +57,15 @@ class CapacityRungArgs(TypedDict):
 
 
 class IbNodePoolArgs(TypedDict):
-    """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups.
-
-    `image_id` is a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type.
+    """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
+    a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type.
     `trusted_launch`, `secure_boot` and `encryption_at_host` are as far as machine type and image go unless said
     (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
-    `entra_login` (false) lets people in by SSH with their Entra ID account; scripts then have to ask for tokens by the
-    identity's client id. `wait_for_nodes` (false), for a pool without a head: `up` asks for the first rung's nodes,
-    waits for all, and fails where Azure has too few. `proximity` (false) keeps nodes without InfiniBand in one data
-    centre, and lets Azure refuse more often; InfiniBand's single placement group is narrower than that anyway.
+    `entra_login` (false) lets people in by SSH with their Entra ID account; scripts then have to ask for tokens by
+    the identity's client id. `wait_for_nodes` (false), for a pool without a head: `up` asks for the first rung's
+    nodes, waits for all, and fails where Azure has too few. `proximity` (false) keeps nodes without InfiniBand in
+    one data centre, and lets Azure refuse more often; InfiniBand's single placement group is narrower than that
+    anyway.
     """
 
     subscription_id: str
@@ -115,12 +111,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments into what scale sets take.
-
-    Raises:
-        InputError: an unknown machine type, a rung or a number of nodes that Azure does not have, an image that can be
-            none, or something the machine type lacks.
-    """
+    """What scale sets take. InputError: machine type, rung, number of nodes or image that Azure does not have."""
     machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
@@ -147,11 +138,9 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
 
 
 class IbNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for InfiniBand, filled from the capacity ladder in its order.
-
-    `launch_template_ids` are the scale sets' ids: on Azure a scale set is its own template. `interfaces_per_node`
-    counts the Ethernet NIC and the InfiniBand adapters. `fallback_config` is JSON for the head node: see
-    `components.azure.fallback.FallbackConfig`.
+    """GPU nodes wired for InfiniBand, filled from the capacity ladder in its order. `launch_template_ids` are the scale
+    sets' ids: on Azure a scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the
+    InfiniBand adapters. `fallback_config` is JSON for the head node: see `components.azure.fallback.FallbackConfig`.
     """
 
     group_names: pulumi.Output[list[str]]

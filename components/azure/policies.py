@@ -1,6 +1,4 @@
-"""The small grammar of our grants: who gets which role where, and what is wider than we wish; names as Azure wants
-them.
-"""
+"""The grammar of our grants: who gets which role where, what is wider than we wish; names as Azure wants them."""
 
 import re
 from collections.abc import Mapping
@@ -93,11 +91,7 @@ class AccountPlace:
 
 
 def blob_source(url: str, place: str = "gangway:storage.source") -> BlobSource:
-    """The parts of `url`.
-
-    Raises:
-        InputError: it is no `az://account/container/prefix`, or one of its folders could be none.
-    """
+    """The parts of `url`. InputError: it is no `az://account/container/prefix`, or one of its folders could be none."""
     found = _SOURCE.fullmatch(url)
     folders = ((found and found["prefix"]) or "").removesuffix("/").split("/")
     # On a node they would be other places than in the container.
@@ -113,11 +107,7 @@ def blob_source(url: str, place: str = "gangway:storage.source") -> BlobSource:
 
 
 def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.source_account_id") -> AccountPlace:
-    """Where the storage account `account_id` is, which has to be the one of `source`.
-
-    Raises:
-        InputError: it is no resource id of a storage account, or another account's.
-    """
+    """Where the account `account_id` is. InputError: no resource id of a storage account, or not `source`'s."""
     found = _ACCOUNT.fullmatch(account_id)
     if found is None or found["account"] != source.account:
         expected = f"/providers/Microsoft.Storage/storageAccounts/{source.account}"
@@ -144,10 +134,8 @@ def importable(
     place: str = "gangway:azure.source_account_id",
     source_place: str = "gangway:storage.source",
 ) -> AccountPlace:
-    """Where the account is from which Managed Lustre of this subscription is to import.
-
-    Raises:
-        InputError: as `account_of`, or it is in another subscription, or the container is the one of the log.
+    """Where the account is from which Managed Lustre of this subscription is to import. InputError: as `account_of`,
+    or it is in another subscription, or the container is the one of the log.
     """
     account = account_of(account_id, source, place)
     if account.subscription_id != subscription_id:
@@ -192,9 +180,8 @@ def node_actions(*, self_termination: bool) -> tuple[str, ...]:
 
 
 def head_actions(*, fills_groups: bool, scrapes: bool) -> tuple[str, ...]:
-    """What the head does to scale sets: set how many nodes there are, delete what never came to run; find workers.
-
-    The latter is what Prometheus wants ("Configuration", azure_sd_config): scale sets, and single machines as well.
+    """What the head does to scale sets: set how many nodes there are, delete what never came to run; find workers. The
+    latter is what Prometheus wants ("Configuration", azure_sd_config): scale sets, and single machines as well.
     """
     find = (
         f"{_SET}/read",

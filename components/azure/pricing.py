@@ -1,8 +1,6 @@
-"""What the declared Azure resources cost: from resource inputs to cost components.
-
-Works on the resource graph, so it prices what would be created and not what the stack file seems to say. Usage that no
-declaration fixes (requests, data processed, egress, log lines, blobs, flow logs, operations on keys, a Logic App's
-actions) is not in it, nor are discounts and commitments.
+"""What the declared Azure resources cost, priced from the resource graph. Not in it: usage that no declaration fixes
+(requests, data processed, egress, log lines, blobs, flow logs, operations on keys, a Logic App's actions), discounts
+and commitments.
 """
 
 from collections import Counter
@@ -57,7 +55,6 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
 
 
 def _market(profile: Mapping[str, Any]) -> str:
-    """How the machines of a profile are had."""
     if profile.get("capacityReservation"):
         return "reservation"
     return "spot" if profile.get("priority") == "Spot" else "on-demand"
@@ -127,7 +124,6 @@ def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Ite
 
 
 def _machine(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A machine without accelerators, on demand, and its disk."""
     name, machine_type = resource.name, resource.inputs["hardwareProfile"]["vmSize"]
     yield _service(f"{name}: {machine_type}, on-demand", f"instance-{machine_type}", 1, catalog, region)
     size = resource.inputs["storageProfile"]["osDisk"]["diskSizeGB"]

@@ -1,12 +1,10 @@
 """ImageRegistry: the Azure Container Registry of the trainer's image.
 
-Standard unless `premium` is asked for. Who pulls has a role, and machines reach the registry over Azure's own network;
-what Premium adds is a wall around that (private endpoints, which this package does not use), a third and more of reads
-at once, and that what no tag names goes after OLD_DAYS. Encrypted with Azure's own keys: images hold no secret, and
-through a vault's firewall, as the stack's key has one, a registry with an identity of ours does not come. Tags may
-move: the build cache's does, and the content tags of `up` have to when an `up` was interrupted between push and state.
-Nothing is lost: nodes and run records name images by digest. The images go with the stack, as each can be built again
-from the commit and the lock that a run record names.
+Standard unless `premium` is asked for, which adds private endpoints (not used here), a third and more of reads at once,
+and that what no tag names goes after OLD_DAYS. Encrypted with Azure's own keys: images hold no secret, and a registry
+with an identity of ours does not come through the firewall of the stack's vault. Tags may move: the build cache's, and
+the content tags of an `up` that was interrupted between push and state; nodes and run records name images by digest.
+The images go with the stack, as each can be built again from a run record's commit and lock.
 """
 
 from typing import NotRequired, TypedDict
@@ -35,12 +33,9 @@ class ImageRegistryArgs(TypedDict):
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A private container registry without an admin user.
-
-    Attributes:
-        repository_url: what image references begin with, the image's name included.
-        repository_id: the registry's resource id, on which machines get to pull.
-        registry_host: host to log in to, as LOGIN_USER.
+    """A private container registry without an admin user. `repository_url`: what image references begin with, the
+    image's name included; `repository_id`: the registry's resource id, on which machines get to pull;
+    `registry_host`: host to log in to, as LOGIN_USER.
     """
 
     repository_url: pulumi.Output[str]

@@ -1,11 +1,8 @@
-"""Settling: a wait between what Azure says it has made and the first resource that needs it to be heeded.
-
-Azure accepts a role assignment at once and heeds it everywhere only after minutes (Managed Lustre's prerequisites speak
-of five; Azure/bicep#16601 and pulumi/pulumi#16893 tell of accounts that were refused their key), and nothing can be
-asked whether it does. Whoever uses it too early fails for good: a file system that could not see its container stays,
-half made. So this waits once, when the thing is made, and again when it is made anew; not at each `up`.
-
-A dynamic resource: it runs in the program's own Python, so components wait only where they are told for how long.
+"""Settling: a wait between what Azure says it has made and the first resource that needs it to be heeded. Azure heeds a
+role assignment everywhere only after minutes (Managed Lustre's prerequisites speak of five; Azure/bicep#16601,
+pulumi/pulumi#16893), nothing can be asked whether it does, and what uses it too early fails for good. It waits when the
+thing is made or made anew, not at each `up`. A dynamic resource, so for programs in Python: components wait only where
+told for how long.
 """
 
 import time
@@ -57,15 +54,7 @@ def _wait(what: str, seconds: float) -> None:
 
 
 class Settling(Resource, module="gangway", name="Settling"):
-    """The wait, as Pulumi's engine sees it.
-
-    Args:
-        name: logical name.
-        what: what is waited for, in words.
-        awaited: ids, and whatever else tells one that was made anew from the one before.
-        seconds: how long.
-        opts: of the resource.
-    """
+    """The wait, as Pulumi's engine sees it. `awaited`: ids, and whatever else tells a thing made anew."""
 
     def __init__(
         self,
@@ -86,13 +75,8 @@ def heeded(
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
     """What has to stand before somebody relies on role assignments: they, and a wait; they alone without `seconds`.
-
-    Args:
-        name: logical name of the wait.
-        what: whose roles, in words.
-        grants: the assignments.
-        seconds: how long Azure gets.
-        opts: parent of the wait; it is not kept when the stack is destroyed, whatever they are.
+    `what`: whose roles, in words; `opts`: parent of the wait; it is not kept when the stack is destroyed, whatever they
+    are.
     """
     if not seconds:
         return list(grants)

@@ -1,6 +1,4 @@
-"""RunBucket, where run records outlive the nodes, and FlowLogStore, where a network's flow logs go: storage accounts
-without keys, over HTTPS alone.
-"""
+"""RunBucket (run records outlive the nodes) and FlowLogStore (flow logs): accounts without keys, HTTPS alone."""
 
 import re
 from dataclasses import dataclass
@@ -44,17 +42,9 @@ def declare_account(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> storage.StorageAccount:
-    """Declares an account.
-
-    Args:
-        name: logical name, of lowercase letters and digits (`components.azure.policies.letters`).
-        resource_group_name: where it is.
-        location: region.
-        sku: how many copies there are, and where.
-        rules: who it answers to, of those with a role.
-        key: whose newest version encrypts it, Azure looks for a newer one each day; None for Azure's own keys.
-        tags: of the account.
-        opts: of the resource.
+    """Declares an account. `name`: logical name, of lowercase letters and digits (`components.azure.policies.letters`);
+    `rules`: who it answers to, of those with a role; `key`: whose newest version encrypts it, Azure looks for a newer
+    one each day; None for Azure's own keys.
     """
     return storage.StorageAccount(
         name,
@@ -104,13 +94,7 @@ _SHORT = re.compile(r"(?P<group>[-\w.()]{1,90})/(?P<name>[-\w.]{1,80})", re.ASCI
 
 @dataclass(frozen=True)
 class Watcher:
-    """A network watcher.
-
-    Attributes:
-        resource_group_name: its group.
-        name: its name.
-        by_azure: whether Azure makes it by itself, some time after the region's first network.
-    """
+    """A network watcher. `by_azure`: whether Azure makes it by itself, some time after the region's first network."""
 
     resource_group_name: str
     name: str
@@ -123,16 +107,9 @@ def plan_watcher(
     subscription_id: str | None = None,
     place: str = "gangway:azure.network_watcher",
 ) -> Watcher:
-    """The watcher of a region.
-
-    Args:
-        written: its resource id, or GROUP/NAME; None for the one that Azure makes.
-        region: of the network.
-        subscription_id: of the network, which a watcher's id must have as well; None where it is not looked at.
-        place: config path, for messages.
-
-    Raises:
-        InputError: neither, or in another subscription.
+    """The watcher of a region. `written`: its resource id, or GROUP/NAME; None for the one that Azure makes;
+    `subscription_id`: of the network, which a watcher's id must have as well; None where it is not looked at.
+    InputError: neither, or in another subscription.
     """
     if written is None:
         return Watcher(OWN_GROUP, f"NetworkWatcher_{region}", by_azure=True)
@@ -164,10 +141,8 @@ ENDING = "flows"
 
 
 class FlowLogStoreArgs(TypedDict):
-    """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys.
-
-    `role_wait_sec` (0) is how long Azure gets to heed that the identity may write: from Python programs alone
-    (`components.azure.settling`).
+    """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys. `role_wait_sec` (0) is how long Azure
+    gets to heed that the identity may write: from Python programs alone (`components.azure.settling`).
     """
 
     subscription_id: str
@@ -180,11 +155,8 @@ class FlowLogStoreArgs(TypedDict):
 
 
 class FlowLogStore(pulumi.ComponentResource):
-    """A storage account, and the identity that writes the log into it.
-
-    Attributes:
-        account_id: resource id of the account.
-        identity_id: of the identity; waits until it may write.
+    """A storage account, and the identity that writes the log into it. `account_id`: resource id of the account;
+    `identity_id`: of the identity; waits until it may write.
     """
 
     account_id: pulumi.Output[str]
@@ -229,10 +201,9 @@ def declare_flow_log(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> network.FlowLog:
-    """Declares the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`.
-
-    A watcher that Azure makes comes after the region's first network, and a log without one is refused
-    (ParentResourceNotFound, pulumi/pulumi#11430): `wait_sec` after the network the log is asked for.
+    """Declares the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`. A watcher
+    that Azure makes comes after the region's first network, and a log without one is refused (ParentResourceNotFound,
+    pulumi/pulumi#11430): `wait_sec` after the network the log is asked for.
     """
     before: list[pulumi.Resource] = []
     if watcher.by_azure and wait_sec:
@@ -262,11 +233,10 @@ SOFT_DELETE_DAYS = 7
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket.
-
-    With `subnet_ids` or `allowed_ips` the account answers to these subnets and these addresses or ranges (of people who
-    read runs from elsewhere), and to nobody else, whatever role they have; without, to anybody with a role.
-    `zone` empty: the region has none, and the data is in one place. Without `key` Azure encrypts with its own keys.
+    """Inputs of RunBucket. With `subnet_ids` or `allowed_ips` the account answers to these subnets and these addresses
+    or ranges (of people who read runs from elsewhere), and to nobody else, whatever role they have; without, to
+    anybody with a role. `zone` empty: the region has none, and the data is in one place. Without `key` Azure
+    encrypts with its own keys.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -279,14 +249,9 @@ class RunBucketArgs(TypedDict):
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned container. Nothing current ever expires.
-
-    Attributes:
-        bucket_name: the container.
-        bucket_url: `https://ACCOUNT.blob.core.windows.net/CONTAINER`; waits for versioning.
-        account_name: the storage account.
-        account_id: its resource id.
-        container_id: the container's, on which machines get to write.
+    """A private, encrypted, versioned container. Nothing current ever expires. `bucket_name`: the container;
+    `bucket_url`: `https://ACCOUNT.blob.core.windows.net/CONTAINER`; waits for versioning; `account_name`: the
+    storage account; `account_id`: its resource id; `container_id`: the container's, on which machines get to write.
     """
 
     bucket_name: pulumi.Output[str]

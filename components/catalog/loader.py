@@ -1,8 +1,7 @@
-"""Facts about machines, prices, storage and regions, each with its source, date and confidence.
-
-One directory a provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the
-typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway
-prices refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
+"""Facts about machines, prices, storage and regions, each with its source, date and confidence. One directory a
+provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the typed way in.
+A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway prices
+refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
 
     >>> catalog = load()
     >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
@@ -174,10 +173,7 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
 
 
 def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
-    """A fix for a mistyped accelerator.
-
-    Of the same model the next larger number: who writes H100x4 has not mistyped V100x4.
-    """
+    """A fix for a mistyped accelerator, of the same model the next larger number: H100x4 is no mistyped V100x4."""
     model, _, number = wanted.rpartition("x")
     numbers: dict[int, str] = {}
     for name in offered:
@@ -193,17 +189,12 @@ def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
 def _rows(
     model: type[BaseModel], table: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Source], provider: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a table with names, each told its name and provider."""
     for name, row in table.items():
         yield name, {"name": name, "provider": provider, **with_facts(model, row, sources)}
 
 
 def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
-    """A row as its model; whoever adds one is told which row is wrong, and where.
-
-    Raises:
-        InputError: it breaks a rule of its shape.
-    """
+    """A row as its model. InputError: which row breaks a rule of its shape, and where."""
     try:
         return model.model_validate(row)
     except ValidationError as error:

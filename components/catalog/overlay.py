@@ -1,9 +1,7 @@
-"""Prices that `gangway prices refresh` has read, laid over those that ship with the catalogue.
-
-One file a provider and day, `<provider>-<date>.yaml`, in `$XDG_CONFIG_HOME/gangway/prices` (`~/.config` without that
-variable), in the shape of `prices.yaml`; the newest counts. `GANGWAY_PRICES` names another folder, and `none` turns
-overlays off. A price of an overlay wins, but over a listed one of a later day: a Gangway installed since knows more.
-Its source then begins with `overlay, <date>`. Reads and lays over; asking the providers is `stacks.finops.prices`.
+"""Prices that `gangway prices refresh` (`stacks.finops.prices`) has read, laid over those of the catalogue. One file a
+provider and day, `<provider>-<date>.yaml`, shaped like `prices.yaml`, in `$XDG_CONFIG_HOME/gangway/prices` (`~/.config`
+without that variable) or the folder GANGWAY_PRICES (`none` turns overlays off); the newest counts. An overlay's price
+wins unless the listed one is of a later day; its source then begins with `overlay, <date>`.
 """
 
 import math
@@ -90,11 +88,7 @@ def newest_overlay(provider: str) -> OverlayFile | None:
 
 
 def read_overlay(path: Path) -> Overlay:
-    """The prices of one file, each source marked as an overlay's.
-
-    Raises:
-        InputError: it is none; a broken overlay is never skipped silently.
-    """
+    """The prices of one file, sources marked as an overlay's. InputError: a broken overlay, never skipped silently."""
     try:
         tables, plain_sources = read_file(path)
         provider, sources = tables["provider"], _marked(plain_sources)
@@ -118,11 +112,7 @@ def read_overlay(path: Path) -> Overlay:
 
 
 def _check_prices(overlay: Overlay) -> None:
-    """No price is zero, negative or endless: a file may have been edited, and a quote would rank by it.
-
-    Raises:
-        ValueError: naming the price.
-    """
+    """No price is zero, negative or endless (ValueError names it): an edited file would rank quotes by it."""
     rows: list[tuple[str, BaseModel]] = [
         *((f"{machine.machine_type} {machine.region}", machine) for machine in overlay.machines),
         *((f"{chip.generation} {chip.region}", chip) for chip in overlay.tpus),
@@ -144,13 +134,7 @@ def is_overlaid(fact: KnownPrice) -> bool:
 
 
 def lay_over(base: Sequence[Row], over: Sequence[Row], key: str) -> tuple[Row, ...]:
-    """`base` with the prices of `over`; rows of regions that `base` lacks come last.
-
-    Args:
-        base: rows of the catalogue.
-        over: rows of an overlay.
-        key: the field that with `region` tells rows apart.
-    """
+    """`base` with `over`'s prices; rows of new regions come last. `key` with `region` tells rows apart."""
     place = attrgetter(key, "region")
     newer = {place(row): row for row in over}
     laid = [_merged(row, newer.pop(place(row), None)) for row in base]

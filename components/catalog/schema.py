@@ -1,6 +1,4 @@
-"""What the catalogue can say of a machine, a price, a file system and a region: typed, frozen; what Azure and Google
-Cloud alone have comes last.
-"""
+"""What the catalogue can say of a machine, price, file system and region, typed and frozen; clouds' own at the end."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -55,14 +53,10 @@ class Frozen(BaseModel):
 
 
 class Fact(Frozen, Generic[T]):
-    """A value and where it comes from.
-
-    Attributes:
-        value: None where nobody knows.
-        source: title of the page or list.
-        url: its public address; empty for what was recalled or assumed.
-        as_of: the day the source is of or, where it bears no date, was read.
-        confidence: documented by the vendor, a public list price, recalled, assumed, or stated by the stack file.
+    """A value and where it comes from. `value`: None where nobody knows; `source`: title of the page or list; `url`:
+    its public address; empty for what was recalled or assumed; `as_of`: the day the source is of or, where it bears
+    no date, was read; `confidence`: documented by the vendor, a public list price, recalled, assumed, or stated by
+    the stack file.
     """
 
     value: T
@@ -73,11 +67,9 @@ class Fact(Frozen, Generic[T]):
 
 
 class CardRun(Frozen):
-    """Network cards `first` to `last` (inclusive), all laid out alike.
-
-    Attributes:
-        devices: what the layout puts at device 0, 1, ... of each card; empty leaves the card unused.
-        max_interfaces: how many interfaces one card takes; None where nobody knows.
+    """Network cards `first` to `last` (inclusive), all laid out alike. `devices`: what the layout puts at device 0, 1,
+    ... of each card; empty leaves the card unused; `max_interfaces`: how many interfaces one card takes; None where
+    nobody knows.
     """
 
     first: int
@@ -87,12 +79,9 @@ class CardRun(Frozen):
 
 
 class EfaFabric(Frozen):
-    """Elastic Fabric Adapters and the layout Amazon documents for them.
-
-    Attributes:
-        max_efa_interfaces: EfaInfo.MaximumEfaInterfaces, which is not the number of cards on every type.
-        num_cards: MaximumNetworkCards.
-        layout: the cards in order; the launch template declares exactly these devices.
+    """Elastic Fabric Adapters and the layout Amazon documents for them. `max_efa_interfaces`:
+    EfaInfo.MaximumEfaInterfaces, which is not the number of cards on every type; `layout`: the cards in order; the
+    launch template declares exactly these devices.
     """
 
     kind: Literal["efa"]
@@ -131,16 +120,11 @@ Fabric: TypeAlias = EfaFabric
 
 
 class MachineType(Frozen):
-    """A machine with accelerators.
-
-    Attributes:
-        accelerator: model and number, such as `H100x8`: what a stack file asks for.
-        backend: the collective library its accelerators are made for.
-        accelerator_watts: board power of one accelerator; None where no figure is published.
-        host_watts: everything else in the machine.
-        interconnect: how the accelerators of one machine reach each other.
-        network_gbps: all network cards together, at their peak.
-        fabric: the network between machines that bypasses the kernel; None where there is none.
+    """A machine with accelerators. `accelerator`: model and number, such as `H100x8`: what a stack file asks for;
+    `backend`: the collective library its accelerators are made for; `accelerator_watts`: board power of one
+    accelerator; None where no figure is published; `host_watts`: everything else in the machine; `interconnect`: how
+    the accelerators of one machine reach each other; `network_gbps`: all network cards together, at their peak;
+    `fabric`: the network between machines that bypasses the kernel; None where there is none.
     """
 
     name: str
@@ -166,10 +150,9 @@ class MachineType(Frozen):
 
 
 class MachinePrice(Frozen):
-    """US dollars per node and hour in one region; spot is the span seen over zones.
-
-    `reserved_1y` and `reserved_3y` are a commitment's total over its hours, paid whether used or not; `block` is a
-    capacity block's price over its hours, paid at once.
+    """US dollars per node and hour in one region; spot is the span seen over zones. `reserved_1y` and `reserved_3y`
+    are a commitment's total over its hours, paid whether used or not; `block` is a capacity block's price over its
+    hours, paid at once.
     """
 
     provider: str
@@ -195,9 +178,8 @@ class ServicePrice(Frozen):
 
 class LustreOffer(Frozen):
     """Sizes and tiers of a managed Lustre file system; from `efa_step_gib` on only where the provider has such a thing.
-
-    `efa_step_gib` is the step of an EFA-enabled file system at each tier, `efa_excluded_families` whose machines
-    have EFA and cannot reach one by it, `efa_client_interfaces` how many of a machine type's it is reached by,
+    `efa_step_gib` is the step of an EFA-enabled file system at each tier, `efa_excluded_families` whose machines have
+    EFA and cannot reach one by it, `efa_client_interfaces` how many of a machine type's it is reached by,
     `metadata_iops` what may be provisioned.
     """
 
@@ -229,15 +211,11 @@ RATE_GBPS: Mapping[str, int] = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 
 
 class InfinibandFabric(Frozen):
-    """Virtual functions of the hosts' InfiniBand adapters, one for each accelerator.
-
-    Attributes:
-        num_hcas: adapters that a machine shows, all of them, or it is unhealthy.
-        gbps_each: rate of each, as `ibstat` shows it.
-        generation: HDR, NDR or XDR.
-        partition_key: who shares a partition key, and so can talk at all.
-        largest_group: machines of one single-placement-group scale set, as every subscription has it.
-        largest_group_on_request: the same once Microsoft's support has raised it.
+    """Virtual functions of the hosts' InfiniBand adapters, one for each accelerator. `num_hcas`: adapters that a
+    machine shows, all of them, or it is unhealthy; `gbps_each`: rate of each, as `ibstat` shows it; `generation`:
+    HDR, NDR or XDR; `partition_key`: who shares a partition key, and so can talk at all; `largest_group`: machines
+    of one single-placement-group scale set, as every subscription has it; `largest_group_on_request`: the same once
+    Microsoft's support has raised it.
     """
 
     kind: Literal["infiniband"]
@@ -317,12 +295,9 @@ CapacityKind = Literal["on-demand", "spot", "flex-start", "reservation"]
 
 
 class GpuDirectFabric(Frozen):
-    """GPUDirect-TCPX(O): extra gVNICs beside the machine's own, each alone in a VPC of its own.
-
-    Attributes:
-        protocol: tcpx or tcpxo, which decides the NCCL plug-in.
-        num_gpu_nics: extra NICs, and so as many extra VPC networks, each with one subnet.
-        mtu_bytes: of those networks.
+    """GPUDirect-TCPX(O): extra gVNICs beside the machine's own, each alone in a VPC of its own. `protocol`: tcpx or
+    tcpxo, which decides the NCCL plug-in; `num_gpu_nics`: extra NICs, and so as many extra VPC networks, each with
+    one subnet; `mtu_bytes`: of those networks.
     """
 
     kind: Literal["gpudirect"]
@@ -334,12 +309,9 @@ class GpuDirectFabric(Frozen):
 
 class RoceFabric(Frozen):
     """GPUDirect RDMA over converged Ethernet: MRDMA NICs, each in a subnet of one VPC with the RoCE profile.
-
-    Attributes:
-        num_gpu_nics: MRDMA NICs, and so as many subnets of the one RDMA network.
-        num_host_nics: gVNICs for everything else, each in a VPC of its own.
-        mtu_bytes: of the RDMA network.
-        profile_suffix: the network profile is called `{zone}{profile_suffix}` and ties the network to its zone.
+    `num_gpu_nics`: MRDMA NICs, and so as many subnets of the one RDMA network; `num_host_nics`: gVNICs for everything
+    else, each in a VPC of its own; `mtu_bytes`: of the RDMA network; `profile_suffix`: the network profile is called
+    `{zone}{profile_suffix}` and ties the network to its zone.
     """
 
     kind: Literal["roce"]
@@ -355,11 +327,8 @@ GpuFabric: TypeAlias = Annotated[GpuDirectFabric | RoceFabric, Field(discriminat
 
 class GcpMachineType(MachineType):
     """A Compute Engine machine type with GPUs. Its fabric is `gpu_fabric`; `fabric`, which means EFA, stays None.
-
-    Attributes:
-        gpu_fabric: the network between machines for the GPUs; None where they share the machine's own NIC.
-        capacity: how it can be bought at all.
-        zones: where it is offered, as public lists of that day have it.
+    `gpu_fabric`: the network between machines for the GPUs; None where they share the machine's own NIC; `capacity`:
+    how it can be bought at all; `zones`: where it is offered, as public lists of that day have it.
     """
 
     gpu_fabric: GpuFabric | None
@@ -368,10 +337,8 @@ class GcpMachineType(MachineType):
 
 
 class SizeRange(Frozen):
-    """Sizes of a managed file system: multiples of a step that grows once.
-
-    Attributes:
-        step_gib: the step up to and including `step_until_gib`; `large_step_gib` beyond it.
+    """Sizes of a managed file system: multiples of a step that grows once. `step_gib`: the step up to and including
+    `step_until_gib`; `large_step_gib` beyond it.
     """
 
     smallest_gib: Fact[int]

@@ -1,6 +1,4 @@
-"""A site: machines that no catalogue knows, and the power they run on, as the stack file states them; its fabric;
-and what a person should know of its figures.
-"""
+"""A site: machines that no catalogue knows and their power, as the stack file states them; its fabric and findings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,14 +41,10 @@ class _Written(BaseModel):
 
 
 class SiteFabricConfig(_Written):
-    """The network between machines that bypasses the kernel.
-
-    Attributes:
-        kind: infiniband, or RDMA over Ethernet; none where NCCL goes over TCP.
-        devices: adapters of one machine that NCCL uses.
-        gbps: of each of them.
-        hcas: their names, such as mlx5_0, where others are not to be used; NCCL takes all when left out.
-        gid_index: of RoCE version 2 on those adapters, as `show_gids` lists it; NCCL chooses when left out.
+    """The network between machines that bypasses the kernel. `kind`: infiniband, or RDMA over Ethernet; none where NCCL
+    goes over TCP; `devices`: adapters of one machine that NCCL uses; `gbps`: of each of them; `hcas`: their names, such
+    as mlx5_0, where others are not to be used; NCCL takes all when left out; `gid_index`: of RoCE version 2 on those
+    adapters, as `show_gids` lists it; NCCL chooses when left out.
     """
 
     kind: Literal["none", "infiniband", "roce"] = Field(default="none", examples=["infiniband"])
@@ -131,13 +125,8 @@ class SiteDefaults(Frozen):
 
 
 class SiteFabric(Frozen):
-    """The fabric of such a machine.
-
-    Attributes:
-        num_devices: adapters of one machine.
-        gbps_each: of one adapter.
-        hcas: their names; empty for all.
-        gid_index: of RoCE; None where NCCL chooses.
+    """The fabric of such a machine. `num_devices`: adapters of one machine; `gbps_each`: of one adapter; `hcas`: their
+    names; empty for all; `gid_index`: of RoCE; None where NCCL chooses.
     """
 
     kind: Literal["infiniband", "roce"]
@@ -166,16 +155,8 @@ def load_site_defaults() -> SiteDefaults:
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
-    """The site's machine in the catalogue's shape.
-
-    Args:
-        site: what the stack file says.
-        provider: whose machine it counts as.
-        accelerator: model and number, such as `H100x8`.
-        name: what people call such a machine; the accelerator's when empty.
-
-    Raises:
-        InputError: the board power of such an accelerator is not known and not said.
+    """The site's machine in the catalogue's shape. `name`: what people call such a machine; the accelerator's when
+    empty. InputError: the board power of such an accelerator is not known and not said.
     """
     known = _carrier(accelerator)
     return SiteMachine(
@@ -269,22 +250,18 @@ def _host_watts(site: SiteConfig) -> Fact[float]:
 
 
 def _machines() -> Iterator[MachineType]:
-    """Every machine that a catalogue knows."""
     for provider in PROVIDERS:
         yield from load_bundled(provider).machines.values()
 
 
 def _carrier(accelerator: str) -> MachineType | None:
-    """A machine of a catalogue with accelerators of that model."""
     model = accelerator.rpartition("x")[0]
     return next((machine for machine in _machines() if machine.accelerator.rpartition("x")[0] == model), None)
 
 
 def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
-    """What one accelerator draws: the stack file's word, else what the catalogues agree on.
-
-    Raises:
-        InputError: they know no such model, or it comes in several.
+    """What one accelerator draws: the stack file's word, or the catalogues' agreed. InputError: no such model, or
+    several.
     """
     if site.accelerator_watts is not None:
         return _stated(site, "accelerator_watts", site.accelerator_watts)
@@ -315,15 +292,10 @@ DEVICES = ("/dev/infiniband",)
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """A fabric, compiled.
-
-    Attributes:
-        link_layer: as the kernel calls it: InfiniBand or Ethernet; empty where there is no fabric.
-        num_devices: adapters that must be up on every node.
-        gbps_each: the rate that each must show.
-        hcas: their names; empty for whichever are up.
-        devices: of the host, that the job's container gets.
-        nccl_env: variables of the job.
+    """A fabric, compiled. `link_layer`: as the kernel calls it: InfiniBand or Ethernet; empty where there is no fabric;
+    `num_devices`: adapters that must be up on every node; `gbps_each`: the rate that each must show; `hcas`: their
+    names; empty for whichever are up; `devices`: of the host, that the job's container gets; `nccl_env`: variables of
+    the job.
     """
 
     link_layer: str = ""
@@ -340,15 +312,10 @@ class SiteFabricPlan:
 
 
 def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) -> SiteFabricPlan:
-    """The plan of a machine's fabric; next to nothing where it has none.
-
-    NCCL_NET makes NCCL fail where the adapters do not work, instead of going on over TCP (NCCL's user guide,
-    "NCCL_NET"); `=` before names has them match as a whole ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), and gloo takes
-    them as they are.
-
-    Args:
-        fabric: of the machine; None for TCP alone.
-        interface: by which nodes reach each other over IP; None where NCCL and gloo choose.
+    """The plan of a machine's fabric; next to nothing where it has none. NCCL_NET makes NCCL fail where the adapters do
+    not work, instead of going on over TCP (NCCL's user guide, "NCCL_NET"); `=` before names has them match as a whole
+    ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), and gloo takes them as they are. `fabric`: of the machine; None for TCP
+    alone.
     """
     env = {"NCCL_SOCKET_IFNAME": f"={interface}", "GLOO_SOCKET_IFNAME": interface} if interface else {}
     if fabric is None:

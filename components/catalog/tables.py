@@ -1,6 +1,4 @@
-"""From a YAML file of the catalogue to rows whose every value names its source; tables of embodied emissions, spot
-interruptions and links between accelerators.
-"""
+"""From a YAML table to rows that name their source; embodied emissions, spot interruptions, accelerator links."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -172,9 +170,8 @@ def load_interruptions(provider: str) -> InterruptionTable:
 
 
 def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:
-    """The share of such nodes that is taken within 720 hours, 0 up to 1; None where nobody says.
-
-    The source names the bucket. Another region's bucket never stands in: a price travels, a shortage does not.
+    """The share of such nodes that is taken within 720 hours, 0 up to 1; None where nobody says. The source names the
+    bucket. Another region's bucket never stands in: a price travels, a shortage does not.
     """
     table = load_interruptions(provider)
     row = table.rows.get(machine_type)
@@ -200,11 +197,9 @@ class Link(Frozen):
 
 
 class Ici(Frozen):
-    """How the links of a TPU chip are laid out.
-
-    Attributes:
-        ports: links of one chip, to its neighbours, which its bandwidth is shared out to.
-        wraps_every: a slice whose sides are all multiples of this has links between its ends: it is a torus.
+    """How the links of a TPU chip are laid out. `ports`: links of one chip, to its neighbours, which its bandwidth is
+    shared out to; `wraps_every`: a slice whose sides are all multiples of this has links between its ends: it is a
+    torus.
     """
 
     ports: Fact[int]

@@ -1,8 +1,6 @@
-"""Whether a price that somebody's list states may replace the one that is known: each refusal has its reason.
-
-Public lists hold placeholders, zeros, prices of other currencies and of years ago, and totals where an hourly price
-belongs. `judge` looks at all that was observed of one machine in one region; what passes is no proof of a price, what
-does not is never taken over. Pure; what is asked of whom is not known here.
+"""Whether a price that somebody's list states may replace the one that is known: each refusal has its reason. Public
+lists hold placeholders, zeros, other currencies, years-old prices, and totals for hourly prices. What passes
+`judge` is no proof of a price, what does not is never taken over.
 """
 
 import math
@@ -31,16 +29,8 @@ _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 @dataclass(frozen=True)
 class Observed:
-    """A price as somebody's list states it.
-
-    Attributes:
-        item: machine type, or generation of TPUs.
-        field: which of its prices.
-        value: of one `unit`, in `currency`.
-        unit: `hour`, of TPUs `chip-hour`; anything else as the list has it.
-        source: title of the list.
-        url: its public address.
-        as_of: the day the list is of or, where it bears no date, was read.
+    """A price as somebody's list states it. `value`: of one `unit`, in `currency`; `unit`: `hour`, of TPUs `chip-hour`;
+    anything else as the list has it; `as_of`: the day the list is of or, where it bears no date, was read.
     """
 
     provider: str
@@ -80,15 +70,9 @@ def judge(
     unit: str,
     today: date,
 ) -> Verdict:
-    """Sorts out what was observed of one item in one region.
-
-    Args:
-        batch: all of the same item and region.
-        present: its known prices there.
-        elsewhere: those of another region, against which a first price is measured.
-        regions: those that were asked about.
-        unit: the only one that is accepted.
-        today: against which a list is old.
+    """Sorts out what was observed of one item in one region. `batch`: all of the same item and region; `present`: its
+    known prices there; `elsewhere`: those of another region, against which a first price is measured; `regions`: those
+    that were asked about; `today`: against which a list is old.
     """
     reasons: dict[Observed, str] = {}
     for each in batch:

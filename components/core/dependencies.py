@@ -1,8 +1,6 @@
-"""What has to stand before something else, and so has to outlive it.
-
-Pulumi destroys in the reverse order of creation, and knows no order but references and `depends_on`. A value that waits
-carries the order to whoever takes it, also from one component to another, where `depends_on` does not reach: it is not
-handed down to a component's children.
+"""What has to stand before something else, and so has to outlive it. Pulumi destroys in the reverse order of creation,
+and knows no order but references and `depends_on`. A value that waits carries the order to whoever takes it, also
+from one component to another, where `depends_on` does not reach: it is not handed down to a component's children.
 """
 
 from typing import TypeVar

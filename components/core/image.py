@@ -1,11 +1,8 @@
-"""TrainerImage: the trainer's container image, built by BuildKit during `up` and known by its digest from then on.
-
-The Dockerfile comes rendered (`images.render_dockerfile`), the registry with a user and a password for it: the same
-component serves ECR, Artifact Registry and ACR. Not a registry, and no build on preview: a preview builds nothing.
-
-Provenance is BuildKit's own attestation. It needs the docker-buildx program (`exec`): the library inside the Pulumi
-provider turns it off. The provider knows no `--sbom` (pulumi/pulumi-docker-build issue 73), so the bill of materials
-is made by the Dockerfile and stands in the image at /opt/venv/sbom.cdx.json.
+"""TrainerImage: the trainer's container image, built by BuildKit during `up` (never on preview) and known by its digest
+from then on. The Dockerfile comes rendered (`images.render_dockerfile`), the registry with a user and a password: it
+serves ECR, Artifact Registry and ACR. Provenance is BuildKit's attestation, which needs the docker-buildx program
+(`exec`): the library inside the provider turns it off. The provider knows no `--sbom` (pulumi/pulumi-docker-build issue
+73), so the Dockerfile makes the bill of materials, /opt/venv/sbom.cdx.json.
 """
 
 from typing import TypedDict
@@ -32,9 +29,8 @@ class RegistryLogin(TypedDict):
 
 
 class TrainerImageArgs(TypedDict):
-    """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for each new content.
-
-    The registry must let a tag be pushed twice, as ECR does for CONTENT_PREFIX in an ImageRegistry.
+    """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for each new content. The
+    registry must let a tag be pushed twice, as ECR does for CONTENT_PREFIX in an ImageRegistry.
     """
 
     repository_url: pulumi.Input[str]

@@ -1,7 +1,6 @@
-"""The job a node runs: image, processes, volumes, environment and the torchrun command line.
-
-One JobSpec is made by `stacks.program` and used three ways: rendered into cloud-init, put into the plan's JSON,
-and run on this machine by `gangway demo`. It says what to run and never where the machines come from.
+"""The job a node runs: image, processes, volumes, environment and the torchrun command line. One JobSpec is made by
+`stacks.program` and used three ways: rendered into cloud-init, put into the plan's JSON, and run on this machine by
+`gangway demo`. It says what to run and never where the machines come from.
 """
 
 from typing import Literal, Self
@@ -41,12 +40,10 @@ class JobSpec(_Frozen):
         num_nodes_min: the fewest nodes with which the job goes on.
         num_nodes_max: the most nodes that may join.
         processes_per_node: one per accelerator; on a CPU-only node the number of gloo processes.
-        module: the Python module each process runs.
-        argv: its arguments.
         run_id: the run record's id; empty where the trainer makes one up.
         max_restarts: restarts after a failure; a change of membership does not count.
-        shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure
-            give about 30 s of notice, AWS 120 s).
+        shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure give about
+            30 s of notice, AWS 120 s).
     """
 
     name: str
@@ -75,10 +72,9 @@ class JobSpec(_Frozen):
         return self.num_nodes_max * self.processes_per_node
 
     def torchrun_argv(self) -> list[str]:
-        """The arguments of torchrun itself, as the trainer's launcher knows it.
-
-        The `gangway` rendezvous is c10d's, which the launcher registers under a name of its own: a node leaves it at
-        once, and never closes it for the others. A missed node is given up after 3 heartbeats of 3 s.
+        """The arguments of torchrun itself, as the trainer's launcher knows it. The `gangway` rendezvous is c10d's,
+        which the launcher registers under a name of its own: a node leaves it at once, and never closes it for the
+        others. A missed node is given up after 3 heartbeats of 3 s.
         """
         if self.rendezvous.standalone:
             where = ["--standalone", "--nnodes=1"]

@@ -1,6 +1,4 @@
-"""Numbers that a provider takes only in a range or out of a list, and settings of file systems that it does not
-have: refused with the nearest that it takes.
-"""
+"""Numbers a provider takes only in a range or list, and file system settings it lacks; refusals name the nearest."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,11 +30,7 @@ def nearest_number(wanted: int | None, values: Iterable[int]) -> int:
 
 
 def check_within(value: int, allowed: range, place: str, problem: str, unit: str = "") -> None:
-    """Refuses a value outside a range of step 1.
-
-    Raises:
-        InputError: at `place`, with the end of the range that is nearer.
-    """
+    """Refuses a value outside a range of step 1. InputError: at `place`, with the end of the range that is nearer."""
     if value not in allowed:
         raise InputError(
             place,
@@ -48,10 +42,8 @@ def check_within(value: int, allowed: range, place: str, problem: str, unit: str
 
 
 def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
-    """Refuses a window in which late metrics look like a standstill, or one that is no alarm any more.
-
-    Raises:
-        InputError: it is outside STEPS_ALARM_MINUTES.
+    """Refuses (InputError) a window outside STEPS_ALARM_MINUTES: late metrics would look like a standstill, or no
+    alarm.
     """
     check_within(minutes, STEPS_ALARM_MINUTES, place, "not a window in which missing steps can be told", " minutes")
 
@@ -61,11 +53,7 @@ Setting = tuple[bool, Any, str]
 
 
 def refuse_foreign(place: str, service: str, provider: str, settings: Mapping[str, Setting]) -> None:
-    """Refuses the first setting that was given although this provider's file system has none such.
-
-    Raises:
-        InputError: at `<place>.<setting>`.
-    """
+    """Refuses (InputError at `<place>.<setting>`) the first given setting that this provider's file system lacks."""
     for name, (given, value, why) in settings.items():
         if given:
             raise InputError(
@@ -78,11 +66,7 @@ def refuse_foreign(place: str, service: str, provider: str, settings: Mapping[st
 
 
 def check_tier(place: str, service: str, tiers: Mapping[int, Any] | tuple[int, ...], wanted: int | None) -> int:
-    """The tier, MB/s per TiB.
-
-    Raises:
-        InputError: the service has no such tier; the fix names the nearest.
-    """
+    """The tier, MB/s per TiB. InputError: the service has no such tier; the fix names the nearest."""
     if wanted is not None and wanted in tiers:
         return wanted
     raise InputError(

@@ -16,15 +16,7 @@ FIX = "use 10.42.0.0/16"
 
 
 def private_network(cidr: str, place: str = "gangway:network.cidr") -> IPv4Network:
-    """`cidr` as a network.
-
-    Args:
-        cidr: such as 10.42.0.0/16.
-        place: the config path that holds it, for messages.
-
-    Raises:
-        InputError: when `cidr` is no private IPv4 network between /16 and /20.
-    """
+    """`cidr` as a network. InputError: when `cidr` is no private IPv4 network between /16 and /20."""
     try:
         network = IPv4Network(cidr)
     except ValueError as error:
@@ -37,9 +29,8 @@ def private_network(cidr: str, place: str = "gangway:network.cidr") -> IPv4Netwo
 
 
 class HeadPortsArgs(TypedDict):
-    """Where the head node and the workers listen: the rendezvous store, and the workers' metrics.
-
-    `lustre` (false) lets the head mount a file system.
+    """Where the head node and the workers listen: the rendezvous store, and the workers' metrics. `lustre` (false) lets
+    the head mount a file system.
     """
 
     rendezvous_port: int

@@ -1,6 +1,4 @@
-"""One tag policy for every resource: who pays, for which stack and run, and how clean its power is; names made
-shorter.
-"""
+"""One tag policy for every resource: who pays, for which stack and run, how clean its power is; shortened names."""
 
 import re
 from collections.abc import Mapping
@@ -52,16 +50,8 @@ def carbon_class(intensity_g_per_kwh: float) -> str:
 
 @dataclass(frozen=True)
 class TagPolicy:
-    """What every taggable resource carries.
-
-    Attributes:
-        stack: Pulumi stack name.
-        team: who owns it.
-        cost_center: who pays for it.
-        run: run the resource serves, or `shared`.
-        energy_class: accelerator family, the largest single factor of the energy bill.
-        carbon_class: see `carbon_class`.
-        extra: the user's further tags.
+    """What every taggable resource carries. `run`: run the resource serves, or `shared`; `energy_class`: accelerator
+    family, the largest single factor of the energy bill.
     """
 
     stack: str
@@ -96,9 +86,7 @@ class TagPolicy:
 
     def gcp(self) -> dict[str, str]:
         """The policy as Google Cloud labels. What is ours is lowered; a user's label has to be right as it is written.
-
-        Raises:
-            InputError: a label Google Cloud refuses, with one it takes, or one that Gangway sets itself.
+        InputError: a label Google Cloud refuses, with one it takes, or one that Gangway sets itself.
         """
         ours = {key: _as_label(value) for key, value in self._own("-").items()}
         # Whose they are is the user's to say: lowered for them, two teams could become one.
@@ -116,10 +104,8 @@ class TagPolicy:
         return labels
 
     def azure(self) -> dict[str, str]:
-        """The policy as Azure tags, whose names differ by more than case.
-
-        Raises:
-            InputError: a tag that not every resource of Azure takes, or one that Gangway sets itself.
+        """Tags of Azure, whose names differ by more than case. InputError: one refused, or one that Gangway sets
+        itself.
         """
         own = self._own("-")
         tags = {**self.extra, **own}
@@ -148,20 +134,14 @@ class TagPolicy:
         return tags
 
     def openstack(self) -> dict[str, str]:
-        """The policy as metadata of OpenStack's instances.
-
-        Raises:
-            InputError: an item Nova refuses, or one that Gangway sets itself.
-        """
+        """Metadata of OpenStack's instances. InputError: an item Nova refuses, or one that Gangway sets itself."""
         items = {**self.extra, **self._own(":")}
         self._check_number(items, MAX_OPENSTACK_ITEMS, f"OpenStack takes {MAX_OPENSTACK_ITEMS} an instance")
         return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
 
     def hosts(self) -> dict[str, str]:
         """The policy as labels of the trainer's container, which is all that a machine of one's own can carry.
-
-        Raises:
-            InputError: a label nobody could filter by, or one that Gangway sets itself.
+        InputError: a label nobody could filter by, or one that Gangway sets itself.
         """
         labels = {**self.extra, **self._own(".")}
         return self._checked(labels, _HOST_KEY, _HOST_VALUE, "letters, digits and _ . - in keys")
@@ -169,7 +149,6 @@ class TagPolicy:
     def _checked(
         self, tags: dict[str, str], key_form: re.Pattern[str], value_form: re.Pattern[str], keys: str
     ) -> dict[str, str]:
-        """The tags, each of which has this form. Raises InputError for the first that has not."""
         for key, value in tags.items():
             if not key_form.fullmatch(key) or not value_form.fullmatch(value):
                 raise InputError(
@@ -213,10 +192,8 @@ class TagPolicy:
 
 
 def _as_label(text: str) -> str:
-    """`text` in the alphabet of a label's value."""
     return re.sub(r"[^a-z0-9_-]+", "-", text.lower())[:63]
 
 
 def _as_key(text: str) -> str:
-    """`text` in the alphabet of a label's key."""
     return (re.sub(r"^[^a-z]+", "", _as_label(text)) or "label")[:63]

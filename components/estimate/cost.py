@@ -1,7 +1,6 @@
-"""Cost components: what is billed, in which unit, at which price, from which source.
-
-The shape is Infracost's (hourly, monthly of 730 h, components); a price nobody knows stays None and is listed as such
-instead of counting as zero. Pure; each provider package turns its own resources into components.
+"""Cost components: what is billed, in which unit, at which price, from which source. The shape is Infracost's (hourly,
+monthly of 730 h, components); a price nobody knows stays None and is listed as such instead of counting as zero. Pure;
+each provider package turns its own resources into components.
 """
 
 from collections.abc import Mapping, Sequence
@@ -148,9 +147,8 @@ def elsewhere(priced: str, region: str) -> str:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Totals in US dollars of the components whose price is known, and the names of those whose price is not.
-
-    `monthly` and `run` hold `upfront` once, and `once`, what one run uses up.
+    """Totals in US dollars of the components whose price is known, and the names of those whose price is not. `monthly`
+    and `run` hold `upfront` once, and `once`, what one run uses up.
     """
 
     hourly: float

@@ -1,9 +1,7 @@
-"""Energy and carbon envelopes from board power, before anything runs.
-
-E = PUE * t * n * (gpus * board watts * utilisation + host watts). Estimates of this kind err by 27 to 37 % against
-meters (hence the band); the trainer's record replaces them by measurements where the node has a meter. Carbon is
-location-based, and emissions of making the cards stand beside it: together they are Software Carbon Intensity's
-E * I + M. Source of the model: GPU energy studies summarised in docs/decisions.md.
+"""Energy and carbon envelopes from board power, before anything runs: E = PUE * t * n * (gpus * board watts *
+utilisation + host watts). Such estimates err by 27 to 37 % against meters (hence the band; studies in
+docs/decisions.md). Carbon is location-based; with the emissions of making the cards it is Software Carbon
+Intensity's E * I + M.
 """
 
 from dataclasses import asdict, dataclass
@@ -35,9 +33,8 @@ ERROR_BAND = 0.37
 
 @dataclass(frozen=True)
 class EnergyEstimate:
-    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`), with the error band.
-
-    All four are None where nobody publishes what the accelerators draw; `source` then says so.
+    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`), with the error band. All four
+    are None where nobody publishes what the accelerators draw; `source` then says so.
     """
 
     kwh: float | None
@@ -110,7 +107,6 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
 
 
 def _watts(machine: MachineType) -> str:
-    """Where a node's watts come from, in one line."""
     board, host = machine.accelerator_watts, machine.host_watts
     return (
         f"{machine.num_accelerators.value} x {board.value:g} W ({board.confidence}) x {UTILISATION} "

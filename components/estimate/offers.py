@@ -1,8 +1,6 @@
-"""What one accelerator costs everywhere: an offer for each provider, region, machine and kind of capacity.
-
-A carrier is a machine type (or a TPU slice) that has the accelerator, with its provider's prices and regions; here its
-offers are read off. A price that is not in the catalogue stays None: the offer exists all the same. No price travels to
-another region here, as it does in a plan. What a job costs on an offer is `components.estimate.quotes`.
+"""What one accelerator costs everywhere: an offer for each provider, region, machine and kind of capacity, read off
+carriers (a machine type or TPU slice that has it, with its provider's prices and regions). A price that the catalogue
+lacks stays None; none travels to another region, as it does in a plan.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,14 +23,9 @@ SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-sta
 
 @dataclass(frozen=True)
 class Carrier:
-    """A machine type with the accelerator, and what its provider's catalogue says around it.
-
-    Attributes:
-        machine: the machine; of TPUs a whole slice.
-        prices: in every region that has one.
-        regions: all of the provider's.
-        capacity: the kinds it can be had in, in the words of a stack file; None where all of them.
-        offered_in: regions that have it, as far as the catalogue says.
+    """A machine type with the accelerator, and what its provider's catalogue says around it. `machine`: the machine; of
+    TPUs a whole slice; `prices`: in every region that has one; `capacity`: the kinds it can be had in, in the words of
+    a stack file; None where all of them; `offered_in`: regions that have it, as far as the catalogue says.
     """
 
     machine: MachineType
@@ -44,15 +37,10 @@ class Carrier:
 
 @dataclass(frozen=True)
 class Offer:
-    """A way to get a node.
-
-    Attributes:
-        region: its name.
-        price: US dollars per node and hour, None where nobody knows.
-        note: what the price leaves open; empty where nothing.
-        place: the region with its grid and its PUE; None where the catalogue does not have it.
-        interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
-        on_demand: price of the same node at the same place, None where nobody knows.
+    """A way to get a node. `price`: US dollars per node and hour, None where nobody knows; `note`: what the price
+    leaves open; empty where nothing; `place`: the region with its grid and its PUE; None where the catalogue does
+    not have it; `interruptions`: share of such nodes taken back within a month; None for kinds that are not taken
+    back; `on_demand`: price of the same node at the same place, None where nobody knows.
     """
 
     provider: str
@@ -104,14 +92,7 @@ def _offered_in(machine: MachineType) -> tuple[str, ...]:
 
 
 def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str, further: str = "") -> InputError:
-    """The mistake of asking for an accelerator that nobody has, with the nearest that somebody has.
-
-    Args:
-        wanted: what was asked for.
-        catalogs: of the providers that were asked.
-        place: config path or option that holds it.
-        further: what else would have been allowed.
-    """
+    """An accelerator that nobody has, and the nearest that somebody has. `further`: what else is allowed."""
     known = sorted({machine.accelerator for catalog in catalogs.values() for machine in catalog.machines.values()})
     return InputError(
         place,
@@ -161,7 +142,6 @@ def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) 
 
 
 def _price(row: MachinePrice | None, kind: Kind) -> tuple[Fact[float | None] | None, str]:
-    """The price of a kind, and what is to be said of it."""
     if row is None:
         return None, ""
     match kind:

@@ -1,6 +1,4 @@
-"""What a job comes to on an offer (dollars, hours, risk, kWh, gCO2e, or why it cannot be done so), and which offer
-to take.
-"""
+"""What a job comes to on an offer (dollars, hours, risk, kWh, gCO2e, or why it cannot be done), and which to take."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -24,13 +22,9 @@ BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done.
-
-    Attributes:
-        num_nodes: at the same time, at least 1.
-        hours: of undisturbed training, above 0.
-        deadline_hours: from the first step until it must be done, not below `hours`; None where it does not matter.
-        interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
+    """What is to be done. `num_nodes`: at the same time, at least 1; `hours`: of undisturbed training, above 0;
+    `deadline_hours`: from the first step until it must be done, not below `hours`; None where it does not matter;
+    `interruptions`: share of spot nodes taken back within a month, for offers of which nobody publishes it.
     """
 
     num_nodes: int
@@ -168,7 +162,6 @@ def _block_days(hours: float) -> int | None:
 
 
 def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None, float | None]:
-    """Energy in kWh and emissions in gCO2e, of the hours that the nodes run."""
     if offer.place is None or math.isinf(hours):
         return None, None
     energy = estimate_energy(offer.machine, num_nodes, hours, offer.place)
@@ -176,7 +169,6 @@ def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None
 
 
 def _problem(offer: Offer, job: Job, spot: SpotEstimate | None) -> str:
-    """Why the job is not done on this offer."""
     if spot is not None and not spot.feasible:
         return f"never done: an interruption each {spot.mtbf_hours:.2g} h takes more than is done in between"
     if spot is not None and job.deadline_hours is not None and spot.hours > job.deadline_hours:
@@ -198,16 +190,11 @@ def _missing(offer: Offer, job: Job, share: float | None) -> str:
 
 
 def chance_in_time(hours: float, deadline_hours: float, spot: SpotEstimate | None) -> float:
-    """How likely the job is done by the deadline: that no more interruptions come than there is time for.
-
-    Each is taken to cost the same, the mean: half an interval and a restart. As they come in the lost time, too, their
-    number is distributed as a generalised Poisson (Consul and Jain, Technometrics 15(4), 1973): with w interruptions a
-    job's own time and t in the time that each takes, j of them have probability w (w + jt)^(j-1) e^-(w + jt) / j!.
-
-    Args:
-        hours: of undisturbed training.
-        deadline_hours: when it must be done.
-        spot: the estimate; None for what is not taken back.
+    """How likely the job is done by the deadline: that no more interruptions come than there is time for. Each is
+    taken to cost the same, the mean: half an interval and a restart. As they come in the lost time, too, their
+    number is distributed as a generalised Poisson (Consul and Jain, Technometrics 15(4), 1973): with w
+    interruptions a job's own time and t in the time that each takes, j of them have probability w (w + jt)^(j-1)
+    e^-(w + jt) / j!. `spot`: the estimate; None for what is not taken back.
     """
     if spot is None or spot.interruptions == 0:
         return 1.0 if hours <= deadline_hours else 0.0
@@ -235,12 +222,8 @@ DIGITS = 9
 
 @dataclass(frozen=True)
 class Ranking:
-    """Offers by what becomes of the job on them.
-
-    Attributes:
-        ranked: best first, each with the reason for its place.
-        infeasible: the job is not done on them, or not in time.
-        unknown: they lack a figure.
+    """Offers by what becomes of the job on them. `ranked`: best first, each with the reason for its place;
+    `infeasible`: the job is not done on them, or not in time; `unknown`: they lack a figure.
     """
 
     ranked: tuple[tuple[Quoted, str], ...]

@@ -1,6 +1,4 @@
-"""How a data-parallel step grows with the number of workers: a fit to what was measured, a projection beyond it over
-fabrics, and all-reduce on a TPU slice's mesh or torus.
-"""
+"""How a data-parallel step grows with the workers: a fit, a projection over fabrics, and all-reduce on TPU slices."""
 
 import math
 import statistics
@@ -49,16 +47,10 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Links:
-    """What an all-reduce travels over.
-
-    Attributes:
-        gpus_per_node: accelerators of one machine.
-        inside_gbps: of one accelerator to the others of its machine, one direction; infinite where nobody says, which
-            is so only where it is alone.
-        between_gbps: all network cards of one machine together.
-        inside_latency_sec: of one message inside.
-        between_latency_sec: of one message between machines.
-        sources: where each comes from.
+    """What an all-reduce travels over. `gpus_per_node`: accelerators of one machine; `inside_gbps`: of one accelerator
+    to the others of its machine, one direction; infinite where nobody says, which is so only where it is alone;
+    `between_gbps`: all network cards of one machine together; `inside_latency_sec`: of one message inside;
+    `between_latency_sec`: of one message between machines; `sources`: where each comes from.
     """
 
     gpus_per_node: int
@@ -69,12 +61,8 @@ class Links:
     sources: tuple[str, ...] = ()
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce; 0 for one worker.
-
-        Args:
-            workers: above 0; nodes are filled one after the other.
-            num_bytes: of each worker's buffer.
-            algorithm: between machines; inside it is a ring.
+        """Seconds of one all-reduce; 0 for one worker. `workers`: above 0; nodes are filled one after the other;
+        `num_bytes`: of each worker's buffer; `algorithm`: between machines; inside it is a ring.
         """
         in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
         gbit = num_bytes * 8e-9
@@ -85,14 +73,9 @@ class Links:
 
 @dataclass(frozen=True)
 class StepModel:
-    """One step of one worker that is alone.
-
-    Attributes:
-        compute_sec: of the whole step.
-        gradient_bytes: that all workers average in a step.
-        serial_share: of the compute, which does not shrink when the batch is shared out, 0..1.
-        overlap: share of a step's compute during which gradients can travel, 0..1.
-        algorithm: between machines.
+    """One step of one worker that is alone. `compute_sec`: of the whole step; `gradient_bytes`: that all workers
+    average in a step; `serial_share`: of the compute, which does not shrink when the batch is shared out, 0..1;
+    `overlap`: share of a step's compute during which gradients can travel, 0..1; `algorithm`: between machines.
     """
 
     compute_sec: float
@@ -113,12 +96,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class AmdahlFit:
-    """What strong scaling has shown.
-
-    Attributes:
-        compute_sec: a step of one worker, as measured.
-        serial_share: fitted, 0..1.
-        worst_residual: the greatest |fitted - measured| / measured over all numbers of workers.
+    """What strong scaling has shown. `compute_sec`: a step of one worker, as measured; `serial_share`: fitted, 0..1;
+    `worst_residual`: the greatest |fitted - measured| / measured over all numbers of workers.
     """
 
     compute_sec: float
@@ -126,22 +105,15 @@ class AmdahlFit:
     worst_residual: float
 
     def step_sec(self, workers: float, all_reduce: float) -> float:
-        """The fitted step, with an all-reduce of so many seconds; exactly the measured one for one worker.
-
-        A curve may ask between whole numbers of workers.
+        """The fitted step with an all-reduce of so many seconds; workers need not be whole, and one is exactly the
+        measured.
         """
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
 
 def links_of(machine: MachineType, bus_share: float = BUS_SHARE) -> Links:
-    """The links of machines of one type, by the catalogue.
-
-    Args:
-        machine: of the catalogue.
-        bus_share: of nominal bandwidth that an all-reduce reaches, above 0.
-
-    Raises:
-        InputError: the catalogue does not know a bandwidth that is needed.
+    """The links of machines of one type, by the catalogue. `bus_share`: of nominal bandwidth that an all-reduce
+    reaches, above 0. InputError: the catalogue does not know a bandwidth that is needed.
     """
     number, inside = machine.num_accelerators.value, link_gbps(machine.accelerator)
     network = machine.network_gbps
@@ -191,13 +163,9 @@ def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> 
 
 
 def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
-    """The efficiency of each round, which ran one worker and then so many.
-
-    Args:
-        one_sec: seconds of a step of one worker, by round.
-        many_sec: of so many workers, in the same rounds.
-        workers: how many.
-        mode: whether each had a batch of its own (weak) or a share of one.
+    """The efficiency of each round, which ran one worker and then so many. `one_sec`: seconds of a step of one worker,
+    by round; `many_sec`: of so many workers, in the same rounds; `mode`: whether each had a batch of its own (weak)
+    or a share of one.
     """
     parts = 1 if mode == "weak" else workers
     values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
@@ -205,14 +173,10 @@ def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], wor
 
 
 def fit_amdahl(step: Mapping[int, float], all_reduce: Mapping[int, float]) -> AmdahlFit:
-    """The share of a step that does not shrink with the number of workers, by least squares.
-
-    Through the measured step of one worker, so with y = (t(n) - all-reduce(n)) / t(1) and x = 1 - 1/n:
-    y - 1/n = serial x x.
-
-    Args:
-        step: seconds of a step by number of workers, strong scaling; with that of one worker, and of another number.
-        all_reduce: seconds that workers waited for each other in it, by number of workers above one.
+    """The share of a step that does not shrink with the number of workers, by least squares. Through the measured step
+    of one worker, so with y = (t(n) - all-reduce(n)) / t(1) and x = 1 - 1/n: y - 1/n = serial x x. `step`: seconds
+    of a step by number of workers, strong scaling; with that of one worker, and of another number; `all_reduce`:
+    seconds that workers waited for each other in it, by number of workers above one.
     """
     one = step[1]
     many = [workers for workers in step if workers > 1]
@@ -226,12 +190,7 @@ def fit_amdahl(step: Mapping[int, float], all_reduce: Mapping[int, float]) -> Am
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice.
-
-    Attributes:
-        sides: chips along each axis; axes of one chip are left out.
-        wraps: whether the ends of every axis are linked.
-    """
+    """One slice. `sides`: chips along each axis longer than one; `wraps`: whether the ends of every axis are linked."""
 
     sides: tuple[int, ...]
     wraps: bool
@@ -244,13 +203,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Torus:
-    """Slices of one TPU generation.
-
-    Attributes:
-        slices: ascending, each of another number of chips.
-        link_gbps: of one link between neighbours, one direction.
-        hop_sec: of one message over it.
-        sources: where each comes from.
+    """Slices of one TPU generation. `slices`: ascending, each of another number of chips; `link_gbps`: of one link
+    between neighbours, one direction; `hop_sec`: of one message over it; `sources`: where each comes from.
     """
 
     slices: tuple[Slice, ...]
@@ -259,12 +213,9 @@ class Torus:
     sources: tuple[str, ...] = ()
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce on the slice of that many chips; 0 for one chip.
-
-        Args:
-            workers: chips: 1, or those of one of `slices`.
-            num_bytes: of each chip's buffer.
-            algorithm: no part of this model: within a slice there are rings and lines.
+        """Seconds of one all-reduce on the slice of that many chips; 0 for one chip. `workers`: chips: 1, or those of
+        one of `slices`; `num_bytes`: of each chip's buffer; `algorithm`: no part of this model: within a slice
+        there are rings and lines.
         """
         if workers == 1:
             return 0.0
@@ -284,12 +235,8 @@ class Torus:
 
 
 def torus_of(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
-    """Slices of a TPU generation.
-
-    Args:
-        generation: of the TPU catalogue.
-        topologies: such as `4x8x8`, ascending, of more than one chip each.
-        bus_share: of nominal bandwidth that an all-reduce reaches, above 0.
+    """Slices of a TPU generation. `generation`: of the TPU catalogue; `topologies`: such as `4x8x8`, ascending, of more
+    than one chip each; `bus_share`: of nominal bandwidth that an all-reduce reaches, above 0.
     """
     facts, chip, hop = ici(generation), link_gbps(f"{generation}x1"), latency().ici_usec
     assert chip.value is not None, "a test holds every generation against links.yaml"

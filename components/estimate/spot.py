@@ -1,13 +1,8 @@
-"""What spare capacity costs once it is taken away now and then: interruptions, checkpoints, work done twice. Pure.
+"""What spare capacity costs once it is taken away now and then: interruptions, checkpoints, work done twice.
 
-A node is taken with a constant rate, independently of the others, and the job stops as a whole: so the mean time
-between interruptions falls with the number of nodes. Between two of them a checkpoint is written every
-`interval_sec`, which takes `save_sec`; an interruption loses half an interval on average, and then `restart_sec` until
-training goes on. The interval that loses least is Young's (1974) with Daly's (2006) correction for the restart.
-
-Not a forecast of any market: how often a provider takes nodes is an input, and where nobody knows it there is no
-estimate. Formulas and worked figures: Young, "A first order approximation to the optimum checkpoint interval", CACM
-17(9), 1974; Daly, FGCS 22(3), 2006.
+Nodes are taken independently at a constant rate (an input, no forecast), and the job stops as a whole. A checkpoint
+every `interval_sec` takes `save_sec`; an interruption loses half an interval on average, and `restart_sec`. The best
+interval is Young's (CACM 17(9), 1974) with Daly's correction for the restart (FGCS 22(3), 2006).
 """
 
 import math
@@ -34,10 +29,8 @@ RESTART_SEC = 600.0
 
 
 def rate_per_hour(fraction_per_month: float) -> float:
-    """How often a node is taken in an hour, from the share of nodes taken within a month.
-
-    Args:
-        fraction_per_month: 0 (never) up to but not including 1.
+    """How often a node is taken in an hour, from the share of nodes taken within a month. `fraction_per_month`: 0
+    (never) up to but not including 1.
 
     >>> round(rate_per_hour(0.10) * 720, 4)
     0.1054
@@ -63,18 +56,11 @@ def best_interval_sec(save_sec: float, mtbf_sec: float, restart_sec: float) -> f
 
 @dataclass(frozen=True)
 class SpotEstimate:
-    """A job on capacity that may be taken away.
-
-    Attributes:
-        mtbf_hours: mean time between interruptions of the job.
-        interval_sec: of its checkpoints.
-        best_interval_sec: the one that loses least.
-        goodput: share of paid time that brings the job on, 0..1; 0 where it never ends.
-        hours: expected, from the first step to the last.
-        interruptions: expected in that time.
-        lost_hours: expected, of work done twice and restarts.
-        usd: expected cost of the nodes; None where the job never ends.
-        feasible: whether it is expected to end at all.
+    """A job on capacity that may be taken away. `mtbf_hours`: mean time between interruptions of the job;
+    `best_interval_sec`: the one that loses least; `goodput`: share of paid time that brings the job on, 0..1; 0 where
+    it never ends; `hours`: expected, from the first step to the last; `interruptions`: expected in that time;
+    `lost_hours`: expected, of work done twice and restarts; `usd`: expected cost of the nodes; None where the job never
+    ends; `feasible`: whether it is expected to end at all.
     """
 
     mtbf_hours: float
@@ -105,19 +91,11 @@ def estimate_spot(
     save_sec: float = SAVE_SEC,
     restart_sec: float = RESTART_SEC,
 ) -> SpotEstimate:
-    """What `hours` of undisturbed training come to on nodes that are taken away now and then.
-
-    Expected time is hours * (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). Where that denominator is not
-    above zero, more is lost than done between two interruptions, and the job is not expected to end.
-
-    Args:
-        num_nodes: of the job, at least 1.
-        usd_per_node_hour: price.
-        hours: the job would take without any interruption or checkpoint.
-        fraction_per_month: share of nodes taken within 720 hours, 0 up to but not including 1.
-        interval_sec: from one checkpoint to the next; the best one where left out.
-        save_sec: training stands still for so long at each.
-        restart_sec: from an interruption until training goes on.
+    """What `hours` of undisturbed training come to on nodes that are taken away now and then. Expected time is hours *
+    (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). Where that denominator is not above zero, more is
+    lost than done between two interruptions, and the job is not expected to end. `fraction_per_month`: share of
+    nodes taken within 720 hours, 0 up to but not including 1; `interval_sec`: from one checkpoint to the next; the
+    best one where left out.
     """
     between = mtbf_sec(num_nodes, fraction_per_month)
     # Without interruptions the best interval is endless: nothing is ever saved, and nothing is lost.

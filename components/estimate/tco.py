@@ -1,14 +1,10 @@
-"""Renting nodes against owning them: what both cost over the years, and from which use or month on owning pays.
+"""Renting nodes against owning them, per node over H hours: what both cost, and from which use or month on owning
+pays. An owned node draws and costs the same whatever its use; a rented one is paid while it is used. `load_onprem`
+holds assumptions (none for most accelerators): no taxes, interest, financing, depreciation, price changes or
+waiting.
 
     cloud(H)  = H * (price * utilisation + fixed)
     onprem(H) = capex - resale + H * (kW * PUE * price of a kWh + colocation + operations)
-
-H are the hours one has the node. All is of one node: several cost several times as much, and break even together. A
-node of one's own draws and costs the same whatever its use; a rented one is paid while it is used. What a node of one's
-own costs nobody publishes: `load_onprem` holds assumptions that say so, and none for most accelerators.
-
-Not a quote from a dealer: no taxes, interest, financing or depreciation rules, no price changes, and no waiting time.
-
     >>> round(reserved_break_even(reserved=18.83, on_demand=27.197), 2)
     0.69
 """
@@ -55,16 +51,11 @@ class OnPremNode(Frozen):
 
 
 class OnPremTable(Frozen):
-    """Assumptions about nodes of one's own.
-
-    Attributes:
-        nodes: by accelerator, such as `H100x8`; one that is not listed nobody here has a price of.
-        pue: power of the building over power of the machines.
-        usd_per_kwh: of electricity.
-        colo_usd_per_kw_month: space, cooling and power capacity, by the peak draw, without the electricity.
-        ops_usd_per_node_month: staff, maintenance contract and spare parts.
-        resale_share: of the price, when the machines are sold.
-        utilisation: share of the hours in which a node works.
+    """Assumptions about nodes of one's own. `nodes`: by accelerator, such as `H100x8`; one that is not listed nobody
+    here has a price of; `pue`: power of the building over power of the machines; `usd_per_kwh`: of electricity;
+    `colo_usd_per_kw_month`: space, cooling and power capacity, by the peak draw, without the electricity;
+    `ops_usd_per_node_month`: staff, maintenance contract and spare parts; `resale_share`: of the price, when the
+    machines are sold; `utilisation`: share of the hours in which a node works.
     """
 
     nodes: Mapping[str, OnPremNode]
@@ -86,12 +77,8 @@ def load_onprem() -> OnPremTable:
 
 @dataclass(frozen=True)
 class CloudSide:
-    """One rented node.
-
-    Attributes:
-        usd_per_hour: while it runs.
-        utilisation: share of the hours in which it runs, 0 to 1.
-        fixed_usd_per_hour: what is paid whether it runs or not: storage, head node.
+    """One rented node. `usd_per_hour`: while it runs; `utilisation`: share of the hours in which it runs, 0 to 1;
+    `fixed_usd_per_hour`: what is paid whether it runs or not: storage, head node.
     """
 
     usd_per_hour: float
@@ -105,16 +92,10 @@ class CloudSide:
 
 @dataclass(frozen=True)
 class OnPremSide:
-    """One node of one's own.
-
-    Attributes:
-        capex_usd: its price, with its share of what is between the nodes.
-        resale_usd: what it brings at the end.
-        kw: mean draw of the machine.
-        pue: power of the building over power of the machine.
-        usd_per_kwh: of electricity.
-        colo_usd_per_hour: space, cooling and power capacity.
-        ops_usd_per_hour: staff, maintenance contract, spare parts.
+    """One node of one's own. `capex_usd`: its price, with its share of what is between the nodes; `resale_usd`: what it
+    brings at the end; `kw`: mean draw of the machine; `pue`: power of the building over power of the machine;
+    `usd_per_kwh`: of electricity; `colo_usd_per_hour`: space, cooling and power capacity; `ops_usd_per_hour`: staff,
+    maintenance contract, spare parts.
     """
 
     capex_usd: float
@@ -152,9 +133,8 @@ def onprem_usd(side: OnPremSide, hours: float) -> float:
 
 
 def break_even_utilisation(cloud: CloudSide, onprem: OnPremSide, hours: float) -> float:
-    """The use from which on owning is cheaper over `hours`.
-
-    Above 1 renting is cheaper even for a node that never rests; below 0 owning is, even for one that always does.
+    """The use from which on owning is cheaper over `hours`. Above 1 renting is cheaper even for a node that never
+    rests; below 0 owning is, even for one that always does.
     """
     return (onprem_usd(onprem, hours) / hours - cloud.fixed_usd_per_hour) / cloud.usd_per_hour
 

@@ -1,8 +1,5 @@
-"""What wakes a person: no steps, idle GPUs, interruptions, missing or given-up nodes, a failed job, a record at risk.
-
-Plans only, no resources and no SDK. Each alarm is a PromQL expression over metrics of Cloud Monitoring; what it tells
-people is what is the matter and what to do. PromQL, because a condition in the older form cannot see a metric that
-never had a point, and a job that never makes a step is the first thing to be told of.
+"""What wakes a person, as data: each alarm is a PromQL expression over metrics of Cloud Monitoring. PromQL, because a
+condition in the older form cannot see a metric that never had a point, such as the steps of a job that makes none.
 """
 
 import re
@@ -24,13 +21,9 @@ MONITORED_RESOURCE = "gce_instance"
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric out of log lines.
-
-    Attributes:
-        name: its last word.
-        filter: which lines count, in the language of Cloud Logging, besides the log's name.
-        field: whose values are collected as a distribution; None counts the lines.
-        unit: in UCUM; `1` is a plain number.
+    """One metric out of log lines. `filter`: which lines count, in the language of Cloud Logging, besides the log's
+    name; `field`: whose values are collected as a distribution; None counts the lines; `unit`: in UCUM; `1` is a
+    plain number.
     """
 
     name: str
@@ -41,13 +34,8 @@ class MetricPlan:
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: ends the resource's name.
-        description: what is the matter and what to do; the message that people get.
-        query: PromQL; whatever it returns rings.
-        severity: CRITICAL, ERROR or WARNING.
+    """One alarm. `description`: what is the matter and what to do; the message that people get; `query`: PromQL;
+    whatever it returns rings; `severity`: CRITICAL, ERROR or WARNING.
     """
 
     name: str
@@ -94,11 +82,7 @@ def plan_alarms(
     *,
     expect_gpu: bool,
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack. Without `groups` (TPUs, which belong to none) nobody counts nodes.
-
-    Raises:
-        InputError: see `check_steps_alarm`.
-    """
+    """Every alarm of a stack; without `groups` (TPUs) nobody counts nodes. InputError: see `check_steps_alarm`."""
     check_steps_alarm(steps_alarm_minutes)
     return [
         _no_steps(stack, groups, steps_alarm_minutes),
@@ -113,8 +97,7 @@ def plan_alarms(
 
 def _series(stack: str, metric: str, suffix: str = "") -> str:
     """A log-based metric as PromQL spells it: the first slash is a colon, all else that is no letter an underscore.
-
-    https://docs.cloud.google.com/monitoring/promql/promql-mapping
+    https://docs.cloud.google.com/monitoring/promql/promql-mapping.
     """
     spelled = re.sub(r"[^a-zA-Z0-9]", "_", f"user/{metric_name(stack, metric)}")
     return f'logging_googleapis_com:{spelled}{suffix}{{monitored_resource="{MONITORED_RESOURCE}"}}'
@@ -126,17 +109,15 @@ def _lines(stack: str, metric: str, window: str) -> str:
 
 
 def _sizes(groups: Sequence[str]) -> str:
-    """How many instances there are, group by group."""
     # A group's name has no character that means anything in a pattern.
     named = f'instance_group_name=~"{"|".join(groups)}"'
     return f'compute_googleapis_com:instance_group_size{{monitored_resource="instance_group",{named}}}'
 
 
 def _no_steps(stack: str, groups: Sequence[str], minutes: int) -> AlarmPlan:
-    """Rings when there were nodes for the whole window and no statistics line came in it.
-
-    A minimum looks only at the points that there are, so the window has to be full of them: nodes that have just come
-    do not ring. TPUs are in no group: there, lines within the day and none in the window.
+    """Rings when there were nodes for the whole window and no statistics line came in it. A minimum looks only at the
+    points that there are, so the window has to be full of them: nodes that have just come do not ring. TPUs are in no
+    group: there, lines within the day and none in the window.
     """
     longer = min(minutes + DELAY_MINUTES, STEPS_ALARM_MINUTES.stop - 1)
     window = f"{longer if groups else minutes}m"
@@ -178,13 +159,10 @@ def _interruptions(stack: str, per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPlan:
-    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes.
-
-    Nodes that are replaced again and again are there most of the time: no window of one piece would see one missing.
-    It does not ring in the first 90 minutes in which there are nodes, for then the time before them would count as
-    missing; nor for a day after a job that ended well, unless there are steps again, that is another job. After that
-    day nothing rings either, because there have been no nodes in it. A stack that never got a node has no point that
-    could ring: `up` and the group's errors say why.
+    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes: nodes that are replaced again
+    and again are there most of the time. It does not ring in the first 90 minutes with nodes (the time before would
+    count), for a day after a job that ended well unless there are steps again, nor for a stack that never got a node:
+    `up` and the group's errors say why.
     """
     sizes = _sizes(groups)
     # Groups of no instance at all may have no point.

@@ -1,6 +1,4 @@
-"""Budget: a monthly limit on what carries the stack's label, with alarms to e-mail and a topic, and, if wanted, a
-workflow that empties the stack's groups and deletes its TPUs.
-"""
+"""Budget: a monthly limit on the stack's label, with alarms, and a workflow that can stop its groups and TPUs."""
 
 import json
 import re
@@ -42,13 +40,9 @@ MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when.
-
-    Attributes:
-        percent: of the budget.
-        groups: managed instance groups, as `projects/P/zones/Z/instanceGroupManagers/NAME`.
-        heads: instances that fill groups, as `projects/P/zones/Z/instances/NAME`.
-        queued_resources: TPUs, as `projects/P/locations/Z/queuedResources/NAME`.
+    """What is stopped, and when. `groups`: managed instance groups, as `projects/P/zones/Z/instanceGroupManagers/NAME`;
+    `heads`: instances that fill groups, as `projects/P/zones/Z/instances/NAME`; `queued_resources`: TPUs, as
+    `projects/P/locations/Z/queuedResources/NAME`.
     """
 
     percent: float
@@ -177,13 +171,11 @@ class BudgetAlarm:
 
 
 class BudgetArgs(TypedDict):
-    """Inputs of Budget.
-
-    `project_number` is the number of `project`. Google takes a budget in the currency of the billing account alone:
-    where that is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` the limit in it, which stands for
-    `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent` the
-    groups of `group_ids` are emptied, the TPUs of `queued_resource_names` deleted and the instances of `head_ids`
-    stopped: all full names (`projects/...`).
+    """Inputs of Budget. `project_number` is the number of `project`. Google takes a budget in the currency of the
+    billing account alone: where that is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` the
+    limit in it, which stands for `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is
+    the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names`
+    deleted and the instances of `head_ids` stopped: all full names (`projects/...`).
     """
 
     project: pulumi.Input[str]
@@ -212,11 +204,7 @@ def plan_budget_alarms(alert_percent: Sequence[float], stop_at_percent: float | 
 
 
 def check_billing_account(billing_account: str, place: str = "gangway:budget.billing_account") -> None:
-    """Refuses what cannot be the id of a billing account.
-
-    Raises:
-        InputError: it does not look like one.
-    """
+    """Refuses what cannot be the id of a billing account. InputError: it does not look like one."""
     if not _BILLING_ACCOUNT.fullmatch(billing_account):
         raise InputError(
             place,
@@ -233,10 +221,8 @@ def plan_amount(
     monthly_amount: float | None = None,
     place: str = "gangway:budget",
 ) -> tuple[str, float]:
-    """Currency and limit of the budget, which never is dollars under another currency's name.
-
-    Raises:
-        InputError: one of `currency` and `monthly_amount` without the other, no currency's code, or dollars twice.
+    """Currency and limit of the budget, which never is dollars under another currency's name. InputError: one of
+    `currency` and `monthly_amount` without the other, no currency's code, or dollars twice.
     """
     if currency is None and monthly_amount is None:
         return "USD", monthly_usd

@@ -1,6 +1,4 @@
-"""The capacity ladder as Compute Engine understands it, and what in it disagrees with the rest of the stack: its
-machine type, zone, hours and settings.
-"""
+"""The capacity ladder as Compute Engine understands it, and what in it disagrees with the rest of the stack."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,14 +50,10 @@ _RESERVATION = re.compile(rf"(projects/{_PROJECT}/reservations/)?{_NAME}(/reserv
 
 @dataclass(frozen=True)
 class Provisioning:
-    """The scheduling and the reservation of an instance template, in the API's words.
-
-    Attributes:
-        model: the provisioning model.
-        automatic_restart: whether Compute Engine starts an instance again that it has ended.
-        termination_action: what happens to an instance that is taken back; None where none is.
-        reservation: the one to be used, None to use none: also not an open one that somebody else counts on.
-        run_duration_sec: after which an instance is deleted; None for no such end.
+    """The scheduling and the reservation of an instance template, in the API's words. `automatic_restart`: whether
+    Compute Engine starts an instance again that it has ended; `termination_action`: what happens to an instance
+    that is taken back; None where none is; `reservation`: the one to be used, None to use none: also not an open
+    one that somebody else counts on; `run_duration_sec`: after which an instance is deleted; None for no such end.
     """
 
     model: Literal["STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"]
@@ -76,10 +70,9 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 
 def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
-    """What a rung makes of an instance template.
-
-    Reserved A3 Ultra and A4 machines are bound to their reservation (AI Hypercomputer documentation, "Create a MIG
-    with A4 or A3 Ultra"), those of earlier series are standard ones that use it.
+    """What a rung makes of an instance template. Reserved A3 Ultra and A4 machines are bound to their reservation (AI
+    Hypercomputer documentation, "Create a MIG with A4 or A3 Ultra"), those of earlier series are standard ones that use
+    it.
     """
     if rung.max_hours is not None:
         return Provisioning("FLEX_START", False, "DELETE", run_duration_sec=round(rung.max_hours * 3600))
@@ -93,15 +86,8 @@ def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses what Compute Engine would refuse whatever the rest of the stack says.
-
-    Args:
-        rungs: the ladder, first choice first.
-        place: config path of the ladder, put before each rung's.
-
-    Raises:
-        InputError: a kind that is another provider's, a reservation's name that can be none, several machine types or
-            several zones in one rung.
+    """Refuses what Compute Engine would refuse whatever the rest of the stack says. InputError: a kind that is another
+    provider's, a reservation's name that can be none, several machine types or several zones in one rung.
     """
     check_kinds(rungs, OFFERED, "Google Cloud", place)
     for index, rung in enumerate(rungs):
@@ -121,11 +107,7 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def check_reservation_project(reservation: str, place: str) -> None:
-    """Refuses the full name of a reservation in what can be no project, before anything is said of its name.
-
-    Raises:
-        InputError: the project's id is none.
-    """
+    """Refuses (InputError) a reservation's full name with an impossible project, before its name is looked at."""
     named = re.match(r"projects/([^/]*)/(?:locations|reservations)/", reservation)
     if named is not None and not re.fullmatch(_PROJECT, named[1]):
         raise InputError(
@@ -174,15 +156,9 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with.
-
-    Attributes:
-        machine: the cluster's machine type.
-        zone: the cluster's zone, where the file system is.
-        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
-        num_nodes_min: the job goes on with so many nodes.
-        num_nodes_max: and asks for so many.
-        max_hours: the longest the job may run.
+    """The part of a stack that a ladder has to agree with. `zone`: the cluster's zone, where the file system is;
+    `zone_assumed`: whether nobody has named it, neither for the cluster nor for a rung; `num_nodes_min`: the job goes
+    on with so many nodes; `num_nodes_max`: and asks for so many; `max_hours`: the longest the job may run.
     """
 
     machine: GcpMachineType

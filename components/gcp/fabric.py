@@ -1,6 +1,4 @@
-"""The network interfaces of a GPU machine on Google Cloud, and what NCCL needs on the node to use them, by machine
-type.
-"""
+"""The network interfaces of a GPU machine on Google Cloud, and what NCCL needs on the node, by machine type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,14 +36,7 @@ JUMBO_MTU_BYTES = 8896
 
 @dataclass(frozen=True)
 class InterfacePlan:
-    """One network interface.
-
-    Attributes:
-        index: its position on the machine.
-        nic_type: as the API spells it.
-        network: `main` or the name of a FabricNetwork.
-        subnet: the subnet's number within that network.
-    """
+    """One network interface. `network`: `main` or a FabricNetwork's name; `subnet`: the subnet's number in it."""
 
     index: int
     nic_type: NicType
@@ -55,13 +46,9 @@ class InterfacePlan:
 
 @dataclass(frozen=True)
 class FabricNetwork:
-    """A VPC network that a machine needs beside the stack's own.
-
-    Attributes:
-        name: `host-1` (a second host NIC), `gpu-1` ... (one GPU NIC each) or `rdma`.
-        num_subnets: one for each of the NICs that lie in it.
-        mtu_bytes: of the network.
-        profile: the network profile that makes it an RDMA network in one zone; None for an ordinary one.
+    """A VPC network that a machine needs beside the stack's own. `name`: `host-1` (a second host NIC), `gpu-1` ... (one
+    GPU NIC each) or `rdma`; `num_subnets`: one for each of the NICs that lie in it; `profile`: the network profile that
+    makes it an RDMA network in one zone; None for an ordinary one.
     """
 
     name: str
@@ -88,10 +75,9 @@ def plan_interfaces(machine: GcpMachineType) -> tuple[InterfacePlan, ...]:
 
 
 def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetwork, ...]:
-    """The networks of `plan_interfaces` but the main one, in the order of the interfaces.
-
-    Each ordinary network holds one NIC of a machine: Compute Engine refuses two in one (VPC documentation, "Multiple
-    network interfaces"); only RDMA networks take several, each in a subnet of its own.
+    """The networks of `plan_interfaces` but the main one, in the order of the interfaces. Each ordinary network holds
+    one NIC of a machine: Compute Engine refuses two in one (VPC documentation, "Multiple network interfaces"); only
+    RDMA networks take several, each in a subnet of its own.
     """
     fabric = machine.gpu_fabric
     subnets: dict[str, int] = {}
@@ -117,13 +103,10 @@ _ACCELERATORS = "https://github.com/GoogleCloudPlatform/container-engine-acceler
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """What the host must have before the plug-in works, which its image may lack.
-
-    Attributes:
-        kernel_modules: to be loaded, built for the running kernel where the image has none.
-        kernel: a patched kernel by its package; empty where the image's own will do.
-        unsigned: whether any of that is unsigned, so that Secure Boot would refuse it.
-        aperture_device: PCI vendor:device whose `resource` files go to `/dev/aperture_devices`; empty for none.
+    """What the host must have before the plug-in works, which its image may lack. `kernel_modules`: to be loaded, built
+    for the running kernel where the image has none; `kernel`: a patched kernel by its package; empty where the image's
+    own will do; `unsigned`: whether any of that is unsigned, so that Secure Boot would refuse it; `aperture_device`:
+    PCI vendor:device whose `resource` files go to `/dev/aperture_devices`; empty for none.
     """
 
     kernel_modules: tuple[str, ...] = ()
@@ -134,11 +117,8 @@ class HostNeeds:
 
 @dataclass(frozen=True)
 class SideContainer:
-    """A daemon that runs beside the job on each node, with the host's network and all GPUs.
-
-    Attributes:
-        entrypoint: in place of the image's own; empty for that.
-        ready_text: appears in its log once it serves; empty where nothing says so.
+    """A daemon that runs beside the job on each node, with the host's network and all GPUs. `entrypoint`: in place of
+    the image's own; empty for that; `ready_text`: appears in its log once it serves; empty where nothing says so.
     """
 
     name: str
@@ -153,18 +133,11 @@ class SideContainer:
 
 @dataclass(frozen=True)
 class NcclPlugin:
-    """One plug-in, completely described.
-
-    Attributes:
-        name: gib, tcpxo or tcpx.
-        image: the container that installs it, run with `install_args` and `install_volumes`.
-        host_dir: where it is on the host afterwards.
-        env: of the job's container. `env_script` in it is sourced before, where there is one.
-        volumes: of the job's container.
-        devices: of the job's container, beside the GPUs.
-        side: the daemon, None where there is none.
-        qualified_nccl: the version of NCCL that Google has qualified it for; empty where Google names none.
-        source: where all this is documented.
+    """One plug-in, completely described. `name`: gib, tcpxo or tcpx; `image`: the container that installs it, run with
+    `install_args` and `install_volumes`; `host_dir`: where it is on the host afterwards; `env`: of the job's container.
+    `env_script` in it is sourced before, where there is one; `volumes`: of the job's container; `devices`: of the job's
+    container, beside the GPUs; `side`: the daemon, None where there is none; `qualified_nccl`: the version of NCCL that
+    Google has qualified it for; empty where Google names none; `source`: where all this is documented.
     """
 
     name: str
@@ -305,12 +278,9 @@ TCPX = NcclPlugin(
 
 
 def nccl_plugin(machine: GcpMachineType, *, own_image: bool = False) -> NcclPlugin | None:
-    """The plug-in for a machine's GPU NICs; None where NCCL's own sockets over TCP are all there is.
-
-    Args:
-        machine: the machine type.
-        own_image: whether the user names the nodes' image, and has prepared it: no public one has the patched kernel
-            that one of the plug-ins needs.
+    """The plug-in for a machine's GPU NICs; None where NCCL's own sockets over TCP are all there is. `own_image`:
+    whether the user names the nodes' image, and has prepared it: no public one has the patched kernel that one of
+    the plug-ins needs.
     """
     plugin = _plugin_of(machine)
     return None if plugin is None or (plugin.host.kernel and not own_image) else plugin
@@ -334,15 +304,7 @@ def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str
 def nccl_findings(
     machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
 ) -> list[Finding]:
-    """Says where a machine's GPU NICs stay unused, and where their use has not been proven.
-
-    Args:
-        machine: the machine type.
-        own_image: as of `nccl_plugin`.
-        num_nodes_max: one node alone needs no network.
-        path: config path of the nodes' image.
-        image_nccl: the version of NCCL in the trainer's image.
-    """
+    """Where a machine's GPU NICs stay unused or unproven. `num_nodes_max`: one node alone needs no network."""
     plugin = _plugin_of(machine)
     if num_nodes_max < 2 or plugin is None:
         return []
@@ -365,10 +327,9 @@ def _needs_kernel(machine: GcpMachineType, plugin: NcclPlugin, path: str) -> Fin
 
 
 def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
-    """NCCL's versions are not interchangeable here.
-
-    With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3 Mega saw memory handles corrupted, and preloads
-    2.28.7 in its place. Neither that version nor another is known to work, or not to work, with the torch of ours.
+    """NCCL's versions are not interchangeable here. With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3
+    Mega saw memory handles corrupted, and preloads 2.28.7 in its place. Neither that version nor another is known
+    to work, or not to work, with the torch of ours.
     """
     library = f"{plugin.env['LD_LIBRARY_PATH']}/libnccl.so.2"
     return Finding(

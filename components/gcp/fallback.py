@@ -1,16 +1,12 @@
 """The ladder's order, kept by the head node: which groups to fill with what the groups above them lack.
 
 No service of Google's fills a second group for a first one that finds no capacity, so a timer on the head node does.
-Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration); what it decides is `plan_fill` of
-`images.node.fill_order`, and the script that asks and tells Compute Engine is `images.node.gcp_fallback`. Not a
-scheduler, and not a way to more nodes than the job's minimum.
-
-What the script does each `period_sec`: it counts each group's instances that are RUNNING (instanceGroupManagers
-.listManagedInstances: capacity is there as soon as one runs, however long its boot takes), keeps the last `window`
-counts, and sets the groups below the first to `plan_fill`. A group that is filled by `resize` gets that size; one
-filled by `resize-request` gets a request for the nodes it lacks, and is made smaller by cancelling requests, then by
-resize. After each change it forgets its counts; with fewer than `window`, as after a restart, it does nothing. What its
-account may do for that is `components.gcp.identity.head_permissions`; new instances are made by Google's own agent.
+Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration) ; what it decides is `plan_fill` of
+`images.node.fill_order`. Each `period_sec` the head's script counts each group's RUNNING instances (instanceGroupManagers.listManagedInstances), keeps
+the last `window` counts, and sets the groups below the first to `plan_fill`: by `resize`, or by a `resize-request` for
+the nodes it lacks, undone by cancelling requests, then by resize. After each change it forgets its counts; with fewer
+than `window`, as after a restart, it does nothing. Its account's rights: `components.gcp.identity.head_permissions`;
+Google's own agent makes the instances.
 """
 
 from collections.abc import Sequence
@@ -24,15 +20,7 @@ __all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback"]
 
 @dataclass(frozen=True)
 class FallbackGroup:
-    """One managed instance group.
-
-    Attributes:
-        name: of the group.
-        zone: where it is.
-        kind: the rung's kind, for messages.
-        fill: how it gets nodes.
-        run_duration_sec: of a resize request; None elsewhere.
-    """
+    """One managed instance group. `fill`: how it gets nodes; `run_duration_sec`: of a resize request, else None."""
 
     name: str
     zone: str

@@ -135,10 +135,8 @@ USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
 
 
 class EncryptionKeyArgs(TypedDict):
-    """Inputs of EncryptionKey.
-
-    `project_number` is the number of `project`. `services` are those that use the key besides USUAL: lustre, filestore,
-    tpu, workflows.
+    """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
+    besides USUAL: lustre, filestore, tpu, workflows.
     """
 
     project: pulumi.Input[str]
@@ -268,12 +266,10 @@ PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity.
-
-    `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the `gs://bucket/prefix` whose bucket
-    nodes may read (whoever runs `up` must be allowed to grant that). `self_termination` lets a node delete itself from
-    its group. An account takes no labels, and no key either: Google's own services use the stack's key on behalf of a
-    node.
+    """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the
+    `gs://bucket/prefix` whose bucket nodes may read (whoever runs `up` must be allowed to grant that).
+    `self_termination` lets a node delete itself from its group. An account takes no labels, and no key either: Google's
+    own services use the stack's key on behalf of a node.
     """
 
     project: pulumi.Input[str]
@@ -286,7 +282,6 @@ class NodeIdentityArgs(TypedDict):
 
 class HeadIdentityArgs(TypedDict):
     """Inputs of HeadIdentity. `fills_groups`: it resizes the groups of lower rungs. `imports`: it has Lustre import.
-
     `files_bucket_name` is HeadFiles', where it reads which groups there are.
     """
 
@@ -396,11 +391,8 @@ class _Machine:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """Service account and grants of the nodes.
-
-    Attributes:
-        service_account_email: waits for the grants: a machine that takes it has them from its first second.
-        service_account_member: the account as IAM policies name it.
+    """Service account and grants of the nodes. `service_account_email`: waits for the grants: a machine that takes it
+    has them from its first second; `service_account_member`: the account as IAM policies name it.
     """
 
     service_account_email: pulumi.Output[str]

@@ -32,13 +32,11 @@ _DNS_TTL_SEC = 60
 
 
 class HeadNodeArgs(TypedDict):
-    """Inputs of HeadNode.
-
-    `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id` the private DNS zone's
-    name; `security_group_ids` are network tags. `root_volume_gib` (60) holds the trainer's image,
-    `machine_type` is e2-medium unless given, and `image_id` is Ubuntu 24.04's newest image unless given. `secure_boot`
-    (true) is turned off where the head loads unsigned modules, such as a Lustre client. `kms_key_name` encrypts the
-    disk instead of Google's own key. `tags` are labels.
+    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id`
+    the private DNS zone's name; `security_group_ids` are network tags. `root_volume_gib` (60) holds the trainer's
+    image, `machine_type` is e2-medium unless given, and `image_id` is Ubuntu 24.04's newest image unless given.
+    `secure_boot` (true) is turned off where the head loads unsigned modules, such as a Lustre client. `kms_key_name`
+    encrypts the disk instead of Google's own key. `tags` are labels.
     """
 
     project: str
@@ -155,15 +153,10 @@ SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung it comes from.
-
-    Attributes:
-        image: an image or an image family.
-        subnet_ids: of the machine's interfaces, in their order.
-        network_tags: by which the firewall knows the node.
-        user_data: base64 of what cloud-init takes.
-        secure_boot: whether only signed kernels and modules are loaded.
-        kms_key_name: of the key that encrypts the disk; None for Google's own.
+    """What every node of a pool has in common, whichever rung it comes from. `subnet_ids`: of the machine's
+    interfaces, in their order; `network_tags`: by which the firewall knows the node; `user_data`: base64 of what
+    cloud-init takes; `secure_boot`: whether only signed kernels and modules are loaded; `kms_key_name`: of the key
+    that encrypts the disk; None for Google's own.
     """
 
     project: str
@@ -185,12 +178,9 @@ def boot_disk_type(machine: GcpMachineType) -> str:
 
 
 def instance_metadata(user_data: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
-    """Metadata of every machine of ours.
-
-    Args:
-        user_data: base64; gzip inside it is fine. cloud-init's source for Compute Engine (`DataSourceGCE`) reads
-            `user-data`, and decodes it when `user-data-encoding` says so; Ubuntu's images run cloud-init. A start-up
-            script would run on every boot, and has no files, units or packages of its own.
+    """Metadata of every machine of ours. `user_data`: base64; gzip inside it is fine. cloud-init's source for Compute
+    Engine (`DataSourceGCE`) reads `user-data`, and decodes it when `user-data-encoding` says so; Ubuntu's images run
+    cloud-init. A start-up script would run on every boot, and has no files, units or packages of its own.
     """
     return {
         "user-data": user_data,

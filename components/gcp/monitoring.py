@@ -1,6 +1,4 @@
-"""NodeLogs and Observability: the nodes' log, metrics out of the trainer's lines, alarms and a dashboard on them,
-and the notification channels that alarms and budgets speak through.
-"""
+"""NodeLogs and Observability: the nodes' log, metrics, alarms, a dashboard and notification channels."""
 
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
@@ -32,11 +30,7 @@ MAX_BUDGET_CHANNELS = 5
 
 
 def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
-    """Refuses more addresses than a budget notifies.
-
-    Raises:
-        InputError: there are more than MAX_BUDGET_CHANNELS.
-    """
+    """Refuses more addresses than a budget notifies. InputError: there are more than MAX_BUDGET_CHANNELS."""
     if len(emails) > MAX_BUDGET_CHANNELS:
         raise InputError(
             place,
@@ -76,14 +70,9 @@ Widget = dict[str, Any]
 def plan_dashboard(
     stack: str, region: str, log_name: str, groups: Sequence[str], alarms: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body, as Cloud Monitoring's API wants it once it is JSON.
-
-    Args:
-        stack: name of the stack, which is part of its metrics' names.
-        region: for the heading.
-        log_name: full name of the stack's log.
-        groups: names of the managed instance groups, in the order of the rungs.
-        alarms: full names of alert policies whose state is shown on top.
+    """The dashboard's body, as Cloud Monitoring's API wants it once it is JSON. `log_name`: full name of the stack's
+    log; `groups`: names of the managed instance groups, in the order of the rungs; `alarms`: full names of alert
+    policies whose state is shown on top.
     """
     counted = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")
     widgets = [
@@ -150,11 +139,10 @@ BUCKETS = logging.MetricBucketOptionsExponentialBucketsArgs(num_finite_buckets=6
 
 
 class NodeLogsArgs(TypedDict):
-    """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later.
-
-    A deleted log bucket keeps its name for that week, and no other can be made by that name: the ending that Pulumi has
-    given to `run_bucket_name`, another one for every new stack, is this bucket's too. `kms_key_name` encrypts the
-    bucket; a bucket that has a key can never be without one again.
+    """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later. A deleted
+    log bucket keeps its name for that week, and no other can be made by that name: the ending that Pulumi has given to
+    `run_bucket_name`, another one for every new stack, is this bucket's too. `kms_key_name` encrypts the bucket; a
+    bucket that has a key can never be without one again.
     """
 
     project: pulumi.Input[str]
@@ -166,13 +154,11 @@ class NodeLogsArgs(TypedDict):
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability.
-
-    `log_name` is NodeLogs', whose metrics have to exist before an alarm may name them. `group_names` are the managed
-    instance groups and `num_nodes` how many nodes they hold together; for TPUs, which are in no group, none and 0.
-    `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics line. `expect_gpu`:
-    whether idle GPUs are worth an alarm. `emails` hear of every alarm. `interruptions_per_hour` (3): above it, an alarm
-    tells so.
+    """Inputs of Observability. `log_name` is NodeLogs', whose metrics have to exist before an alarm may name them.
+    `group_names` are the managed instance groups and `num_nodes` how many nodes they hold together; for TPUs, which are
+    in no group, none and 0. `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics
+    line. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm. `interruptions_per_hour`
+    (3): above it, an alarm tells so.
     """
 
     project: pulumi.Input[str]
@@ -203,21 +189,14 @@ def log_name(project: str, stack: str) -> str:
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
-    """Refuses a number of days that Cloud Logging does not offer.
-
-    Raises:
-        InputError: it is outside RETENTION_DAYS.
-    """
+    """Refuses a number of days that Cloud Logging does not offer. InputError: it is outside RETENTION_DAYS."""
     check_within(days, RETENTION_DAYS, place, "Cloud Logging does not keep logs for so many days")
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The log of one stack's nodes, where it is kept, and the metrics that are read out of it.
-
-    Attributes:
-        log_id: what the nodes' log agent calls the log.
-        log_name: its full name; waits for the metrics.
-        bucket_name: full name of the bucket of its entries.
+    """The log of one stack's nodes, where it is kept, and the metrics that are read out of it. `log_id`: what the
+    nodes' log agent calls the log; `log_name`: its full name; waits for the metrics; `bucket_name`: full name of
+    the bucket of its entries.
     """
 
     log_id: pulumi.Output[str]
@@ -314,7 +293,6 @@ class Observability(pulumi.ComponentResource):
         )
 
     def _alarm(self, alarm: str) -> monitoring.AlertPolicy:
-        """The alarm of that name, over the groups once they are known."""
         # The log's name waits for the metrics that the query names.
         known = pulumi.Output.all(self._groups, self._args["log_name"])
         plan = known.apply(lambda all_known: next(p for p in self._plans(all_known[0]) if p.name == alarm))

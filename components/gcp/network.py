@@ -1,6 +1,4 @@
-"""TrainingNetwork: a private subnet in which GPU nodes reach Google and each other, and nothing reaches them; its
-firewall, as data and as rules.
-"""
+"""TrainingNetwork: a private subnet that reaches Google and that nothing reaches; its firewall, as data and rules."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,15 +44,8 @@ LAST_PRIORITY = 65534
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom in one network.
-
-    Attributes:
-        name: tells it from the others; the last part of the rule's name.
-        source: a role of ours, or an address range.
-        target: the role that answers.
-        protocol: `all`, or `tcp` with `ports`.
-        ports: those of the target; empty for every port.
-        network: `main`, or that of a GPU NIC.
+    """Who may open connections to whom in one network. `protocol`: `all`, or `tcp` with `ports`; `ports`: those of the
+    target; empty for every port; `network`: `main`, or that of a GPU NIC.
     """
 
     name: str
@@ -77,13 +68,7 @@ def network_tag(stack: str, role: str) -> str:
 def plan_flows(
     head: HeadPortsArgs | None, networks: Sequence[FabricNetwork] = (), services_range: str | None = None
 ) -> tuple[Flow, ...]:
-    """Everything that may pass.
-
-    Args:
-        head: its ports; None without a head node.
-        networks: those beside the main one.
-        services_range: where the file system's servers are; None without one.
-    """
+    """Everything that may pass. `networks`: beside the main one; `services_range`: of the file servers, or None."""
     flows = [Flow("self", "fabric", "fabric"), Flow("iap-fabric", IAP_RANGE, "fabric", "tcp", (22,))]
     if head is not None:
         flows += [
@@ -140,11 +125,10 @@ def declare_lock_callbacks(
     tags: Sequence[pulumi.Input[str]],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
-    """Declares that NFSv3 servers may tell machines with these `tags` of a lock that has become free.
-
-    Filestore's guide "Configure firewall rules" asks for it where files are locked. Without it a waiting machine looks
-    by itself, twice a minute. The ports of lockd and statd are whatever the kernel and rpcbind have chosen, so all are
-    open to the addresses in `servers`, in which there is nothing but the file system.
+    """Declares that NFSv3 servers may tell machines with these `tags` of a lock that has become free. Filestore's guide
+    "Configure firewall rules" asks for it where files are locked. Without it a waiting machine looks by itself, twice a
+    minute. The ports of lockd and statd are whatever the kernel and rpcbind have chosen, so all are open to the
+    addresses in `servers`, in which there is nothing but the file system.
     """
     return compute.Firewall(
         f"{name}-nfs-locks",
@@ -189,11 +173,10 @@ MAIN_PIECES = 4
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, place, way out, what the machines need, tags (as labels).
-
-    `head` lets a head node be reached and makes a private DNS zone `<name>.gangway.internal`. `machine_type` adds the
-    networks of its GPU NICs. `private_services` connects the network to Google's own services, which Managed Lustre
-    needs. Flow logs are kept unless `flow_logs` is false; `log_denied` also logs what the firewall refuses.
+    """Inputs of TrainingNetwork: address range, place, way out, what the machines need, tags (as labels). `head` lets a
+    head node be reached and makes a private DNS zone `<name>.gangway.internal`. `machine_type` adds the networks of its
+    GPU NICs. `private_services` connects the network to Google's own services, which Managed Lustre needs. Flow logs
+    are kept unless `flow_logs` is false; `log_denied` also logs what the firewall refuses.
     """
 
     cidr: str
@@ -212,11 +195,9 @@ class TrainingNetworkArgs(TypedDict):
 @dataclass(frozen=True)
 class NetworkPlan:
     """Address ranges, none overlapping another: Compute Engine wants that of one machine's NICs, in all networks.
-
-    Attributes:
-        private_cidr: of the main subnet, a quarter of the whole.
-        fabric_cidrs: of the subnets of further NICs, in the machine's order.
-        services_cidr: for Google's own services, an eighth: a /23 at least, which one Managed Lustre instance takes.
+    `private_cidr`: of the main subnet, a quarter of the whole; `fabric_cidrs`: of the subnets of further NICs, in the
+    machine's order; `services_cidr`: for Google's own services, an eighth: a /23 at least, which one Managed Lustre
+    instance takes.
     """
 
     private_cidr: str
@@ -225,11 +206,7 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, num_fabric_subnets: int = 0, place: str = "gangway:network.cidr") -> NetworkPlan:
-    """Divides `cidr` into sixteenths: four for the main subnet, one for each further NIC, the last two for services.
-
-    Raises:
-        InputError: when `cidr` is no private IPv4 network between /16 and /20.
-    """
+    """`cidr` in sixteenths: four main, one a further NIC, two for services. InputError: no private IPv4 /16 to /20."""
     network = private_network(cidr, place)
     pieces = list(network.subnets(prefixlen_diff=PIECES_BITS))
     main = next(network.subnets(prefixlen_diff=2))
@@ -245,11 +222,10 @@ def _machine(name: str) -> GcpMachineType:
 
 class TrainingNetwork(pulumi.ComponentResource):
     """A VPC network with one private subnet, a way out, a firewall, and the networks of the GPU NICs.
-
-    `private_subnet_ids` holds the one subnet and, like `fabric_subnet_ids` (those of the further NICs, in the machine's
-    order), waits for the way out and the firewall: a machine has both from its first second to its last. `vpc_id` waits
-    for the connection to Google's services. The two security group ids are network tags; the head's is empty
-    without a head node, as is `private_zone_id`, the DNS zone's name.
+    `private_subnet_ids` holds the one subnet and, like `fabric_subnet_ids` (those of the further NICs, in the
+    machine's order), waits for the way out and the firewall: a machine has both from its first second to its last.
+    `vpc_id` waits for the connection to Google's services. The two security group ids are network tags; the head's
+    is empty without a head node, as is `private_zone_id`, the DNS zone's name.
     """
 
     vpc_id: pulumi.Output[str]

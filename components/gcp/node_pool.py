@@ -1,9 +1,7 @@
-"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder.
-
-The first rung asks for every node. Each further rung starts empty; the head node fills it when the rungs above it hold
-fewer nodes than the job's minimum (`components.gcp.fallback`), so `up` leaves its size alone. A flex-start rung gets
-its nodes by a resize request, all at once; one that is over is asked for again by replacing it (`pulumi up --replace`).
-Not a scheduler: what runs on the nodes is the JobSpec in their user data.
+"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Further rungs
+start empty and are filled by the head node (`components.gcp.fallback`), so `up` leaves their size alone. A flex-start
+rung gets its nodes by a resize request, all at once; one that is over is asked for again by replacing it (`pulumi up
+--replace`).
 """
 
 from collections.abc import Sequence
@@ -31,7 +29,6 @@ DELETE_TIMEOUT = "40m"
 
 class CapacityRungArgs(TypedDict):
     """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as `components.core.capacity` says.
-
     `id` is the name of a reservation, or `projects/PROJECT/reservations/NAME` of one that another project shares.
     """
 
@@ -44,14 +41,12 @@ class CapacityRungArgs(TypedDict):
 
 
 class GpuNodePoolArgs(TypedDict):
-    """Inputs of GpuNodePool. `user_data` is base64, `security_group_ids` are network tags.
-
-    `subnet_ids` begins with the main subnet, `fabric_subnet_ids` has those of the further NICs in the machine's order.
-    `image_id` is an image or a family (`projects/P/global/images/family/F`); left out, Canonical's with NVIDIA's
-    driver. `secure_boot` is off only where the machine's NCCL plug-in needs unsigned code; false turns it off for
-    other unsigned modules, such as a Lustre client. `max_topology_distance` (CLUSTER, BLOCK or SUBBLOCK) is the
-    farthest that nodes may be apart: without it Compute Engine places them as closely as it can; it cannot be changed
-    while a group has nodes. `tags` are labels.
+    """Inputs of GpuNodePool. `user_data` is base64, `security_group_ids` are network tags. `subnet_ids` begins with the
+    main subnet, `fabric_subnet_ids` has those of the further NICs in the machine's order. `image_id` is an image or a
+    family (`projects/P/global/images/family/F`); left out, Canonical's with NVIDIA's driver. `secure_boot` is off only
+    where the machine's NCCL plug-in needs unsigned code; false turns it off for other unsigned modules, such as a
+    Lustre client. `max_topology_distance` (CLUSTER, BLOCK or SUBBLOCK) is the farthest that nodes may be apart: without
+    it Compute Engine places them as closely as it can; it cannot be changed while a group has nodes. `tags` are labels.
     """
 
     project: str
@@ -87,11 +82,10 @@ class NodePoolPlan:
 
     @property
     def placed(self) -> tuple[bool, ...]:
-        """By rung, whether a policy of ours places its nodes together: only machines with GPU NICs take one.
-
-        Nodes of a reservation and of a resize request stand together anyway (AI Hypercomputer documentation, "Compact
-        placement policy and workload policy overview"). Flex-start takes a policy all the same, but of A3 Ultra and A4
-        alone (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
+        """By rung, whether a policy of ours places its nodes together: only machines with GPU NICs take one. Nodes of a
+        reservation and of a resize request stand together anyway (AI Hypercomputer documentation, "Compact placement
+        policy and workload policy overview"). Flex-start takes a policy all the same, but of A3 Ultra and A4 alone
+        (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
         """
         fabric = self.machine.gpu_fabric
         flexible = isinstance(fabric, RoceFabric)
@@ -102,12 +96,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments into interfaces and fields of instance templates.
-
-    Raises:
-        InputError: an unknown machine type or distance, a rung that Compute Engine does not have, or no subnets for
-            the machine's GPU NICs.
-    """
+    """Compiles the arguments. InputError: unknown machine type, distance or rung, or no subnets for the GPU NICs."""
     machine = cast("GcpMachineType", load_provider("gcp").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
@@ -141,9 +130,8 @@ def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
 
 
 class GpuNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for their fabric, filled from the capacity ladder in its order.
-
-    `fallback_config` is JSON for the head node: see `components.gcp.fallback.FallbackConfig`.
+    """GPU nodes wired for their fabric, filled from the capacity ladder in its order. `fallback_config` is JSON for the
+    head node: see `components.gcp.fallback.FallbackConfig`.
     """
 
     group_names: pulumi.Output[list[str]]

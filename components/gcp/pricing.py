@@ -1,8 +1,5 @@
-"""What the declared Google Cloud resources cost: from resource inputs to cost components.
-
-Works on the resource graph, so it prices what would be created and not what the stack file seems to say. Usage that no
-declaration fixes (requests, data processed, egress, log lines, key versions after the first) is not in it, nor are
-discounts and commitments.
+"""What the declared Google Cloud resources cost, priced from the resource graph. Not in it: usage that no declaration
+fixes (requests, data processed, egress, log lines, key versions after the first), discounts and commitments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +60,6 @@ def _sizes(resources: Sequence[Declared]) -> dict[str, int]:
 
 
 def _market(template: Mapping[str, Any]) -> str:
-    """How the machines of a template are had."""
     affinity = (template.get("reservationAffinity") or {}).get("type")
     model = (template.get("scheduling") or {}).get("provisioningModel")
     return "reservation" if affinity == "SPECIFIC_RESERVATION" else MARKETS.get(str(model), "on-demand")
@@ -101,7 +97,6 @@ def _nearest(offers: Iterable[_Offer], region: str) -> _Offer | None:
 
 
 def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
-    """All slices of a queued resource, by the chip."""
     plan, slices = _slice(inputs), int(inputs.get("num_slices") or 1)
     spot, chips = inputs["tier"] == "spot", plan.chips * slices
     market = "spot" if spot else "reservation" if inputs.get("reservation_name") else "on-demand"
@@ -126,7 +121,6 @@ def _as_queued(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _slice(inputs: Mapping[str, Any]) -> SlicePlan:
-    """The slice that a request asks for, by its type or by its shape."""
     if inputs.get("accelerator_type"):
         return plan_slice(accelerator_type=inputs["accelerator_type"])
     shape = inputs["accelerator_config"]
@@ -162,7 +156,6 @@ def _filestore(resource: Declared, catalog: Catalog, region: str) -> CostCompone
 
 
 def _instance(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A machine without accelerators, on demand, and its disk."""
     name, machine_type = resource.name, resource.inputs["machineType"]
     label, service = f"{name}: {machine_type}, on-demand", f"instance-{machine_type}"
     if service in catalog.services_of("gcp"):

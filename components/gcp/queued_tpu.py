@@ -1,12 +1,8 @@
 """QueuedTpu: TPU slices from the queue, which the GCP provider cannot ask for with spot, reservation, labels or an end.
-
-A component around two dynamic resources. The request (QueuedTpuProvider) is made as soon as the queue has accepted it,
-so that the state knows it however long it waits. Waiting for its nodes (ActiveTpuProvider, `wait_active`) is a resource
-of its own: a wait that fails or is interrupted loses neither the request nor its place in the queue.
-
-What has been preempted is seen by a refresh, not by `up` alone: run `pulumi up --refresh`. Credentials are looked up
-while a call is made and are in no state. Dynamic providers run in the program's own Python: this component is for
-Python programs, not for Pulumi's other languages.
+Two dynamic resources, so for programs in Python only: the request (QueuedTpuProvider), in the state once the queue has
+accepted it, and waiting for its nodes (ActiveTpuProvider, `wait_active`), so that a wait that fails or is interrupted
+loses neither request nor place. Preemption is seen by a refresh alone: `pulumi up --refresh`. Credentials are looked up
+during a call and are in no state.
 """
 
 from collections.abc import Mapping
@@ -73,9 +69,8 @@ class QueuedTpuProvider(DynamicProvider):
         return ReadResult(id_, {**_inputs(props), **outputs})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Everything replaces, for a queued resource cannot be edited; labels do not while there are nodes.
-
-        Always deletes first: both would have one name, and what is preempted holds quota until it is deleted.
+        """Everything replaces, for a queued resource cannot be edited; labels do not while there are nodes. Always
+        deletes first: both would have one name, and what is preempted holds quota until it is deleted.
         """
         before, after = _inputs(olds), _inputs(news)
         changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
@@ -143,14 +138,11 @@ class ActiveTpu(Resource, module="gangway", name="ActiveTpu"):
 
 
 class QueuedTpu(pulumi.ComponentResource):
-    """TPU slices asked of the queue: `num_slices` nodes of one accelerator type.
-
-    Attributes:
-        name: `projects/P/locations/ZONE/queuedResources/ID`.
-        state: of the request when last looked at; ACTIVE with `wait_active`.
-        node_names: full names of the nodes it has or will have, slice by slice.
-        addresses: internal addresses of all hosts, slice by slice; empty without `wait_active`.
-        replace_reason: why the next `up` replaces it; empty while it may live.
+    """TPU slices asked of the queue: `num_slices` nodes of one accelerator type. `name`:
+    `projects/P/locations/ZONE/queuedResources/ID`; `state`: of the request when last looked at; ACTIVE with
+    `wait_active`; `node_names`: full names of the nodes it has or will have, slice by slice; `addresses`: internal
+    addresses of all hosts, slice by slice; empty without `wait_active`; `replace_reason`: why the next `up` replaces
+    it; empty while it may live.
     """
 
     name: pulumi.Output[str]

@@ -1,10 +1,7 @@
-"""ImageRegistry: the Artifact Registry repository of the trainer's image, each push scanned.
-
-Tags may move. Artifact Registry's immutable tags know no exception, unlike ECR's, and two kinds have to move: the build
-cache's, and the content tags of `up` (the same content built again after an `up` that was interrupted between push and
-state has another digest; refused, every later `up` would fail). Nothing is lost: nodes and run records name images by
-digest. Building the image is a component of its own; this one only keeps it. The images go with the stack, as each can
-be built again from the commit and the lock that a run record names.
+"""ImageRegistry: the Artifact Registry repository of the trainer's image, each push scanned. Tags may move: Artifact
+Registry's immutable tags know no exception, and the build cache's have to move, as have the content tags of an `up`
+that was interrupted between push and state; nodes and run records name images by digest. The images go with the stack,
+as each can be built again from a run record's commit and lock.
 """
 
 from typing import NotRequired, TypedDict
@@ -43,12 +40,9 @@ def _cleanup_policies() -> list[artifactregistry.RepositoryCleanupPolicyArgs]:
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A private container repository that keeps its newest images.
-
-    Attributes:
-        repository_url: what image references begin with, the image's name included.
-        repository_id: `projects/P/locations/R/repositories/NAME`, on which machines get to read.
-        registry_host: host to log in to, as LOGIN_USER.
+    """A private container repository that keeps its newest images. `repository_url`: what image references begin with,
+    the image's name included; `repository_id`: `projects/P/locations/R/repositories/NAME`, on which machines get to
+    read; `registry_host`: host to log in to, as LOGIN_USER.
     """
 
     repository_url: pulumi.Output[str]

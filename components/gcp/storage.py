@@ -1,5 +1,5 @@
-"""LustreFileSystem (Managed Lustre), Filestore (NFS), their sizes checked before one is declared; RunBucket (where
-records outlive the nodes); HeadFiles (what `up` writes and the head reads).
+"""LustreFileSystem (Managed Lustre), Filestore (NFS), RunBucket (run records) and HeadFiles (`up` writes, the head
+reads).
 """
 
 from dataclasses import dataclass
@@ -44,13 +44,7 @@ DATA_PATH = "/data"
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A file system Managed Lustre accepts.
-
-    Attributes:
-        filesystem: name by which it is mounted.
-        capacity_gib: size.
-        throughput_mbps_per_tib: the tier.
-    """
+    """A file system Managed Lustre accepts."""
 
     filesystem: str
     capacity_gib: int
@@ -84,11 +78,7 @@ def plan_lustre(
     metadata_iops: int | None = None,
     export_runs: bool = False,
 ) -> LustrePlan:
-    """Checks tier and size, and that nothing is asked for which only FSx for Lustre has.
-
-    Raises:
-        InputError: with the nearest values that Managed Lustre accepts, or the setting to leave out.
-    """
+    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values."""
     _check_foreign(place, deployment, efa, metadata_iops, export_runs)
     tiers = load_lustre_tiers()
     tier = tiers[check_tier(place, "Managed Lustre", tiers, throughput_mbps_per_tib)]
@@ -102,11 +92,7 @@ def plan_lustre(
 def plan_filestore(
     capacity_gib: int, tier: str = "basic-ssd", place: str = "gangway:storage", *, customer_key: bool = False
 ) -> FilestorePlan:
-    """Checks tier and size of a Filestore share, and that the tier takes a key of the stack's where it has one.
-
-    Raises:
-        InputError: with the tiers there are, or the sizes around the wanted one.
-    """
+    """Checks tier, size and whether the tier takes the stack's key. InputError names the tiers, or the sizes around."""
     tiers = load_filestore_tiers()
     if tier not in tiers:
         raise InputError(
@@ -128,10 +114,9 @@ def plan_filestore(
 
 def import_request(instance: str, source: str) -> ImportRequest:
     """The request that fills DATA_PATH of `instance` (`projects/P/locations/Z/instances/I`) from `gs://bucket/prefix`.
-
-    No resource of Pulumi's makes it, so the head or a node does, once the file system is mounted and DATA_PATH made in
-    it: Managed Lustre imports only into a folder that exists. Its token needs `lustre.instances.importData`, and the
-    service agent of Managed Lustre needs to read the bucket.
+    No resource of Pulumi's makes it, so the head or a node does, once the file system is mounted and DATA_PATH made
+    in it: Managed Lustre imports only into a folder that exists. Its token needs `lustre.instances.importData`, and
+    the service agent of Managed Lustre needs to read the bucket.
     """
     # A path inside a bucket has to end with a slash.
     body = {"gcsPath": {"uri": f"{source.rstrip('/')}/"}, "lustrePath": {"path": DATA_PATH}}
@@ -153,7 +138,6 @@ def sizes_around(tier: SizeRange, wanted: int) -> list[int]:
 def _check_foreign(
     place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None, export_runs: bool
 ) -> None:
-    """What FSx for Lustre has and Managed Lustre has not."""
     wrong: dict[str, Setting] = {
         "deployment": (
             deployment != LustreDeployment.PERSISTENT,
@@ -185,12 +169,10 @@ SHARE = "gangway"
 
 
 class LustreFileSystemArgs(TypedDict):
-    """Inputs of LustreFileSystem.
-
-    `network` is `projects/P/global/networks/N`, peered for private services beforehand. `source` is the
-    `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent may read that bucket from then
-    on, also when the stack is gone, so whoever runs `up` must be allowed to say so. `deployment`, `efa`,
-    `metadata_iops` and `runs` are FSx's: here only to be refused. `kms_key_name` is a key in the region.
+    """Inputs of LustreFileSystem. `network` is `projects/P/global/networks/N`, peered for private services beforehand.
+    `source` is the `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent may read that
+    bucket from then on, also when the stack is gone, so whoever runs `up` must be allowed to say so. `deployment`,
+    `efa`, `metadata_iops` and `runs` are FSx's: here only to be refused. `kms_key_name` is a key in the region.
     """
 
     project: pulumi.Input[str]
@@ -209,13 +191,9 @@ class LustreFileSystemArgs(TypedDict):
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A Managed Lustre file system in the nodes' zone.
-
-    Attributes:
-        file_system_id: `projects/P/locations/Z/instances/I`, which an import names.
-        mount_point: what clients mount: `IP@tcp:/NAME`.
-        dns_name: the IP address in it; there is no DNS name.
-        mount_name: NAME.
+    """A Managed Lustre file system in the nodes' zone. `file_system_id`: `projects/P/locations/Z/instances/I`, which an
+    import names; `mount_point`: what clients mount: `IP@tcp:/NAME`; `dns_name`: the IP address in it; there is no DNS
+    name; `mount_name`: NAME.
     """
 
     file_system_id: pulumi.Output[str]
@@ -272,10 +250,8 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
 
     def _let_import(self, source: str) -> storage.BucketIAMMember:
-        """Has the service agent of Managed Lustre read the bucket of `source`.
-
-        The role is what Google's guide names for transfers from a bucket:
-        https://docs.cloud.google.com/managed-lustre/docs/transfer-data
+        """Has the service agent of Managed Lustre read the bucket of `source`. The role is what Google's guide names
+        for transfers from a bucket: https://docs.cloud.google.com/managed-lustre/docs/transfer-data.
         """
         agent = projects.ServiceIdentity(
             f"{self._name}-lustre", project=self._args["project"], service="lustre.googleapis.com", opts=self._child
@@ -292,10 +268,9 @@ class LustreFileSystem(pulumi.ComponentResource):
 
 
 class FilestoreArgs(TypedDict):
-    """Inputs of Filestore. `tier` is basic-hdd, basic-ssd (default) or zonal.
-
-    `network` is the name or path of the VPC network, `client_cidr` the range of addresses that may mount the share.
-    `client_tags` are network tags of machines that lock files on it. With `kms_key_name` the tier has to be zonal.
+    """Inputs of Filestore. `tier` is basic-hdd, basic-ssd (default) or zonal. `network` is the name or path of the VPC
+    network, `client_cidr` the range of addresses that may mount the share. `client_tags` are network tags of machines
+    that lock files on it. With `kms_key_name` the tier has to be zonal.
     """
 
     project: pulumi.Input[str]
@@ -310,13 +285,9 @@ class FilestoreArgs(TypedDict):
 
 
 class Filestore(pulumi.ComponentResource):
-    """An NFS share in the nodes' zone: for small clusters, where Lustre would be mostly empty.
-
-    Attributes:
-        file_system_id: the instance's id.
-        mount_point: what clients mount: `IP:/gangway`.
-        dns_name: the IP address in it; there is no DNS name.
-        mount_name: `gangway`.
+    """An NFS share in the nodes' zone: for small clusters, where Lustre would be mostly empty. `file_system_id`: the
+    instance's id; `mount_point`: what clients mount: `IP:/gangway`; `dns_name`: the IP address in it; there is no DNS
+    name; `mount_name`: `gangway`.
     """
 
     file_system_id: pulumi.Output[str]
@@ -380,9 +351,8 @@ def _share(plan: FilestorePlan, client_cidr: pulumi.Input[str]) -> filestore.Ins
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys.
-
-    With `keep` false its end takes every version of every object with it; else Google refuses to delete it.
+    """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys. With `keep` false its end
+    takes every version of every object with it; else Google refuses to delete it.
     """
 
     project: pulumi.Input[str]
@@ -394,7 +364,6 @@ class RunBucketArgs(TypedDict):
 
 class RunBucket(pulumi.ComponentResource):
     """A private, encrypted, versioned bucket for run records and exported checkpoints. Nothing current ever expires.
-
     TLS needs no policy: the API answers nothing without it.
     """
 

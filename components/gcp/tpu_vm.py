@@ -1,8 +1,6 @@
-"""TpuVm: one TPU slice asked for directly, without the queue. The simple case, for trying things out.
-
-The API answers at once: there is capacity, or there is none and `up` fails. Nothing waits, nothing can be said of how
-long a request is good for, and several slices that train together are not to be had: for these there is QueuedTpu. What
-it has over that one: it is a resource of Google's provider, and so works from Pulumi's other languages.
+"""TpuVm: one TPU slice asked for directly, without the queue: there is capacity, or `up` fails at once. Slices that
+train together, or are waited for, are QueuedTpu's. A resource of Google's provider, so it works from Pulumi's other
+languages.
 """
 
 from collections.abc import Sequence
@@ -18,10 +16,9 @@ __all__ = ["TpuVm", "TpuVmArgs"]
 
 
 class TpuVmArgs(TypedDict):
-    """Inputs of TpuVm: a part of QueuedTpu's, with the same meaning.
-
-    Either `accelerator_type` (v5litepod-4) or `accelerator_config`. `tier` is spot, guaranteed (from a reservation of
-    the project) or on-demand. A preempted spot slice stays as it is, and `pulumi up --refresh` makes it anew.
+    """Inputs of TpuVm: a part of QueuedTpu's, with the same meaning. Either `accelerator_type` (v5litepod-4) or
+    `accelerator_config`. `tier` is spot, guaranteed (from a reservation of the project) or on-demand. A preempted spot
+    slice stays as it is, and `pulumi up --refresh` makes it anew.
     """
 
     project: str
@@ -40,12 +37,7 @@ class TpuVmArgs(TypedDict):
 
 
 class TpuVm(pulumi.ComponentResource):
-    """One slice.
-
-    Attributes:
-        name: `projects/P/locations/ZONE/nodes/ID`.
-        addresses: internal addresses of its hosts, in the order of their numbers.
-    """
+    """One slice. `name`: `projects/P/locations/ZONE/nodes/ID`; `addresses`: its hosts' internal ones, in order."""
 
     name: pulumi.Output[str]
     addresses: pulumi.Output[list[str]]

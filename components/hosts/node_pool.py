@@ -17,11 +17,7 @@ LADDER = "gangway:cluster.capacity"
 
 
 def check_ladder(rungs: Sequence[AnyRung]) -> None:
-    """Refuses every way to get machines but having them.
-
-    Raises:
-        InputError: another kind of rung, a second one, or one that names other machines.
-    """
+    """Refuses (InputError) all but one rung of machines that one has, of the cluster's own."""
     for index, rung in enumerate(rungs):
         if not isinstance(rung, OnDemand):
             raise InputError(
@@ -57,9 +53,8 @@ _AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
 
 
 class HostArgs(TypedDict):
-    """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`.
-
-    `host_key` is the server's public key as in known_hosts, without the name; left out, whoever answers is believed.
+    """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`. `host_key` is the
+    server's public key as in known_hosts, without the name; left out, whoever answers is believed.
     """
 
     name: str
@@ -71,9 +66,8 @@ class HostArgs(TypedDict):
 
 
 class HostPoolArgs(TypedDict):
-    """Inputs of HostPool. The first machine is there before the others, and stays until they have left.
-
-    `private_key` is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK.
+    """Inputs of HostPool. The first machine is there before the others, and stays until they have left. `private_key`
+    is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK.
     """
 
     machines: list[HostArgs]
@@ -97,12 +91,7 @@ def _as_root(command: str) -> str:
 
 
 class HostPool(pulumi.ComponentResource):
-    """Machines that run the trainer.
-
-    Attributes:
-        host_names: of all machines, in their order.
-        addresses: where their SSH servers answer.
-    """
+    """Machines that run the trainer: `host_names` in order, `addresses` where their SSH servers answer."""
 
     host_names: pulumi.Output[list[str]]
     addresses: pulumi.Output[list[str]]
@@ -124,7 +113,6 @@ class HostPool(pulumi.ComponentResource):
         private_key: pulumi.Input[str] | None,
         after: Sequence[pulumi.Resource],
     ) -> remote.Command:
-        """The script on one machine, and its two words."""
         host, connection = machine["name"], _connection(machine, private_key)
         # In the user's home: SFTP knows no sudo, and a folder that all may write to is no place for what root runs.
         path = f".gangway-{pool}-{host}.sh"

@@ -1,6 +1,4 @@
-"""OpenStack: Pulumi components of a GPU cluster in a private cloud, and the pure planning behind them.
-
-Files are called as those of the other providers where the part exists. No part of OpenStack's are: a budget (CloudKitty
-rates what was used, and stops nothing), a registry, a service for machines' lines, and keys that a project's member may
-set up for volumes (an encrypted volume type is its administrator's).
+"""OpenStack: Pulumi components of a GPU cluster in a private cloud, and the pure planning behind them. It has no budget
+(CloudKitty rates what was used, and stops nothing), registry, service for machines' lines, or keys that a project's
+member may set up for volumes (an encrypted volume type is its administrator's).
 """

@@ -1,9 +1,7 @@
-"""The capacity ladder as OpenStack understands it: one rung, on demand or in a reservation of Blazar's.
-
-Pure, without the SDK, so that a stack file is checked in no time. Facts are of Blazar's documentation, "Flavor-based
-instance reservation" and "Host reservation", and of its filter in Nova (openstack/blazar-nova, blazar_filter.py): a
-hint `reservation` asks for reserved hosts, and for them alone; a reserved flavour is a flavour of its own, and with
-the hint no host would take it.
+"""The capacity ladder as OpenStack understands it: one rung, on demand or in a reservation of Blazar's. Facts are of
+Blazar's "Flavor-based instance reservation" and "Host reservation", and of its filter in Nova (openstack/blazar-nova,
+blazar_filter.py): a hint `reservation` asks for reserved hosts alone; a reserved flavour is a flavour of its own, and
+with the hint no host would take it.
 """
 
 import re
@@ -37,12 +35,9 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Placing:
-    """What a rung tells Nova's scheduler.
-
-    Attributes:
-        server_group: whether our server group places the nodes: never those of a reservation, whose hosts Blazar
-            has chosen, and which may have a group of its own.
-        hints: further ones, by their names in the API.
+    """What a rung tells Nova's scheduler. `server_group`: whether our server group places the nodes: never those of a
+    reservation, whose hosts Blazar has chosen, and which may have a group of its own; `hints`: further ones, by their
+    names in the API.
     """
 
     server_group: bool
@@ -62,16 +57,7 @@ def plan_placing(rung: RungPlan, flavour: str) -> Placing:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses what OpenStack would refuse, or would not do.
-
-    Args:
-        rungs: the ladder, first choice first.
-        place: config path of the ladder, put before each rung's.
-
-    Raises:
-        InputError: spot, or another kind that OpenStack does not have; more than one rung; an id that is none of
-            Blazar's; further machine types or zones.
-    """
+    """Refuses (InputError) kinds OpenStack lacks, several rungs, ids not Blazar's, further machine types or zones."""
     for index, rung in enumerate(rungs):
         if isinstance(rung, Spot):
             raise InputError(
@@ -95,16 +81,7 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def check_flavour(rungs: Sequence[AnyRung], flavour: str, place: str = LADDER) -> None:
-    """Refuses a reserved flavour without its reservation.
-
-    Args:
-        rungs: the ladder, which has passed `check_ladder`.
-        flavour: of the nodes, by name.
-        place: config path of the ladder.
-
-    Raises:
-        InputError: the rung is on demand, or names another reservation.
-    """
+    """Refuses a reserved flavour without its reservation. InputError: rung on demand, or of another reservation."""
     if not flavour.startswith(RESERVED_FLAVOUR):
         return
     reservation, rung = flavour.removeprefix(RESERVED_FLAVOUR), rungs[0]

@@ -1,9 +1,8 @@
 """NodeIdentity: the application credential machines use, which opens one thing: putting runs into their container.
-
-Keystone's access rules name method and path of each request that it is good for, and the services heed them where they
-run keystonemiddleware with a service_type (Swift does; Ceph's object gateway refuses such credentials: ceph/ceph pull
-request 66866 is open). Without rules it opens whatever its role does in the whole project. Whoever runs `up` must have
-that role, and must not be an application credential: Keystone lets none make another.
+Keystone's access rules name method and path of each request, heeded by services that run keystonemiddleware with a
+service_type (Swift; Ceph's object gateway refuses such credentials: ceph/ceph pull request 66866 is open). Without
+rules it opens whatever its role does in the project. Whoever runs `up` must have that role, and be no application
+credential: Keystone lets none make another.
 """
 
 from typing import NotRequired, TypedDict
@@ -20,10 +19,8 @@ METHOD = "PUT"
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity.
-
-    `run_bucket` is RunBucket's name, `role` what the object store asks of who writes. `access_rules` (true) restricts
-    the credential to that container.
+    """Inputs of NodeIdentity. `run_bucket` is RunBucket's name, `role` what the object store asks of who writes.
+    `access_rules` (true) restricts the credential to that container.
     """
 
     run_bucket: pulumi.Input[str]
@@ -32,9 +29,8 @@ class NodeIdentityArgs(TypedDict):
 
 
 def access_paths(container: str) -> tuple[str, ...]:
-    """Paths of the objects in a container of the project, as Swift serves them, and as Ceph's gateway does.
-
-    Keystone API, "Application credentials": `*` is one step of a path, `**` any number.
+    """Paths of the objects in a container of the project, as Swift serves them, and as Ceph's gateway does. Keystone
+    API, "Application credentials": `*` is one step of a path, `**` any number.
 
     >>> access_paths("runs")[0]
     '/v1/*/runs/**'
@@ -43,11 +39,8 @@ def access_paths(container: str) -> tuple[str, ...]:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """The credential of workers and head.
-
-    Attributes:
-        credential_id: by which a machine asks Keystone for a token.
-        credential_secret: the other half, a secret of the state.
+    """The machines' credential: `credential_id` to ask Keystone for a token, `credential_secret` the other half, a
+    secret of the state.
     """
 
     credential_id: pulumi.Output[str]

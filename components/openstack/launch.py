@@ -31,11 +31,9 @@ HEAD_ROOT_GIB = 64
 
 
 class HeadNodeArgs(TypedDict):
-    """Inputs of HeadNode.
-
-    `user_data` is base64 (gzip is fine), `image` an image's id or name, `machine_type` a flavour's name. `private_ip`
-    is the machine's own for good (`components.openstack.network.NetworkPlan`). `boot_volume_gib` starts it from a
-    volume, of `volume_type`; without it its disk is the flavour's.
+    """Inputs of HeadNode. `user_data` is base64 (gzip is fine), `image` an image's id or name, `machine_type` a
+    flavour's name. `private_ip` is the machine's own for good (`components.openstack.network.NetworkPlan`).
+    `boot_volume_gib` starts it from a volume, of `volume_type`; without it its disk is the flavour's.
     """
 
     machine_type: str
@@ -100,13 +98,8 @@ CREATE_TIMEOUT = "60m"
 
 @dataclass(frozen=True)
 class BootSource:
-    """What an instance starts from.
-
-    Attributes:
-        image_id: of the image; empty where it is named.
-        image_name: of the image; empty where its id is known.
-        volume_gib: of the volume that the image is copied to; None for the flavour's own disk.
-        volume_type: of that volume; None for the cloud's usual one.
+    """What an instance starts from. `volume_gib`: of the volume that the image is copied to; None for the flavour's own
+    disk; `volume_type`: of that volume; None for the cloud's usual one.
     """
 
     image_id: str
@@ -134,16 +127,9 @@ class BootSource:
 
 
 def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None, place: str = "image") -> BootSource:
-    """What an instance starts from.
-
-    Args:
-        image: id, or the name that one image has.
-        volume_gib: size of a boot volume; None for the flavour's own disk.
-        volume_type: of it.
-        place: config path of the image.
-
-    Raises:
-        InputError: a volume is wanted of an image that is named: Nova copies images by their id.
+    """What an instance starts from. `image`: id, or the name that one image has; `volume_gib`: size of a boot volume;
+    None for the flavour's own disk. InputError: a volume is wanted of an image that is named: Nova copies images by
+    their id.
     """
     is_id = _UUID.fullmatch(image) is not None
     if volume_gib is not None and not is_id:
@@ -158,11 +144,7 @@ def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None
 
 
 def check_user_data(user_data: str) -> str:
-    """Base64 user data, which Nova takes up to a limit.
-
-    Raises:
-        InputError: it is larger.
-    """
+    """Base64 user data, which Nova takes up to a limit. InputError: it is larger."""
     if (size := len(user_data)) > USER_DATA_LIMIT_BYTES:
         raise InputError(
             "user_data",
@@ -206,20 +188,10 @@ def declare_instance(
     opts: pulumi.ResourceOptions,
     **further: Any,
 ) -> compute.Instance:
-    """An instance on these ports, the first being the one of its default route.
-
-    Its user data holds a credential, so it is a secret in the state. An instance is stopped before it is deleted: that
-    is when the job saves. One that has shut itself down is not started again by a later `up`.
-
-    Args:
-        name: of the instance.
-        flavour: by name.
-        boot: image and disk.
-        user_data: base64.
-        ports: of the instance, and of no other: it goes before another takes them.
-        tags: as metadata.
-        opts: of the resource.
-        further: inputs of `compute.Instance` that only some have.
+    """An instance on these ports, the first being the one of its default route. Its user data holds a credential, so
+    it is a secret in the state. An instance is stopped before it is deleted: that is when the job saves. One that
+    has shut itself down is not started again by a later `up`. `ports`: of the instance, and of no other: it goes
+    before another takes them.
     """
     stays = pulumi.ResourceOptions(
         ignore_changes=["powerState"],

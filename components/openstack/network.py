@@ -1,6 +1,4 @@
-"""TrainingNetwork: a private network in which GPU nodes reach the cloud's services and each other, and nothing them;
-its firewall, as data.
-"""
+"""TrainingNetwork: a private network that reaches the cloud's services and that nothing reaches; its firewall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,15 +35,8 @@ EVERY_PORT = (1, 65535)
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a role's security group.
-
-    Attributes:
-        name: tells it from the others.
-        role: in whose group it is.
-        direction: ingress or egress.
-        remote: a role, or an address range.
-        protocol: None for every protocol.
-        ports: first and last; None for every port.
+    """One rule of a role's security group. `remote`: a role, or an address range; `protocol`: None for every protocol;
+    `ports`: first and last; None for every port.
     """
 
     name: str
@@ -63,14 +54,9 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """Everything that may pass.
-
-    Args:
-        head: its ports; None without a head node.
-        egress: `endpoints` closes the way out to all but the cloud's own services.
-        cidr: of the stack's network.
-        service_cidrs: where those services are: Keystone, object store, file servers, registry.
-        dns_nameservers: that machines are told of; none leaves that to the network's own.
+    """Everything that may pass. `head`: its ports; None without a head node; `egress`: `endpoints` closes the way out
+    to all but the cloud's own services; `service_cidrs`: where those services are: Keystone, object store, file
+    servers, registry; `dns_nameservers`: that machines are told of; none leaves that to the network's own.
     """
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
@@ -106,11 +92,10 @@ SERVICES_PLACE = "gangway:openstack.service_cidrs"
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, way out, what lives in it, tags.
-
-    `external_network_id` is the network that the router goes out by. `service_cidrs` are the ranges that machines reach
-    with `egress: endpoints`. `head` lets a head node be reached. `dns_nameservers` are told to the machines; without
-    them they ask the network's own.
+    """Inputs of TrainingNetwork: address range, way out, what lives in it, tags. `external_network_id` is the network
+    that the router goes out by. `service_cidrs` are the ranges that machines reach with `egress: endpoints`. `head`
+    lets a head node be reached. `dns_nameservers` are told to the machines; without them they ask the network's
+    own.
     """
 
     cidr: str
@@ -124,13 +109,9 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Who has which address. Machines' own are fixed, so that Prometheus and the rendezvous need no names.
-
-    Attributes:
-        cidr: of the one subnet.
-        gateway: the router's address in it.
-        head: the head node's.
-        pool: first and last address that Neutron gives out, to file servers and its own agents: the upper half.
+    """Who has which address. Machines' own are fixed, so that Prometheus and the rendezvous need no names. `cidr`: of
+    the one subnet; `gateway`: the router's address in it; `head`: the head node's; `pool`: first and last address
+    that Neutron gives out, to file servers and its own agents: the upper half.
     """
 
     cidr: str
@@ -144,13 +125,11 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
-    """Divides `cidr`: fixed addresses below, Neutron's own above.
+    """Divides `cidr`: fixed addresses below, Neutron's own above. InputError: when `cidr` is no private IPv4 network
+    between /16 and /20.
 
     >>> plan_network("10.42.0.0/20").worker(0)
     '10.42.0.16'
-
-    Raises:
-        InputError: when `cidr` is no private IPv4 network between /16 and /20.
     """
     network = private_network(cidr, place)
     _, upper = network.subnets(prefixlen_diff=1)
@@ -158,11 +137,7 @@ def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
 
 
 def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVICES_PLACE) -> None:
-    """Refuses a way out that leads nowhere, a range that is none, and ranges that nobody would read.
-
-    Raises:
-        InputError: as above.
-    """
+    """Refuses (InputError) a way out that leads nowhere, a range that is none, and ranges that nobody would read."""
     if egress == Egress.ENDPOINTS and not service_cidrs:
         raise InputError(
             place,
@@ -194,12 +169,10 @@ def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVIC
 
 def ipv4_of(addresses: Sequence[str | None]) -> str:
     """The first IPv4 address of a router's: on an external network with both kinds the first of all may be IPv6.
+    InputError: there is none, so that machines with IPv4 addresses have no way out.
 
     >>> ipv4_of(["2001:db8::5", "203.0.113.5"])
     '203.0.113.5'
-
-    Raises:
-        InputError: there is none, so that machines with IPv4 addresses have no way out.
     """
     for address in addresses:
         # IPv6 alone has colons; in a plan a reference stands in place of an address.
@@ -215,10 +188,9 @@ def ipv4_of(addresses: Sequence[str | None]) -> str:
 
 
 class TrainingNetwork(pulumi.ComponentResource):
-    """A network with one subnet, a router and a security group for each role.
-
-    `private_subnet_ids` holds the one subnet, and waits for way out and rules. `head_security_group_id` is empty
-    without a head node. `egress_ip` is the address by which all of it is seen from outside.
+    """A network with one subnet, a router and a security group for each role. `private_subnet_ids` holds the one
+    subnet, and waits for way out and rules. `head_security_group_id` is empty without a head node. `egress_ip` is
+    the address by which all of it is seen from outside.
     """
 
     vpc_id: pulumi.Output[str]

@@ -1,7 +1,6 @@
 """NodePool: GPU instances of one flavour, placed by a server group or a reservation, each with an address of its own.
-
-All nodes are made by `up`, which fails where the cloud has too few: OpenStack has no group that would make some later,
-nor take a node's place. Not a scheduler: what runs on the nodes is the JobSpec in their user data.
+All nodes are made by `up`, which fails where the cloud has too few: OpenStack has no group that would make some
+later, nor take a node's place. Not a scheduler: what runs on the nodes is the JobSpec in their user data.
 """
 
 from dataclasses import dataclass
@@ -34,13 +33,12 @@ class CapacityRungArgs(TypedDict):
 
 
 class NodePoolArgs(TypedDict):
-    """Inputs of NodePool. `user_data` is base64.
-
-    `machine_type` is a flavour's name, `image` an image's id or name. `placement` (soft-affinity) is of the server
-    group. `boot_volume_gib` starts the nodes from volumes, of `volume_type`; without it their disk is the flavour's.
-    `cidr` is the network's, in which addresses are counted. `rdma_ports` (0) are made for each node on
-    `rdma_network_id`, of `rdma_vnic_type` (direct), without a firewall, which SR-IOV does not have. `head_host` is
-    HeadNode's: nodes then go before the head does, and stay when another takes its place.
+    """Inputs of NodePool. `user_data` is base64. `machine_type` is a flavour's name, `image` an image's id or name.
+    `placement` (soft-affinity) is of the server group. `boot_volume_gib` starts the nodes from volumes, of
+    `volume_type`; without it their disk is the flavour's. `cidr` is the network's, in which addresses are counted.
+    `rdma_ports` (0) are made for each node on `rdma_network_id`, of `rdma_vnic_type` (direct), without a firewall,
+    which SR-IOV does not have. `head_host` is HeadNode's: nodes then go before the head does, and stay when another
+    takes its place.
     """
 
     machine_type: str
@@ -75,11 +73,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: NodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments.
-
-    Raises:
-        InputError: a rung, a placement or an image that OpenStack would refuse, or RDMA ports without a network.
-    """
+    """Compiles the arguments. InputError: rung, placement or image is refused, or RDMA ports lack a network."""
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
     check_flavour(rungs, args["machine_type"], "capacity")
@@ -110,10 +104,9 @@ def _check_word(place: str, word: str, allowed: tuple[str, ...]) -> None:
 
 
 class NodePool(pulumi.ComponentResource):
-    """GPU nodes, and the server group that places them where no reservation does.
-
-    `group_names` are the nodes' names, which wait for nothing else; `launch_template_ids` their ids: an instance is its
-    own template. `interfaces_per_node` counts its ports.
+    """GPU nodes, and the server group that places them where no reservation does. `group_names` are the nodes' names,
+    which wait for nothing else; `launch_template_ids` their ids: an instance is its own template. `interfaces_per_node`
+    counts its ports.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -183,7 +176,6 @@ class NodePool(pulumi.ComponentResource):
 
     def _rdma_port(self, name: str) -> networking.Port:
         """Neutron's "SR-IOV" guide: security groups are not supported there, and such a port must not have any.
-
         Whether it is secured against false addresses is the network owner's to say: Neutron lets nobody else.
         """
         return networking.Port(

@@ -1,5 +1,4 @@
 """What the declared OpenStack resources cost: nodes at what their owner says, everything else unknown and said so.
-
 OpenStack has no price list: CloudKitty, where a cloud has it, rates by rules that only its administrator knows. So the
 one figure is the stack file's `gangway:site.usd_per_node_hour`; head, share, volumes and container are named.
 """
@@ -18,12 +17,7 @@ _WHY = "OpenStack has no price list; what CloudKitty rates is its administrator'
 
 
 def price_resources(resources: Sequence[Declared], price: MachinePrice) -> list[CostComponent]:
-    """The bill of `resources`, nodes first.
-
-    Args:
-        resources: as declared.
-        price: of one node and hour.
-    """
+    """The bill of `resources`, nodes first."""
     return [*_nodes(resources, price), *_surroundings(resources)]
 
 

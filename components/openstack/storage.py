@@ -1,6 +1,4 @@
-"""ManilaShare, the file system that all nodes mount (NFS or CephFS), and RunBucket, where run records outlive the
-nodes.
-"""
+"""ManilaShare, the file system all nodes mount (NFS or CephFS), and RunBucket, where run records outlive the nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
@@ -20,11 +18,9 @@ _PLACE = "gangway:openstack"
 
 
 class ManilaShareArgs(TypedDict):
-    """Inputs of ManilaShare.
-
-    `protocol` is NFS or CEPHFS. `share_type` is the cloud's usual one unless given. `clients` is the address or range
-    that the server sees the machines by, with NFS. `share_network` (false) puts the server into the stack's network,
-    whose ids are then needed.
+    """Inputs of ManilaShare. `protocol` is NFS or CEPHFS. `share_type` is the cloud's usual one unless given.
+    `clients` is the address or range that the server sees the machines by, with NFS. `share_network` (false) puts
+    the server into the stack's network, whose ids are then needed.
     """
 
     capacity_gib: int
@@ -39,12 +35,7 @@ class ManilaShareArgs(TypedDict):
 
 
 def check_share(capacity_gib: int, protocol: str, *, share_network: bool, place: str = _PLACE) -> None:
-    """Refuses a share that Manila would refuse.
-
-    Raises:
-        InputError: no such protocol, no whole GiB, or native CephFS with a server in the stack's network, which its
-            driver never has.
-    """
+    """Refuses (InputError) an unknown protocol, no whole GiB, or native CephFS with a server in the stack's network."""
     if protocol not in PROTOCOLS:
         raise InputError(
             f"{place}.share_protocol", "no such protocol", value=protocol, allowed=", ".join(PROTOCOLS), fix="write NFS"
@@ -78,10 +69,8 @@ def export_path(locations: Sequence[Mapping[str, Any]]) -> str:
 
 
 class ManilaShare(pulumi.ComponentResource):
-    """A share with one access rule.
-
-    `mount_source` is where to mount it from, `access_user` and `access_key` whom as (empty with NFS); all wait for the
-    rule.
+    """A share with one access rule. `mount_source` is where to mount it from, `access_user` and `access_key` whom as
+    (empty with NFS); all wait for the rule.
     """
 
     share_id: pulumi.Output[str]

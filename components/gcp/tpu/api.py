@@ -1,7 +1,6 @@
-"""A thin client of the TPU v2 API: one method a call, retries while the API is busy, errors that name what to do.
-
-Knows nothing of Pulumi and waits for no state. Credentials are Application Default Credentials, looked up when the
-first call is made, sent to googleapis.com only and kept nowhere. Another address is a stand-in and gets none.
+"""A thin client of the TPU v2 API: one method a call, retries while the API is busy, errors that name what to do. Knows
+nothing of Pulumi and waits for no state. Credentials are Application Default Credentials, looked up when the first call
+is made, sent to googleapis.com only and kept nowhere. Another address is a stand-in and gets none.
 """
 
 import random
@@ -28,10 +27,8 @@ RESOURCE_EXHAUSTED = 8
 
 
 class TpuError(RuntimeError):
-    """The API refused something, or it did not happen in time. The message says what to do.
-
-    Attributes:
-        status: HTTP status, -1 where no answer came, 0 where the error is of another kind.
+    """The API refused something, or it did not happen in time. The message says what to do. `status`: HTTP status, -1
+    where no answer came, 0 where the error is of another kind.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -75,10 +72,8 @@ class Session(Protocol):
 
 
 def open_session(api_url: str) -> Session:
-    """A session with the caller's own credentials for Google, and one without any for another address.
-
-    Raises:
-        TpuError: no google-auth, or no Application Default Credentials.
+    """Credentials for Google's address, none for another. TpuError: no google-auth, or no Application Default
+    Credentials.
     """
     address = urlsplit(api_url)
     if address.scheme != "https" or not (address.hostname or "").endswith(".googleapis.com"):
@@ -127,13 +122,7 @@ def _quota_error(message: str, status: int = 0) -> QuotaError:
 
 
 class TpuApi:
-    """Calls of the TPU v2 API.
-
-    Args:
-        base_url: where the API is, without `/v2`.
-        session: sends requests; `open_session` makes it when left out, at the first call.
-        sleep: waits between two attempts, in seconds.
-    """
+    """Calls of the TPU v2 API. `base_url` is without `/v2`; `sleep` waits seconds between two attempts."""
 
     def __init__(
         self,
@@ -144,10 +133,8 @@ class TpuApi:
         self._base_url, self._session, self._sleep = base_url.rstrip("/"), session, sleep
 
     def create_queued_resource(self, parent: str, queued_resource_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Asks for a queued resource -> Operation.
-
-        The request's own id is new for each call and the same in its retries: one derived from the body would make the
-        API ignore the request that replaces a preempted one.
+        """Asks for a queued resource -> Operation. The request's own id is new for each call and the same in its
+        retries: one derived from the body would make the API ignore the request that replaces a preempted one.
         """
         query = {"queuedResourceId": queued_resource_id, "requestId": str(uuid.uuid4())}
         return self._call("POST", f"{parent}/queuedResources", query, body)

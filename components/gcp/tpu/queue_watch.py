@@ -1,7 +1,6 @@
 """What takes time at the queue of TPUs: asking until accepted, waiting for nodes, deleting until nothing is left.
-
-Between the client (one call a method) and the Pulumi provider (no waiting of its own). Each wait has an end, says what
-it sees on standard output, which Pulumi shows, and fails with one message.
+Between the client (one call a method) and the Pulumi provider (no waiting of its own). Each wait has an end, says
+what it sees on standard output, which Pulumi shows, and fails with one message.
 """
 
 import time
@@ -26,7 +25,6 @@ def _state(found: Mapping[str, Any]) -> str:
 
 
 def _why_dead(found: Mapping[str, Any]) -> str:
-    """Why a queued resource cannot be used any more; empty while it can."""
     state, told = _state(found), found.get("state", {})
     if state not in DEAD:
         return ""
@@ -43,24 +41,16 @@ def _fingerprint(queued: Mapping[str, Any]) -> str | None:
 
 
 class QueueWatch:
-    """The queue of one API.
-
-    Args:
-        api: the client.
-        timeouts: TimeoutsArgs; defaults where left out.
-    """
+    """The queue of one API."""
 
     def __init__(self, api: TpuApi, timeouts: Mapping[str, float]) -> None:
         self._api, self._timeouts = api, {**TIMEOUTS_SEC, **timeouts}
 
     def request(self, args: Mapping[str, Any]) -> str:
-        """Asks for a queued resource and waits until it is accepted -> its full name.
-
-        A request that an interrupted call left behind is taken over; a dead one of ours is deleted and asked for anew.
-
-        Raises:
-            TpuError: refused, failed at once (then nothing is left of it), or somebody else's of that name.
-            InputError: arguments that contradict each other.
+        """Asks for a queued resource and waits until it is accepted -> its full name. A request that an interrupted
+        call left behind is taken over; a dead one of ours is deleted and asked for anew. TpuError: refused, failed
+        at once (then nothing is left of it), or somebody else's of that name. InputError: arguments that contradict
+        each other.
         """
         body, parent = queued_resource_body(args), parent_name(args)
         name = f"{parent}/queuedResources/{args['queued_resource_id']}"
@@ -137,11 +127,7 @@ class QueueWatch:
         return sorted(owned, key=lambda node: (len(node["name"]), node["name"]))
 
     def wait_active(self, name: str) -> dict[str, Any]:
-        """Waits until a queued resource has its nodes -> `state` and the hosts' internal `addresses`.
-
-        Raises:
-            TpuError: it died, is gone, or takes too long. It stays as it is.
-        """
+        """Waits for the nodes -> `state`, hosts' internal `addresses`. TpuError: dead, gone or too long; it stays."""
         seen, started = "", time.monotonic()
 
         def active() -> bool:

@@ -1,7 +1,6 @@
-"""What is asked of the queue of TPUs: the arguments of QueuedTpu, their rules, and the body of the API's request.
-
-Pure: nothing here talks to the API or to Pulumi's engine. Which slice has how many chips and hosts is not known here;
-an accelerator type is passed on as written. Every field of the body is one of the TPU v2 API's discovery document.
+"""What is asked of the queue of TPUs: the arguments of QueuedTpu, their rules, and the body of the API's request. Pure:
+nothing here talks to the API or to Pulumi's engine. Which slice has how many chips and hosts is not known here; an
+accelerator type is passed on as written. Every field of the body is one of the TPU v2 API's discovery document.
 """
 
 import hashlib
@@ -60,10 +59,9 @@ class DataDiskArgs(TypedDict):
 
 
 class TimeoutsArgs(TypedDict, total=False):
-    """How long to wait, and how often to look.
-
-    `accept_sec` for the queue to take the request (default 300), `active_sec` for its nodes with `wait_active` (default
-    86400), `delete_sec` until nothing is left (default 1800), `poll_sec` between two looks (default 10).
+    """How long to wait, and how often to look. `accept_sec` for the queue to take the request (default 300),
+    `active_sec` for its nodes with `wait_active` (default 86400), `delete_sec` until nothing is left (default
+    1800), `poll_sec` between two looks (default 10).
     """
 
     accept_sec: float
@@ -73,13 +71,11 @@ class TimeoutsArgs(TypedDict, total=False):
 
 
 class QueuedTpuArgs(TypedDict):
-    """Inputs of QueuedTpu.
-
-    Either `accelerator_type` (v5p-256) or `accelerator_config`. `tier` is spot, guaranteed or on-demand. With
-    `num_slices` above one it is a multislice request. `valid_until` (RFC 3339, UTC) or `valid_for_sec` end the wait in
-    the queue: the request then fails. Nodes get no external addresses: `network` or `subnetwork` needs Private Google
-    Access. A service account is always named; the project's default one may do too much. `labels` are the only input
-    that changes in place, and that only while nodes are there: queued requests cannot be edited.
+    """Inputs of QueuedTpu. Either `accelerator_type` (v5p-256) or `accelerator_config`. `tier` is spot, guaranteed or
+    on-demand. With `num_slices` above one it is a multislice request. `valid_until` (RFC 3339, UTC) or `valid_for_sec`
+    end the wait in the queue: the request then fails. Nodes get no external addresses: `network` or `subnetwork` needs
+    Private Google Access. A service account is always named; the project's default one may do too much. `labels` are
+    the only input that changes in place, and that only while nodes are there: queued requests cannot be edited.
     """
 
     project: str
@@ -191,14 +187,7 @@ def node_ids(args: Mapping[str, Any]) -> list[str]:
 
 
 def queued_resource_body(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The QueuedResource of the API for arguments whose outputs are known.
-
-    Args:
-        args: QueuedTpuArgs with plain values and `queued_resource_id`.
-
-    Raises:
-        InputError: arguments that contradict each other or that the API would refuse.
-    """
+    """The API's QueuedResource for plain arguments with `queued_resource_id`. InputError: contradictory or refused."""
     validate(args)
     slices, base = int(args.get("num_slices", 1)), args["queued_resource_id"]
     node = _node(args)

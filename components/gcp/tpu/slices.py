@@ -1,6 +1,4 @@
-"""A TPU slice from what a person says of it (generation and chips, an accelerator type or a topology), and the same
-slice as a machine type with a price.
-"""
+"""A TPU slice from generation and chips, an accelerator type or a topology, and the slice as a priced machine type."""
 
 import re
 from bisect import bisect_left
@@ -57,17 +55,10 @@ def plan_slice(
     topology: str | None = None,
     place: str = PLACE,
 ) -> SlicePlan:
-    """The slice that all given words describe; any words that name a generation and a size will do.
-
-    Args:
-        generation: v4, v5e, v5p, v6e or tpu7x.
-        chips: TPU chips, not TensorCores.
-        accelerator_type: such as `v5p-512`; generation and size in one.
-        topology: such as `4x8x8`; left out, the one most like a cube.
-        place: the config path that holds these words, for messages.
-
-    Raises:
-        InputError: no such generation, size or topology (naming the nearest), or words that contradict each other.
+    """The slice that all given words describe; any words that name a generation and a size will do. `chips`: TPU chips,
+    not TensorCores; `accelerator_type`: such as `v5p-512`; generation and size in one; `topology`: such as `4x8x8`;
+    left out, the one most like a cube. InputError: no such generation, size or topology (naming the nearest), or words
+    that contradict each other.
     """
     if generation is None and accelerator_type is None:
         raise InputError(
@@ -142,7 +133,6 @@ def _generation(name: str, place: str) -> TpuGeneration:
 
 
 def _parse_type(text: str, place: str) -> tuple[TpuGeneration, int]:
-    """The generation and the chips of an accelerator type."""
     by_prefix = {tpu.prefix: tpu for tpu in load_tpus().generations.values()}
     match = TYPE_PATTERN.fullmatch(text)
     if match is None or match[1] not in by_prefix:
@@ -201,7 +191,6 @@ def _topology_fix(tpu: TpuGeneration, topology: str, chips: int) -> str:
 
 
 def _agreed(tpu: TpuGeneration, sizes: Mapping[str, int], place: str) -> int:
-    """The one size that all words state."""
     if not sizes:
         raise InputError(place, "the slice has no size", allowed=_size_list(tpu), fix="add chips or topology")
     if len(set(sizes.values())) > 1:
