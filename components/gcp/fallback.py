@@ -1,12 +1,12 @@
 """The ladder's order, kept by the head node: which groups to fill with what the groups above them lack.
 
 No service of Google's fills a second group for a first one that finds no capacity, so a timer on the head node does.
-Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration) ; what it decides is `plan_fill` of
-`images.node.fill_order`. Each `period_sec` the head's script counts each group's RUNNING instances (instanceGroupManagers.listManagedInstances), keeps
-the last `window` counts, and sets the groups below the first to `plan_fill`: by `resize`, or by a `resize-request` for
-the nodes it lacks, undone by cancelling requests, then by resize. After each change it forgets its counts; with fewer
-than `window`, as after a restart, it does nothing. Its account's rights: `components.gcp.identity.head_permissions`;
-Google's own agent makes the instances.
+Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration); what it decides is `plan_fill` of
+`images.node.fill_order`. Each `period_sec` the head's script counts each group's RUNNING instances
+(instanceGroupManagers.listManagedInstances), keeps the last `window` counts, and sets the groups below the first to
+`plan_fill`: by `resize`, or by a `resize-request` for the nodes it lacks, undone by cancelling requests, then by
+resize. After each change it forgets its counts; with fewer than `window`, as after a restart, it does nothing. Its
+account's rights: `components.gcp.identity.head_permissions`; Google's own agent makes the instances.
 """
 
 from collections.abc import Sequence
