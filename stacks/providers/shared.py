@@ -3,18 +3,20 @@ site's machine; and findings in the same words.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from components.catalog.loader import Provider, load_provider
 from components.catalog.schema import MachinePrice, MachineType, Region
 from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from components.core.capacity import Spot
 from components.core.findings import Finding, InputError, Severity, nearest_hint
-from components.core.job import Rendezvous
+from components.core.job import JobSpec, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
 from stacks.config.job_settings import trainer_flags
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import provider_of
+from trainer.records.run_record import RunContext
 
 __all__ = [
     "CLUSTER",
@@ -24,6 +26,7 @@ __all__ = [
     "fabric_check",
     "head_host",
     "ignored_check",
+    "job_of",
     "machine_of",
     "named_zone",
     "nodes_stay",
@@ -142,6 +145,40 @@ def state_root(config: StackConfig, mount: str) -> str:
 def run_dir(config: StackConfig, mount: str) -> str:
     """The run's directory, the same on every node."""
     return f"{state_root(config, mount)}/runs/{config.stack}"
+
+
+def job_of(
+    config: StackConfig,
+    image: str,
+    context: RunContext,
+    argv: Sequence[str],
+    *,
+    state: str,
+    processes_per_node: int,
+    at: Rendezvous,
+    volumes: Sequence[Volume] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    backend: Literal["nccl", "xla"] = "nccl",
+    num_nodes: tuple[int, int] | None = None,
+) -> JobSpec:
+    """The job the nodes run. `state` is its folder on every node, shared where they are several, so that any can take
+    it up again; `volumes` and `env` are what the fabric needs besides; `num_nodes`, least and most, is for where a node
+    of the stack file is several machines.
+    """
+    least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        backend=backend,
+        num_nodes_min=least,
+        num_nodes_max=most,
+        processes_per_node=processes_per_node,
+        rendezvous=at,
+        volumes=(Volume(source=state, target=state), *volumes),
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **env},
+        run_id=context.run_id,
+        argv=tuple(argv),
+    )
 
 
 def head_host(config: StackConfig) -> str:

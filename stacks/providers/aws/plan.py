@@ -16,7 +16,7 @@ from components.catalog.loader import load
 from components.catalog.schema import MachineType, Region
 from components.core.capacity import CapacityBlock
 from components.core.findings import InputError
-from components.core.job import JobSpec, Volume
+from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, paid_once
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
@@ -154,27 +154,19 @@ def purchases(config: StackConfig) -> list[CostComponent]:
 
 
 def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
-    """The job the nodes run. State lives on the parallel file system, so that any node can take it up again."""
+    """The job the nodes run."""
     price = load().price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
-    state = shared.state_root(config, MOUNT)
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        backend="nccl",
-        num_nodes_min=config.cluster.nodes.min,
-        num_nodes_max=config.cluster.nodes.max,
-        processes_per_node=planned.machine.num_accelerators.value,
-        rendezvous=shared.rendezvous(config, at_head=planned.head),
-        volumes=(Volume(source=state, target=state),),
-        env={"GANGWAY_CONTEXT": context.model_dump_json()},
-        run_id=context.run_id,
-        argv=shared.train_argv(
-            config,
-            run_dir=run_dir(config),
-            data_dir=f"{MOUNT}/data",
-            fabric_min_gbps=fabric_min_gbps(config, planned),
-        ),
+    argv = shared.train_argv(
+        config,
+        run_dir=run_dir(config),
+        data_dir=f"{MOUNT}/data",
+        fabric_min_gbps=fabric_min_gbps(config, planned),
+    )
+    at = shared.rendezvous(config, at_head=planned.head)
+    processes = planned.machine.num_accelerators.value
+    return shared.job_of(
+        config, image, context, argv, state=shared.state_root(config, MOUNT), processes_per_node=processes, at=at
     )
 
 

@@ -19,7 +19,7 @@ from components.azure.storage import plan_watcher
 from components.catalog.loader import load_provider
 from components.catalog.schema import AzureMachineType, Region
 from components.core.findings import InputError
-from components.core.job import JobSpec, Volume
+from components.core.job import JobSpec
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
@@ -263,31 +263,27 @@ MOUNT = "/shared"
 
 
 def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
-    """The job the nodes run. State lives on the shared file system, so that any node can take it up again.
-
-    NCCL is told to take InfiniBand or nothing where the machines have it; what else it reads, the topology and
-    /etc/nccl.conf, is the node image's own, mounted into the container.
+    """The job the nodes run. NCCL is told to take InfiniBand or nothing where the machines have it; what else it reads,
+    the topology and /etc/nccl.conf, is the node image's own, mounted into the container.
     """
-    nodes, state = config.cluster.nodes, shared.state_root(config, MOUNT)
     price = load_provider("azure").price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        backend="nccl",
-        num_nodes_min=nodes.min,
-        num_nodes_max=nodes.max,
+    argv = shared.train_argv(
+        config,
+        run_dir=run_dir(config),
+        data_dir=data_dir(planned) or "",
+        fabric_min_gbps=fabric_min_gbps(config, planned),
+    )
+    return shared.job_of(
+        config,
+        image,
+        context,
+        argv,
+        state=shared.state_root(config, MOUNT),
         processes_per_node=planned.machine.num_accelerators.value,
-        rendezvous=shared.rendezvous(config, at_head=nodes.max > 1),
-        volumes=(Volume(source=state, target=state), *planned.fabric.volumes),
-        env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
-        run_id=context.run_id,
-        argv=shared.train_argv(
-            config,
-            run_dir=run_dir(config),
-            data_dir=data_dir(planned) or "",
-            fabric_min_gbps=fabric_min_gbps(config, planned),
-        ),
+        at=shared.rendezvous(config, at_head=config.cluster.nodes.max > 1),
+        volumes=planned.fabric.volumes,
+        env=planned.fabric.nccl_env,
     )
 
 

@@ -11,7 +11,7 @@ from components.catalog.loader import load_provider, load_tpus
 from components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
 from components.core.capacity import AnyRung, OnDemand, Reservation, Spot
 from components.core.findings import InputError
-from components.core.job import JobSpec, Volume
+from components.core.job import JobSpec
 from components.gcp.budget import plan_amount, plan_budget_alarms
 from components.gcp.capacity import LADDER, check_ladder, check_reservation_project, preferred_zone, rung_zone
 from components.gcp.fabric import nccl_env, nccl_plugin, plan_interfaces
@@ -359,27 +359,27 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         num_nodes=planned.num_machines,
         peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
     )
-    state, own_image = shared.state_root(config, MOUNT), config.cluster.image_id is not None
+    own_image = config.cluster.image_id is not None
     plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
-    fabric = {} if tpu else nccl_env(planned.gpu_machine, own_image=own_image)
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        backend="nccl" if tpu is None else "xla",
-        num_nodes_min=nodes.min * (1 if tpu is None else tpu.hosts),
-        num_nodes_max=planned.num_machines,
+    argv = shared.train_argv(
+        config,
+        run_dir=run_dir(config),
+        data_dir=f"{MOUNT}/data",
+        fabric_min_gbps=fabric_min_gbps(config, planned),
+        backend="xla" if tpu else None,
+    )
+    return shared.job_of(
+        config,
+        image,
+        context,
+        argv,
+        state=shared.state_root(config, MOUNT),
         processes_per_node=machine.num_accelerators.value,
-        rendezvous=shared.rendezvous(config, at_head=tpu is None and nodes.max > 1),
-        volumes=(Volume(source=state, target=state), *(plugin.volumes if plugin else ())),
-        env={"GANGWAY_CONTEXT": context.model_dump_json(), **fabric},
-        run_id=context.run_id,
-        argv=shared.train_argv(
-            config,
-            run_dir=run_dir(config),
-            data_dir=f"{MOUNT}/data",
-            fabric_min_gbps=fabric_min_gbps(config, planned),
-            backend="xla" if tpu else None,
-        ),
+        at=shared.rendezvous(config, at_head=tpu is None and nodes.max > 1),
+        volumes=plugin.volumes if plugin else (),
+        env={} if tpu else nccl_env(planned.gpu_machine, own_image=own_image),
+        backend="xla" if tpu else "nccl",
+        num_nodes=(nodes.min * (1 if tpu is None else tpu.hosts), planned.num_machines),
     )
 
 

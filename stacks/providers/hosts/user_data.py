@@ -35,23 +35,22 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
     data = (Volume(source=own.data_dir, target=own.data_dir, read_only=True),) if own.data_dir else ()
     context = cloud_context(config, planned.machine, planned.region, planned.price, image.rpartition("@")[2])
     meeting = Rendezvous(host=own.machines[0].reached_at, port=RENDEZVOUS_PORT)
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        backend="nccl",
-        num_nodes_min=nodes.min,
-        num_nodes_max=nodes.max,
+    argv = shared.train_argv(
+        config,
+        run_dir=run_dir(config, planned),
+        data_dir=own.data_dir or "",
+        fabric_min_gbps=fabric_min_gbps(config, planned),
+    )
+    return shared.job_of(
+        config,
+        image,
+        context,
+        argv,
+        state=planned.state_dir,
         processes_per_node=planned.machine.num_accelerators.value,
-        rendezvous=meeting if nodes.max > 1 else Rendezvous(standalone=True),
-        volumes=(Volume(source=planned.state_dir, target=planned.state_dir), *data),
-        env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
-        run_id=context.run_id,
-        argv=shared.train_argv(
-            config,
-            run_dir=run_dir(config, planned),
-            data_dir=own.data_dir or "",
-            fabric_min_gbps=fabric_min_gbps(config, planned),
-        ),
+        at=meeting if nodes.max > 1 else Rendezvous(standalone=True),
+        volumes=data,
+        env=planned.fabric.nccl_env,
     )
 
 

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from components.catalog.schema import Region
 from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
 from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous, Volume
+from components.core.job import JobSpec, Rendezvous
 from components.openstack.capacity import check_flavour, check_ladder
 from components.openstack.launch import plan_boot_source
 from components.openstack.network import NetworkPlan, check_services, plan_network
@@ -177,28 +177,21 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
 
     Workers meet at the head's address: it is fixed, and not every cloud gives instances names.
     """
-    nodes, state = config.cluster.nodes, shared.state_root(config, MOUNT)
     price = price_of(config, planned.machine)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
-    head = planned.network.head
     data = data_dir(config)
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        backend="nccl",
-        num_nodes_min=nodes.min,
-        num_nodes_max=nodes.max,
+    least_gbps = fabric_min_gbps(config, planned)
+    argv = shared.train_argv(config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=least_gbps)
+    head = Rendezvous(host=planned.network.head, port=RENDEZVOUS_PORT)
+    return shared.job_of(
+        config,
+        image,
+        context,
+        (*argv, *(("--data", data) if data else ())),
+        state=shared.state_root(config, MOUNT),
         processes_per_node=planned.machine.num_accelerators.value,
-        rendezvous=Rendezvous(host=head, port=RENDEZVOUS_PORT) if planned.head else Rendezvous(standalone=True),
-        volumes=(Volume(source=state, target=state),),
-        env={"GANGWAY_CONTEXT": context.model_dump_json(), **planned.fabric.nccl_env},
-        run_id=context.run_id,
-        argv=(
-            *shared.train_argv(
-                config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=fabric_min_gbps(config, planned)
-            ),
-            *(("--data", data) if data else ()),
-        ),
+        at=head if planned.head else Rendezvous(standalone=True),
+        env=planned.fabric.nccl_env,
     )
 
 
