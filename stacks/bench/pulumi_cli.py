@@ -18,9 +18,10 @@ from pulumi.automation.errors import create_command_error
 from components.core.findings import InputError
 from stacks.bench.suite import Item, SuiteConfig, run_id_of, stack_name
 from stacks.config.loader import find_stack_file, from_file, read_settings, read_yaml
+from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 from stacks.paths import ROOT
-from stacks.providers.registry import provider_of
+from stacks.providers.registry import provider_names, provider_of
 
 __all__ = ["WatchedCommand", "find_cli", "project_dir", "read_project", "write_project"]
 
@@ -62,7 +63,9 @@ def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, sta
 
 def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: str, stamp: str) -> None:
     hours = item.stack.deadline_hours or suite.deadline_hours
-    every, provider = suite.checkpoint_kimg, provider_of(settings.get("gangway:provider", "aws")).settings
+    every, name = suite.checkpoint_kimg, settings.get("gangway:provider", "aws")
+    # The file has not been checked yet: of a name that nobody knows the loader speaks.
+    provider = provider_of(name).settings if name in provider_names() else ProviderSettings()
     own = settings.get("gangway:job")
     job = {
         # Should nobody be left to destroy the stack, its nodes go by themselves when the job has ended; the record is

@@ -9,12 +9,13 @@ from typing import Any
 import pulumi
 import pulumi_command as command
 
+from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, Declared, from_fact
+from components.hosts.node_pool import HostArgs, HostPool
 from stacks.config.stack_config import StackConfig
-from stacks.providers.hosts.component_factory import ComponentFactory
 from stacks.providers.hosts.findings import findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
-from stacks.providers.hosts.user_data import job_spec
+from stacks.providers.hosts.user_data import installer, job_spec
 from stacks.providers.shared import machine_of, price_of
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
@@ -32,7 +33,10 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     own = hosts_of(config)
     provider = command.Provider(config.stack)
     job = job_spec(config, planned)
-    pool = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"command": provider})).pool(job)
+    machines = [_machine(config, planned, job, position) for position in range(len(own.machines))]
+    opts = pulumi.ResourceOptions(providers={"command": provider})
+    # One component: everything else is there already.
+    pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key}, opts)
     return {
         "job": job.model_dump(mode="json"),
         "image": job.image,
@@ -41,4 +45,18 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
         "group_names": pool.host_names,
         "host_addresses": pool.addresses,
         "mount_point": own.shared_dir,
+    }
+
+
+def _machine(config: StackConfig, planned: HostsPlan, job: JobSpec, position: int) -> HostArgs:
+    """One machine with its script."""
+    own = hosts_of(config)
+    machine = own.machines[position]
+    return {
+        "name": machine.label,
+        "address": machine.address,
+        "port": machine.port,
+        "user": machine.user or own.user,
+        "host_key": machine.host_key,
+        "installer": installer(config, planned, job, position),
     }

@@ -38,3 +38,9 @@ def test_machines_of_ones_own_stay_and_stop_training(written: Written) -> None:
 
 def test_who_wants_nodes_to_stay_is_heeded(written: Written) -> None:
     assert written("aws-g5-dev", **{"job.terminate_when_done": False}).job.terminate_when_done is False
+
+
+def test_a_provider_that_nobody_knows_is_a_mistake_with_its_place(written: Written) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        written("aws-g5-dev", **{"provider": "asw"})
+    assert "gangway:provider: not one of the allowed words" in str(caught.value.exceptions[0])
