@@ -27,6 +27,7 @@ from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import warn
 from trainer.core.errors import (
+    EXIT_BAD_INPUT,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     LoneError,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["main", "run"]
 
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
+_OF_THE_EXTRA = ("PIL", "av", "fsspec", "numpy", "obstore", "scipy", "sklearn", "torch", "torchvision")
+"""What planning does without."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -58,6 +61,12 @@ def main(argv: Sequence[str]) -> int:
         if Ranks.speaks():
             warn("interrupted: nothing is left half written, and the same command does it from the beginning")
         return EXIT_INTERRUPTED
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _OF_THE_EXTRA:
+            raise
+        warn(f"error: extra 'train': {package} is not installed: pip install 'gangway-iac[train]'")
+        return EXIT_BAD_INPUT
     return code
 
 

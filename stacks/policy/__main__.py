@@ -7,7 +7,16 @@ from pathlib import Path
 # The engine makes this folder sys.path[0]; the packages live two above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from stacks.policy.pack import serve
+from stacks.extras import missing_extra
+
+try:
+    from stacks.policy.pack import serve
+except ModuleNotFoundError as error:
+    missing = missing_extra(error, "policy")
+    if missing is None:
+        raise
+    print(f"error: {missing}", file=sys.stderr)
+    sys.exit(2)
 
 if "PULUMI_PROJECT" not in os.environ:
     print("stacks/policy is a policy pack: run `pulumi preview --policy-pack stacks/policy`", file=sys.stderr)

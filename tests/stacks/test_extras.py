@@ -1,5 +1,6 @@
 """Extras: planning a cloud's stack needs that cloud's alone, and what is missing is one line with the command."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -65,6 +66,35 @@ def test_a_missing_sdk_is_one_line_with_the_command(provider: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     place = f"error: stacks/Pulumi.{STACKS[provider]}.yaml: extra '{provider}': "
     assert done.stderr == f"{place}{SDKS[provider]} is not installed: pip install 'gangway-iac[{provider}]'\n"
+
+
+MODULE_WITHOUT = (
+    GANGWAY_WITHOUT.partition("from stacks.cli.main")[0]
+    + """
+import runpy
+module, sys.argv = sys.argv[2], sys.argv[2:]
+runpy.run_module(module, run_name="__main__")
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra", "arguments"),
+    [
+        ("trainer", "torch", "train", ("train", "--preset", "dcgan-digits")),
+        ("stacks.policy", "pulumi_policy", "policy", ()),
+    ],
+)
+def test_other_programs_say_it_in_a_line_too(
+    module: str, package: str, extra: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", MODULE_WITHOUT, package, module, *arguments]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(REPO)}
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: extra '{extra}': {package} is not installed: pip install 'gangway-iac[{extra}]'\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 MISSING = {
