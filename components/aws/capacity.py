@@ -164,7 +164,7 @@ def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
 class LadderContext:
     """What of a stack a ladder has to agree with. `zone`: where the file system is; `zone_assumed`: nobody has named
     it; `num_nodes_min`: the job goes on with so many nodes; `num_nodes_max`: and asks for so many; `max_hours`: of
-    the job.
+    the job; `now`: with its zone.
     """
 
     machine: MachineType

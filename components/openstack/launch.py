@@ -98,8 +98,8 @@ CREATE_TIMEOUT = "60m"
 
 @dataclass(frozen=True)
 class Boot:
-    """What an instance starts from. `volume_gib`: of the volume that the image is copied to; None for the flavour's own
-    disk; `volume_type`: of that volume; None for the cloud's usual one.
+    """What an instance starts from: `image_id` or `image_name`, the other empty. `volume_gib`: of the volume that the
+    image is copied to, None for the flavour's own disk; `volume_type`: None for the cloud's usual one.
     """
 
     image_id: str
