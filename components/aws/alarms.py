@@ -165,10 +165,9 @@ def plan_alarms(
 
 
 def plan_no_steps(log_group: str, minutes: int) -> CompositePlan:
-    """Rings when nodes are up, and have been for `minutes`, and no statistics line came for as long. Two alarms in one,
-    for no single one can say it. "No step" has to hold as well before the first one ever, when the metric does not
-    exist: FILL has nothing to fill then, and only an alarm that counts what is missing as breaching sees it. "Nodes are
-    up" must not count what is missing so, or it would ring before there is a node.
+    """Rings when nodes have been up for `minutes` without a statistics line. Two alarms in one: "no step" must hold
+    before the metric exists, when FILL has nothing to fill, so what is missing breaches; "nodes are up" must not
+    count so, or it would ring before there is a node.
     """
     return CompositePlan(
         "no-steps",
@@ -199,9 +198,8 @@ def _steps_absent(minutes: int) -> AlarmPlan:
 
 
 def _nodes_up(minutes: int) -> AlarmPlan:
-    """Each of three windows, half as long as asked, has seen a node in service. So it is quiet for that long after the
-    first node comes up (image, data), and soon after the last one has gone. A Maximum, for a node that gives itself up
-    and is replaced again and again leaves gaps, which are to be looked over.
+    """Each of three windows, half as long as asked, has seen a node in service: quiet for that long after the first
+    node comes up. A Maximum, for a node that is replaced again and again leaves gaps, which are to be looked over.
     """
     return AlarmPlan(
         "nodes-up",
@@ -293,9 +291,8 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing() -> AlarmPlan:
-    """All rungs together hold fewer nodes than the first one wants: a rung that fills in counts, whichever it is. A
-    Minimum and a third of the windows: nodes that are replaced again and again are there most of the time, and a
-    Maximum, or all windows in a row, would never see one missing. A first start or one replacement takes less.
+    """All rungs together hold fewer nodes than the first wants. A Minimum and a third of the windows (longer than a
+    first start or a replacement): a Maximum would never see a node missing that is replaced again and again.
     """
     return AlarmPlan(
         "nodes-missing",

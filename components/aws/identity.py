@@ -59,9 +59,8 @@ class EncryptionKeyArgs(TypedDict):
 
 
 def key_policy(account: str, region: str) -> dict[str, Any]:
-    """The key's policy: the account's own IAM policies decide, and some services may use it for this account. In a
-    key's policy, resource `*` means the key itself. The statements for volumes are those of the EC2 Auto Scaling
-    user guide, "Required AWS KMS key policy for use with encrypted volumes".
+    """The account's own IAM policies decide, and some services may use the key for it. Resource `*` is the key itself.
+    Volumes: EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with encrypted volumes".
     """
     here = {"StringEquals": {"aws:SourceAccount": account}}
     log_groups = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:{region}:{account}:log-group:*"}}
@@ -317,9 +316,8 @@ def _profile(
     tags: dict[str, str],
     child: pulumi.ResourceOptions,
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-    """A role that only EC2 instances may take, with `policy`. Returns the role's name, and the profile's ARN, which
-    waits for the permissions: a machine that takes it has them from its first second, and keeps them while it
-    leaves.
+    """A role only for EC2, with `policy` -> its name, and the profile's ARN, which waits for the permissions: a machine
+    has them from its first second to its last.
     """
     role = iam.Role(
         f"{name}-{suffix}",

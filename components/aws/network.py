@@ -259,9 +259,9 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
 
 
 def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
-    """Opens the S3 gateway for the given buckets, whose own policies and the roles' decide the rest. ECR keeps image
-    layers in a bucket of its own, from which Docker reads by presigned links; Amazon Linux 2023 its packages, among
-    them the Lustre client of a node that was made of it.
+    """Opens the S3 gateway for these buckets, and for ECR's, from which Docker reads layers by presigned links, and
+    Amazon Linux 2023's packages, among them the Lustre client. The buckets' and roles' own policies decide the
+    rest.
     """
     layers = f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"
     packages = f"arn:aws:s3:::al2023-repos-{region}-de612dc2/*"

@@ -209,9 +209,8 @@ def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
 
 
 def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
-    """Holds a leaving node until it has saved, also while the group is being destroyed. Part of the group: a hook of
-    its own would be destroyed first, and the nodes would go without it. The provider adds it before it asks for
-    nodes, and takes no later change of it.
+    """Holds a leaving node until it has saved. Part of the group, as a hook of its own would be destroyed before it;
+    the provider adds it before it asks for nodes, and takes no later change of it.
     """
     return autoscaling.GroupInitialLifecycleHookArgs(
         name=LIFECYCLE_HOOK,

@@ -83,9 +83,8 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 
 def plan_scale_set(rung: RungPlan, machine: AzureMachineType) -> ScaleSetFields:
-    """What a rung makes of its scale set. The ladder has passed `check_ladder`. A scale set is all spot or not at all,
-    so each rung has one of its own. Azure's "Try & restore" of evicted machines is not asked for: the head refills
-    the sets, and one of them is enough.
+    """What a rung, which has passed `check_ladder`, makes of its scale set: all spot or not at all. No "Try & restore"
+    of evicted machines: the head refills the sets, and one of them is enough.
     """
     single = machine.infiniband is not None
     if rung.interruptible:
@@ -102,9 +101,8 @@ def _price(cap_usd: float) -> float:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses what Azure would refuse whatever the rest of the stack says. InputError: a kind that is another
-    provider's, an id that no capacity reservation group can have, several machine types in one rung, or a price cap
-    below what Azure takes.
+    """Refuses (InputError) what Azure would: another provider's kind, an impossible reservation group's id, several
+    machine types in one rung, or a price cap below what Azure takes.
     """
     check_kinds(rungs, OFFERED, "Azure", place)
     for index, rung in enumerate(rungs):
@@ -224,10 +222,9 @@ HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with. `region_zones`: the zones of that region; empty where it has
-    none; `zone`: the cluster's zone, where the file system is; empty for none; `num_nodes_min`: the job goes on with so
-    many nodes; `num_nodes_max`: and asks for so many; `head_type`: the head node's machine type, which is on demand;
-    None without a head.
+    """What of a stack a ladder has to agree with. `region_zones`: empty where the region has none; `zone`: where the
+    file system is, empty for none; `num_nodes_min`: the job goes on with so many nodes; `num_nodes_max`: and asks
+    for so many; `head_type`: the head's machine type, on demand; None without a head.
     """
 
     machine: AzureMachineType

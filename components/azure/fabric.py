@@ -111,9 +111,8 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
 
 
 def share_partition_key(scale_sets: Sequence[str]) -> bool:
-    """Whether nodes of these scale sets reach each other over InfiniBand: only those of one and the same do. "Set up
-    InfiniBand": instances in different scale sets remain isolated from each other. So the rungs of a ladder, each a
-    scale set, can follow one another but never run one job together.
+    """Whether nodes of these scale sets reach each other over InfiniBand: those of one set only ("Set up InfiniBand"),
+    so a ladder's rungs can follow one another but never run one job together.
     """
     return len(set(scale_sets)) <= 1
 

@@ -262,9 +262,8 @@ class LustreFileSystem(pulumi.ComponentResource):
         return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._let_in(account_id)]
 
     def _let_in(self, account_id: str) -> list[pulumi.CustomResource]:
-        """The roles that Azure's documentation asks for, on the account, and the wait until Azure heeds them. Without
-        access to the container "file system creation fails", and what failed so is no file system that another `up`
-        could mend ("Blob integration prerequisites").
+        """The roles that Azure's documentation asks for, and the wait until they are heeded: else "file system creation
+        fails", which another `up` could not mend ("Blob integration prerequisites").
         """
         args = self._args
         principal = args.get("importer_principal_id")

@@ -231,9 +231,9 @@ KNOWN_SEC = 60.0
 
 @dataclass(frozen=True)
 class Grantee:
-    """Somebody who gets rights. `kind`: what it is in the stack: node, head, stop ; `subscription_id`: where roles are
-    looked up; `stack`: makes the GUIDs; `wait_sec`: how long a stack waits for roles to be heeded; for one of our own
-    to be known KNOWN_SEC are enough.
+    """Who gets rights. `kind`: its part in the stack (node, head, stop ...); `subscription_id`: where roles are looked
+    up; `stack` makes the GUIDs; `wait_sec`: how long roles have to be heeded (KNOWN_SEC for one of our own to be
+    known).
     """
 
     name: str

@@ -88,9 +88,8 @@ HTTPS = ("443",)
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom. `source`: a role of ours, an address range, or a service tag; `protocol`: `*`
-    or `Tcp`; `ports`: those of the target, as Azure writes them; empty for every port; `direction`: Inbound or
-    Outbound.
+    """Who may open connections to whom: roles, address ranges or service tags. `protocol`: `*` or `Tcp`; `ports`: of
+    the target, as Azure writes them, empty for every one; `direction`: Inbound or Outbound.
     """
 
     name: str
@@ -113,9 +112,8 @@ class Rule:
 def plan_flows(
     head: HeadPortsArgs | None, egress: Egress, lustre_cidr: str | None = None, bastion_cidr: str | None = None
 ) -> tuple[Flow, ...]:
-    """Everything that may pass in the machines' subnet. `head`: its ports; None without a head node; `egress`:
-    `endpoints` closes the way out to all but Azure's services; `lustre_cidr`: where the file system's servers are;
-    None without one; `bastion_cidr`: where people come from; None without a Bastion.
+    """What may pass in the machines' subnet. `egress`: `endpoints` closes the way out to all but Azure's services;
+    `head`, `lustre_cidr` and `bastion_cidr` are None without such.
     """
     flows = [Flow("self", "fabric", "fabric")]
     if head is not None:
@@ -140,9 +138,8 @@ def plan_flows(
 
 
 def plan_lustre_flows(lustre_cidr: str, client_cidr: str) -> tuple[Flow, ...]:
-    """Everything that may come into the file system's subnet; its way out is Azure's own business. After "Configure a
-    network security group" of Azure Managed Lustre's documentation: its servers among themselves, its clients, and the
-    monitoring that Azure does.
+    """What may come into the file system's subnet (Azure Managed Lustre, "Configure a network security group"):
+    servers, clients and Azure's monitoring; its way out is Azure's business.
     """
     return (
         Flow("self", lustre_cidr, lustre_cidr),
@@ -193,9 +190,8 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Address ranges of the subnets, none overlapping another. `private_cidr`: of the machines, the first quarter;
-    `lustre_cidr`: of the file system, the beginning of the third quarter; None without one; `bastion_cidr`: of the
-    Bastion, the end of the last quarter.
+    """Ranges of the subnets, none overlapping: machines the first quarter, Lustre the third's beginning, Bastion the
+    last's end; the latter two None without such.
     """
 
     private_cidr: str

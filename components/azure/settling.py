@@ -74,9 +74,8 @@ def heeded(
     seconds: float,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """What has to stand before somebody relies on role assignments: they, and a wait; they alone without `seconds`.
-    `what`: whose roles, in words; `opts`: parent of the wait; it is not kept when the stack is destroyed, whatever they
-    are.
+    """Role assignments and a wait, for `depends_on`; they alone without `seconds`. `what`: whose roles; `opts`: the
+    wait's parent; it is never kept when the stack is destroyed.
     """
     if not seconds:
         return list(grants)

@@ -42,9 +42,8 @@ def declare_account(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> storage.StorageAccount:
-    """Declares an account. `name`: logical name, of lowercase letters and digits (`components.azure.policies.letters`);
-    `rules`: who it answers to, of those with a role; `key`: whose newest version encrypts it, Azure looks for a newer
-    one each day; None for Azure's own keys.
+    """An account. `name`: lowercase letters and digits (`components.azure.policies.letters`); `rules`: whom it
+    answers, of those with a role; `key`: its newest version, looked up daily, encrypts; None for Azure's own.
     """
     return storage.StorageAccount(
         name,
@@ -107,9 +106,8 @@ def plan_watcher(
     subscription_id: str | None = None,
     place: str = "gangway:azure.network_watcher",
 ) -> Watcher:
-    """The watcher of a region. `written`: its resource id, or GROUP/NAME; None for the one that Azure makes;
-    `subscription_id`: of the network, which a watcher's id must have as well; None where it is not looked at.
-    InputError: neither, or in another subscription.
+    """A region's watcher. `written`: resource id or GROUP/NAME, None for Azure's own; `subscription_id`: must be the
+    id's too, None to skip. InputError: neither form, or another subscription.
     """
     if written is None:
         return Watcher(OWN_GROUP, f"NetworkWatcher_{region}", by_azure=True)

@@ -134,7 +134,7 @@ def is_overlaid(fact: KnownPrice) -> bool:
 
 
 def lay_over(base: Sequence[Row], over: Sequence[Row], key: str) -> tuple[Row, ...]:
-    """`base` with `over`'s prices; rows of new regions come last. `key` with `region` tells rows apart."""
+    """`base` with `over`'s prices; rows of regions `base` lacks come last. `key` with `region` tells rows apart."""
     place = attrgetter(key, "region")
     newer = {place(row): row for row in over}
     laid = [_merged(row, newer.pop(place(row), None)) for row in base]

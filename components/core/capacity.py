@@ -175,6 +175,7 @@ class RungPlan:
             lies in one.
         interruptible: whether the provider may take nodes back.
         purchase: the block to buy, whose id is then targeted.
+        starts_at: when the capacity begins; None where it is there already, or nobody has said.
         ends_at: when the capacity ends for good.
         allocation: how to choose among spot pools, spot only.
         machine_types: types beside the cluster's.

@@ -21,9 +21,8 @@ MONITORED_RESOURCE = "gce_instance"
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric out of log lines. `filter`: which lines count, in the language of Cloud Logging, besides the log's
-    name; `field`: whose values are collected as a distribution; None counts the lines; `unit`: in UCUM; `1` is a
-    plain number.
+    """One metric out of log lines. `filter`: in Cloud Logging's language, besides the log's name; `field`: collected
+    as a distribution, None counts lines; `unit`: UCUM, `1` a plain number.
     """
 
     name: str
@@ -115,9 +114,8 @@ def _sizes(groups: Sequence[str]) -> str:
 
 
 def _no_steps(stack: str, groups: Sequence[str], minutes: int) -> AlarmPlan:
-    """Rings when there were nodes for the whole window and no statistics line came in it. A minimum looks only at the
-    points that there are, so the window has to be full of them: nodes that have just come do not ring. TPUs are in no
-    group: there, lines within the day and none in the window.
+    """Rings when there were nodes for the whole window and no statistics line in it. A minimum looks only at points
+    that exist, so the window has to be full. TPUs, in no group: lines within the day and none in the window.
     """
     longer = min(minutes + DELAY_MINUTES, STEPS_ALARM_MINUTES.stop - 1)
     window = f"{longer if groups else minutes}m"

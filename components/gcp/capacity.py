@@ -50,10 +50,9 @@ _RESERVATION = re.compile(rf"(projects/{_PROJECT}/reservations/)?{_NAME}(/reserv
 
 @dataclass(frozen=True)
 class Provisioning:
-    """The scheduling and the reservation of an instance template, in the API's words. `automatic_restart`: whether
-    Compute Engine starts an instance again that it has ended; `termination_action`: what happens to an instance
-    that is taken back; None where none is; `reservation`: the one to be used, None to use none: also not an open
-    one that somebody else counts on; `run_duration_sec`: after which an instance is deleted; None for no such end.
+    """Scheduling and reservation of an instance template, in the API's words. `termination_action`: of an instance
+    that is taken back, None where none is; `reservation`: None uses none, not even an open one; `run_duration_sec`:
+    after which an instance is deleted, or None.
     """
 
     model: Literal["STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"]
@@ -70,9 +69,8 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 
 def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
-    """What a rung makes of an instance template. Reserved A3 Ultra and A4 machines are bound to their reservation (AI
-    Hypercomputer documentation, "Create a MIG with A4 or A3 Ultra"), those of earlier series are standard ones that use
-    it.
+    """A rung as template fields. Reserved A3 Ultra and A4 are bound to their reservation (AI Hypercomputer
+    documentation, "Create a MIG with A4 or A3 Ultra"); earlier series are standard machines that use it.
     """
     if rung.max_hours is not None:
         return Provisioning("FLEX_START", False, "DELETE", run_duration_sec=round(rung.max_hours * 3600))
@@ -156,9 +154,9 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with. `zone`: the cluster's zone, where the file system is;
-    `zone_assumed`: whether nobody has named it, neither for the cluster nor for a rung; `num_nodes_min`: the job goes
-    on with so many nodes; `num_nodes_max`: and asks for so many; `max_hours`: the longest the job may run.
+    """What of a stack a ladder has to agree with. `zone`: where the file system is; `zone_assumed`: nobody has named
+    it; `num_nodes_min`: the job goes on with so many nodes; `num_nodes_max`: and asks for so many; `max_hours`: of
+    the job.
     """
 
     machine: GcpMachineType

@@ -75,9 +75,8 @@ def plan_interfaces(machine: GcpMachineType) -> tuple[InterfacePlan, ...]:
 
 
 def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetwork, ...]:
-    """The networks of `plan_interfaces` but the main one, in the order of the interfaces. Each ordinary network holds
-    one NIC of a machine: Compute Engine refuses two in one (VPC documentation, "Multiple network interfaces"); only
-    RDMA networks take several, each in a subnet of its own.
+    """The networks of `plan_interfaces` but the main one, in their order. An ordinary one holds one NIC of a machine
+    (VPC documentation, "Multiple network interfaces"), an RDMA network several, each in a subnet of its own.
     """
     fabric = machine.gpu_fabric
     subnets: dict[str, int] = {}
@@ -278,9 +277,8 @@ TCPX = NcclPlugin(
 
 
 def nccl_plugin(machine: GcpMachineType, *, own_image: bool = False) -> NcclPlugin | None:
-    """The plug-in for a machine's GPU NICs; None where NCCL's own sockets over TCP are all there is. `own_image`:
-    whether the user names the nodes' image, and has prepared it: no public one has the patched kernel that one of
-    the plug-ins needs.
+    """The plug-in for a machine's GPU NICs; None where NCCL uses TCP. `own_image`: the user names the image and has
+    prepared it, as no public one has the patched kernel that one plug-in needs.
     """
     plugin = _plugin_of(machine)
     return None if plugin is None or (plugin.host.kernel and not own_image) else plugin
@@ -327,9 +325,8 @@ def _needs_kernel(machine: GcpMachineType, plugin: NcclPlugin, path: str) -> Fin
 
 
 def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
-    """NCCL's versions are not interchangeable here. With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3
-    Mega saw memory handles corrupted, and preloads 2.28.7 in its place. Neither that version nor another is known
-    to work, or not to work, with the torch of ours.
+    """With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3 Mega saw memory handles corrupted, and preloads
+    2.28.7. With our torch neither version is known to work, or not to.
     """
     library = f"{plugin.env['LD_LIBRARY_PATH']}/libnccl.so.2"
     return Finding(

@@ -153,10 +153,9 @@ SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung it comes from. `subnet_ids`: of the machine's
-    interfaces, in their order; `network_tags`: by which the firewall knows the node; `user_data`: base64 of what
-    cloud-init takes; `secure_boot`: whether only signed kernels and modules are loaded; `kms_key_name`: of the key
-    that encrypts the disk; None for Google's own.
+    """What every node of a pool has in common. `subnet_ids`: in the interfaces' order; `network_tags`: for the
+    firewall; `user_data`: base64; `secure_boot`: only signed kernels and modules; `kms_key_name`: None for Google's
+    own.
     """
 
     project: str
@@ -178,9 +177,8 @@ def boot_disk_type(machine: GcpMachineType) -> str:
 
 
 def instance_metadata(user_data: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
-    """Metadata of every machine of ours. `user_data`: base64; gzip inside it is fine. cloud-init's source for Compute
-    Engine (`DataSourceGCE`) reads `user-data`, and decodes it when `user-data-encoding` says so; Ubuntu's images run
-    cloud-init. A start-up script would run on every boot, and has no files, units or packages of its own.
+    """`user_data` is base64, gzipped or not: cloud-init's `DataSourceGCE` decodes it when `user-data-encoding` says
+    so. A start-up script would run on every boot, and has no files, units or packages.
     """
     return {
         "user-data": user_data,

@@ -70,9 +70,8 @@ Widget = dict[str, Any]
 def plan_dashboard(
     stack: str, region: str, log_name: str, groups: Sequence[str], alarms: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body, as Cloud Monitoring's API wants it once it is JSON. `log_name`: full name of the stack's
-    log; `groups`: names of the managed instance groups, in the order of the rungs; `alarms`: full names of alert
-    policies whose state is shown on top.
+    """The body for Cloud Monitoring's API. `log_name`: in full; `groups`: in the order of the rungs; `alarms`: full
+    names of policies whose state is on top.
     """
     counted = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")
     widgets = [

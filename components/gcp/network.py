@@ -125,10 +125,9 @@ def declare_lock_callbacks(
     tags: Sequence[pulumi.Input[str]],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
-    """Declares that NFSv3 servers may tell machines with these `tags` of a lock that has become free. Filestore's guide
-    "Configure firewall rules" asks for it where files are locked. Without it a waiting machine looks by itself, twice a
-    minute. The ports of lockd and statd are whatever the kernel and rpcbind have chosen, so all are open to the
-    addresses in `servers`, in which there is nothing but the file system.
+    """Lets NFSv3 servers tell machines with `tags` of a freed lock (Filestore, "Configure firewall rules"); without it
+    a machine looks twice a minute. lockd's and statd's ports are chosen freely, so all are open to `servers`, which
+    holds nothing but the file system.
     """
     return compute.Firewall(
         f"{name}-nfs-locks",
@@ -194,10 +193,9 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Address ranges, none overlapping another: Compute Engine wants that of one machine's NICs, in all networks.
-    `private_cidr`: of the main subnet, a quarter of the whole; `fabric_cidrs`: of the subnets of further NICs, in the
-    machine's order; `services_cidr`: for Google's own services, an eighth: a /23 at least, which one Managed Lustre
-    instance takes.
+    """Ranges, none overlapping (Compute Engine wants that of a machine's NICs): `private_cidr` a quarter;
+    `fabric_cidrs` in the machine's order; `services_cidr` an eighth, at least the /23 that one Managed Lustre
+    takes.
     """
 
     private_cidr: str

@@ -82,10 +82,9 @@ class NodePoolPlan:
 
     @property
     def placed(self) -> tuple[bool, ...]:
-        """By rung, whether a policy of ours places its nodes together: only machines with GPU NICs take one. Nodes of a
-        reservation and of a resize request stand together anyway (AI Hypercomputer documentation, "Compact placement
-        policy and workload policy overview"). Flex-start takes a policy all the same, but of A3 Ultra and A4 alone
-        (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
+        """By rung, whether a policy of ours places its nodes: for machines with GPU NICs, unless reserved or by resize
+        request (AI Hypercomputer, "Compact placement policy and workload policy overview"). Flex-start takes one of A3
+        Ultra and A4 alone (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
         """
         fabric = self.machine.gpu_fabric
         flexible = isinstance(fabric, RoceFabric)

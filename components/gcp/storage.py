@@ -113,10 +113,9 @@ def plan_filestore(
 
 
 def import_request(instance: str, source: str) -> ImportRequest:
-    """The request that fills DATA_PATH of `instance` (`projects/P/locations/Z/instances/I`) from `gs://bucket/prefix`.
-    No resource of Pulumi's makes it, so the head or a node does, once the file system is mounted and DATA_PATH made
-    in it: Managed Lustre imports only into a folder that exists. Its token needs `lustre.instances.importData`, and
-    the service agent of Managed Lustre needs to read the bucket.
+    """Fills DATA_PATH of `instance` (`projects/P/locations/Z/instances/I`) from `gs://bucket/prefix`; sent by the head
+    or a node once DATA_PATH, which has to exist, is made. The token needs `lustre.instances.importData`, and
+    Managed Lustre's service agent to read the bucket.
     """
     # A path inside a bucket has to end with a slash.
     body = {"gcsPath": {"uri": f"{source.rstrip('/')}/"}, "lustrePath": {"path": DATA_PATH}}

@@ -35,9 +35,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Placing:
-    """What a rung tells Nova's scheduler. `server_group`: whether our server group places the nodes: never those of a
-    reservation, whose hosts Blazar has chosen, and which may have a group of its own; `hints`: further ones, by their
-    names in the API.
+    """What Nova's scheduler is told. `server_group`: ours places the nodes, never those of a reservation, whose hosts
+    Blazar has chosen; `hints`: by their names in the API.
     """
 
     server_group: bool

@@ -54,9 +54,8 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """Everything that may pass. `head`: its ports; None without a head node; `egress`: `endpoints` closes the way out
-    to all but the cloud's own services; `service_cidrs`: where those services are: Keystone, object store, file
-    servers, registry; `dns_nameservers`: that machines are told of; none leaves that to the network's own.
+    """What may pass. `egress`: `endpoints` leaves only `service_cidrs` (Keystone, object store, file servers,
+    registry); `head` None: no head; no `dns_nameservers`: the network's own.
     """
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
@@ -109,9 +108,8 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Who has which address. Machines' own are fixed, so that Prometheus and the rendezvous need no names. `cidr`: of
-    the one subnet; `gateway`: the router's address in it; `head`: the head node's; `pool`: first and last address
-    that Neutron gives out, to file servers and its own agents: the upper half.
+    """Fixed addresses, so that Prometheus and the rendezvous need no names. `cidr`: the one subnet; `gateway`: the
+    router's; `pool`: first and last that Neutron gives out, the upper half.
     """
 
     cidr: str
