@@ -58,10 +58,13 @@ class AlarmPlan:
     """One alarm.
 
     Attributes:
+        name: ends the resource's name.
         description: what is the matter and what to do; the message that people get.
         comparison: of the expression (or the only metric) with the threshold, in CloudWatch's words.
+        threshold: in the metric's unit.
         period_sec: length of one window; windows slide by a minute.
         periods: windows that are looked at.
+        metrics: what is looked at.
         expression: metric math; `{nodes}` stands for the sum of the metrics of every group.
         breaching: how many of the windows have to breach; all of them when left out.
         missing: what a window without a point counts as.

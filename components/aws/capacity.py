@@ -162,9 +162,16 @@ def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """What of a stack a ladder has to agree with. `zone`: where the file system is; `zone_assumed`: nobody has named
-    it; `num_nodes_min`: the job goes on with so many nodes; `num_nodes_max`: and asks for so many; `max_hours`: of
-    the job; `now`: with its zone.
+    """The part of a stack that a ladder has to agree with.
+
+    Attributes:
+        machine: the cluster's own machine type.
+        zone: the cluster's zone, where the file system is.
+        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
+        num_nodes_min: the job goes on with so many nodes.
+        num_nodes_max: and asks for so many.
+        max_hours: the longest the job may run.
+        now: the time of the check, with its zone.
     """
 
     machine: MachineType

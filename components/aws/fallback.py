@@ -34,7 +34,14 @@ def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Fallback:
-    """Declares alarms and policies of one pool."""
+    """Declares alarms and policies of one pool.
+
+    Attributes:
+        pool: name of the pool, which begins every resource's.
+        num_nodes_min: the number of nodes that the ladder keeps up.
+        tags: for what can carry them.
+        opts: of every resource.
+    """
 
     pool: str
     num_nodes_min: int

@@ -82,8 +82,14 @@ Sized = tuple[int, int, Widget]
 def plan_dashboard(
     stack: str, region: str, log_group: str, groups: Sequence[str], alarm_arns: Sequence[str]
 ) -> dict[str, Any]:
-    """The body for CloudWatch's PutDashboard. `stack`: metrics are in `Gangway/<stack>`; `region`: of every widget (a
-    dashboard belongs to none); `groups`: in the order of the rungs; `alarm_arns`: shown on top.
+    """The dashboard's body, as CloudWatch's PutDashboard wants it once it is JSON.
+
+    Args:
+        stack: name of the stack; its metrics are in the namespace `Gangway/<stack>`.
+        region: of every widget. A dashboard itself belongs to no region.
+        log_group: of the stack.
+        groups: names of the Auto Scaling groups, in the order of the rungs.
+        alarm_arns: alarms whose state is shown on top.
     """
     trainer = f"{NAMESPACE}/{stack}"
     widgets = [
@@ -210,9 +216,15 @@ class ObservabilityArgs(TypedDict):
 
 @dataclass(frozen=True)
 class FilterPlan:
-    """One metric out of log lines. `pattern`: a comparison with a number stands for EXISTS, which the grammar lacks;
-    `value`: a constant or a field; `unit`: CloudWatch's word; `default_value`: for minutes with lines but none that
-    counts; None leaves gaps, which an average needs.
+    """One metric out of log lines.
+
+    Attributes:
+        metric: its name.
+        pattern: which lines count. The grammar knows NOT EXISTS but no EXISTS; a comparison with a number stands for
+            it, and a null is no number.
+        value: a constant for each line, or a field of it.
+        unit: CloudWatch's word for it.
+        default_value: for minutes with lines but none that counts; None leaves gaps, which an average needs.
     """
 
     metric: str

@@ -51,8 +51,14 @@ LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom: groups of ours or address ranges. Protocol -1 is every one; ports None, every
-    port.
+    """Who may open connections to whom. Each end is a group of ours or an address range.
+
+    Attributes:
+        name: tells it from the others between the same two.
+        source: who opens the connection.
+        target: who answers it.
+        protocol: -1 for every protocol.
+        ports: first and last port of the target; None for every port.
     """
 
     name: str

@@ -26,10 +26,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A file system FSx accepts. `deployment_type`: PERSISTENT_2 or SCRATCH_2; `throughput_mbps_per_tib`: the tier;
-    None on scratch, where it is fixed and may not be sent; `efa`: whether clients reach it over EFA (and GPUDirect
-    Storage); settled at creation; `metadata_mode`: AUTOMATIC or USER_PROVISIONED; None on scratch, which has no
-    such setting; `metadata_iops`: only with USER_PROVISIONED.
+    """A file system FSx accepts.
+
+    Attributes:
+        deployment_type: PERSISTENT_2 or SCRATCH_2.
+        capacity_gib: size.
+        throughput_mbps_per_tib: the tier; None on scratch, where it is fixed and may not be sent.
+        efa: whether clients reach it over EFA (and GPUDirect Storage); settled at creation.
+        metadata_mode: AUTOMATIC or USER_PROVISIONED; None on scratch, which has no such setting.
+        metadata_iops: only with USER_PROVISIONED.
     """
 
     deployment_type: str

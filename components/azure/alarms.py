@@ -42,8 +42,13 @@ _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm. `description`: what is the matter and what to do; the message that people get; `query`: KQL; whatever
-    it returns rings; `severity`: of Azure: 0 critical, 1 error, 2 warning, 3 for information.
+    """One alarm.
+
+    Attributes:
+        name: ends the resource's name.
+        description: what is the matter and what to do; the message that people get.
+        query: KQL; whatever it returns rings.
+        severity: of Azure: 0 critical, 1 error, 2 warning, 3 for information.
     """
 
     name: str

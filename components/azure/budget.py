@@ -47,8 +47,14 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when. `limit_usd` is in the currency the budget counts in; `heads` are machines that fill
-    groups.
+    """What is stopped, and when.
+
+    Attributes:
+        limit_usd: of costs in a month, in the currency the budget counts in.
+        tag_key: costs with this tag count.
+        tag_value: its value.
+        groups: resource ids of scale sets.
+        heads: resource ids of machines that fill them.
     """
 
     limit_usd: float

@@ -51,11 +51,14 @@ _GROUP = re.compile(
 @dataclass(frozen=True)
 class ScaleSetFields:
     """What a rung makes of a scale set, in the API's words. Spot and a reservation exclude each other.
-    `eviction_policy`: spot only. Delete: a machine that is evicted costs nothing more, counts against no quota, and
-    the set's size says how many are left; Deallocate would keep its disks and its place in the quota; `max_price`:
-    spot only, US dollars an hour of one machine; UP_TO_ON_DEMAND without a cap; `capacity_reservation_group`: the
-    id of the group whose reservations are used; `single_placement_group`: as InfiniBand wants it, and a capacity
-    reservation does not.
+
+    Attributes:
+        priority: of the machines.
+        eviction_policy: spot only. Delete: a machine that is evicted costs nothing more, counts against no quota, and
+            the set's size says how many are left; Deallocate would keep its disks and its place in the quota.
+        max_price: spot only, US dollars an hour of one machine; UP_TO_ON_DEMAND without a cap.
+        capacity_reservation_group: the id of the group whose reservations are used.
+        single_placement_group: as InfiniBand wants it, and a capacity reservation does not.
     """
 
     priority: Literal["Regular", "Spot"]
@@ -222,9 +225,16 @@ HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class LadderContext:
-    """What of a stack a ladder has to agree with. `region_zones`: empty where the region has none; `zone`: where the
-    file system is, empty for none; `num_nodes_min`: the job goes on with so many nodes; `num_nodes_max`: and asks
-    for so many; `head_type`: the head's machine type, on demand; None without a head.
+    """The part of a stack that a ladder has to agree with.
+
+    Attributes:
+        machine: the cluster's machine type.
+        region: the cluster's region.
+        region_zones: the zones of that region; empty where it has none.
+        zone: the cluster's zone, where the file system is; empty for none.
+        num_nodes_min: the job goes on with so many nodes.
+        num_nodes_max: and asks for so many.
+        head_type: the head node's machine type, which is on demand; None without a head.
     """
 
     machine: AzureMachineType

@@ -56,6 +56,7 @@ class FabricPlan:
         topology_file: must be on the node, and non-empty; None where the size has none.
         nccl_conf: variables that /etc/nccl.conf of the node must set.
         nccl_env: environment of the job's container, beside that file.
+        volumes: of the job's container, all read-only.
         devices: of the job's container, beside the GPUs. With any of them it also needs unlimited locked memory.
         single_placement_group: whether the scale set must lie in one placement group.
         kernel_modules: to be loaded on the node, so that adapters reach the GPUs' memory.
@@ -126,7 +127,16 @@ def fabric_findings(
     path: str = "gangway:cluster.machine_type",
     network_path: str = "gangway:network.cidr",
 ) -> list[Finding]:
-    """What a size's fabric cannot do, will not do by itself, or does only on certain addresses."""
+    """What a size's fabric cannot do, will not do by itself, or does only on certain addresses.
+
+    Args:
+        machine: the size.
+        num_nodes_max: the most nodes of the job.
+        own_image: whether the user names the nodes' image.
+        network_cidr: addresses of the virtual network.
+        path: config path of the machine type.
+        network_path: config path of those addresses.
+    """
     found = _software(machine, path) + _image(machine, own_image, path)
     if machine.infiniband is None:
         return found + _ethernet_only(machine, num_nodes_max, path)

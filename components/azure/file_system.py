@@ -42,8 +42,13 @@ GIB_PER_TIB = 1024
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A file system Azure Managed Lustre accepts. `sku`: `AMLFS-Durable-Premium-` and the tier;
-    `subnet_prefix_length`: of the smallest subnet it fits into, in which it is alone.
+    """A file system Azure Managed Lustre accepts.
+
+    Attributes:
+        sku: `AMLFS-Durable-Premium-` and the tier.
+        capacity_tib: size, as Azure takes it.
+        throughput_mbps_per_tib: the tier.
+        subnet_prefix_length: of the smallest subnet it fits into, in which it is alone.
     """
 
     sku: str
@@ -166,9 +171,14 @@ class LustreFileSystemArgs(TypedDict):
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A Managed Lustre file system in the nodes' zone. `file_system_id`: resource id; `mount_point`: what clients
-    mount: `IP@tcp:/NAME`; `dns_name`: the IP address in it; there is no DNS name; `mount_name`: NAME; `data_path`:
-    where the blobs of `source` appear below the mount: their own path in the container.
+    """A Managed Lustre file system in the nodes' zone.
+
+    Attributes:
+        file_system_id: resource id.
+        mount_point: what clients mount: `IP@tcp:/NAME`.
+        dns_name: the IP address in it; there is no DNS name.
+        mount_name: NAME.
+        data_path: where the blobs of `source` appear below the mount: their own path in the container.
     """
 
     file_system_id: pulumi.Output[str]

@@ -103,9 +103,15 @@ class EncryptionKeyArgs(TypedDict):
 
 
 class EncryptionKey(pulumi.ComponentResource):
-    """A rotating key, and who may use it. `key_name`: in the vault; `key_url`: of its first version; `vault_uri`:
-    `https://NAME.vault.azure.net/`; `vault_id`: resource id; `identity_id`: resource id of the identity that may use
-    the key; waits until it may; `disk_encryption_set_id`: for disks of machines; waits until it may use the key.
+    """A rotating key, and who may use it.
+
+    Attributes:
+        key_name: in the vault.
+        key_url: of its first version.
+        vault_uri: `https://NAME.vault.azure.net/`.
+        vault_id: resource id.
+        identity_id: resource id of the identity that may use the key; waits until it may.
+        disk_encryption_set_id: for disks of machines; waits until it may use the key.
     """
 
     key_name: pulumi.Output[str]
@@ -231,9 +237,16 @@ KNOWN_SEC = 60.0
 
 @dataclass(frozen=True)
 class Grantee:
-    """Who gets rights. `kind`: its part in the stack (node, head, stop ...); `subscription_id`: where roles are looked
-    up; `stack` makes the GUIDs; `wait_sec`: how long roles have to be heeded (KNOWN_SEC for one of our own to be
-    known).
+    """Somebody who gets rights.
+
+    Attributes:
+        name: begins the logical name of each assignment.
+        kind: what it is in the stack: node, head, stop ...
+        principal_id: object id of the identity.
+        subscription_id: where roles are looked up.
+        stack: makes the GUIDs.
+        opts: parent of what is declared.
+        wait_sec: how long a stack waits for roles to be heeded; for one of our own to be known KNOWN_SEC are enough.
     """
 
     name: str

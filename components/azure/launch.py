@@ -136,8 +136,13 @@ class Image:
 
 @dataclass(frozen=True)
 class Security:
-    """How boot and disks are guarded. `secure_boot`: only signed kernels and modules; `encryption_at_host`: caches and
-    local disks too; `why_no_secure_boot`: in words, empty where it is on.
+    """How far a machine's boot and its disks are guarded.
+
+    Attributes:
+        trusted_launch: UEFI with a virtual TPM, which measures the boot.
+        secure_boot: whether only signed kernels and modules are loaded.
+        encryption_at_host: whether also caches and local disks are encrypted.
+        why_no_secure_boot: in words; empty where it is on.
     """
 
     trusted_launch: bool
@@ -196,9 +201,22 @@ def plan_security(
     encryption_at_host: bool | None = None,
     place: str = "",
 ) -> Security:
-    """What machine type and image allow of what is wanted (None: what there is), else InputError. Secure Boot is off
-    where modules are unsigned: the HPC image builds NVIDIA's and InfiniBand's itself (Azure/azhpc-images), and an
-    `own_image` (not `is_hpc_image`) with InfiniBand is taken for such until `secure_boot` says otherwise.
+    """What a machine type and its image allow, of what is wanted; None wants what there is.
+
+    Secure Boot is off where modules are loaded that nobody signs: the HPC image builds NVIDIA's and
+    InfiniBand's itself (Azure/azhpc-images). An own image with InfiniBand is taken for such a one too, until
+    `secure_boot` says otherwise.
+
+    Args:
+        machine: the size.
+        own_image: whether the nodes' image is somebody's own: not `is_hpc_image`.
+        trusted_launch: what is wanted.
+        secure_boot: what is wanted.
+        encryption_at_host: what is wanted.
+        place: config path of these three, put before their names.
+
+    Raises:
+        InputError: something is wanted that the machine type or the image does not have.
     """
     # Of sizes that Microsoft says nothing about, newer ones have encryption at host; the other kind of boot not all.
     trusted, encryption = machine.trusted_launch.value, machine.encryption_at_host.value
@@ -261,8 +279,14 @@ HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common. `computer_name_prefix`: at most 15 characters; `user_data`: base64;
-    `disk_encryption_set_id`: None for Azure's own key; `entra_login`: people may come in by SSH with Entra ID.
+    """What every node of a pool has in common, whichever rung it comes from.
+
+    Attributes:
+        computer_name_prefix: of the host names, at most 15 characters.
+        security_group_ids: application security groups.
+        user_data: base64 of what cloud-init takes.
+        disk_encryption_set_id: whose key encrypts the disk; None for Azure's own.
+        entra_login: whether people may come in by SSH with their Entra ID account.
     """
 
     computer_name_prefix: str

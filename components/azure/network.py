@@ -88,8 +88,15 @@ HTTPS = ("443",)
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom: roles, address ranges or service tags. `protocol`: `*` or `Tcp`; `ports`: of
-    the target, as Azure writes them, empty for every one; `direction`: Inbound or Outbound.
+    """Who may open connections to whom.
+
+    Attributes:
+        name: tells it from the others.
+        source: a role of ours, an address range, or a service tag.
+        target: likewise.
+        protocol: `*` or `Tcp`.
+        ports: those of the target, as Azure writes them; empty for every port.
+        direction: Inbound or Outbound.
     """
 
     name: str
@@ -112,8 +119,13 @@ class Rule:
 def plan_flows(
     head: HeadPortsArgs | None, egress: Egress, lustre_cidr: str | None = None, bastion_cidr: str | None = None
 ) -> tuple[Flow, ...]:
-    """What may pass in the machines' subnet. `egress`: `endpoints` closes the way out to all but Azure's services;
-    `head`, `lustre_cidr` and `bastion_cidr` are None without such.
+    """Everything that may pass in the machines' subnet.
+
+    Args:
+        head: its ports; None without a head node.
+        egress: `endpoints` closes the way out to all but Azure's services.
+        lustre_cidr: where the file system's servers are; None without one.
+        bastion_cidr: where people come from; None without a Bastion.
     """
     flows = [Flow("self", "fabric", "fabric")]
     if head is not None:

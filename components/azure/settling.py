@@ -54,7 +54,15 @@ def _wait(what: str, seconds: float) -> None:
 
 
 class Settling(Resource, module="gangway", name="Settling"):
-    """The wait, as Pulumi's engine sees it. `awaited`: ids, and whatever else tells a thing made anew."""
+    """The wait, as Pulumi's engine sees it.
+
+    Args:
+        name: logical name.
+        what: what is waited for, in words.
+        awaited: ids, and whatever else tells one that was made anew from the one before.
+        seconds: how long.
+        opts: of the resource.
+    """
 
     def __init__(
         self,
@@ -74,8 +82,14 @@ def heeded(
     seconds: float,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """Role assignments and a wait, for `depends_on`; they alone without `seconds`. `what`: whose roles; `opts`: the
-    wait's parent; it is never kept when the stack is destroyed.
+    """What has to stand before somebody relies on role assignments: they, and a wait; they alone without `seconds`.
+
+    Args:
+        name: logical name of the wait.
+        what: whose roles, in words.
+        grants: the assignments.
+        seconds: how long Azure gets.
+        opts: parent of the wait; it is not kept when the stack is destroyed, whatever they are.
     """
     if not seconds:
         return list(grants)

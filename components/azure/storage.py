@@ -42,8 +42,17 @@ def declare_account(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> storage.StorageAccount:
-    """An account. `name`: lowercase letters and digits (`components.azure.policies.letters`); `rules`: whom it
-    answers, of those with a role; `key`: its newest version, looked up daily, encrypts; None for Azure's own.
+    """Declares an account.
+
+    Args:
+        name: logical name, of lowercase letters and digits (`components.azure.policies.letters`).
+        resource_group_name: where it is.
+        location: region.
+        sku: how many copies there are, and where.
+        rules: who it answers to, of those with a role.
+        key: whose newest version encrypts it, Azure looks for a newer one each day; None for Azure's own keys.
+        tags: of the account.
+        opts: of the resource.
     """
     return storage.StorageAccount(
         name,
@@ -106,8 +115,16 @@ def plan_watcher(
     subscription_id: str | None = None,
     place: str = "gangway:azure.network_watcher",
 ) -> Watcher:
-    """A region's watcher. `written`: resource id or GROUP/NAME, None for Azure's own; `subscription_id`: must be the
-    id's too, None to skip. InputError: neither form, or another subscription.
+    """The watcher of a region.
+
+    Args:
+        written: its resource id, or GROUP/NAME; None for the one that Azure makes.
+        region: of the network.
+        subscription_id: of the network, which a watcher's id must have as well; None where it is not looked at.
+        place: config path, for messages.
+
+    Raises:
+        InputError: neither, or in another subscription.
     """
     if written is None:
         return Watcher(OWN_GROUP, f"NetworkWatcher_{region}", by_azure=True)
@@ -247,9 +264,14 @@ class RunBucketArgs(TypedDict):
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned container. Nothing current ever expires. `bucket_name`: the container;
-    `bucket_url`: `https://ACCOUNT.blob.core.windows.net/CONTAINER`; waits for versioning; `account_name`: the
-    storage account; `account_id`: its resource id; `container_id`: the container's, on which machines get to write.
+    """A private, encrypted, versioned container. Nothing current ever expires.
+
+    Attributes:
+        bucket_name: the container.
+        bucket_url: `https://ACCOUNT.blob.core.windows.net/CONTAINER`; waits for versioning.
+        account_name: the storage account.
+        account_id: its resource id.
+        container_id: the container's, on which machines get to write.
     """
 
     bucket_name: pulumi.Output[str]

@@ -53,10 +53,14 @@ class Frozen(BaseModel):
 
 
 class Fact(Frozen, Generic[T]):
-    """A value and where it comes from. `value`: None where nobody knows; `source`: title of the page or list; `url`:
-    its public address; empty for what was recalled or assumed; `as_of`: the day the source is of or, where it bears
-    no date, was read; `confidence`: documented by the vendor, a public list price, recalled, assumed, or stated by
-    the stack file.
+    """A value and where it comes from.
+
+    Attributes:
+        value: None where nobody knows.
+        source: title of the page or list.
+        url: its public address; empty for what was recalled or assumed.
+        as_of: the day the source is of or, where it bears no date, was read.
+        confidence: documented by the vendor, a public list price, recalled, assumed, or stated by the stack file.
     """
 
     value: T
@@ -120,11 +124,16 @@ Fabric: TypeAlias = EfaFabric
 
 
 class MachineType(Frozen):
-    """A machine with accelerators. `accelerator`: model and number, such as `H100x8`: what a stack file asks for;
-    `backend`: the collective library its accelerators are made for; `accelerator_watts`: board power of one
-    accelerator; None where no figure is published; `host_watts`: everything else in the machine; `interconnect`: how
-    the accelerators of one machine reach each other; `network_gbps`: all network cards together, at their peak;
-    `fabric`: the network between machines that bypasses the kernel; None where there is none.
+    """A machine with accelerators.
+
+    Attributes:
+        accelerator: model and number, such as `H100x8`: what a stack file asks for.
+        backend: the collective library its accelerators are made for.
+        accelerator_watts: board power of one accelerator; None where no figure is published.
+        host_watts: everything else in the machine.
+        interconnect: how the accelerators of one machine reach each other.
+        network_gbps: all network cards together, at their peak.
+        fabric: the network between machines that bypasses the kernel; None where there is none.
     """
 
     name: str
@@ -211,11 +220,15 @@ RATE_GBPS: Mapping[str, int] = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 
 
 class InfinibandFabric(Frozen):
-    """Virtual functions of the hosts' InfiniBand adapters, one for each accelerator. `num_hcas`: adapters that a
-    machine shows, all of them, or it is unhealthy; `gbps_each`: rate of each, as `ibstat` shows it; `generation`:
-    HDR, NDR or XDR; `partition_key`: who shares a partition key, and so can talk at all; `largest_group`: machines
-    of one single-placement-group scale set, as every subscription has it; `largest_group_on_request`: the same once
-    Microsoft's support has raised it.
+    """Virtual functions of the hosts' InfiniBand adapters, one for each accelerator.
+
+    Attributes:
+        num_hcas: adapters that a machine shows, all of them, or it is unhealthy.
+        gbps_each: rate of each, as `ibstat` shows it.
+        generation: HDR, NDR or XDR.
+        partition_key: who shares a partition key, and so can talk at all.
+        largest_group: machines of one single-placement-group scale set, as every subscription has it.
+        largest_group_on_request: the same once Microsoft's support has raised it.
     """
 
     kind: Literal["infiniband"]
@@ -309,9 +322,12 @@ class GpuDirectFabric(Frozen):
 
 class RoceFabric(Frozen):
     """GPUDirect RDMA over converged Ethernet: MRDMA NICs, each in a subnet of one VPC with the RoCE profile.
-    `num_gpu_nics`: MRDMA NICs, and so as many subnets of the one RDMA network; `num_host_nics`: gVNICs for everything
-    else, each in a VPC of its own; `mtu_bytes`: of the RDMA network; `profile_suffix`: the network profile is called
-    `{zone}{profile_suffix}` and ties the network to its zone.
+
+    Attributes:
+        num_gpu_nics: MRDMA NICs, and so as many subnets of the one RDMA network.
+        num_host_nics: gVNICs for everything else, each in a VPC of its own.
+        mtu_bytes: of the RDMA network.
+        profile_suffix: the network profile is called `{zone}{profile_suffix}` and ties the network to its zone.
     """
 
     kind: Literal["roce"]

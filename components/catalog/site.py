@@ -41,10 +41,14 @@ class _Written(BaseModel):
 
 
 class SiteFabricConfig(_Written):
-    """The network between machines that bypasses the kernel. `kind`: infiniband, or RDMA over Ethernet; none where NCCL
-    goes over TCP; `devices`: adapters of one machine that NCCL uses; `gbps`: of each of them; `hcas`: their names, such
-    as mlx5_0, where others are not to be used; NCCL takes all when left out; `gid_index`: of RoCE version 2 on those
-    adapters, as `show_gids` lists it; NCCL chooses when left out.
+    """The network between machines that bypasses the kernel.
+
+    Attributes:
+        kind: infiniband, or RDMA over Ethernet; none where NCCL goes over TCP.
+        devices: adapters of one machine that NCCL uses.
+        gbps: of each of them.
+        hcas: their names, such as mlx5_0, where others are not to be used; NCCL takes all when left out.
+        gid_index: of RoCE version 2 on those adapters, as `show_gids` lists it; NCCL chooses when left out.
     """
 
     kind: Literal["none", "infiniband", "roce"] = Field(default="none", examples=["infiniband"])
@@ -125,8 +129,13 @@ class SiteDefaults(Frozen):
 
 
 class SiteFabric(Frozen):
-    """The fabric of such a machine. `num_devices`: adapters of one machine; `gbps_each`: of one adapter; `hcas`: their
-    names; empty for all; `gid_index`: of RoCE; None where NCCL chooses.
+    """The fabric of such a machine.
+
+    Attributes:
+        num_devices: adapters of one machine.
+        gbps_each: of one adapter.
+        hcas: their names; empty for all.
+        gid_index: of RoCE; None where NCCL chooses.
     """
 
     kind: Literal["infiniband", "roce"]
@@ -155,8 +164,16 @@ def load_site_defaults() -> SiteDefaults:
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
-    """The site's machine in the catalogue's shape. `name`: what people call such a machine; the accelerator's when
-    empty. InputError: the board power of such an accelerator is not known and not said.
+    """The site's machine in the catalogue's shape.
+
+    Args:
+        site: what the stack file says.
+        provider: whose machine it counts as.
+        accelerator: model and number, such as `H100x8`.
+        name: what people call such a machine; the accelerator's when empty.
+
+    Raises:
+        InputError: the board power of such an accelerator is not known and not said.
     """
     known = _carrier(accelerator)
     return SiteMachine(
@@ -292,10 +309,15 @@ DEVICES = ("/dev/infiniband",)
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """A fabric, compiled. `link_layer`: as the kernel calls it: InfiniBand or Ethernet; empty where there is no fabric;
-    `num_devices`: adapters that must be up on every node; `gbps_each`: the rate that each must show; `hcas`: their
-    names; empty for whichever are up; `devices`: of the host, that the job's container gets; `nccl_env`: variables of
-    the job.
+    """A fabric, compiled.
+
+    Attributes:
+        link_layer: as the kernel calls it: InfiniBand or Ethernet; empty where there is no fabric.
+        num_devices: adapters that must be up on every node.
+        gbps_each: the rate that each must show.
+        hcas: their names; empty for whichever are up.
+        devices: of the host, that the job's container gets.
+        nccl_env: variables of the job.
     """
 
     link_layer: str = ""

@@ -29,8 +29,16 @@ _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 @dataclass(frozen=True)
 class Observed:
-    """A price as somebody's list states it. `value`: of one `unit`, in `currency`; `unit`: `hour`, of TPUs `chip-hour`;
-    anything else as the list has it; `as_of`: the day the list is of or, where it bears no date, was read.
+    """A price as somebody's list states it.
+
+    Attributes:
+        item: machine type, or generation of TPUs.
+        field: which of its prices.
+        value: of one `unit`, in `currency`.
+        unit: `hour`, of TPUs `chip-hour`; anything else as the list has it.
+        source: title of the list.
+        url: its public address.
+        as_of: the day the list is of or, where it bears no date, was read.
     """
 
     provider: str
@@ -70,9 +78,15 @@ def judge(
     unit: str,
     today: date,
 ) -> Verdict:
-    """Sorts out what was observed of one item in one region. `batch`: all of the same item and region; `present`: its
-    known prices there; `elsewhere`: those of another region, against which a first price is measured; `regions`: those
-    that were asked about; `today`: against which a list is old.
+    """Sorts out what was observed of one item in one region.
+
+    Args:
+        batch: all of the same item and region.
+        present: its known prices there.
+        elsewhere: those of another region, against which a first price is measured.
+        regions: those that were asked about.
+        unit: the only one that is accepted.
+        today: against which a list is old.
     """
     reasons: dict[Observed, str] = {}
     for each in batch:

@@ -65,12 +65,16 @@ class _Rung(BaseModel):
 
 
 class CapacityBlock(_Rung):
-    """Capacity bought for a fixed time window: one that is owned already, or one that `up` buys. `id`: the owned block;
-    `purchase`: buy `offering_id`. Destroying the stack gives no money back; `offering_id`: what the provider offers;
-    offerings are valid for minutes, so look one up just before `up`; `upfront_usd`: what that offering costs, in US
-    dollars, so that it stands in the plan; `starts_at`: the block's start. Nodes are asked for then; without it at
-    once, and in vain before it; `ends_at`: the block's end. Nodes are told to stop before it; without it they cannot
-    be; `zone`: where the block is; the cluster's own zone when left out.
+    """Capacity bought for a fixed time window: one that is owned already, or one that `up` buys.
+
+    Attributes:
+        id: the owned block.
+        purchase: buy `offering_id`. Destroying the stack gives no money back.
+        offering_id: what the provider offers; offerings are valid for minutes, so look one up just before `up`.
+        upfront_usd: what that offering costs, in US dollars, so that it stands in the plan.
+        starts_at: the block's start. Nodes are asked for then; without it at once, and in vain before it.
+        ends_at: the block's end. Nodes are told to stop before it; without it they cannot be.
+        zone: where the block is; the cluster's own zone when left out.
     """
 
     kind: Literal["capacity-block"]
@@ -167,12 +171,13 @@ class RungPlan:
     """Launch fields of one rung; at most one of market type and targeted reservation kinds is in force.
 
     Attributes:
+        kind: the rung's kind.
         market_type: `spot`, `capacity-block`, `flex-start` or None (on-demand market).
         max_usd_per_hour: price cap, spot only.
         reservation_id: the reservation or owned block that is targeted.
-        placement_group: whether we may add a cluster placement group of our own. Never on reserved capacity: it has its
-            own placement, and a second one ends in insufficient-capacity errors. Nor over several zones: such a group
-            lies in one.
+        placement_group: whether we may add a cluster placement group of our own. Never on reserved capacity: it has
+            its own placement, and a second one ends in insufficient-capacity errors. Nor over several zones: such a
+            group lies in one.
         interruptible: whether the provider may take nodes back.
         purchase: the block to buy, whose id is then targeted.
         starts_at: when the capacity begins; None where it is there already, or nobody has said.
@@ -252,7 +257,17 @@ def plan_ladder(rungs: tuple[AnyRung, ...]) -> tuple[RungPlan, ...]:
 
 
 def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: str, place: str) -> None:
-    """Refuses a kind of rung a provider lacks (InputError names the first). `offered`: in the order to name them."""
+    """Refuses a rung of a kind that a provider does not have.
+
+    Args:
+        rungs: the ladder, first choice first.
+        offered: the kinds the provider has, in the order to name them.
+        provider: its name, as people write it.
+        place: config path of the ladder.
+
+    Raises:
+        InputError: naming the first such rung.
+    """
     for index, rung in enumerate(rungs):
         if rung.kind not in offered:
             nearest = _NEAREST_KIND.get(rung.kind, "on-demand")
@@ -266,7 +281,15 @@ def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: st
 
 
 def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], source: str) -> Iterable[Finding]:
-    """Not every machine type is sold in every way. `sold`: the kinds of rungs it has; `source`: who says so, when."""
+    """Not every machine type is sold in every way.
+
+    Args:
+        rung: of the ladder.
+        path: config path of the rung.
+        machine_type: of the nodes.
+        sold: the kinds of rungs it can be had as.
+        source: who says so, and when.
+    """
     if rung.kind not in sold:
         yield Finding(
             Severity.ERROR,

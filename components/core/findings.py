@@ -18,9 +18,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing a plan has to say. `severity`: error makes `gangway plan` exit 1; `code`: stable identifier, such as
-    `fabric.placement-with-block`; `path`: where in the stack file, such as `gangway:storage.capacity_gib`; `message`:
-    what is the matter, with the value in it; `fix`: the change that mends it; empty when nothing needs doing.
+    """One thing a plan has to say.
+
+    Attributes:
+        severity: error makes `gangway plan` exit 1.
+        code: stable identifier, such as `fabric.placement-with-block`.
+        path: where in the stack file, such as `gangway:storage.capacity_gib`.
+        message: what is the matter, with the value in it.
+        fix: the change that mends it; empty when nothing needs doing.
     """
 
     severity: Severity
@@ -40,9 +45,14 @@ def _short(text: str, limit: int = 200) -> str:
 
 
 class InputError(ValueError):
-    """A user's input that cannot be planned at all. Commands print it and exit with code 2. `place`: file or config
-    path that holds the value; `problem`: one sentence on what is wrong; `value`: the offending value, as the user
-    wrote it; `allowed`: what would have been accepted; `fix`: the nearest value or step that mends it.
+    """A user's input that cannot be planned at all. Commands print it and exit with code 2.
+
+    Args:
+        place: file or config path that holds the value.
+        problem: one sentence on what is wrong.
+        value: the offending value, as the user wrote it.
+        allowed: what would have been accepted.
+        fix: the nearest value or step that mends it.
     """
 
     def __init__(self, place: str, problem: str, *, value: object = None, allowed: str = "", fix: str = "") -> None:

@@ -40,10 +40,12 @@ class JobSpec(_Frozen):
         num_nodes_min: the fewest nodes with which the job goes on.
         num_nodes_max: the most nodes that may join.
         processes_per_node: one per accelerator; on a CPU-only node the number of gloo processes.
+        module: the Python module each process runs.
+        argv: its arguments.
         run_id: the run record's id; empty where the trainer makes one up.
         max_restarts: restarts after a failure; a change of membership does not count.
-        shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure give about
-            30 s of notice, AWS 120 s).
+        shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure
+            give about 30 s of notice, AWS 120 s).
     """
 
     name: str

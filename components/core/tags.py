@@ -50,8 +50,16 @@ def carbon_class(intensity_g_per_kwh: float) -> str:
 
 @dataclass(frozen=True)
 class TagPolicy:
-    """What every taggable resource carries. `run`: run the resource serves, or `shared`; `energy_class`: accelerator
-    family, the largest single factor of the energy bill.
+    """What every taggable resource carries.
+
+    Attributes:
+        stack: Pulumi stack name.
+        team: who owns it.
+        cost_center: who pays for it.
+        run: run the resource serves, or `shared`.
+        energy_class: accelerator family, the largest single factor of the energy bill.
+        carbon_class: see `carbon_class`.
+        extra: the user's further tags.
     """
 
     stack: str

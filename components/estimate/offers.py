@@ -23,9 +23,14 @@ SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-sta
 
 @dataclass(frozen=True)
 class Carrier:
-    """A machine type with the accelerator, and what its provider's catalogue says around it. `machine`: the machine; of
-    TPUs a whole slice; `prices`: in every region that has one; `capacity`: the kinds it can be had in, in the words of
-    a stack file; None where all of them; `offered_in`: regions that have it, as far as the catalogue says.
+    """A machine type with the accelerator, and what its provider's catalogue says around it.
+
+    Attributes:
+        machine: the machine; of TPUs a whole slice.
+        prices: in every region that has one.
+        regions: all of the provider's.
+        capacity: the kinds it can be had in, in the words of a stack file; None where all of them.
+        offered_in: regions that have it, as far as the catalogue says.
     """
 
     machine: MachineType
@@ -37,10 +42,15 @@ class Carrier:
 
 @dataclass(frozen=True)
 class Offer:
-    """A way to get a node. `price`: US dollars per node and hour, None where nobody knows; `note`: what the price
-    leaves open; empty where nothing; `place`: the region with its grid and its PUE; None where the catalogue does
-    not have it; `interruptions`: share of such nodes taken back within a month; None for kinds that are not taken
-    back; `on_demand`: price of the same node at the same place, None where nobody knows.
+    """A way to get a node.
+
+    Attributes:
+        region: its name.
+        price: US dollars per node and hour, None where nobody knows.
+        note: what the price leaves open; empty where nothing.
+        place: the region with its grid and its PUE; None where the catalogue does not have it.
+        interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
+        on_demand: price of the same node at the same place, None where nobody knows.
     """
 
     provider: str
@@ -92,7 +102,14 @@ def _offered_in(machine: MachineType) -> tuple[str, ...]:
 
 
 def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str, further: str = "") -> InputError:
-    """An accelerator that nobody has, and the nearest that somebody has. `further`: what else is allowed."""
+    """The mistake of asking for an accelerator that nobody has, with the nearest that somebody has.
+
+    Args:
+        wanted: what was asked for.
+        catalogs: of the providers that were asked.
+        place: config path or option that holds it.
+        further: what else would have been allowed.
+    """
     known = sorted({machine.accelerator for catalog in catalogs.values() for machine in catalog.machines.values()})
     return InputError(
         place,

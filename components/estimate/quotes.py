@@ -22,9 +22,13 @@ BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done. `num_nodes`: at the same time, at least 1; `hours`: of undisturbed training, above 0;
-    `deadline_hours`: from the first step until it must be done, not below `hours`; None where it does not matter;
-    `interruptions`: share of spot nodes taken back within a month, for offers of which nobody publishes it.
+    """What is to be done.
+
+    Attributes:
+        num_nodes: at the same time, at least 1.
+        hours: of undisturbed training, above 0.
+        deadline_hours: from the first step until it must be done, not below `hours`; None where it does not matter.
+        interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
     """
 
     num_nodes: int

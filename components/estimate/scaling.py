@@ -47,10 +47,16 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Links:
-    """What an all-reduce travels over. `gpus_per_node`: accelerators of one machine; `inside_gbps`: of one accelerator
-    to the others of its machine, one direction; infinite where nobody says, which is so only where it is alone;
-    `between_gbps`: all network cards of one machine together; `inside_latency_sec`: of one message inside;
-    `between_latency_sec`: of one message between machines; `sources`: where each comes from.
+    """What an all-reduce travels over.
+
+    Attributes:
+        gpus_per_node: accelerators of one machine.
+        inside_gbps: of one accelerator to the others of its machine, one direction; infinite where nobody says, which
+            is so only where it is alone.
+        between_gbps: all network cards of one machine together.
+        inside_latency_sec: of one message inside.
+        between_latency_sec: of one message between machines.
+        sources: where each comes from.
     """
 
     gpus_per_node: int
@@ -73,9 +79,14 @@ class Links:
 
 @dataclass(frozen=True)
 class StepModel:
-    """One step of one worker that is alone. `compute_sec`: of the whole step; `gradient_bytes`: that all workers
-    average in a step; `serial_share`: of the compute, which does not shrink when the batch is shared out, 0..1;
-    `overlap`: share of a step's compute during which gradients can travel, 0..1; `algorithm`: between machines.
+    """One step of one worker that is alone.
+
+    Attributes:
+        compute_sec: of the whole step.
+        gradient_bytes: that all workers average in a step.
+        serial_share: of the compute, which does not shrink when the batch is shared out, 0..1.
+        overlap: share of a step's compute during which gradients can travel, 0..1.
+        algorithm: between machines.
     """
 
     compute_sec: float
@@ -163,9 +174,13 @@ def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> 
 
 
 def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
-    """The efficiency of each round, which ran one worker and then so many. `one_sec`: seconds of a step of one worker,
-    by round; `many_sec`: of so many workers, in the same rounds; `mode`: whether each had a batch of its own (weak)
-    or a share of one.
+    """The efficiency of each round, which ran one worker and then so many.
+
+    Args:
+        one_sec: seconds of a step of one worker, by round.
+        many_sec: of so many workers, in the same rounds.
+        workers: how many.
+        mode: whether each had a batch of its own (weak) or a share of one.
     """
     parts = 1 if mode == "weak" else workers
     values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
@@ -203,8 +218,13 @@ class Slice:
 
 @dataclass(frozen=True)
 class Torus:
-    """Slices of one TPU generation. `slices`: ascending, each of another number of chips; `link_gbps`: of one link
-    between neighbours, one direction; `hop_sec`: of one message over it; `sources`: where each comes from.
+    """Slices of one TPU generation.
+
+    Attributes:
+        slices: ascending, each of another number of chips.
+        link_gbps: of one link between neighbours, one direction.
+        hop_sec: of one message over it.
+        sources: where each comes from.
     """
 
     slices: tuple[Slice, ...]

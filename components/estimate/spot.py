@@ -56,11 +56,18 @@ def best_interval_sec(save_sec: float, mtbf_sec: float, restart_sec: float) -> f
 
 @dataclass(frozen=True)
 class SpotEstimate:
-    """A job on capacity that may be taken away. `mtbf_hours`: mean time between interruptions of the job;
-    `best_interval_sec`: the one that loses least; `goodput`: share of paid time that brings the job on, 0..1; 0 where
-    it never ends; `hours`: expected, from the first step to the last; `interruptions`: expected in that time;
-    `lost_hours`: expected, of work done twice and restarts; `usd`: expected cost of the nodes; None where the job never
-    ends; `feasible`: whether it is expected to end at all.
+    """A job on capacity that may be taken away.
+
+    Attributes:
+        mtbf_hours: mean time between interruptions of the job.
+        interval_sec: of its checkpoints.
+        best_interval_sec: the one that loses least.
+        goodput: share of paid time that brings the job on, 0..1; 0 where it never ends.
+        hours: expected, from the first step to the last.
+        interruptions: expected in that time.
+        lost_hours: expected, of work done twice and restarts.
+        usd: expected cost of the nodes; None where the job never ends.
+        feasible: whether it is expected to end at all.
     """
 
     mtbf_hours: float
@@ -91,11 +98,19 @@ def estimate_spot(
     save_sec: float = SAVE_SEC,
     restart_sec: float = RESTART_SEC,
 ) -> SpotEstimate:
-    """What `hours` of undisturbed training come to on nodes that are taken away now and then. Expected time is hours *
-    (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). Where that denominator is not above zero, more is
-    lost than done between two interruptions, and the job is not expected to end. `fraction_per_month`: share of
-    nodes taken within 720 hours, 0 up to but not including 1; `interval_sec`: from one checkpoint to the next; the
-    best one where left out.
+    """What `hours` of undisturbed training come to on nodes that are taken away now and then.
+
+    Expected time is hours * (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). Where that denominator is not
+    above zero, more is lost than done between two interruptions, and the job is not expected to end.
+
+    Args:
+        num_nodes: of the job, at least 1.
+        usd_per_node_hour: price.
+        hours: the job would take without any interruption or checkpoint.
+        fraction_per_month: share of nodes taken within 720 hours, 0 up to but not including 1.
+        interval_sec: from one checkpoint to the next; the best one where left out.
+        save_sec: training stands still for so long at each.
+        restart_sec: from an interruption until training goes on.
     """
     between = mtbf_sec(num_nodes, fraction_per_month)
     # Without interruptions the best interval is endless: nothing is ever saved, and nothing is lost.

@@ -51,11 +51,16 @@ class OnPremNode(Frozen):
 
 
 class OnPremTable(Frozen):
-    """Assumptions about nodes of one's own. `nodes`: by accelerator, such as `H100x8`; one that is not listed nobody
-    here has a price of; `pue`: power of the building over power of the machines; `usd_per_kwh`: of electricity;
-    `colo_usd_per_kw_month`: space, cooling and power capacity, by the peak draw, without the electricity;
-    `ops_usd_per_node_month`: staff, maintenance contract and spare parts; `resale_share`: of the price, when the
-    machines are sold; `utilisation`: share of the hours in which a node works.
+    """Assumptions about nodes of one's own.
+
+    Attributes:
+        nodes: by accelerator, such as `H100x8`; one that is not listed nobody here has a price of.
+        pue: power of the building over power of the machines.
+        usd_per_kwh: of electricity.
+        colo_usd_per_kw_month: space, cooling and power capacity, by the peak draw, without the electricity.
+        ops_usd_per_node_month: staff, maintenance contract and spare parts.
+        resale_share: of the price, when the machines are sold.
+        utilisation: share of the hours in which a node works.
     """
 
     nodes: Mapping[str, OnPremNode]
@@ -92,10 +97,16 @@ class CloudSide:
 
 @dataclass(frozen=True)
 class OnPremSide:
-    """One node of one's own. `capex_usd`: its price, with its share of what is between the nodes; `resale_usd`: what it
-    brings at the end; `kw`: mean draw of the machine; `pue`: power of the building over power of the machine;
-    `usd_per_kwh`: of electricity; `colo_usd_per_hour`: space, cooling and power capacity; `ops_usd_per_hour`: staff,
-    maintenance contract, spare parts.
+    """One node of one's own.
+
+    Attributes:
+        capex_usd: its price, with its share of what is between the nodes.
+        resale_usd: what it brings at the end.
+        kw: mean draw of the machine.
+        pue: power of the building over power of the machine.
+        usd_per_kwh: of electricity.
+        colo_usd_per_hour: space, cooling and power capacity.
+        ops_usd_per_hour: staff, maintenance contract, spare parts.
     """
 
     capex_usd: float

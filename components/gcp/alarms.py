@@ -21,8 +21,13 @@ MONITORED_RESOURCE = "gce_instance"
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric out of log lines. `filter`: in Cloud Logging's language, besides the log's name; `field`: collected
-    as a distribution, None counts lines; `unit`: UCUM, `1` a plain number.
+    """One metric out of log lines.
+
+    Attributes:
+        name: its last word.
+        filter: which lines count, in the language of Cloud Logging, besides the log's name.
+        field: whose values are collected as a distribution; None counts the lines.
+        unit: in UCUM; `1` is a plain number.
     """
 
     name: str
@@ -33,8 +38,13 @@ class MetricPlan:
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm. `description`: what is the matter and what to do; the message that people get; `query`: PromQL;
-    whatever it returns rings; `severity`: CRITICAL, ERROR or WARNING.
+    """One alarm.
+
+    Attributes:
+        name: ends the resource's name.
+        description: what is the matter and what to do; the message that people get.
+        query: PromQL; whatever it returns rings.
+        severity: CRITICAL, ERROR or WARNING.
     """
 
     name: str

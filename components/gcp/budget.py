@@ -40,9 +40,13 @@ MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when. `groups`: managed instance groups, as `projects/P/zones/Z/instanceGroupManagers/NAME`;
-    `heads`: instances that fill groups, as `projects/P/zones/Z/instances/NAME`; `queued_resources`: TPUs, as
-    `projects/P/locations/Z/queuedResources/NAME`.
+    """What is stopped, and when.
+
+    Attributes:
+        percent: of the budget.
+        groups: managed instance groups, as `projects/P/zones/Z/instanceGroupManagers/NAME`.
+        heads: instances that fill groups, as `projects/P/zones/Z/instances/NAME`.
+        queued_resources: TPUs, as `projects/P/locations/Z/queuedResources/NAME`.
     """
 
     percent: float

@@ -50,9 +50,14 @@ _RESERVATION = re.compile(rf"(projects/{_PROJECT}/reservations/)?{_NAME}(/reserv
 
 @dataclass(frozen=True)
 class Provisioning:
-    """Scheduling and reservation of an instance template, in the API's words. `termination_action`: of an instance
-    that is taken back, None where none is; `reservation`: None uses none, not even an open one; `run_duration_sec`:
-    after which an instance is deleted, or None.
+    """The scheduling and the reservation of an instance template, in the API's words.
+
+    Attributes:
+        model: the provisioning model.
+        automatic_restart: whether Compute Engine starts an instance again that it has ended.
+        termination_action: what happens to an instance that is taken back; None where none is.
+        reservation: the one to be used, None to use none: also not an open one that somebody else counts on.
+        run_duration_sec: after which an instance is deleted; None for no such end.
     """
 
     model: Literal["STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"]
@@ -154,9 +159,15 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """What of a stack a ladder has to agree with. `zone`: where the file system is; `zone_assumed`: nobody has named
-    it; `num_nodes_min`: the job goes on with so many nodes; `num_nodes_max`: and asks for so many; `max_hours`: of
-    the job.
+    """The part of a stack that a ladder has to agree with.
+
+    Attributes:
+        machine: the cluster's machine type.
+        zone: the cluster's zone, where the file system is.
+        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
+        num_nodes_min: the job goes on with so many nodes.
+        num_nodes_max: and asks for so many.
+        max_hours: the longest the job may run.
     """
 
     machine: GcpMachineType

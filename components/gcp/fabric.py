@@ -36,7 +36,14 @@ JUMBO_MTU_BYTES = 8896
 
 @dataclass(frozen=True)
 class InterfacePlan:
-    """One network interface. `network`: `main` or a FabricNetwork's name; `subnet`: the subnet's number in it."""
+    """One network interface.
+
+    Attributes:
+        index: its position on the machine.
+        nic_type: as the API spells it.
+        network: `main` or the name of a FabricNetwork.
+        subnet: the subnet's number within that network.
+    """
 
     index: int
     nic_type: NicType
@@ -46,9 +53,13 @@ class InterfacePlan:
 
 @dataclass(frozen=True)
 class FabricNetwork:
-    """A VPC network that a machine needs beside the stack's own. `name`: `host-1` (a second host NIC), `gpu-1` ... (one
-    GPU NIC each) or `rdma`; `num_subnets`: one for each of the NICs that lie in it; `profile`: the network profile that
-    makes it an RDMA network in one zone; None for an ordinary one.
+    """A VPC network that a machine needs beside the stack's own.
+
+    Attributes:
+        name: `host-1` (a second host NIC), `gpu-1` ... (one GPU NIC each) or `rdma`.
+        num_subnets: one for each of the NICs that lie in it.
+        mtu_bytes: of the network.
+        profile: the network profile that makes it an RDMA network in one zone; None for an ordinary one.
     """
 
     name: str
@@ -102,10 +113,13 @@ _ACCELERATORS = "https://github.com/GoogleCloudPlatform/container-engine-acceler
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """What the host must have before the plug-in works, which its image may lack. `kernel_modules`: to be loaded, built
-    for the running kernel where the image has none; `kernel`: a patched kernel by its package; empty where the image's
-    own will do; `unsigned`: whether any of that is unsigned, so that Secure Boot would refuse it; `aperture_device`:
-    PCI vendor:device whose `resource` files go to `/dev/aperture_devices`; empty for none.
+    """What the host must have before the plug-in works, which its image may lack.
+
+    Attributes:
+        kernel_modules: to be loaded, built for the running kernel where the image has none.
+        kernel: a patched kernel by its package; empty where the image's own will do.
+        unsigned: whether any of that is unsigned, so that Secure Boot would refuse it.
+        aperture_device: PCI vendor:device whose `resource` files go to `/dev/aperture_devices`; empty for none.
     """
 
     kernel_modules: tuple[str, ...] = ()
@@ -132,11 +146,18 @@ class SideContainer:
 
 @dataclass(frozen=True)
 class NcclPlugin:
-    """One plug-in, completely described. `name`: gib, tcpxo or tcpx; `image`: the container that installs it, run with
-    `install_args` and `install_volumes`; `host_dir`: where it is on the host afterwards; `env`: of the job's container.
-    `env_script` in it is sourced before, where there is one; `volumes`: of the job's container; `devices`: of the job's
-    container, beside the GPUs; `side`: the daemon, None where there is none; `qualified_nccl`: the version of NCCL that
-    Google has qualified it for; empty where Google names none; `source`: where all this is documented.
+    """One plug-in, completely described.
+
+    Attributes:
+        name: gib, tcpxo or tcpx.
+        image: the container that installs it, run with `install_args` and `install_volumes`.
+        host_dir: where it is on the host afterwards.
+        env: of the job's container. `env_script` in it is sourced before, where there is one.
+        volumes: of the job's container.
+        devices: of the job's container, beside the GPUs.
+        side: the daemon, None where there is none.
+        qualified_nccl: the version of NCCL that Google has qualified it for; empty where Google names none.
+        source: where all this is documented.
     """
 
     name: str
@@ -302,7 +323,15 @@ def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str
 def nccl_findings(
     machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
 ) -> list[Finding]:
-    """Where a machine's GPU NICs stay unused or unproven. `num_nodes_max`: one node alone needs no network."""
+    """Says where a machine's GPU NICs stay unused, and where their use has not been proven.
+
+    Args:
+        machine: the machine type.
+        own_image: as of `nccl_plugin`.
+        num_nodes_max: one node alone needs no network.
+        path: config path of the nodes' image.
+        image_nccl: the version of NCCL in the trainer's image.
+    """
     plugin = _plugin_of(machine)
     if num_nodes_max < 2 or plugin is None:
         return []

@@ -20,7 +20,15 @@ __all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback"]
 
 @dataclass(frozen=True)
 class FallbackGroup:
-    """One managed instance group. `fill`: how it gets nodes; `run_duration_sec`: of a resize request, else None."""
+    """One managed instance group.
+
+    Attributes:
+        name: of the group.
+        zone: where it is.
+        kind: the rung's kind, for messages.
+        fill: how it gets nodes.
+        run_duration_sec: of a resize request; None elsewhere.
+    """
 
     name: str
     zone: str

@@ -153,9 +153,15 @@ SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common. `subnet_ids`: in the interfaces' order; `network_tags`: for the
-    firewall; `user_data`: base64; `secure_boot`: only signed kernels and modules; `kms_key_name`: None for Google's
-    own.
+    """What every node of a pool has in common, whichever rung it comes from.
+
+    Attributes:
+        image: an image or an image family.
+        subnet_ids: of the machine's interfaces, in their order.
+        network_tags: by which the firewall knows the node.
+        user_data: base64 of what cloud-init takes.
+        secure_boot: whether only signed kernels and modules are loaded.
+        kms_key_name: of the key that encrypts the disk; None for Google's own.
     """
 
     project: str

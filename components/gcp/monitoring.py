@@ -70,8 +70,14 @@ Widget = dict[str, Any]
 def plan_dashboard(
     stack: str, region: str, log_name: str, groups: Sequence[str], alarms: Sequence[str]
 ) -> dict[str, Any]:
-    """The body for Cloud Monitoring's API. `log_name`: in full; `groups`: in the order of the rungs; `alarms`: full
-    names of policies whose state is on top.
+    """The dashboard's body, as Cloud Monitoring's API wants it once it is JSON.
+
+    Args:
+        stack: name of the stack, which is part of its metrics' names.
+        region: for the heading.
+        log_name: full name of the stack's log.
+        groups: names of the managed instance groups, in the order of the rungs.
+        alarms: full names of alert policies whose state is shown on top.
     """
     counted = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")
     widgets = [

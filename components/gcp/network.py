@@ -44,8 +44,15 @@ LAST_PRIORITY = 65534
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom in one network. `protocol`: `all`, or `tcp` with `ports`; `ports`: those of the
-    target; empty for every port; `network`: `main`, or that of a GPU NIC.
+    """Who may open connections to whom in one network.
+
+    Attributes:
+        name: tells it from the others; the last part of the rule's name.
+        source: a role of ours, or an address range.
+        target: the role that answers.
+        protocol: `all`, or `tcp` with `ports`.
+        ports: those of the target; empty for every port.
+        network: `main`, or that of a GPU NIC.
     """
 
     name: str

@@ -138,11 +138,14 @@ class ActiveTpu(Resource, module="gangway", name="ActiveTpu"):
 
 
 class QueuedTpu(pulumi.ComponentResource):
-    """TPU slices asked of the queue: `num_slices` nodes of one accelerator type. `name`:
-    `projects/P/locations/ZONE/queuedResources/ID`; `state`: of the request when last looked at; ACTIVE with
-    `wait_active`; `node_names`: full names of the nodes it has or will have, slice by slice; `addresses`: internal
-    addresses of all hosts, slice by slice; empty without `wait_active`; `replace_reason`: why the next `up` replaces
-    it; empty while it may live.
+    """TPU slices asked of the queue: `num_slices` nodes of one accelerator type.
+
+    Attributes:
+        name: `projects/P/locations/ZONE/queuedResources/ID`.
+        state: of the request when last looked at; ACTIVE with `wait_active`.
+        node_names: full names of the nodes it has or will have, slice by slice.
+        addresses: internal addresses of all hosts, slice by slice; empty without `wait_active`.
+        replace_reason: why the next `up` replaces it; empty while it may live.
     """
 
     name: pulumi.Output[str]

@@ -190,9 +190,13 @@ class LustreFileSystemArgs(TypedDict):
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A Managed Lustre file system in the nodes' zone. `file_system_id`: `projects/P/locations/Z/instances/I`, which an
-    import names; `mount_point`: what clients mount: `IP@tcp:/NAME`; `dns_name`: the IP address in it; there is no DNS
-    name; `mount_name`: NAME.
+    """A Managed Lustre file system in the nodes' zone.
+
+    Attributes:
+        file_system_id: `projects/P/locations/Z/instances/I`, which an import names.
+        mount_point: what clients mount: `IP@tcp:/NAME`.
+        dns_name: the IP address in it; there is no DNS name.
+        mount_name: NAME.
     """
 
     file_system_id: pulumi.Output[str]
@@ -284,9 +288,13 @@ class FilestoreArgs(TypedDict):
 
 
 class Filestore(pulumi.ComponentResource):
-    """An NFS share in the nodes' zone: for small clusters, where Lustre would be mostly empty. `file_system_id`: the
-    instance's id; `mount_point`: what clients mount: `IP:/gangway`; `dns_name`: the IP address in it; there is no DNS
-    name; `mount_name`: `gangway`.
+    """An NFS share in the nodes' zone: for small clusters, where Lustre would be mostly empty.
+
+    Attributes:
+        file_system_id: the instance's id.
+        mount_point: what clients mount: `IP:/gangway`.
+        dns_name: the IP address in it; there is no DNS name.
+        mount_name: `gangway`.
     """
 
     file_system_id: pulumi.Output[str]

@@ -98,8 +98,13 @@ CREATE_TIMEOUT = "60m"
 
 @dataclass(frozen=True)
 class BootSource:
-    """What an instance starts from: `image_id` or `image_name`, the other empty. `volume_gib`: of the volume that the
-    image is copied to, None for the flavour's own disk; `volume_type`: None for the cloud's usual one.
+    """What an instance starts from.
+
+    Attributes:
+        image_id: of the image; empty where it is named.
+        image_name: of the image; empty where its id is known.
+        volume_gib: of the volume that the image is copied to; None for the flavour's own disk.
+        volume_type: of that volume; None for the cloud's usual one.
     """
 
     image_id: str
@@ -127,8 +132,16 @@ class BootSource:
 
 
 def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None, place: str = "image") -> BootSource:
-    """What an instance starts from. `image`: id or unique name; `volume_gib`: None for the flavour's disk. InputError:
-    a volume of a named image, as Nova copies images by id.
+    """What an instance starts from.
+
+    Args:
+        image: id, or the name that one image has.
+        volume_gib: size of a boot volume; None for the flavour's own disk.
+        volume_type: of it.
+        place: config path of the image.
+
+    Raises:
+        InputError: a volume is wanted of an image that is named: Nova copies images by their id.
     """
     is_id = _UUID.fullmatch(image) is not None
     if volume_gib is not None and not is_id:
@@ -187,8 +200,20 @@ def declare_instance(
     opts: pulumi.ResourceOptions,
     **further: Any,
 ) -> compute.Instance:
-    """An instance on `ports`, its own and no other's, the first of the default route. User data is a secret in the
-    state. It is stopped before it is deleted, to save; one that shut itself down is not started again by `up`.
+    """An instance on these ports, the first being the one of its default route.
+
+    Its user data holds a credential, so it is a secret in the state. An instance is stopped before it is deleted: that
+    is when the job saves. One that has shut itself down is not started again by a later `up`.
+
+    Args:
+        name: of the instance.
+        flavour: by name.
+        boot: image and disk.
+        user_data: base64.
+        ports: of the instance, and of no other: it goes before another takes them.
+        tags: as metadata.
+        opts: of the resource.
+        further: inputs of `compute.Instance` that only some have.
     """
     stays = pulumi.ResourceOptions(
         ignore_changes=["powerState"],

@@ -35,8 +35,15 @@ EVERY_PORT = (1, 65535)
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a role's security group. `remote`: a role, or an address range; `protocol`: None for every protocol;
-    `ports`: first and last; None for every port.
+    """One rule of a role's security group.
+
+    Attributes:
+        name: tells it from the others.
+        role: in whose group it is.
+        direction: ingress or egress.
+        remote: a role, or an address range.
+        protocol: None for every protocol.
+        ports: first and last; None for every port.
     """
 
     name: str
@@ -54,8 +61,14 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """What may pass. `egress`: `endpoints` leaves only `service_cidrs` (Keystone, object store, file servers,
-    registry); `head` None: no head; no `dns_nameservers`: the network's own.
+    """Everything that may pass.
+
+    Args:
+        head: its ports; None without a head node.
+        egress: `endpoints` closes the way out to all but the cloud's own services.
+        cidr: of the stack's network.
+        service_cidrs: where those services are: Keystone, object store, file servers, registry.
+        dns_nameservers: that machines are told of; none leaves that to the network's own.
     """
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
@@ -108,8 +121,13 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Fixed addresses, so that Prometheus and the rendezvous need no names. `cidr`: the one subnet; `gateway`: the
-    router's; `pool`: first and last that Neutron gives out, the upper half.
+    """Who has which address. Machines' own are fixed, so that Prometheus and the rendezvous need no names.
+
+    Attributes:
+        cidr: of the one subnet.
+        gateway: the router's address in it.
+        head: the head node's.
+        pool: first and last address that Neutron gives out, to file servers and its own agents: the upper half.
     """
 
     cidr: str

@@ -55,8 +55,17 @@ def plan_slice(
     topology: str | None = None,
     place: str = PLACE,
 ) -> SlicePlan:
-    """The slice that all given words describe. `chips`: TPU chips, not TensorCores; `accelerator_type`: `v5p-512`;
-    `topology`: `4x8x8`, else the one most like a cube. InputError: none such (naming the nearest), or a contradiction.
+    """The slice that all given words describe; any words that name a generation and a size will do.
+
+    Args:
+        generation: v4, v5e, v5p, v6e or tpu7x.
+        chips: TPU chips, not TensorCores.
+        accelerator_type: such as `v5p-512`; generation and size in one.
+        topology: such as `4x8x8`; left out, the one most like a cube.
+        place: the config path that holds these words, for messages.
+
+    Raises:
+        InputError: no such generation, size or topology (naming the nearest), or words that contradict each other.
     """
     if generation is None and accelerator_type is None:
         raise InputError(
