@@ -226,7 +226,7 @@ def _settings(answers: Answers) -> dict[str, Any]:
         sections["azure"]["budget_starts_on"] = f"{datetime.now(UTC):%Y-%m}-01"
     if int(high or low) > 1:
         sections.update(deepcopy(dict(start.shared)))
-    later = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}
+    later: dict[str, Any] = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}
     settings: dict[str, Any] = {
         "provider": answers.provider,
         **sections,
