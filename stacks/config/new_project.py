@@ -217,7 +217,7 @@ def _settings(answers: Answers) -> dict[str, Any]:
     low, _, high = answers.nodes.partition("-")
     if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", answers.nodes):
         raise InputError("--nodes", "no number of nodes", value=answers.nodes, allowed="2, or 2-4", fix="--nodes 1")
-    carrier = {"machine_type": answers.machine_type or start.machine_type}
+    carrier: dict[str, str] = {"machine_type": answers.machine_type or start.machine_type}
     if answers.accelerator and "site" in sections:
         sections["site"] = {**sections["site"], "accelerator": answers.accelerator}
     elif answers.accelerator and not answers.machine_type:
@@ -225,7 +225,7 @@ def _settings(answers: Answers) -> dict[str, Any]:
     if answers.provider == "azure":
         sections["azure"]["budget_starts_on"] = f"{datetime.now(UTC):%Y-%m}-01"
     if int(high or low) > 1:
-        sections |= deepcopy(dict(start.shared))
+        sections.update(deepcopy(dict(start.shared)))
     later: dict[str, Any] = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}
     settings: dict[str, Any] = {
         "provider": answers.provider,
