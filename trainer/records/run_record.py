@@ -57,7 +57,7 @@ class RunContext(Frozen):
         accelerator_life_hours: how long a card is in use, h; its emissions are shared out over them.
         host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
         fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
-        accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16, fp8.
+        accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16.
     """
 
     run_id: str = ""
