@@ -14,11 +14,6 @@ from trainer.config.train_config import TrainConfig
 
 __all__ = ["trained_on", "trainer_findings"]
 
-# By compute capability, of which FP8 needs 8.9: Volta 7.0, Turing 7.5, Ampere 8.0 and 8.6; Ada 8.9, Hopper 9.0, and
-# Blackwell above (developer.nvidia.com/cuda-gpus).
-_WITHOUT_FP8 = ("V100", "T4", "A10")
-_WITH_FP8 = ("L4", "H100", "H200", "B200", "B300", "GB200", "GB300", "RTXPRO")
-
 
 def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
     """What the nodes train: with PyTorch/XLA where the machine needs it, unless the settings name a backend."""
@@ -32,7 +27,7 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
     """An error for each reason why the trainer would not start; of machines that nothing trains on others speak."""
     if machine.backend not in ("nccl", "xla"):
         return
-    there = Machine("xla" if machine.backend == "xla" else "cuda", machine.accelerator, _has_fp8(machine))
+    there = Machine("xla" if machine.backend == "xla" else "cuda", machine.accelerator)
     for found in refusals(trained_on(config, machine), there):
         yield Finding(
             Severity.ERROR,
@@ -41,12 +36,6 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
             f"the trainer refuses {found.problem}; allowed: {found.allowed}",
             f"set {_written(found.changes)} in job.settings" if found.changes else f"change {found.field}",
         )
-
-
-def _has_fp8(machine: MachineType) -> bool | None:
-    if machine.accelerator.startswith(_WITH_FP8):
-        return True
-    return False if machine.accelerator.startswith(_WITHOUT_FP8) else None
 
 
 def _written(changes: Mapping[str, object]) -> str:

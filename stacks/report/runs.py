@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError
-from trainer.records.digest import BROKEN_SEAL
+from trainer.records.digest import WRONG_DIGEST
 from trainer.records.run_record import RunRecord
 
 __all__ = ["Run", "find_runs", "is_there", "not_sealed", "read_json"]
@@ -102,7 +102,7 @@ def _read(path: Path) -> Run:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another run") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        if first["type"] == BROKEN_SEAL:
+        if first["type"] == WRONG_DIGEST:
             raise InputError(
                 str(path),
                 "was changed after it was written",

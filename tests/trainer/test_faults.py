@@ -11,7 +11,7 @@ import torch
 from trainer.checkpoint import store
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
-from trainer.distributed.world import is_told
+from trainer.distributed.world import is_shared_failure
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
@@ -229,7 +229,7 @@ def test_too_little_memory_for_samples_is_no_matter_of_the_micro_batch(
     monkeypatch.setattr(Reporter, "_write_samples", full)
     with pytest.raises(torch.OutOfMemoryError) as caught:
         _train(short, tmp_path, digits_dir)
-    assert is_told(caught.value)
+    assert is_shared_failure(caught.value)
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])

@@ -59,17 +59,17 @@ def restore(
 
 
 def found_damage(
-    run_dir: Path, diary: StatsLog, identity: RunIdentity, restored: Restored
+    run_dir: Path, stats_log: StatsLog, identity: RunIdentity, restored: Restored
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
     """What earlier sessions have left that cannot be read, before this one writes: a sentence on each, its event and
     details.
     """
     for sentence in restored.passed_over:
         yield f"passed over a checkpoint: {sentence}", "checkpoint-skipped", {"why": sentence}
-    losses = diary.losses(identity.session)
-    if losses and losses not in [line.get("losses") for line in diary.lines]:
+    losses = stats_log.losses(identity.session)
+    if losses and losses not in [line.get("losses") for line in stats_log.lines]:
         sentence = f"{STATS_FILE} is damaged: {losses}; run {identity.run_id} goes on, its record says so"
-        yield sentence, "stats-damaged", {"losses": losses, "unreadable_lines": diary.unreadable}
+        yield sentence, "stats-damaged", {"losses": losses, "unreadable_lines": stats_log.unreadable}
     readers: dict[str, tuple[Callable[[Path], object], str]] = {
         "config.json": (TrainConfig.from_file, "written anew from this command's configuration"),
         "run.json": (RunRecord.read, "written anew from stats.jsonl when this session ends"),

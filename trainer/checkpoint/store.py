@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from trainer.core.console import tell
+from trainer.core.console import info
 from trainer.core.errors import TrainerError, diverged, from_validation
 from trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from trainer.records.digest import RunIdentity
@@ -70,7 +70,7 @@ def is_finite(value: object) -> bool:
     return all(is_finite(item) for item in value) if isinstance(value, list | tuple) else True
 
 
-_PARTS = MappingProxyType(
+_STATE_KEYS = MappingProxyType(
     {
         "g": "the generator",
         "d": "the discriminator",
@@ -116,7 +116,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
         if not is_finite(value):
-            place = f"{_PARTS.get(part, part)} at step {images // config.step_images}, {images} images, not saved"
+            place = f"{_STATE_KEYS.get(part, part)} at step {images // config.step_images}, {images} images, not saved"
             raise diverged(place, "nan or inf, found when it was to be saved; earlier checkpoints are as they were")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
@@ -212,7 +212,7 @@ def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Ch
     """
     found, passed_over = load_newest_valid(run_dir / "checkpoints")
     for sentence in passed_over if aloud else ():
-        tell(f"passed over a checkpoint: {sentence}")
+        info(f"passed over a checkpoint: {sentence}")
     if found is None:
         raise TrainerError(
             place="--run-dir",

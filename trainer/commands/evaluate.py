@@ -38,13 +38,13 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     names = _names(arguments.metrics)
     # The features are computed in parallel batch by batch; more threads inside one only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trainer.metrics.evaluate import judge_newest
+    from trainer.metrics.evaluate import evaluate_newest
     from trainer.metrics.metric_registry import WeightsPaths
 
     paths = WeightsPaths(arguments.weights, arguments.video_weights)
     data_dir = arguments.data or arguments.run_dir / "data"
     try:
-        judged = judge_newest(arguments.run_dir, data_dir, arguments.samples, names, paths)
+        judged = evaluate_newest(arguments.run_dir, data_dir, arguments.samples, names, paths)
     except TrainerError as error:
         raise error.at("--samples") if error.place == "TrainConfig.metrics_samples" else error from None
     if Ranks.from_environment().rank == 0:

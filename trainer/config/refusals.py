@@ -21,12 +21,10 @@ class Machine(NamedTuple):
     Attributes:
         kind: what its environment is made for: NVIDIA GPUs, or PyTorch/XLA.
         name: of the accelerator, for messages.
-        has_fp8: whether its matrix units compute in FP8; None where nobody has told.
     """
 
     kind: Literal["cuda", "xla"]
     name: str
-    has_fp8: bool | None = None
 
 
 class Refusal(NamedTuple):
@@ -109,10 +107,6 @@ def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
     """What the device cannot do. With gloo a worker computes on its processor, whatever else there is."""
     on_cpu = config.backend == "gloo"
     kind, name = ("cpu", "a CPU") if on_cpu else (machine.kind, machine.name)
-    without_fp8 = kind != "cuda" or machine.has_fp8 is False
-    if config.precision == "fp8" and without_fp8:
-        problem, allowed = "has no FP8 matrix units", "fp32, bf16 or fp16" if kind == "cuda" else "fp32 or bf16"
-        yield Refusal("precision", f"precision fp8: {name} {problem}", allowed, {"precision": "bf16"})
     if config.precision == "fp16" and kind == "xla":
         problem = f"precision fp16: PyTorch/XLA, on {name}, has no fp16 with scaled losses here"
         yield Refusal("precision", problem, "fp32 or bf16", {"precision": "bf16"})

@@ -142,7 +142,7 @@ RULES = (
     ),
     Rule(
         "precision",
-        lambda c: c.shard != "ddp" and c.precision in ("fp16", "fp8"),
+        lambda c: c.shard != "ddp" and c.precision == "fp16",
         "fp32 or bf16 with sharded networks",
         "--precision bf16, or --shard ddp",
     ),
@@ -236,7 +236,7 @@ class TrainConfig(BaseModel):
         sample_kimg: thousands of images from one sample grid to the next.
         channels_last: NHWC memory layout: some per cent faster on a CPU, needed for tensor cores on a GPU.
         backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
-        precision: of the networks' forward passes; fp8 is for linear layers, on GPUs that have it.
+        precision: of the networks' forward passes.
         tf32: let CUDA's matrix units round float32 inputs to TF32; elsewhere without effect.
         deterministic: on CUDA keep to kernels that give the same bits each time, at a cost; elsewhere they do anyway.
         compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
@@ -289,7 +289,7 @@ class TrainConfig(BaseModel):
     sample_kimg: Positive = 20.0
     channels_last: bool = True
     backend: Literal["auto", "gloo", "nccl", "xla"] = "auto"
-    precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     tf32: bool = True
     deterministic: bool = False
     compile: Literal["off", "auto", "on"] = "off"

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-__all__ = ["Progress", "announce", "tell", "warn"]
+__all__ = ["Progress", "announce", "info", "warn"]
 
 
-def tell(text: str) -> None:
+def info(text: str) -> None:
     """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""
     with contextlib.suppress(OSError):
         print(text, flush=True)

@@ -65,7 +65,7 @@ def _classes(files: FileSet, names: tuple[str, ...]) -> tuple[tuple[str, ...], t
 
 
 _ARCHIVE, _PARTITION = "img_align_celeba.zip", "list_eval_partition.txt"
-_OFFICIAL = MappingProxyType({"00d2c5bc6d35e252742224ab0c1e8fcb": _ARCHIVE})
+_CHECKSUMS = MappingProxyType({"00d2c5bc6d35e252742224ab0c1e8fcb": _ARCHIVE})
 _NUM_IMAGES = 202_599
 _SPLITS: Mapping[str, str] = MappingProxyType({"train": "0", "valid": "1", "test": "2"})
 _LARGEST_OF_SMALL_CROP = 64
@@ -141,7 +141,7 @@ def _opened(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, st
         return beside, text, "", ""
     path = fetch(f"{source.rstrip('/')}/{archive}", out)
     md5 = md5_of(path)
-    official = check_md5(path, md5, _OFFICIAL, allow_other=allow_other_hash)
+    official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
     return files_in(str(path), out), text, official, f"md5 {md5}"
 
 

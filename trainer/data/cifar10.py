@@ -27,7 +27,9 @@ from trainer.data.sources import fetch, files_in, is_remote
 __all__ = ["cifar10_recipe"]
 
 _PYTHON, _BINARY = "cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"
-_OFFICIAL = MappingProxyType({"c58f30108f718f92721af3b95e74349a": _PYTHON, "c32a1d4ab5d03f1284b67883e8d87530": _BINARY})
+_CHECKSUMS = MappingProxyType(
+    {"c58f30108f718f92721af3b95e74349a": _PYTHON, "c32a1d4ab5d03f1284b67883e8d87530": _BINARY}
+)
 _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
@@ -42,7 +44,7 @@ def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool
     """
     path = fetch(_archive_of(source, out), out)
     md5 = md5_of(path)
-    official = check_md5(path, md5, _OFFICIAL, allow_other=allow_other_hash)
+    official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
     members = _members(path)
     batches = tuple(_find(path, members, batch) for batch in _SPLITS[split])
     return Recipe(

@@ -88,8 +88,8 @@ def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedIma
     """`open_matching` on every worker, with its errors; only the first of each node compares the hashes. Each of a
     node's workers would read all of the data set for the same answer.
     """
-    world.together(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
-    return world.together(lambda: open_matching(config, folder, verify=False))
+    world.run_on_all(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
+    return world.run_on_all(lambda: open_matching(config, folder, verify=False))
 
 
 def _beside(folder: Path, config: TrainConfig) -> Path:

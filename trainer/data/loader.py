@@ -77,22 +77,22 @@ class Reals:
     """This worker's share of a global batch, on the CPU.
 
     Attributes:
-        parcel: pixels, labels where the data set has some, and what was drawn; packed and pinned where asked for.
+        pinned: pixels, labels where the data set has some, and what was drawn; packed and pinned where asked for.
         order: digest of which images these are (trainer.data.loader).
     """
 
-    parcel: PinnedBatch
+    pinned: PinnedBatch
     order: int
 
     @property
     def pixels(self) -> Tensor:
         """[share, C, H, W] or [share, C, T, H, W] uint8."""
-        return self.parcel.contents["pixels"]
+        return self.pinned.contents["pixels"]
 
     @property
     def labels(self) -> Tensor | None:
         """[share] int64; None where the data set has none."""
-        return self.parcel.contents.get("labels")
+        return self.pinned.contents.get("labels")
 
 
 class Loader:

@@ -22,11 +22,11 @@ from trainer.distributed.async_allreduce import AsyncAllreduce
 from trainer.distributed.ranks import Ranks
 from trainer.distributed.sharded_modules import accumulate, is_sharded
 
-__all__ = ["World", "is_told", "require_xla", "start"]
+__all__ = ["World", "is_shared_failure", "require_xla", "start"]
 
 T = TypeVar("T")
 _TIMEOUT = datetime.timedelta(minutes=10)
-_TOLD = "Every worker was told of this and stops."
+_SHARED_FAILURE = "Every worker was told of this and stops."
 """Ends a traceback, and marks an exception that all workers leave the group with."""
 
 
@@ -165,7 +165,7 @@ class World:
         dist.all_gather_object(values, value, group=self.control)
         return values
 
-    def together(self, action: Callable[[], T]) -> T:
+    def run_on_all(self, action: Callable[[], T]) -> T:
         """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever. TrainerError
         on every worker: the first one's. WorkerFailedError: another failed otherwise; it raises its own.
         """
@@ -175,21 +175,21 @@ class World:
             outcome, failure = None, error
         reports = self.gather(None if failure is None else _report(failure))
         if failure is not None:
-            failure.add_note(_TOLD)
+            failure.add_note(_SHARED_FAILURE)
             raise failure
         for rank, report in enumerate(reports):
             if report is not None:
                 raise TrainerError(**report) if isinstance(report, dict) else WorkerFailedError(rank, report)
         return cast(T, outcome)
 
-    def first(self, action: Callable[[], object]) -> None:
+    def run_on_rank0(self, action: Callable[[], object]) -> None:
         """Runs the action on rank 0 while the others wait; what fails there ends it on all."""
-        self.together(lambda: action() if self.rank == 0 else None)
+        self.run_on_all(lambda: action() if self.rank == 0 else None)
 
 
-def is_told(error: BaseException) -> bool:
+def is_shared_failure(error: BaseException) -> bool:
     """Whether all workers know of the error, since it came about in what they do together."""
-    return _TOLD in getattr(error, "__notes__", ())
+    return _SHARED_FAILURE in getattr(error, "__notes__", ())
 
 
 def _report(failure: Exception) -> dict[str, Any] | str:
@@ -261,7 +261,7 @@ def start(backend: str) -> Iterator[World]:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         told = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
-        shared = told or is_told(error)
+        shared = told or is_shared_failure(error)
         if shared or chosen != "nccl":
             dist.destroy_process_group()
         raise

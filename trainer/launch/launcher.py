@@ -98,8 +98,8 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
 
     ends: dict[int, int | None] = {}
     _note_ends(ends)
-    membership = ElasticRendezvous()
-    membership.register()
+    rendezvous = ElasticRendezvous()
+    rendezvous.register()
     # torchrun would take these two over, and only when its workers start: until then a node may wait for minutes.
     parsed.signals_to_handle = "SIGHUP,SIGQUIT"
     for number in _SIGNALS:
@@ -115,7 +115,7 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
         # A negative code is the signal that killed the worker; the shell's convention is 128 + signal.
         return 128 - code if code < 0 else code
     except SignalException as stopped:
-        membership.leave()
+        rendezvous.leave()
         return _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval)
     except TrainerError as error:
         warn(str(error))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.commands.arguments import Parser
-from trainer.core.console import tell, warn
+from trainer.core.console import info, warn
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _address(text: str) -> str:
 
 
 def _say(sentence: str) -> None:
-    tell(f"rendezvous: {sentence}")
+    info(f"rendezvous: {sentence}")
 
 
 if __name__ == "__main__":

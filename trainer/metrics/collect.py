@@ -118,7 +118,7 @@ def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on) -> l
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
         agree_to_go_on(world, ask)
-        part = world.together(partial(_results, jobs[first + world.rank : first + world.rank + 1]))
+        part = world.run_on_all(partial(_results, jobs[first + world.rank : first + world.rank + 1]))
         done += itertools.chain.from_iterable(world.gather(part))
     return done
 
@@ -148,7 +148,7 @@ def _agreed(
                 raise AbandonedError
             if features is not None:
                 yield features
-    world.together(lambda: _raise(failure))
+    world.run_on_all(lambda: _raise(failure))
 
 
 def _raise(failure: Exception | None) -> None:

@@ -21,7 +21,7 @@ from trainer.records.stats_log import StatsWriter, read_stats_log, require_run
 from trainer.records.summary import summarise
 from trainer.run.state import TrainState
 
-__all__ = ["MetricsInTraining", "Moment", "evaluate", "judge_newest"]
+__all__ = ["MetricsInTraining", "Moment", "evaluate", "evaluate_newest"]
 
 
 class Moment:
@@ -46,37 +46,37 @@ class Moment:
             return
         for record in self._records:
             event("quality", images, quality=record.model_dump(mode="json"), in_training=cost)
-        values = "  ".join(_told(record) for record in self._records)
+        values = "  ".join(_value_line(record) for record in self._records)
         spent = f"{self.cost_sec:.1f} s; {self._share:.1%} of the time so far went into metrics"
         say(f"kimg {images / 1000:8.2f}  {values}  ({spent})")
 
 
-def _told(record: QualityRecord) -> str:
+def _value_line(record: QualityRecord) -> str:
     assert record.trained.value is not None, "it has just been measured"
     return f"{record.name} {value_text(record.name, record.trained.value)}"
 
 
 class MetricsInTraining:
     """Computes the configured metrics, if any, when they are due; every worker makes the same calls. `ask`: whether
-    this worker has to stop. TrainerError as Judge, before the first step.
+    this worker has to stop. TrainerError as Evaluator, before the first step.
     """
 
     def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
         self._every_kimg, self._world = config.metrics_kimg, world
         names = parse(config.metrics)
-        self._judge = Evaluator(names, config, data, world, WeightsPaths(), ask) if names else None
+        self._evaluator = Evaluator(names, config, data, world, WeightsPaths(), ask) if names else None
         self._began, self._spent_sec = time.monotonic(), 0.0
 
     def due(self, state: TrainState) -> bool:
         """Whether the last step reached a moment for metrics."""
-        return self._judge is not None and state.passed(self._every_kimg)
+        return self._evaluator is not None and state.passed(self._every_kimg)
 
     def moment(self, state: TrainState) -> Moment:
         """The metrics of this state, saved before, since they may take long and may fail."""
-        assert self._judge is not None, "they are due"
+        assert self._evaluator is not None, "they are due"
         began = time.monotonic()
         try:
-            records = self._judge.judge(state.ema_on(self._world.own_device), state.images, compared=False)
+            records = self._evaluator.evaluate(state.ema_on(self._world.own_device), state.images, compared=False)
         except AbandonedError:
             records = None
         now = time.monotonic()
@@ -94,12 +94,12 @@ def evaluate(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> RunRecord:
-    """`judge_newest`, with its errors, and the run's record with it and with what was judged before."""
-    judge_newest(run_dir, data_dir, samples, metrics, paths)
+    """`evaluate_newest`, with its errors, and the run's record with it and with what was judged before."""
+    evaluate_newest(run_dir, data_dir, samples, metrics, paths)
     return RunRecord.read(run_dir / "run.json")
 
 
-def judge_newest(
+def evaluate_newest(
     run_dir: Path,
     data_dir: Path,
     samples: int | str | None = None,
@@ -114,15 +114,15 @@ def judge_newest(
     cannot be computed for it.
     """
     with distributed.start("auto") as world:
-        found, config = world.together(lambda: _newest(run_dir, samples, world))
+        found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))
         data = open_on_all(config, data_dir, world)
-        world.together(lambda: check_dataset(found.manifest.identity, data.index.sha256, data_dir))
+        world.run_on_all(lambda: check_dataset(found.manifest.identity, data.index.sha256, data_dir))
         names = metrics or parse(config.metrics) or [_DEFAULT if config.frames == 1 else _DEFAULT_FOR_VIDEO]
-        judge = Evaluator(names, config, data, world, paths or WeightsPaths())
+        evaluator = Evaluator(names, config, data, world, paths or WeightsPaths())
         state = TrainState.create(config, world.own_device)
         state.load_state_dict(found.state)
-        records = judge.judge(state.ema, state.images, compared=True)
-        world.first(lambda: _note(run_dir, state.images, records))
+        records = evaluator.evaluate(state.ema, state.images, compared=True)
+        world.run_on_rank0(lambda: _note(run_dir, state.images, records))
         return records
 
 

@@ -21,7 +21,7 @@ from trainer.data.shards import ShardedImages
 from trainer.distributed.world import World
 from trainer.metrics.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
 from trainer.metrics.features import FeatureExtractor
-from trainer.metrics.metric_registry import SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
+from trainer.metrics.metric_registry import FEATURE_SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
 from trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
@@ -81,11 +81,11 @@ class Evaluator:
             self._check_enough(name)
         spaces = dict.fromkeys(metric(name).space for name in names)
         device = world.own_device
-        self._extractors = world.together(lambda: {space: SPACES[space](device, paths) for space in spaces})
+        self._extractors = world.run_on_all(lambda: {space: FEATURE_SPACES[space](device, paths) for space in spaces})
         self._known: dict[str, _Reals] = {}
 
     @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
-    def judge(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
+    def evaluate(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
         """A record for each value, equal on every worker but for the times.
 
         `generator` is averaged, in evaluation, on `world.own_device`, in the phase of `images`, which it was trained
@@ -187,7 +187,7 @@ class Evaluator:
         return [
             QualityRecord(
                 name=trained.name,
-                trained=_figure(trained, against),
+                trained=_quantity(trained, against),
                 untrained=_compared(scored.untrained, index, against),
                 real_vs_real=_compared(scored.halves, index, halves),
                 protocol=protocol,
@@ -222,7 +222,7 @@ def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
     return F.interpolate(images.float(), size=shape[1:], mode="nearest").to(torch.uint8)
 
 
-def _figure(value: Value, note: str) -> Quantity:
+def _quantity(value: Value, note: str) -> Quantity:
     spread = "" if value.spread is None else f"standard deviation {value.spread:.4g}; "
     return Quantity.measured(value.value, "", value.name, note=spread + note)
 
@@ -230,4 +230,4 @@ def _figure(value: Value, note: str) -> Quantity:
 def _compared(values: Sequence[Value], index: int, note: str) -> Quantity:
     if not values:
         return Quantity.absent("", "not computed while training: `python -m trainer evaluate` does")
-    return _figure(values[index], note)
+    return _quantity(values[index], note)

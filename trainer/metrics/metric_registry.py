@@ -24,7 +24,7 @@ from trainer.metrics.frechet import frechet_distance
 from trainer.metrics.inception import InceptionFeatures
 from trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 
-__all__ = ["SPACES", "Metric", "Parameters", "Team", "Value", "WeightsPaths", "check_applies", "metric"]
+__all__ = ["FEATURE_SPACES", "Metric", "Parameters", "Team", "Value", "WeightsPaths", "check_applies", "metric"]
 
 Parameters = dict[str, int | float | str]
 
@@ -157,7 +157,7 @@ _METRICS: Mapping[str, Metric] = MappingProxyType(
     }
 )
 
-SPACES: Mapping[str, Callable[[torch.device, WeightsPaths], FeatureExtractor]] = MappingProxyType(
+FEATURE_SPACES: Mapping[str, Callable[[torch.device, WeightsPaths], FeatureExtractor]] = MappingProxyType(
     {
         "inception": lambda device, paths: InceptionFeatures(device, paths.inception, "legacy"),
         "inception-clean": lambda device, paths: InceptionFeatures(device, paths.inception, "clean"),

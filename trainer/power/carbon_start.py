@@ -26,7 +26,16 @@ from trainer.core.errors import TrainerError
 from trainer.power.forecast import Forecast, read_forecast
 from trainer.records.stats_log import STATS_FILE
 
-__all__ = ["START_VARIABLE", "Decision", "StartWhen", "decide", "has_begun", "parse_start_when", "start_told", "wait"]
+__all__ = [
+    "START_VARIABLE",
+    "Decision",
+    "StartWhen",
+    "decide",
+    "has_begun",
+    "parse_start_when",
+    "start_decision",
+    "wait",
+]
 
 START_VARIABLE = "GANGWAY_START"
 """How the launcher tells its workers what it decided; one JSON object."""
@@ -231,7 +240,7 @@ def _value(argv: Sequence[str], flag: str) -> str | None:
     return None
 
 
-def start_told() -> dict[str, Any]:
+def start_decision() -> dict[str, Any]:
     """What the launcher decided, for the record; empty where it had nothing to decide."""
     told: dict[str, Any] = json.loads(os.environ.get(START_VARIABLE, "{}"))
     return told

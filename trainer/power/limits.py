@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trainer.core.console import announce, warn
 from trainer.core.errors import TrainerError
 from trainer.power.node import CLOCK_FLAG, POWER_FLAG, NodeLimits, Report
-from trainer.power.saved_limits import ledger_folder, undo_left_over
+from trainer.power.saved_limits import saved_limits_folder, undo_left_over
 from trainer.power.search import LADDER, WINDOW_SEC, Search
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Limiter:
         everyone = world.gather((world.node_rank, gpu))
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]
         self._node = NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
-        world.together(lambda: self._node.check(asked.watts, asked.clock_mhz))
+        world.run_on_all(lambda: self._node.check(asked.watts, asked.clock_mhz))
         self._troubles = [trouble for trouble in world.gather(self._node.trouble) if trouble]
         if all(each is None for _, each in everyone):
             self._troubles = ["there is no GPU in this run"]
@@ -116,7 +116,9 @@ class Limiter:
         if step.done:
             self.choice = step.reason
             measured = [each._asdict() for each in search.measured]
-            self._world.first(lambda: self._tell("power-search", share=step.share, measured=measured, why=step.reason))
+            self._world.run_on_rank0(
+                lambda: self._tell("power-search", share=step.share, measured=measured, why=step.reason)
+            )
         return step.done
 
     def undo(self) -> None:
@@ -142,7 +144,7 @@ class Limiter:
     def _tell_limits(self, reports: Sequence[Report], why: str) -> None:
         watts = {name: limit for report in reports for name, limit in report.watts.items()}
         clock_mhz = self._asked.clock_mhz
-        self._world.first(lambda: self._tell("power-limit", watts=watts, clock_mhz=clock_mhz, why=why))
+        self._world.run_on_rank0(lambda: self._tell("power-limit", watts=watts, clock_mhz=clock_mhz, why=why))
 
     def _give_up(self, troubles: Sequence[str]) -> None:
         """The run goes on without limits of ours, and everybody is told why."""
@@ -151,7 +153,7 @@ class Limiter:
         self.choice = f"no limit: {'; '.join(troubles)}"
         if self._world.rank == 0:
             _warn(f"neither power nor clocks are limited: {'; '.join(troubles)}")
-        self._world.first(lambda: self._tell("power-refused", troubles=list(troubles)))
+        self._world.run_on_rank0(lambda: self._tell("power-refused", troubles=list(troubles)))
 
 
 @contextlib.contextmanager
@@ -169,7 +171,7 @@ def limiting(
     if not asked.anything:
         yield None
         return
-    limiter = Limiter(world, asked, gpu, folder or ledger_folder(), nvml)
+    limiter = Limiter(world, asked, gpu, folder or saved_limits_folder(), nvml)
     try:
         yield limiter
     finally:

@@ -19,10 +19,10 @@ __all__ = [
     "BoardState",
     "Note",
     "Range",
-    "ledger_folder",
     "load_nvml",
     "put_back",
     "reason_of",
+    "saved_limits_folder",
     "undo_left_over",
 ]
 
@@ -125,7 +125,7 @@ _DEFAULT_FOLDER = "/run/gangway"
 _PATTERN = "power-*.json"
 
 
-def ledger_folder() -> Path:
+def saved_limits_folder() -> Path:
     """Where a node's notes are: a folder that root alone may write, and that a reboot empties."""
     return Path(os.environ.get(FOLDER_VARIABLE) or _DEFAULT_FOLDER)
 
@@ -165,7 +165,7 @@ def undo_left_over(folder: Path | None = None, nvml: Any = None) -> list[str]:
     """Undoes what killed runs have left behind on this node; a sentence for each note that was found. `folder` None is
     the node's; `nvml` is pynvml or a fake, None imports it where there is something to undo.
     """
-    found = sorted((folder or ledger_folder()).glob(_PATTERN))
+    found = sorted((folder or saved_limits_folder()).glob(_PATTERN))
     return [sentence for path in found if (sentence := _undo(path, nvml))]
 
 

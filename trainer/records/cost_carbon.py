@@ -70,19 +70,19 @@ def product(unit: str, method: str, first: Quantity, second: Quantity, scale: fl
     )
 
 
-def total(figures: Sequence[Quantity]) -> Quantity:
+def total(quantities: Sequence[Quantity]) -> Quantity:
     """A sum is absent when a part is, measured only when all parts are, and as old as the oldest."""
-    absent = next((figure for figure in figures if figure.value is None), None)
+    absent = next((quantity for quantity in quantities if quantity.value is None), None)
     if absent is not None:
         return absent
-    measured = all(figure.provenance == "measured" for figure in figures)
+    measured = all(quantity.provenance == "measured" for quantity in quantities)
     return Quantity(
-        value=sum(figure.value for figure in figures if figure.value is not None),
-        unit=figures[0].unit,
+        value=sum(quantity.value for quantity in quantities if quantity.value is not None),
+        unit=quantities[0].unit,
         provenance="measured" if measured else "estimated",
-        source="; ".join(dict.fromkeys(figure.source for figure in figures)),
-        as_of=min((figure.as_of for figure in figures if figure.as_of), default=None),
-        note="; ".join(dict.fromkeys(figure.note for figure in figures if figure.note)),
+        source="; ".join(dict.fromkeys(quantity.source for quantity in quantities)),
+        as_of=min((quantity.as_of for quantity in quantities if quantity.as_of), default=None),
+        note="; ".join(dict.fromkeys(quantity.note for quantity in quantities if quantity.note)),
     )
 
 

@@ -17,21 +17,21 @@ from trainer.records.quantity import Frozen
 from trainer.records.stats_log import STATS_FILE, StatsLog
 
 __all__ = [
-    "BROKEN_SEAL",
     "DIGEST",
+    "WRONG_DIGEST",
+    "DigestedRecord",
     "RunIdentity",
-    "Sealed",
-    "broken_seal",
     "check_dataset",
     "digest_of",
     "identify",
-    "seal",
+    "with_digest",
+    "wrong_digest_error",
 ]
 
 
 DIGEST = "digest"
 """The key that is not part of the content."""
-BROKEN_SEAL = "broken_seal"
+WRONG_DIGEST = "wrong_digest"
 """Type of pydantic's error for a content that does not fit its digest."""
 
 
@@ -42,12 +42,12 @@ def digest_of(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def seal(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_digest(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same plain JSON data with its digest, which comes last."""
     return {**{key: value for key, value in values.items() if key != DIGEST}, DIGEST: digest_of(values)}
 
 
-class Sealed(Frozen):
+class DigestedRecord(Frozen):
     """Data whose file carries a digest of its content.
 
     Attributes:
@@ -59,7 +59,7 @@ class Sealed(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_what_was_sealed(cls, values: Any, info: ValidationInfo) -> Any:
+    def _has_its_digest(cls, values: Any, info: ValidationInfo) -> Any:
         """Looks at files alone: what this program makes of a record in memory is its own business."""
         if info.mode == "json" and isinstance(values, dict):
             _check(values)
@@ -67,7 +67,7 @@ class Sealed(Frozen):
 
     def write(self, path: Path) -> None:
         """Writes the data with its digest in one step: readers see the old or new file (TrainerError: not writable)."""
-        values = seal(json.loads(self.model_dump_json()))
+        values = with_digest(json.loads(self.model_dump_json()))
         write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 
 
@@ -75,16 +75,16 @@ def _check(values: Mapping[str, Any]) -> None:
     expected = values.get(DIGEST, "")
     if expected and (found := digest_of(values)) != expected:
         raise PydanticCustomError(
-            BROKEN_SEAL,
+            WRONG_DIGEST,
             "was changed after it was written: it was sealed with digest {expected}, its content has {found}",
             {"expected": str(expected), "found": found},
         )
 
 
-def broken_seal(error: ValidationError, path: Path) -> TrainerError | None:
+def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | None:
     """What to tell of a file that does not fit its digest; None where the error is another one."""
     first = error.errors()[0]
-    if first["type"] != BROKEN_SEAL:
+    if first["type"] != WRONG_DIGEST:
         return None
     return TrainerError(
         place=str(path),
@@ -109,14 +109,14 @@ class RunIdentity(Frozen):
 
 
 def identify(
-    run_dir: Path, diary: StatsLog, saved: RunIdentity | None, wanted_id: str, preset: str, dataset_sha256: str
+    run_dir: Path, stats_log: StatsLog, saved: RunIdentity | None, wanted_id: str, preset: str, dataset_sha256: str
 ) -> RunIdentity:
     """The identity of a session that is about to begin (TrainerError: stats.jsonl and checkpoint are of two runs).
 
     `saved` is of the checkpoint it goes on from, None for none; `wanted_id` is the launcher's for a new run, empty for
     one made up of preset, time and four random digits.
     """
-    told = diary.beginnings[0]["run_id"] if diary.beginnings else ""
+    told = stats_log.beginnings[0]["run_id"] if stats_log.beginnings else ""
     if saved is not None and told and told != saved.run_id:
         raise TrainerError(
             place=str(run_dir / STATS_FILE),
@@ -125,7 +125,7 @@ def identify(
             allowed=saved.run_id,
             fix=f"move {STATS_FILE} away, or put the checkpoints back that belong to it",
         )
-    known = [line["session"] for line in diary.lines] + ([] if saved is None else [saved.session])
+    known = [line["session"] for line in stats_log.lines] + ([] if saved is None else [saved.session])
     return RunIdentity(
         run_id=(saved.run_id if saved else told) or wanted_id or _made_up(preset),
         session=1 + max(known, default=-1),

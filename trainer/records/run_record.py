@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import from_validation
 from trainer.core.files import read_input, read_text_input
-from trainer.records.digest import Sealed, broken_seal
+from trainer.records.digest import DigestedRecord, wrong_digest_error
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
 from trainer.records.utilisation import UtilisationRecord
@@ -57,7 +57,7 @@ class RunContext(Frozen):
         accelerator_life_hours: how long a card is in use, h; its emissions are shared out over them.
         host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
         fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
-        accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16, fp8.
+        accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16.
     """
 
     run_id: str = ""
@@ -273,7 +273,7 @@ class CostRecord(Frozen):
     uses: tuple[CapacityUse, ...] = ()
 
 
-class RunRecord(Sealed):
+class RunRecord(DigestedRecord):
     """The whole record, `run.json`.
 
     Attributes:
@@ -333,7 +333,7 @@ class RunRecord(Sealed):
         try:
             return cls.model_validate_json(read_input(path, fix, missing="no run record"))
         except ValidationError as error:
-            raise broken_seal(error, path) or from_validation(error, str(path), known=cls.model_fields) from None
+            raise wrong_digest_error(error, path) or from_validation(error, str(path), known=cls.model_fields) from None
 
 
 def schema() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from trainer.core.console import tell
+from trainer.core.console import info
 from trainer.core.errors import TrainerError
 from trainer.core.files import read_input
 
@@ -132,7 +132,7 @@ class StatsWriter:
             text = json.dumps(stamped)
             self._append(text + "\n")
             if self._echo:
-                tell(text)
+                info(text)
         for listener in self._listeners:
             listener(stamped)
 

@@ -118,13 +118,13 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
 
     `now` (seconds since 1970; None for the clock's) tells a session that was killed from one that is running.
     """
-    diary = read_stats_log(run_dir)
-    if not diary.beginnings:
-        raise _no_run(run_dir, diary)
+    stats_log = read_stats_log(run_dir)
+    if not stats_log.beginnings:
+        raise _no_run(run_dir, stats_log)
     config = TrainConfig.from_file(run_dir / "config.json")
-    begun = {line["session"]: line for line in diary.beginnings}
+    begun = {line["session"]: line for line in stats_log.beginnings}
     # Lines of a session whose beginning is lost would count its energy, but not its time: they are left out, and told.
-    lines = [line for line in diary.lines if line["session"] in begun and line.get("event") != "quality"]
+    lines = [line for line in stats_log.lines if line["session"] in begun and line.get("event") != "quality"]
     newest = max(begun)
     silent, why = _silence([line["time"] for line in lines if line["session"] == newest], now or time.time())
     sessions = {number: _session(number, lines, number < newest or silent) for number in sorted(begun)}
@@ -132,27 +132,27 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     open_end = ended_by in ("killed", "running")
     notes = [f"session {newest} has no end; {why}: taken as {ended_by}"] if open_end else []
     notes += [f"session {line['session']} failed: {line['why']}" for line in lines if line.get("event") == "failed"]
-    losses = diary.losses(newest + 1)
+    losses = stats_log.losses(newest + 1)
     lost = f"stats.jsonl is damaged ({losses}): time, images/s, energy and dollars leave out what is lost"
-    return _record(config, sessions, lines, diary, [*([lost] if losses else []), *notes])
+    return _record(config, sessions, lines, stats_log, [*([lost] if losses else []), *notes])
 
 
 def _record(
     config: TrainConfig,
     sessions: Mapping[int, SessionRecord],
     lines: Sequence[Line],
-    diary: StatsLog,
+    stats_log: StatsLog,
     notes: Sequence[str],
 ) -> RunRecord:
-    first, latest = diary.beginnings[0], diary.beginnings[-1]
+    first, latest = stats_log.beginnings[0], stats_log.beginnings[-1]
     last_session = sessions[latest["session"]]
     context = RunContext.model_validate(latest["context"])
     ticks = [line for line in lines if "event" not in line]
     wall_sec = sum(session.wall_sec for session in sessions.values())
     shown = sum(session.images_to - session.images_from for session in sessions.values())
-    contexts = {line["session"]: RunContext.model_validate(line["context"]) for line in diary.beginnings}
+    contexts = {line["session"]: RunContext.model_validate(line["context"]) for line in stats_log.beginnings}
     used = energy(_devices(ticks), sessions, contexts)
-    stops = tuple(interruptions(sessions, diary.beginnings, lines))
+    stops = tuple(interruptions(sessions, stats_log.beginnings, lines))
     done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
     ended_by = last_session.ended_by
     return RunRecord(
@@ -178,11 +178,11 @@ def _record(
         sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
         scaling_efficiency=Quantity.absent("1", "needs a run of the same configuration on one worker to compare with"),
         summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
-        quality=tuple(latest_quality(diary.lines)),
-        quality_in_training=quality_in_training(diary.lines, wall_sec),
+        quality=tuple(latest_quality(stats_log.lines)),
+        quality_in_training=quality_in_training(stats_log.lines, wall_sec),
         choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
-        utilisation=utilisation(ticks, diary.beginnings),
+        utilisation=utilisation(ticks, stats_log.beginnings),
         energy=used,
         carbon=carbon(used, sessions, last_session.images_to, contexts),
         cost=cost(sessions, contexts),
@@ -192,11 +192,11 @@ def _record(
     )
 
 
-def _no_run(run_dir: Path, diary: StatsLog) -> TrainerError:
-    damaged = diary.unreadable or diary.lines
+def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:
+    damaged = stats_log.unreadable or stats_log.lines
     return TrainerError(
         place=str(run_dir / STATS_FILE),
-        problem="no run has begun here" if not damaged else f"is damaged: {diary.losses(1)} can be read",
+        problem="no run has begun here" if not damaged else f"is damaged: {stats_log.losses(1)} can be read",
         fix="start the run's train command: it goes on from its newest checkpoint and begins the file anew",
     )
 

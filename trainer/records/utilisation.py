@@ -58,7 +58,7 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
 
 def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
     """The work of a step for each image, and a device's peak, as a session counted them."""
-    told = {name: Quantity.model_validate(figure) for name, figure in beginning.get("flops", {}).items()}
+    told = {name: Quantity.model_validate(quantity) for name, quantity in beginning.get("flops", {}).items()}
     return told.get("per_image", Quantity.absent("FLOP", _OLD)), told.get("peak", Quantity.absent("FLOP/s", _OLD))
 
 

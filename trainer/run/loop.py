@@ -20,13 +20,13 @@ from trainer.run.memory import enough_memory
 from trainer.run.reporter import Reporter
 from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
-from trainer.run.session_setup import PLAIN, Ready, RunOptions, set_up_session
+from trainer.run.session_setup import PLAIN, Ready, RunOptions, set_up
 from trainer.run.state import TrainState
 from trainer.steps import augment
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
 from trainer.steps.losses import DLoss, GLoss
-from trainer.steps.pinned_batch import sent
+from trainer.steps.pinned_batch import to_device
 from trainer.steps.updates import Accumulator, make_fakes, nothing, update_of
 from trainer.telemetry.prometheus import serving
 
@@ -57,7 +57,7 @@ def train(
             return EXIT_INTERRUPTED
 
         # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
-        ready = set_up_session(config, run_dir, data_dir, world, resume=options.resume)
+        ready = set_up(config, run_dir, data_dir, world, resume=options.resume)
         state = ready.state
         if ready.complete:
             if world.rank == 0:
@@ -98,10 +98,10 @@ def _run(
     batch = Batch(config, world, ready.data)
     losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
     compiled = compile_losses(*losses, state, batch, config, world)
-    choices = RuntimeDecisions(ready.choices, compiled, limiter, world, reporter)
-    choices.tell(state)
+    decisions = RuntimeDecisions(ready.choices, compiled, limiter, world, reporter)
+    decisions.note(state)
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
-    sums = Accumulator(config, world.device)
+    accumulator = Accumulator(config, world.device)
     update_g = nothing
     while state.images < config.total_images:
         # Where the workers' averages come late, each update is made when the network is needed next: the generator's
@@ -109,9 +109,9 @@ def _run(
         late = world.is_late(d_loss) and not compiled.on
 
         # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
-        penalised, signs = state.step % config.r1_interval == 0, sent(torch.zeros(()), world.device)
+        penalised, signs = state.step % config.r1_interval == 0, to_device(torch.zeros(()), world.device)
         for images in range(state.images, state.images + config.step_images, config.batch_size):
-            sums.saw(batch.order(images))
+            accumulator.saw(batch.order(images))
             state.opt_d.zero_grad()
             for micro in batch.for_discriminator(state, images):
                 fakes = partial(make_fakes, state, micro.inputs, update_g)
@@ -119,7 +119,7 @@ def _run(
                 with world.accumulating(d_loss, last=micro.last):
                     terms = d_loss(micro.inputs, fakes if late and begins else fakes(), penalised)
                     state.scale_d.backward(micro.weight * terms.total)
-                sums.add_d(micro.weight, terms)
+                accumulator.add_d(micro.weight, terms)
                 signs += terms.real_sign * len(micro.inputs.latents)
             update_d = update_of(world, d_loss, state.discriminator, state.scale_d, state.opt_d)
             if not late or images + config.batch_size < state.images + config.step_images:
@@ -136,12 +136,12 @@ def _run(
             with world.accumulating(g_loss, last=micro.last):
                 loss_g = g_loss(micro.inputs, update_d if late else None)
                 state.scale_g.backward(micro.weight * loss_g)
-            sums.add_g(micro.weight, loss_g)
+            accumulator.add_g(micro.weight, loss_g)
         update_g = update_of(world, g_loss, state.generator, state.scale_g, state.opt_g, state.update_ema)
         state.discriminator.requires_grad_(True)
 
         # Images seen, phase of networks that grow; then the averaged generator, which belongs to the update.
-        sums.close_step(penalised=penalised)
+        accumulator.close_step(penalised=penalised)
         state.advance()
         if not late:
             update_g()
@@ -166,9 +166,9 @@ def _run(
         # A line of statistics, when it is time or the run stops.
         interrupted = request == Request.STOP
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
-            line = reporter.tick(state, sums, networks, batch.stall_sec)
-            sums = Accumulator(config, world.device)
-            choices.after(line, state)
+            line = reporter.tick(state, accumulator, networks, batch.stall_sec)
+            accumulator = Accumulator(config, world.device)
+            decisions.after(line, state)
 
         # Samples and checkpoint.
         if state.passed(config.sample_kimg):

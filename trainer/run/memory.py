@@ -16,7 +16,7 @@ import torch
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import LoneError, TrainerError
 from trainer.distributed.devices import free_host_memory_gib
-from trainer.distributed.world import World, is_told
+from trainer.distributed.world import World, is_shared_failure
 from trainer.networks.factory import build
 
 __all__ = ["check_networks_fit", "enough_memory", "keep_freed_memory"]
@@ -80,7 +80,9 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
         yield
     except RuntimeError as error:
         found = _too_little(error)
-        if not found or is_told(error):  # told: of metrics or a grid of samples, which no batch_gpu makes smaller
+        if not found or is_shared_failure(
+            error
+        ):  # told: of metrics or a grid of samples, which no batch_gpu makes smaller
             raise
         share = world.slice(config.batch_size)
         size = config.batch_gpu or share.stop - share.start

@@ -16,14 +16,14 @@ from torch import nn
 
 from trainer.checkpoint.store import state_digests
 from trainer.config.train_config import TrainConfig
-from trainer.core.console import tell
+from trainer.core.console import info
 from trainer.core.errors import TrainerError, WorkerFailedError
 from trainer.core.host import code_sha256, versions
 from trainer.data.loader import Sampler
 from trainer.distributed.devices import device_name
-from trainer.distributed.world import World, is_told
+from trainer.distributed.world import World, is_shared_failure
 from trainer.metrics.evaluate import Moment
-from trainer.power.carbon_start import start_told
+from trainer.power.carbon_start import start_decision
 from trainer.preemption.notices import Notice, Request
 from trainer.records.cost_carbon import by_node, own_capacity
 from trainer.records.run_record import FabricRecord, RunContext
@@ -63,7 +63,7 @@ class Reporter:
         self._status, self._starved = "failed", False
         self._saved_images = -1
         self._telemetry_sec = self._metrics_sec = 0.0
-        world.together(lambda: check_targets(options.track))
+        world.run_on_all(lambda: check_targets(options.track))
 
     def __enter__(self) -> Self:
         return self
@@ -75,12 +75,16 @@ class Reporter:
         if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):
             why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
             with contextlib.suppress(TrainerError):  # which may be that the disk is full
-                self._session.event("failed", self._begun.images, why=why)
+                self._writer.event("failed", self._begun.images, why=why)
         self._opened.close(self._status)
 
     def _is_ours(self, error: BaseException) -> bool:
         """Whether the session failed by the error; a broken connection alone tells of a worker that was killed."""
-        return self._world.world_size == 1 or isinstance(error, TrainerError | WorkerFailedError) or is_told(error)
+        return (
+            self._world.world_size == 1
+            or isinstance(error, TrainerError | WorkerFailedError)
+            or is_shared_failure(error)
+        )
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
         """Writes the first event, the real images and the first samples; the clock starts after that. `fabric` is its
@@ -92,9 +96,9 @@ class Reporter:
         told: dict[str, Any] = {
             "capacity": by_node(world.gather((world.node_rank, own_capacity()))),
             "fabric": fabric.model_dump(mode="json"),
-            "flops": {name: figure.model_dump(mode="json") for name, figure in flops._asdict().items()},
+            "flops": {name: quantity.model_dump(mode="json") for name, quantity in flops._asdict().items()},
         }
-        world.first(lambda: self._open(ready, told))
+        world.run_on_rank0(lambda: self._open(ready, told))
         self._begun = state
         self._meters = Meters(self._config, world, self._context, state.images, flops)
 
@@ -131,7 +135,7 @@ class Reporter:
             versions=versions(),
             **told,
         )
-        if (waited := start_told()) and not state.images:
+        if (waited := start_decision()) and not state.images:
             session.event("start-delayed", state.images, **waited)
         goes_on = f"goes on from {state.images:,} of" if state.images else "nothing was saved, it begins again:"
         begins = goes_on if session.identity.session else "a new run of"
@@ -139,33 +143,40 @@ class Reporter:
         session.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
 
     def tick(
-        self, state: TrainState, sums: Accumulator, networks: tuple[nn.Module, nn.Module], loader_stall_sec: float = 0.0
+        self,
+        state: TrainState,
+        accumulator: Accumulator,
+        networks: tuple[nn.Module, nn.Module],
+        loader_stall_sec: float = 0.0,
     ) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
-        `sums` are this worker's since the last line; the networks' gradients those of the last step; `loader_stall_sec`
-        since the session began. TrainerError on every rank: a loss is no longer finite, or the disk is full.
+        `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
+        `loader_stall_sec` counts since the session began. TrainerError on every rank: a loss is no longer finite, or
+        the disk is full.
         """
-        sums = sums.cpu()  # waits for the steps that are still under way, which are no part of telemetry's time
+        accumulator = (
+            accumulator.cpu()
+        )  # waits for the steps that are still under way, which are no part of telemetry's time
         with self._timed():
             checkpoint_sec = 0.0 if self._opened is None else self._opened.saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
-            line: Line = self._meters.line(state, sums, networks, stalls)
+            line: Line = self._meters.line(state, accumulator, networks, stalls)
             if not is_finite(line):
                 self._settle()  # a state that went bad earlier was noticed earlier
             check_finite(line)
-            self._world.first(lambda: self._show(line))
+            self._world.run_on_rank0(lambda: self._show(line))
         return line
 
     def _show(self, line: Line) -> None:
-        self._session.line(line)
+        self._writer.line(line)
         if not self._starved and (sentence := starved(line)):
             self._starved = True
-            self._session.say(sentence)
+            self._writer.say(sentence)
         if self._options.log_json:
             return
         total = self._config.total_images / 1000
-        tell(
+        info(
             f"kimg {line['kimg']:8.2f} / {total:g}  images/s {line['images_per_sec']:7.0f}  "
             f"loss_g {line['loss_g']:6.3f}  loss_d {line['loss_d']:6.3f}"
         )
@@ -173,12 +184,12 @@ class Reporter:
     def samples(self, state: TrainState) -> None:
         """Writes a grid of the averaged generator under the name of its kimg."""
         with self._timed():
-            self._world.first(lambda: self._write_samples(state, self._sample_path(state.images)))
+            self._world.run_on_rank0(lambda: self._write_samples(state, self._sample_path(state.images)))
 
     def quality(self, state: TrainState, moment: Moment) -> None:
         """Writes the values of metrics computed while training, and their cost."""
         self._metrics_sec += moment.cost_sec
-        self._world.first(lambda: moment.tell(self._session.event, self._session.say, state.images))
+        self._world.run_on_rank0(lambda: moment.tell(self._writer.event, self._writer.say, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
         """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
@@ -187,7 +198,7 @@ class Reporter:
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
             live = state.live()
-            self._world.first(lambda: self._session.saver.save(live, state.images, why))
+            self._world.run_on_rank0(lambda: self._writer.saver.save(live, state.images, why))
             self._saved_images = state.images
 
     @property
@@ -202,22 +213,22 @@ class Reporter:
 
     def _settle(self) -> None:
         """Waits for the save under way; raises its error on every rank."""
-        self._world.first(lambda: None if self._opened is None else self._opened.saver.wait())
+        self._world.run_on_rank0(lambda: None if self._opened is None else self._opened.saver.wait())
 
     def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
         """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
 
         def tell() -> None:
-            self._session.event("choices", state.images, choices=dict(choices))
+            self._writer.event("choices", state.images, choices=dict(choices))
             for name, reason in choices.items():
                 if not reason.startswith(_PLAIN):
-                    self._session.say(f"{name} {reason}")
+                    self._writer.say(f"{name} {reason}")
 
-        self._world.first(tell)
+        self._world.run_on_rank0(tell)
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
         """Writes an event of another part of the trainer; on rank 0 alone."""
-        self._session.event(event, state.images, **details)
+        self._writer.event(event, state.images, **details)
 
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
         """Writes the last event and the record of a state that `checkpoint` has saved. `cause` is a notice's kind or a
@@ -231,21 +242,21 @@ class Reporter:
 
         def write() -> None:
             if cause:
-                self._session.event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
-                self._session.say(
+                self._writer.event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
+                self._writer.say(
                     f"interrupted by {cause} at {state.images} images; the same command goes on from there"
                 )
             else:
-                self._session.event("done", state.images, state_sha256=state_digests(final))
+                self._writer.event("done", state.images, state_sha256=state_digests(final))
             self._write_samples(state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
             if not cause:
                 evaluate = f"python -m trainer evaluate --run-dir {self._dir}"
-                self._session.say(
+                self._writer.say(
                     f"{self._dir}: done, {state.images:,} images; look at samples.png there, or judge it: {evaluate}"
                 )
 
-        self._world.first(write)
+        self._world.run_on_rank0(write)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -254,14 +265,14 @@ class Reporter:
         self._telemetry_sec += time.monotonic() - began
 
     @property
-    def _session(self) -> RunWriter:
+    def _writer(self) -> RunWriter:
         assert self._opened is not None, "only rank 0 asks, after _open"
         return self._opened
 
     def _write_samples(self, state: TrainState, path: Path) -> None:
         device = self._world.own_device
         write_samples(path, sample_grid(state.ema_on(device), self._config, device))
-        self._session.picture(path, state.images)
+        self._writer.picture(path, state.images)
 
     def _sample_path(self, images: int) -> Path:
         return self._dir / "samples" / f"{images // 1000:06d}kimg.png"

@@ -59,9 +59,9 @@ def run_lock(
     Yields whether it is held: False where a signal (`stopped`) came first. A directory made here and left empty is
     removed. TrainerError on every rank: not writable; InUseError: another session is at work in it.
     """
-    hold = _Hold(run_dir)
+    lock = _LockFile(run_dir)
     try:
-        taken = world.together(lambda: hold.take(stopped, patience) if world.rank == 0 else _TAKEN)
+        taken = world.run_on_all(lambda: lock.take(stopped, patience) if world.rank == 0 else _TAKEN)
         taken = world.gather(taken)[0]
         if taken.holder:
             raise InUseError(
@@ -73,7 +73,7 @@ def run_lock(
             )
         yield not taken.stopped
     finally:
-        hold.drop()
+        lock.drop()
 
 
 class _Taken(NamedTuple):
@@ -96,7 +96,7 @@ class _Holder(NamedTuple):
     sign: int = 0
 
 
-class _Hold:
+class _LockFile:
     """What the one worker that takes it knows of a directory."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -107,7 +107,7 @@ class _Hold:
         self._mine = json.dumps(who).encode()
         self._handle: int | None = None
         self._ended = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name="hold", daemon=True)
+        self._beating = threading.Thread(target=self._beat, name="run-lock", daemon=True)
 
     def take(self, stopped: Callable[[], bool], patience: Patience) -> _Taken:
         """Returns when the directory is this process's, or will not become so (TrainerError: not writable)."""

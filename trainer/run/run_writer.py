@@ -43,9 +43,9 @@ class RunWriter:
         restored: Restored,
         images: int,
     ) -> None:
-        diary = read_stats_log(run_dir)
-        identity = identify(run_dir, diary, restored.identity, context.run_id, config.preset, data.index.sha256)
-        damage = list(found_damage(run_dir, diary, identity, restored))
+        stats_log = read_stats_log(run_dir)
+        identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, data.index.sha256)
+        damage = list(found_damage(run_dir, stats_log, identity, restored))
         write_atomically(run_dir / "config.json", config.to_json().encode())
         self.identity, self.say = identity, options.say
         self.saver = Saver(run_dir / "checkpoints", config, identity, self._saved)

@@ -23,7 +23,7 @@ class RuntimeDecisions:
         self._fixed, self._compiled, self._limiter = fixed, compiled, limiter
         self._world, self._reporter = world, reporter
 
-    def tell(self, state: TrainState) -> None:
+    def note(self, state: TrainState) -> None:
         """Notes them all."""
         power = {} if self._limiter is None else {"power": self._limiter.choice}
         self._reporter.chosen(state, {**self._fixed, "compile": self._compiled.choice, **power})
@@ -32,4 +32,4 @@ class RuntimeDecisions:
         """Lets compilation and power limits change after a line (equal on every worker), and tells where one did."""
         limits_changed = self._limiter is not None and self._limiter.after(line)
         if self._compiled.given_up(self._world, state.images) or limits_changed:
-            self.tell(state)
+            self.note(state)

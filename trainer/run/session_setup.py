@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trainer.checkpoint.resume import Restored, check_run_dir, is_done, restore, same_everywhere
 from trainer.config.train_config import TrainConfig
-from trainer.core.console import tell, warn
+from trainer.core.console import info, warn
 from trainer.data.dataset import open_on_all, prepare_if_missing
 from trainer.data.shards import ShardedImages
 from trainer.distributed.sharding import shard
@@ -19,7 +19,7 @@ from trainer.run.state import TrainState
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import choose, choose_kernels, set_tf32
 
-__all__ = ["PLAIN", "Ready", "RunOptions", "set_up_session"]
+__all__ = ["PLAIN", "Ready", "RunOptions", "set_up"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RunOptions:
 
     def say(self, sentence: str) -> None:
         """Tells the user, on stderr where stdout is for JSON alone."""
-        (warn if self.log_json else tell)(sentence)
+        (warn if self.log_json else info)(sentence)
 
 
 PLAIN = RunOptions()
@@ -66,26 +66,26 @@ class Ready(NamedTuple):
     choices: dict[str, str]
 
 
-def set_up_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
+def set_up(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
     """Makes this worker ready; all workers call it together. Shards are prepared in `data_dir` where missing.
 
     `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
     checkpoints are not what the run needs.
     """
     config.check_workers(world.world_size, equal_shares=world.on_xla)
-    precision = world.together(lambda: choose(config.precision, world.device))
+    precision = world.run_on_all(lambda: choose(config.precision, world.device))
     check_graphs(config, world.device)
     set_tf32(enabled=config.tf32)
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
-    world.first(lambda: check_run_dir(run_dir, data_dir))
+    world.run_on_rank0(lambda: check_run_dir(run_dir, data_dir))
     allocator = keep_freed_memory()
-    world.together(lambda: check_networks_fit(config, world))
-    world.first(lambda: prepare_if_missing(config, data_dir))
+    world.run_on_all(lambda: check_networks_fit(config, world))
+    world.run_on_rank0(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
     state = TrainState.create(config, world.device)
     choices = {"precision": state.use(precision), **kernels}
     sha256 = data.index.sha256
-    restored = world.together(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
+    restored = world.run_on_all(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
     same_everywhere(world.gather(state.images), run_dir)
     complete = state.images >= config.total_images and is_done(run_dir / "run.json")
     if not complete:

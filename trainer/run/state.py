@@ -16,7 +16,7 @@ from trainer.networks.base import Discriminator, Generator
 from trainer.networks.factory import build
 from trainer.networks.layers import small_maps, use_matrix_products
 from trainer.steps.augment import first_p
-from trainer.steps.precision import LossScale, Precision, Products, use_float8
+from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
 
 __all__ = ["TrainState"]
@@ -64,8 +64,6 @@ class TrainState:
             network.precision = None if precision.dtype is None else precision
         kind, scaled = precision.device_type, precision.name == "fp16"
         self.scale_g, self.scale_d = (LossScale(kind, enabled=scaled) for _ in networks)
-        if precision.name == "fp8":
-            return f"{precision.reason}; {sum(map(use_float8, networks))} linear layer(s) take part"
         layers = sum(use_matrix_products(network, precision.products) for network in networks)
         if layers > 0 and precision.products is not Products.NONE:
             return f"{precision.reason}; {small_maps(precision.products)}"

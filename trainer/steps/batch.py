@@ -117,7 +117,7 @@ class Batch:
     def _show(self, images: int) -> _Shown:
         if self._shown is None or self._shown.images != images:  # both networks may ask for the same
             taken = self._loader.take(images)
-            here = taken.parcel.to(self._world.device)
+            here = taken.pinned.to(self._world.device)
             assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
             labels = here["labels"] if self._config.num_classes else None
             reals = (here["pixels"].float() / 127.5 - 1).contiguous(memory_format=self._layout)

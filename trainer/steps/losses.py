@@ -23,7 +23,16 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.steps.augment import diffaugment
 
-__all__ = ["MEANS", "DLoss", "DTerms", "GLoss", "Inputs", "gradient_penalty", "judged_twice", "squared_gradients"]
+__all__ = [
+    "MEANS",
+    "DLoss",
+    "DTerms",
+    "GLoss",
+    "Inputs",
+    "gradient_penalty",
+    "logits_and_squared_gradients",
+    "squared_gradients",
+]
 
 MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")
 """Of the discriminator's loss, in `DTerms.means`."""
@@ -87,9 +96,9 @@ class DLoss(nn.Module):
         real = diffaugment(inputs.real, config.augment, inputs.real_uniforms).detach()
         with_r1, with_r2 = penalised and config.r1_gamma > 0, penalised and config.r2_gamma > 0
         if with_r1 or with_r2 or not isinstance(fake, Tensor):
-            real_logits, r1 = self._judge(real, labels, with_r1)
+            real_logits, r1 = self._logits(real, labels, with_r1)
             fake = self._seen(fake if isinstance(fake, Tensor) else fake(), inputs)
-            fake_logits, r2 = self._judge(fake, labels, with_r2)
+            fake_logits, r2 = self._logits(fake, labels, with_r2)
         else:
             fake = self._seen(fake, inputs)
             # One pass over both is faster and, without batch statistics, the same.
@@ -108,11 +117,11 @@ class DLoss(nn.Module):
     def _seen(self, fake: Tensor, inputs: Inputs) -> Tensor:
         return diffaugment(fake, self._config.augment, inputs.fake_uniforms).detach()
 
-    def _judge(self, images: Tensor, labels: Tensor | None, penalised: bool) -> tuple[Tensor, Tensor]:
+    def _logits(self, images: Tensor, labels: Tensor | None, penalised: bool) -> tuple[Tensor, Tensor]:
         if not penalised:
             logits = self.discriminator(images, labels)
             return logits, logits.new_zeros(())
-        logits, squares = judged_twice(self.discriminator, images, labels, functional=self.functional)
+        logits, squares = logits_and_squared_gradients(self.discriminator, images, labels, functional=self.functional)
         return logits, squares.mean()
 
 
@@ -124,14 +133,14 @@ class GLoss(nn.Module):
     def __init__(self, generator: Generator, discriminator: Discriminator, config: TrainConfig) -> None:
         super().__init__()
         self.generator = generator
-        self._judge = (discriminator,)  # in a tuple, so that it is not a submodule
+        self._discriminator = (discriminator,)  # in a tuple, so that it is not a submodule
         self._config = config
 
     def forward(self, inputs: Inputs, before_judging: Callable[[], object] | None = None) -> Tensor:
         """Scalar loss; `inputs` have real images where it is relativistic. `before_judging` is called when the fakes
         are made, for what the discriminator still lacks.
         """
-        (discriminator,), config, labels = self._judge, self._config, inputs.labels
+        (discriminator,), config, labels = self._discriminator, self._config, inputs.labels
         fake = self.generator(inputs.latents, labels)
         if before_judging is not None:
             before_judging()
@@ -172,7 +181,7 @@ def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
     return gradients.square().flatten(1).sum(dim=1)
 
 
-def judged_twice(
+def logits_and_squared_gradients(
     discriminator: Discriminator, images: Tensor, labels: Tensor | None, *, functional: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Logits and `squared_gradients`, each [N], of detached images [N, ...] that nothing has been computed from yet.
@@ -184,11 +193,11 @@ def judged_twice(
         return logits, squared_gradients(logits, images)
     parameters: dict[str, Tensor] = dict(discriminator.named_parameters())
 
-    def judge(given: Tensor) -> tuple[Tensor, Tensor]:
-        judged = torch.func.functional_call(discriminator, parameters, (given, labels), {"twice": True})
-        return judged.sum(), judged
+    def summed_logits(given: Tensor) -> tuple[Tensor, Tensor]:
+        logits = torch.func.functional_call(discriminator, parameters, (given, labels), {"twice": True})
+        return logits.sum(), logits
 
-    gradients, logits = torch.func.grad(judge, has_aux=True)(images)
+    gradients, logits = torch.func.grad(summed_logits, has_aux=True)(images)
     return logits, gradients.square().flatten(1).sum(dim=1)
 
 
@@ -202,9 +211,9 @@ def gradient_penalty(
     functional: bool = False,
 ) -> Tensor:
     """Mean squared difference of the gradient's norm from 1, at a point between each real image and its fake. `fake` is
-    detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as `judged_twice`.
+    detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as `logits_and_squared_gradients`.
     """
     share = mix.reshape(-1, *[1] * (real.dim() - 1))
     between = (fake + (real - fake) * share).detach()
-    norms = (judged_twice(discriminator, between, labels, functional=functional)[1] + _TINY).sqrt()
+    norms = (logits_and_squared_gradients(discriminator, between, labels, functional=functional)[1] + _TINY).sqrt()
     return (norms - 1).square().mean()

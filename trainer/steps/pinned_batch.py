@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-__all__ = ["PinnedBatch", "sent"]
+__all__ = ["PinnedBatch", "to_device"]
 
 _ALIGNED_BYTES = 512
 """Where each tensor begins: kernels read whole lines of memory."""
@@ -47,6 +47,6 @@ class PinnedBatch:
         }
 
 
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """A small tensor on that device, not waited for."""
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)

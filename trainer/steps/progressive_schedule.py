@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainer.config.train_config import TrainConfig
-from trainer.steps.pinned_batch import sent
+from trainer.steps.pinned_batch import to_device
 
 __all__ = ["SMALLEST", "ProgressiveStage", "enlarge", "fade_at", "phase_at", "pool", "shrink", "size_at"]
 
@@ -32,7 +32,7 @@ def phase_at(config: TrainConfig, images: int, device: torch.device) -> Progress
     """The phase of the step that begins after so many images."""
     resolution, fade = fade_at(config, images)
     # A tensor: as a Python number it would be a constant of the compiled program, and new in every step.
-    return ProgressiveStage(resolution, None if fade == 1 else sent(torch.tensor(fade), device))
+    return ProgressiveStage(resolution, None if fade == 1 else to_device(torch.tensor(fade), device))
 
 
 def fade_at(config: TrainConfig, images: int) -> tuple[int, float]:

@@ -14,7 +14,7 @@ from trainer.distributed.world import World
 from trainer.networks.base import Network
 from trainer.run.state import TrainState
 from trainer.steps.losses import MEANS, DTerms, Inputs
-from trainer.steps.pinned_batch import sent
+from trainer.steps.pinned_batch import to_device
 from trainer.steps.precision import LossScale
 
 __all__ = ["Accumulator", "Update", "make_fakes", "nothing", "update_of"]
@@ -26,7 +26,7 @@ class Accumulator:
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         self._d_steps = config.d_steps
         self._weights = {"r1": config.r1_gamma, "r2": config.r2_gamma, "gp": config.gp_weight}
-        self._d, self._g = (sent(torch.zeros(shape), device) for shape in ((len(MEANS),), ()))
+        self._d, self._g = (to_device(torch.zeros(shape), device) for shape in ((len(MEANS),), ()))
         self._steps, self._penalised, self.order = 0, 0, 0
 
     def add_d(self, weight: float, terms: DTerms) -> None:

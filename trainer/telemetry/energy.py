@@ -209,7 +209,8 @@ def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
         return GpuPowerEstimate(gpu, context)
 
 
-def _cited(figure: Quantity) -> str:
+def _cited(quantity: Quantity) -> str:
     """A launcher's figure with where it is from: 700 W (assumed: data sheet, 2026-01-01)."""
-    unit = "" if figure.unit == "1" else f" {figure.unit}"
-    return f"{figure.value:g}{unit} ({figure.provenance}: {figure.source}{f', {figure.as_of}' if figure.as_of else ''})"
+    unit = "" if quantity.unit == "1" else f" {quantity.unit}"
+    as_of = f", {quantity.as_of}" if quantity.as_of else ""
+    return f"{quantity.value:g}{unit} ({quantity.provenance}: {quantity.source}{as_of})"

@@ -25,14 +25,14 @@ PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "T4": {"fp32": 8.1, "fp16": 65},
         "V100": {"fp32": 15.7, "fp16": 125},
         "A10G": {"fp32": 35, "tf32": 35, "bf16": 70, "fp16": 70},
-        "L4": {"fp32": 30.3, "tf32": 60, "bf16": 121, "fp16": 121, "fp8": 242.5},
-        "L40S": {"fp32": 91.6, "tf32": 183, "bf16": 362, "fp16": 362, "fp8": 733},
+        "L4": {"fp32": 30.3, "tf32": 60, "bf16": 121, "fp16": 121},
+        "L40S": {"fp32": 91.6, "tf32": 183, "bf16": 362, "fp16": 362},
         "A100": {"fp32": 19.5, "tf32": 156, "bf16": 312, "fp16": 312},
-        "H100 PCIe": {"fp32": 51, "tf32": 378, "bf16": 756, "fp16": 756, "fp8": 1513},
-        "H100": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
-        "H200": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5, "fp8": 1979},
-        "B200": {"fp32": 80, "tf32": 1100, "bf16": 2250, "fp16": 2250, "fp8": 4500},
-        "MI300X": {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9},
+        "H100 PCIe": {"fp32": 51, "tf32": 378, "bf16": 756, "fp16": 756},
+        "H100": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5},
+        "H200": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5},
+        "B200": {"fp32": 80, "tf32": 1100, "bf16": 2250, "fp16": 2250},
+        "MI300X": {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4},
     }
 )
 """TFLOP/s by device and number format; a device is looked up by the words of its name, longer entries first."""
@@ -40,7 +40,7 @@ PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Quantity:
     """The peak of one device, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
-    `precision` is fp32, tf32, bf16, fp16 or fp8.
+    `precision` is fp32, tf32, bf16 or fp16.
     """
     told = given.get(precision)
     if told is not None and told.value is not None:

@@ -57,7 +57,7 @@ def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | Non
     """The endpoint on rank 0, None on other ranks or without a port; listens until the block ends. TrainerError on
     every rank: the port is taken.
     """
-    endpoint = world.together(lambda: None if port is None or world.rank else MetricsEndpoint(port))
+    endpoint = world.run_on_all(lambda: None if port is None or world.rank else MetricsEndpoint(port))
     try:
         yield endpoint
     finally:

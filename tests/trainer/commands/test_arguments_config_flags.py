@@ -28,7 +28,7 @@ def actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
         ("--kimg", "X"),
         ("--batch-size", "N"),
         ("--tf32", "true|false"),
-        ("--precision", "fp32|bf16|fp16|fp8"),
+        ("--precision", "fp32|bf16|fp16"),
         ("--resolution", "16|32|64|128|256"),
         ("--metrics", "NAMES"),
     ],

@@ -6,11 +6,11 @@ from pydantic_core import PydanticCustomError
 from trainer.config.metric_names import METRICS, parse
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
-from trainer.metrics.metric_registry import SPACES, metric
+from trainer.metrics.metric_registry import FEATURE_SPACES, metric
 
 
 def test_every_name_has_a_metric_and_every_metric_a_space() -> None:
-    assert {metric(name).space for name in METRICS} == set(SPACES)
+    assert {metric(name).space for name in METRICS} == set(FEATURE_SPACES)
 
 
 def test_parsing() -> None:

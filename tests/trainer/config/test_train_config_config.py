@@ -100,7 +100,7 @@ def test_a_bad_value_is_named_with_what_is_allowed(changes: dict[str, object], m
         ("keep_checkpoints", "a whole number from 2 on"),
         ("tf32", "true or false"),
         ("channels", "1 or 3"),
-        ("precision", "fp32, bf16, fp16 or fp8"),
+        ("precision", "fp32, bf16 or fp16"),
         ("metrics", f"{', '.join(METRICS)}, by commas; or none"),
     ],
 )

@@ -65,7 +65,7 @@ def test_another_archive_than_the_official_one_is_refused(
     assert str(caught.value.value).startswith(f"md5 {md5}, ")
     assert "c58f30108f718f92721af3b95e74349a" in caught.value.allowed
     assert "--allow-other-hash" in caught.value.fix
-    monkeypatch.setattr("trainer.data.cifar10._OFFICIAL", {md5: "cifar-10-python.tar.gz"})
+    monkeypatch.setattr("trainer.data.cifar10._CHECKSUMS", {md5: "cifar-10-python.tar.gz"})
     recipe = cifar10_recipe(str(archive.path), tmp_path, split="train", allow_other_hash=False)
     assert recipe.note.official == f"yes: md5 {md5} is that of cifar-10-python.tar.gz"
 

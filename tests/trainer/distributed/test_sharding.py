@@ -71,7 +71,6 @@ def test_a_split_run_is_the_whole_one(
     ("changes", "field"),
     [
         ({"precision": "fp16"}, "precision"),
-        ({"precision": "fp8"}, "precision"),
         ({"compile": "on"}, "compile"),
         ({"backend": "xla"}, "backend"),
     ],

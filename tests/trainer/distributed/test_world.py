@@ -39,8 +39,11 @@ with workers.start("auto") as world:
     assert outcome() == 3
     assert world.total(3 + world.rank) == 7
     assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}]
-    assert world.together(lambda: fails_on(None, world)) == world.rank
-    for action in (lambda: world.together(lambda: fails_on(1, world)), lambda: world.first(lambda: fails_on(0, world))):
+    assert world.run_on_all(lambda: fails_on(None, world)) == world.rank
+    for action in (
+        lambda: world.run_on_all(lambda: fails_on(1, world)),
+        lambda: world.run_on_rank0(lambda: fails_on(0, world)),
+    ):
         try:
             action()
         except TrainerError as error:
@@ -50,7 +53,7 @@ with workers.start("auto") as world:
 
     for broken in (0, 1):  # a bug is raised as it is where it happened, and ends the other worker too
         try:
-            world.together(lambda: [][world.rank] if world.rank == broken else None)
+            world.run_on_all(lambda: [][world.rank] if world.rank == broken else None)
         except (IndexError, WorkerFailedError) as error:
             assert isinstance(error, IndexError) == (world.rank == broken)
             assert isinstance(error, IndexError) or f"worker {broken} failed" in str(error)

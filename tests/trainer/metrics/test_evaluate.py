@@ -42,7 +42,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
         return Shrunk()
 
-    monkeypatch.setattr(evaluator, "SPACES", {"enl0": made})
+    monkeypatch.setattr(evaluator, "FEATURE_SPACES", {"enl0": made})
 
 
 def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_judged_is_told_before_the_work(
 ) -> None:
     run_dir = tmp_path / "run"
     _train(tiny_config.replace({"kimg": 0.16}), run_dir, digits_dir)
-    monkeypatch.setattr(evaluator, "SPACES", {"enl0": lambda device, paths: pytest.fail("work was begun")})
+    monkeypatch.setattr(evaluator, "FEATURE_SPACES", {"enl0": lambda device, paths: pytest.fail("work was begun")})
     write_shards(tmp_path / "other", "digits", load_digits_images()[::-1])
     with pytest.raises(TrainerError, match="--data: the shards in"):
         evaluate(run_dir, tmp_path / "other")

@@ -39,7 +39,7 @@ def _shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
         return Shrunk()
 
-    monkeypatch.setattr(evaluator, "SPACES", {"enl0": made})
+    monkeypatch.setattr(evaluator, "FEATURE_SPACES", {"enl0": made})
 
 
 @pytest.fixture

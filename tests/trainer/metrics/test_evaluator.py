@@ -56,7 +56,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
         return Shrunk()
 
-    monkeypatch.setattr(module, "SPACES", dict.fromkeys(("enl0", "inception", "digits"), made))
+    monkeypatch.setattr(module, "FEATURE_SPACES", dict.fromkeys(("enl0", "inception", "digits"), made))
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def data(tiny_config: TrainConfig, digits_dir: Path) -> ShardedImages:
     return open_matching(tiny_config, digits_dir)
 
 
-def _judge(config: TrainConfig, data: ShardedImages, world: World, *names: str) -> Evaluator:
+def _evaluator(config: TrainConfig, data: ShardedImages, world: World, *names: str) -> Evaluator:
     return Evaluator(names or ("fd-enl0",), config, data, world, WeightsPaths())
 
 
@@ -80,7 +80,7 @@ def test_a_perfect_generator_is_as_close_as_real_images_are(
 ) -> None:
     config = tiny_config.replace({"metrics_samples": 1000})
     perfect = Memorised(data.take(np.arange(1797)))
-    (quality,) = _judge(config, data, alone).judge(perfect, 2000, compared=True)
+    (quality,) = _evaluator(config, data, alone).evaluate(perfect, 2000, compared=True)
     assert _value(quality, "trained") < 3 * _value(quality, "real_vs_real")
     assert _value(quality, "trained") < _value(quality, "untrained") / 20
     assert quality.protocol.num_reals == 1797
@@ -96,7 +96,7 @@ def test_every_value_has_its_record_and_its_parameters(
     tiny_config: TrainConfig, data: ShardedImages, alone: World
 ) -> None:
     perfect = Memorised(data.take(np.arange(1797)))
-    records = _judge(tiny_config, data, alone, "kid", "precision-recall-enl0").judge(perfect, 0, compared=True)
+    records = _evaluator(tiny_config, data, alone, "kid", "precision-recall-enl0").evaluate(perfect, 0, compared=True)
     by_name = {record.name: record for record in records}
     manifolds = [f"{name}-Inception" for name in ("Precision", "Recall", "Density", "Coverage")]
     assert list(by_name) == ["KID", *manifolds]
@@ -138,8 +138,8 @@ def test_no_value_is_computed_in_tf32_whatever_the_run_trains_in(
             seen.update(tf32())
             return super().__call__(images)
 
-    monkeypatch.setattr(module, "SPACES", {"enl0": Watching})
-    (quality,) = _judge(tiny_config, data, alone).judge(Memorised(data.take(np.arange(100))), 0, compared=False)
+    monkeypatch.setattr(module, "FEATURE_SPACES", {"enl0": Watching})
+    (quality,) = _evaluator(tiny_config, data, alone).evaluate(Memorised(data.take(np.arange(100))), 0, compared=False)
     assert seen == {False}
     assert tf32() == [True, True], "the next step trains as before"
     assert "without TF32" in quality.protocol.arithmetic
@@ -149,13 +149,13 @@ def test_no_value_is_computed_in_tf32_whatever_the_run_trains_in(
 def test_while_training_only_the_trained_generator_is_judged(
     tiny_config: TrainConfig, data: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = _judge(tiny_config, data, alone)
+    evaluator_ = _evaluator(tiny_config, data, alone)
     generator, _ = build(tiny_config)
-    (full,) = judge.judge(generator, 0, compared=True)
+    (full,) = evaluator_.evaluate(generator, 0, compared=True)
     assert _value(full, "trained") == _value(full, "untrained"), "it is untrained"
     assert full.protocol.split == "64 of 1797 images, drawn by the seed"
     monkeypatch.setattr(ShardedImages, "take", lambda *_: pytest.fail("the reals are known already"))
-    (brief,) = judge.judge(generator, 0, compared=False)
+    (brief,) = evaluator_.evaluate(generator, 0, compared=False)
     assert brief.trained == full.trained
     assert brief.untrained.provenance == brief.real_vs_real.provenance == "absent"
 
@@ -165,7 +165,7 @@ def test_from_10000_fakes_on_it_is_no_proxy_and_takes_all_reals(
     tiny_config: TrainConfig, data: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PROXY_BELOW", 30)
-    (quality,) = _judge(tiny_config, data, alone).judge(build(tiny_config)[0], 0, compared=False)
+    (quality,) = _evaluator(tiny_config, data, alone).evaluate(build(tiny_config)[0], 0, compared=False)
     assert not quality.protocol.proxy
     assert quality.protocol.split == "all images"
     assert "proxy" not in quality.trained.note
@@ -183,8 +183,8 @@ def test_a_network_that_has_not_grown_yet_is_enlarged(
         def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
             return torch.zeros(len(latents), 1, 32, 32)
 
-    judge = _judge(tiny_config, data, alone)
-    values = [judge.judge(generator, 0, compared=False)[0].trained for generator in (Small(), Large())]
+    evaluator_ = _evaluator(tiny_config, data, alone)
+    values = [evaluator_.evaluate(generator, 0, compared=False)[0].trained for generator in (Small(), Large())]
     assert values[0] == values[1]
 
 
@@ -202,7 +202,7 @@ def test_a_network_that_knows_classes_is_asked_for_all_of_them(
 
     config = tiny_config.replace({"num_classes": 10, "metrics_samples": 200})
     for _ in range(2):
-        _judge(config, data, alone).judge(Conditional(), 0, compared=False)
+        _evaluator(config, data, alone).evaluate(Conditional(), 0, compared=False)
     classes = torch.cat(sorted(asked, key=lambda part: part.tolist()))
     assert len(classes) == 400
     assert set(classes.tolist()) == set(range(10))
@@ -225,11 +225,11 @@ def test_clips_are_judged_frame_by_frame(
         def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
             return torch.zeros(len(latents), 1, 2, 16, 16)
 
-    monkeypatch.setattr(module, "SPACES", {"enl0-frames": lambda device, paths: FrameFeatures(Shrunk())})
+    monkeypatch.setattr(module, "FEATURE_SPACES", {"enl0-frames": lambda device, paths: FrameFeatures(Shrunk())})
     video = {"architecture": "progressive", "stable_kimg": 1, "frames": 4, "augment": "none", "metrics_samples": 3}
     config = tiny_config.replace(video)
-    judge = Evaluator(["fd-enl0-frames"], config, Clips(), alone, WeightsPaths())  # type: ignore[arg-type]  # has what is used
-    (quality,) = judge.judge(Growing(), 0, compared=False)
+    evaluator_ = Evaluator(["fd-enl0-frames"], config, Clips(), alone, WeightsPaths())  # type: ignore[arg-type]  # has what is used
+    (quality,) = evaluator_.evaluate(Growing(), 0, compared=False)
     assert quality.name == "FD-4x4-frames"
     assert (quality.protocol.num_fakes, quality.protocol.num_reals) == (3, 6)
     assert _value(quality, "trained") > 0
@@ -239,17 +239,17 @@ def test_clips_are_judged_frame_by_frame(
 def test_too_few_images_are_told_before_the_work(tiny_config: TrainConfig, data: ShardedImages, alone: World) -> None:
     few = tiny_config.replace({"metrics_samples": 5})
     with pytest.raises(TrainerError, match="is needs at least 10 fakes") as caught:
-        _judge(few, data, alone, "is")
+        _evaluator(few, data, alone, "is")
     assert caught.value.place == "TrainConfig.metrics_samples"
     with pytest.raises(TrainerError, match="precision-recall-enl0 needs at least 6 fakes"):
-        _judge(few, data, alone, "precision-recall-enl0")
+        _evaluator(few, data, alone, "precision-recall-enl0")
 
     class Tiny:
         def __len__(self) -> int:
             return 9
 
     with pytest.raises(TrainerError, match="needs at least 6 real images in each half") as caught:
-        _judge(tiny_config, Tiny(), alone, "precision-recall-enl0")  # type: ignore[arg-type]  # asked for its length alone
+        _evaluator(tiny_config, Tiny(), alone, "precision-recall-enl0")  # type: ignore[arg-type]  # asked for its length alone
     assert caught.value.place == "--data"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from trainer.distributed.world import World
 from trainer.power.limits import PowerAsked, limiting
-from trainer.power.saved_limits import BoardState, Note, ledger_folder, undo_left_over
+from trainer.power.saved_limits import BoardState, Note, saved_limits_folder, undo_left_over
 from trainer.telemetry.energy import Gpu
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
@@ -154,7 +154,7 @@ def test_nobody_elses_note_is_followed(nvml: Any, notes: Path, monkeypatch: pyte
 
 def test_notes_are_where_root_alone_writes_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GANGWAY_POWER_DIR", raising=False)
-    assert ledger_folder() == Path("/run/gangway")
+    assert saved_limits_folder() == Path("/run/gangway")
 
 
 def test_the_launcher_restores_when_its_workers_are_gone(

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from trainer.config.presets import PRESETS
 from trainer.core.errors import TrainerError
-from trainer.records.digest import BROKEN_SEAL, DIGEST, digest_of, seal
+from trainer.records.digest import DIGEST, WRONG_DIGEST, digest_of, with_digest
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord, schema
 
@@ -67,7 +67,7 @@ def test_a_digest_by_hand() -> None:
     text = '{"a":1.5,"b":["ü",null]}'
     expected = hashlib.sha256(text.encode()).hexdigest()
     assert digest_of({"b": ["ü", None], "digest": "whatever", "a": 1.5}) == expected
-    assert seal({"b": ["ü", None], "a": 1.5}) == {"b": ["ü", None], "a": 1.5, "digest": expected}
+    assert with_digest({"b": ["ü", None], "a": 1.5}) == {"b": ["ü", None], "a": 1.5, "digest": expected}
 
 
 @given(OBJECTS, st.text(), JSON_DATA)
@@ -106,7 +106,7 @@ def test_a_changed_file_is_refused_with_both_digests(file: Path, change: dict[st
     assert caught.value.exit_code == 2
     with pytest.raises(ValidationError) as plain:
         RunRecord.model_validate_json(file.read_bytes())
-    assert plain.value.errors()[0]["type"] == BROKEN_SEAL
+    assert plain.value.errors()[0]["type"] == WRONG_DIGEST
 
 
 def test_an_older_record_is_read_and_not_sealed(file: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_record_of_an_older_version_keeps_its_seal(file: Path) -> None:
     """Defaults of today are not part of what was sealed then."""
     values = json.loads(file.read_text())
     del values["utilisation"], values["choices"]
-    file.write_text(json.dumps(seal(values)))
+    file.write_text(json.dumps(with_digest(values)))
     assert RunRecord.read(file).choices == {}
 
 

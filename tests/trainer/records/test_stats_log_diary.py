@@ -21,9 +21,9 @@ TICK = _line(1, loss_g=1, loss_d=1, r1=None, grad_norm_g=1, grad_norm_d=1, energ
 def test_lines_are_read_back_as_written(tmp_path: Path) -> None:
     StatsWriter(tmp_path).write(TICK)
     StatsWriter(tmp_path).event("checkpoint", 1, 0, file="a.pt")
-    diary = read_stats_log(tmp_path)
-    tick, event = diary.lines
-    assert (tick, diary.unreadable) == (TICK, 0)
+    stats_log = read_stats_log(tmp_path)
+    tick, event = stats_log.lines
+    assert (tick, stats_log.unreadable) == (TICK, 0)
     assert (event["event"], event["session"], event["file"]) == ("checkpoint", 0, "a.pt")
     assert event["time"] > 1e9
     assert read_stats_log(tmp_path / "none") == ([], 0)
@@ -57,8 +57,8 @@ def test_lines_of_several_threads_stay_whole(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    diary = read_stats_log(tmp_path)
-    assert (len(diary.lines), diary.unreadable) == (80, 0)
+    stats_log = read_stats_log(tmp_path)
+    assert (len(stats_log.lines), stats_log.unreadable) == (80, 0)
 
 
 def test_a_line_torn_by_a_killed_session_is_counted_and_kept_apart(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_a_line_torn_by_a_killed_session_is_counted_and_kept_apart(tmp_path: Pat
     with (tmp_path / "stats.jsonl").open("a") as file:
         file.write('{"images": 2, "lo')
     StatsWriter(tmp_path).write({**TICK, "images": 3})
-    diary = read_stats_log(tmp_path)
-    assert [line["images"] for line in diary.lines] == [1, 3]
-    assert diary.unreadable == 1
+    stats_log = read_stats_log(tmp_path)
+    assert [line["images"] for line in stats_log.lines] == [1, 3]
+    assert stats_log.unreadable == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.steps.pinned_batch import PinnedBatch, sent
+from trainer.steps.pinned_batch import PinnedBatch, to_device
 
 CPU = torch.device("cpu")
 
@@ -38,8 +38,8 @@ class Copies(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch publi
 @pytest.mark.parametrize("pack", [False, True])
 def test_what_arrives_is_what_was_sent(pack: bool) -> None:
     contents = _contents()
-    parcel = PinnedBatch(contents, pack=pack)
-    for found in (parcel.contents, parcel.to(CPU)):
+    pinned = PinnedBatch(contents, pack=pack)
+    for found in (pinned.contents, pinned.to(CPU)):
         assert list(found) == list(contents)
         for name, tensor in contents.items():
             assert found[name].dtype == tensor.dtype
@@ -47,9 +47,9 @@ def test_what_arrives_is_what_was_sent(pack: bool) -> None:
 
 
 def test_packed_it_is_one_copy_that_nobody_waits_for() -> None:
-    parcel = PinnedBatch(_contents(), pack=True)
+    pinned = PinnedBatch(_contents(), pack=True)
     with Copies() as copies:
-        arrived = parcel.to(torch.device("meta"))
+        arrived = pinned.to(torch.device("meta"))
     assert copies.waited == [False]
     assert {name: tensor.shape for name, tensor in arrived.items()} == {
         name: tensor.shape for name, tensor in _contents().items()
@@ -59,4 +59,4 @@ def test_packed_it_is_one_copy_that_nobody_waits_for() -> None:
 def test_what_is_there_already_is_not_copied() -> None:
     contents = _contents()
     assert all(here is contents[name] for name, here in PinnedBatch(contents).to(CPU).items())
-    assert sent(contents["one"], CPU) is contents["one"]
+    assert to_device(contents["one"], CPU) is contents["one"]

@@ -21,7 +21,7 @@ from trainer.run.state import TrainState
 from trainer.steps import precision
 from trainer.steps.precision import Precision, Products, choose, choose_kernels, cpu_flags, set_tf32, without_tf32
 
-CPU, CUDA, XLA = torch.device("cpu"), torch.device("cuda", 0), torch.device("xla", 0)
+CPU, XLA = torch.device("cpu"), torch.device("xla", 0)
 
 
 def test_fp32_leaves_the_networks_as_they_are(tiny_config: TrainConfig) -> None:
@@ -70,33 +70,18 @@ def test_a_cpu_is_given_the_products_it_gains_by_and_the_record_says_so(
     assert averaged == {Products.NONE}, "it computes in float32"
 
 
-@pytest.mark.parametrize(
-    ("name", "device", "place"), [("fp8", CPU, "a CPU"), ("fp8", XLA, "PyTorch/XLA"), ("fp16", XLA, "PyTorch/XLA")]
-)
-def test_what_the_device_cannot_do_is_refused(name: str, device: torch.device, place: str) -> None:
+def test_what_the_device_cannot_do_is_refused() -> None:
     with pytest.raises(TrainerError) as caught:
-        choose(name, device)
+        choose("fp16", XLA)
     assert caught.value.place == "TrainConfig.precision"
-    assert caught.value.problem.startswith(place)
-    assert (caught.value.value, caught.value.allowed) == (name, "fp32 or bf16 on this device")
-
-
-@pytest.mark.parametrize(("capability", "works"), [((8, 0), False), ((8, 9), True), ((9, 0), True)])
-def test_fp8_needs_the_matrix_units(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], works: bool) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-40GB")
-    if works:
-        chosen = choose("fp8", CUDA)
-        assert (chosen.dtype, chosen.exact_penalty) == (torch.bfloat16, True)
-        return
-    with pytest.raises(TrainerError, match=r"A100-SXM4-40GB, compute capability 8.0 has no FP8[\s\S]*bf16 or fp16"):
-        choose("fp8", CUDA)
+    assert caught.value.problem.startswith("PyTorch/XLA")
+    assert (caught.value.value, caught.value.allowed) == ("fp16", "fp32 or bf16 on this device")
 
 
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (("--precision", "fp8"), "--precision: a CPU has no FP8 matrix units"),
+        (("--precision", "fp8"), "--precision: not an accepted value"),
         (("--precision", "int4"), "--precision: not an accepted value"),
         (("--cuda-graphs", "true", "--compile", "on"), "--cuda-graphs: this worker computes on cpu"),
         (("--cuda-graphs", "true"), "--cuda-graphs: not an accepted value"),

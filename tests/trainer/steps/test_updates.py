@@ -28,7 +28,7 @@ def noted(owner, name, what):
         return honest(*args, **more)
     setattr(owner, name, wrapped)
 
-noted(DLoss, "_judge", "judged")
+noted(DLoss, "_logits", "judged")
 noted(TrainState, "update_ema", "updated")
 noted(TrainState, "advance", "counted")
 settle, train_one = World.settle, loop.train

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainer.config.train_config import TrainConfig
-from trainer.core.console import tell, warn
+from trainer.core.console import info, warn
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
@@ -30,7 +30,7 @@ def _nobody() -> Iterator[None]:
 
 def test_sentences_to_nobody_are_lost_without_an_error() -> None:
     with _nobody():
-        tell("a")
+        info("a")
         warn("b")
         with pytest.raises(BrokenPipeError):
             print("c", flush=True)
