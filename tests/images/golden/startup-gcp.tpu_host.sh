@@ -130,7 +130,7 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/__init__.py <<'GANGWAY_END
 # The part of the package that this machine runs.
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/__init__.py <<'GANGWAY_END_OF_FILE'
-"""Python that machines of ours on Google Cloud run beside their scripts: the standard library alone, Python 3.10 on.
+"""Python that machines of ours run beside their scripts: the standard library alone, Python 3.10 on.
 
 The files are copied onto the machine as they are. Not for this repository's own programs to call, but for its tests.
 """
