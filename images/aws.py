@@ -46,10 +46,8 @@ WATCH = ("--watch", "aws")
 
 @dataclass(frozen=True, kw_only=True)
 class AwsMachineSpec(MachineSpec):
-    """What machines on AWS are told besides. The only file system there is FSx for Lustre.
-
-    Attributes:
-        log_group: CloudWatch log group of output and events; None leaves both in the machine's journal.
+    """What machines on AWS are told besides. The only file system there is FSx for Lustre. `log_group`: CloudWatch log
+    group of output and events; None leaves both in the machine's journal.
     """
 
     region: str

@@ -203,9 +203,9 @@ def plan_security(
 ) -> Security:
     """What a machine type and its image allow, of what is wanted; None wants what there is.
 
-    Secure Boot is off where modules are loaded that nobody signs: the HPC image builds NVIDIA's and
-    InfiniBand's itself (Azure/azhpc-images). An own image with InfiniBand is taken for such a one too, until
-    `secure_boot` says otherwise.
+    Secure Boot is off where modules are loaded that nobody signs: the HPC image builds NVIDIA's and InfiniBand's
+    itself (Azure/azhpc-images). An own image with InfiniBand is taken for such a one too, until `secure_boot` says
+    otherwise.
 
     Args:
         machine: the size.
@@ -215,8 +215,7 @@ def plan_security(
         encryption_at_host: what is wanted.
         place: config path of these three, put before their names.
 
-    Raises:
-        InputError: something is wanted that the machine type or the image does not have.
+    InputError: something is wanted that the machine type or the image does not have.
     """
     # Of sizes that Microsoft says nothing about, newer ones have encryption at host; the other kind of boot not all.
     trusted, encryption = machine.trusted_launch.value, machine.encryption_at_host.value

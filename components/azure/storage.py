@@ -123,8 +123,7 @@ def plan_watcher(
         subscription_id: of the network, which a watcher's id must have as well; None where it is not looked at.
         place: config path, for messages.
 
-    Raises:
-        InputError: neither, or in another subscription.
+    InputError: neither, or in another subscription.
     """
     if written is None:
         return Watcher(OWN_GROUP, f"NetworkWatcher_{region}", by_azure=True)

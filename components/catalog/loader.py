@@ -206,10 +206,8 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
 
 
 def read_catalog(folder: Path, provider: str, model: type[MachineType] = MachineType) -> Catalog:
-    """What one directory holds, as it is written there: machines, prices, storage and regions.
-
-    Raises:
-        InputError: a machine's row breaks a rule of its shape.
+    """What one directory holds, as it is written there: machines, prices, storage and regions. InputError: a machine's
+    row breaks a rule of its shape.
     """
     machines, machine_sources = read_file(folder / "machines.yaml")
     prices, price_sources = read_file(folder / "prices.yaml")

@@ -172,8 +172,7 @@ def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = 
         accelerator: model and number, such as `H100x8`.
         name: what people call such a machine; the accelerator's when empty.
 
-    Raises:
-        InputError: the board power of such an accelerator is not known and not said.
+    InputError: the board power of such an accelerator is not known and not said.
     """
     known = _carrier(accelerator)
     return SiteMachine(

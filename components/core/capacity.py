@@ -265,8 +265,7 @@ def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: st
         provider: its name, as people write it.
         place: config path of the ladder.
 
-    Raises:
-        InputError: naming the first such rung.
+    InputError: naming the first such rung.
     """
     for index, rung in enumerate(rungs):
         if rung.kind not in offered:

@@ -140,8 +140,7 @@ def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None
         volume_type: of it.
         place: config path of the image.
 
-    Raises:
-        InputError: a volume is wanted of an image that is named: Nova copies images by their id.
+    InputError: a volume is wanted of an image that is named: Nova copies images by their id.
     """
     is_id = _UUID.fullmatch(image) is not None
     if volume_gib is not None and not is_id:

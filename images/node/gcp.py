@@ -105,9 +105,7 @@ class GoogleApi:
 
     def group(self) -> tuple[str, str]:
         """The URL of the managed instance group that made this machine, and of the machine; as Compute Engine's API.
-
-        Raises:
-            RefusedError: with status 404, where no group made it.
+        RefusedError: with status 404, where no group made it.
         """
         group = self.metadata("instance/attributes/created-by")
         zone = group.partition("/instanceGroupManagers/")[0]

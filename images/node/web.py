@@ -14,11 +14,7 @@ MAX_VALUE_CHARS = 4000
 
 
 class RefusedError(OSError):
-    """An API's answer that is an error.
-
-    Attributes:
-        status: of HTTP, or the code of a long operation that failed.
-    """
+    """An API's answer that is an error. `status`: of HTTP, or the code of a long operation that failed."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(f"{status}: {what}")

@@ -246,8 +246,7 @@ def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, en
         folder: of any of the suite's projects.
         environ: this process's environment.
 
-    Raises:
-        InputError: nobody is logged in, the backend does not answer, or it needs a passphrase and has none.
+    InputError: nobody is logged in, the backend does not answer, or it needs a passphrase and has none.
     """
     try:
         who = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()

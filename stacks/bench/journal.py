@@ -152,10 +152,9 @@ class Journal:
     @classmethod
     @contextmanager
     def open(cls, run_dir: Path, now: Callable[[], datetime] | None = None) -> Iterator["Journal"]:
-        """Goes on with the journal of a run directory.
-
-        Raises:
-            InputError: there is none, it is damaged, or another process holds it.
+        """Goes on with the journal of a run directory. InputError: there is none, it is damaged, or another process
+        holds
+        it.
         """
         path = run_dir / JOURNAL_FILE
         with _held(path, "r+b") as file:

@@ -106,8 +106,7 @@ def placement(asked: str, largest: int, machine: Hardware, visible: str | None) 
         machine: its GPUs and cores.
         visible: CUDA_VISIBLE_DEVICES; None where it is not set.
 
-    Raises:
-        InputError: no such word, or `cuda` with fewer GPUs than processes.
+    InputError: no such word, or `cuda` with fewer GPUs than processes.
     """
     if asked not in DEVICES:
         fix = nearest_hint(asked, DEVICES)

@@ -25,11 +25,7 @@ class AbandonedError(BaseException):
 
 
 class Stop:
-    """Whether somebody has asked to stop.
-
-    Attributes:
-        asked: the first signal's name; empty before it.
-    """
+    """Whether somebody has asked to stop. `asked`: the first signal's name; empty before it."""
 
     def __init__(self) -> None:
         self.asked = ""

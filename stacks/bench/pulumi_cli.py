@@ -113,8 +113,7 @@ def read_project(folder: Path, item: Item, place: str) -> StackConfig:
         item: the run.
         place: the suite's file.
 
-    Raises:
-        ExceptionGroup: of InputError, one for each mistake.
+    ExceptionGroup: of InputError, one for each mistake.
     """
     (path,) = folder.glob("Pulumi.*.yaml")
     try:
@@ -140,9 +139,7 @@ OnLine = Callable[[str], Any]
 
 def find_cli(*, install: bool) -> PulumiCommand:
     """The CLI on PATH; else, where that is allowed, the one that fits the SDK, from Pulumi's own installer.
-
-    Raises:
-        InputError: there is none, it is too old, or it cannot be installed.
+    InputError: there is none, it is too old, or it cannot be installed.
     """
     if shutil.which("pulumi") is None and not install:
         raise InputError("the Pulumi CLI", "not on PATH", allowed="pulumi 3 on PATH, or --install-cli", fix=_INSTALL)
@@ -180,11 +177,7 @@ class WatchedCommand(PulumiCommand):
         on_output: OnLine | None = None,
         on_error: OnLine | None = None,
     ) -> CommandResult:
-        """Runs a command as PulumiCommand does.
-
-        Raises:
-            CommandError: it ended with another code than 0.
-        """
+        """Runs a command as PulumiCommand does. CommandError: it ended with another code than 0."""
         self.stopped_by = ""
         # Files and no pipes: when we are killed, a pipe would kill the CLI while it writes a stack's state.
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:

@@ -71,9 +71,8 @@ def rate_of(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
         hours: that it may stand at most.
         place: the suite's file.
 
-    Raises:
-        InputError: a part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite
-            says a price that the plan knows, or one below that of the parts which the plan does know.
+    InputError: a part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite
+    says a price that the plan knows, or one below that of the parts which the plan does know.
     """
     where, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)

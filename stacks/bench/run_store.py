@@ -174,10 +174,8 @@ class RunStore:
         self._files: _Files | None = None
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
-        """A file's content; None where there is no such file, in a bucket that answers.
-
-        Raises:
-            StoreFailedError: the bucket is missing, refuses, or does not answer; or the file is larger than that.
+        """A file's content; None where there is no such file, in a bucket that answers. StoreFailedError: the bucket is
+        missing, refuses, or does not answer; or the file is larger than that.
         """
         try:
             content = self._answered(lambda files: files.read(name, max_bytes))

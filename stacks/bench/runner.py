@@ -212,10 +212,8 @@ class Runner:
         """Looks for the record, less and less often, until it is there or there is a reason to give up.
 
         At least once: what was left by another process may be done long since. A bucket that refuses ends the run; an
-        outage of the network, or a login that has ended, is told and waited for until the deadline.
-
-        Raises:
-            RunFailedError: that reason.
+        outage of the network, or a login that has ended, is told and waited for until the deadline. RunFailedError:
+        that reason.
         """
         environment, facts = self.environment_of(item), self._progress(item).facts
         wait_sec, longest_sec = environment.poll_sec

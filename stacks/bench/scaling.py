@@ -72,10 +72,8 @@ class Target:
 
 
 def target_named(name: str) -> Target:
-    """The machines of that name, of any provider, or the TPU slices.
-
-    Raises:
-        InputError: there are none, or the catalogue does not know a bandwidth that is needed.
+    """The machines of that name, of any provider, or the TPU slices. InputError: there are none, or the catalogue does
+    not know a bandwidth that is needed.
     """
     machines = {key: one for provider in PROVIDERS for key, one in load_provider(provider).machines.items()}
     if name in machines:
@@ -188,8 +186,7 @@ def measure(
         doing: called again and again while it runs.
         placement: of the processes.
 
-    Raises:
-        InputError: the trainer did not come to its end.
+    InputError: the trainer did not come to its end.
     """
     folder.mkdir(parents=True)
     (folder / "asked.json").write_text(config.to_json(), "utf-8")

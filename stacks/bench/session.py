@@ -72,8 +72,7 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     Returns:
         0: every run has its record. 1: some do not. 130: stopped.
 
-    Raises:
-        InputError: or a group of them, before anything is begun.
+    InputError: or a group of them, before anything is begun.
     """
     suite = load_suite(path)
     preset = preset_of(suite, str(path), stacks_dir)

@@ -192,10 +192,8 @@ class Item:
 
 
 def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
-    """The suite's file, from its path or the name of one in `stacks_dir`/suites.
-
-    Raises:
-        InputError: naming the suites there are.
+    """The suite's file, from its path or the name of one in `stacks_dir`/suites. InputError: naming the suites there
+    are.
     """
     folder = stacks_dir / "suites"
     names = sorted(path.stem for path in folder.glob("*.yaml"))
@@ -236,8 +234,7 @@ def preset_of(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
         place: its file.
         stacks_dir: where stacks are found by name.
 
-    Raises:
-        InputError: an unknown stack, presets that differ, or settings that do not go with it.
+    InputError: an unknown stack, presets that differ, or settings that do not go with it.
     """
     presets: dict[str, str] = {}
     for position, entry in enumerate(suite.stacks):

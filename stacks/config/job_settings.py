@@ -25,10 +25,8 @@ _OF_THE_JOB = ("preset", "kimg", "checkpoint_kimg", "seed")
 
 
 def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> None:
-    """Refuses what is no field of TrainConfig, and values that do not go together with the preset's.
-
-    Raises:
-        ValueError: what is allowed, and the fix after a semicolon.
+    """Refuses what is no field of TrainConfig, and values that do not go together with the preset's. ValueError: what
+    is allowed, and the fix after a semicolon.
     """
     if said := [name for name in settings if name in _OF_THE_JOB]:
         raise ValueError(f"settings without {said[0]}, which has a key of its own; write {said[0]} beside settings")
@@ -50,10 +48,8 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
 def effective_config(
     preset: str, settings: Mapping[str, bool | float | str], overrides: Overrides = MappingProxyType({})
 ) -> TrainConfig:
-    """The configuration that the trainer makes of `trainer_flags` of the same arguments.
-
-    Raises:
-        ValidationError: values that do not go together.
+    """The configuration that the trainer makes of `trainer_flags` of the same arguments. ValidationError: values that
+    do not go together.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     return TrainConfig.model_validate({**PRESETS[preset].model_dump(), **given, **settings})

@@ -50,11 +50,7 @@ _PULUMIS_KEYS = ("config", "encryptedkey", "encryptionsalt", "environment", "sec
 
 
 def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
-    """The stack file for a stack name, or the file itself.
-
-    Raises:
-        InputError: naming the stacks there are.
-    """
+    """The stack file for a stack name, or the file itself. InputError: naming the stacks there are."""
     path, candidate = Path(stack_or_file), stacks_dir / f"Pulumi.{stack_or_file}.yaml"
     names = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in stacks_dir.glob("Pulumi.*.yaml"))
     allowed = f"the path of a stack file, or one of the stacks in {stacks_dir}: {', '.join(names)}"
@@ -315,10 +311,8 @@ def _times_as_written(value: Any) -> Any:
 
 
 def _own(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The settings of the gangway namespace, without it.
-
-    Raises:
-        InputError: a setting of another namespace, which would be ignored.
+    """The settings of the gangway namespace, without it. InputError: a setting of another namespace, which would be
+    ignored.
     """
     accounts = {account.namespace: account for p in all_providers() if (account := p.settings.account) is not None}
     for key, value in settings.items():

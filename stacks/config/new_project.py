@@ -179,10 +179,8 @@ class Answers:
 
 
 def check_names(stack: str, provider: str) -> None:
-    """What the files' names and all other questions depend on.
-
-    Raises:
-        InputError: no such provider, or a name that no file can have.
+    """What the files' names and all other questions depend on. InputError: no such provider, or a name that no file
+    can have.
     """
     if provider not in STARTS:
         allowed = ", ".join(STARTS)
@@ -208,10 +206,8 @@ def file_names(stack: str, *, policy: bool) -> tuple[str, ...]:
 
 
 def _settings(answers: Answers) -> dict[str, Any]:
-    """The stack file's settings, in their order, keys with their namespace.
-
-    Raises:
-        InputError: numbers of nodes that are none, a setting with no place.
+    """The stack file's settings, in their order, keys with their namespace. InputError: numbers of nodes that are
+    none, a setting with no place.
     """
     start, sections = STARTS[answers.provider], deepcopy(dict(STARTS[answers.provider].sections))
     low, _, high = answers.nodes.partition("-")

@@ -34,10 +34,8 @@ _STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 class StackConfig(Section):
     """One environment, as its stack file declares it. What only one provider has is in
-    `stacks.providers.unsupported_settings`.
-
-    Attributes:
-        encryption: whose key data at rest is under: the provider's own, at no cost, or one of the stack.
+    `stacks.providers.unsupported_settings`. `encryption`: whose key data at rest is under: the provider's own, at
+    no cost, or one of the stack.
     """
 
     stack: str

@@ -104,9 +104,7 @@ def _end(process: subprocess.Popen[bytes], timeout_sec: float) -> None:
 
 def run_module(module: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[float]:
     """Runs `python -m module`, yielding the seconds since its start twice a second until it is done.
-
-    Raises:
-        subprocess.CalledProcessError: when it ends with another code than 0; `log` holds its words.
+    subprocess.CalledProcessError: when it ends with another code than 0; `log` holds its words.
     """
     began = time.monotonic()
     command = [sys.executable, "-m", module, *argv]

@@ -46,10 +46,8 @@ def common_findings(
 def check_budget(config: StackConfig, cost: CostEstimate) -> None:
     """Refuses a budget that one hour of the stack, on the first rung of its ladder, would use up.
 
-    What nobody has priced and what a fallback would cost are no part of that hour; `common_findings` speaks of both.
-
-    Raises:
-        InputError: with the smallest budget that makes sense.
+    What nobody has priced and what a fallback would cost are no part of that hour; `common_findings` speaks of
+    both. InputError: with the smallest budget that makes sense.
     """
     least = cost.upfront + cost.hourly
     if config.budget.monthly_usd < least:

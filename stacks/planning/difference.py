@@ -113,11 +113,7 @@ class _Plan(_Loose):
 
 
 def read_plan(path: Path, stack: str) -> dict[str, Any]:
-    """An earlier plan of `stack`.
-
-    Raises:
-        InputError: the file cannot be read, is no plan, or is another stack's.
-    """
+    """An earlier plan of `stack`. InputError: the file cannot be read, is no plan, or is another stack's."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -99,17 +99,14 @@ def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recor
         cloud: what stands behind it.
         planned: see `stacks.program.build`.
 
-    Raises:
-        InputError: whatever the program finds wrong with `config`.
+    InputError: whatever the program finds wrong with `config`.
     """
     return record(lambda: build(config, planned), cloud, config.stack)
 
 
 def make_plan(config: StackConfig) -> Plan:
-    """Runs the program, prices its resources and collects the findings.
-
-    Raises:
-        InputError: a value that cannot be planned, such as a budget below one hour's cost.
+    """Runs the program, prices its resources and collects the findings. InputError: a value that cannot be planned,
+    such as a budget below one hour's cost.
     """
     with without_gc():
         provider = program_of(config.provider)

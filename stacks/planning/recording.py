@@ -174,10 +174,8 @@ def _short_stacks() -> Iterator[None]:
 
 
 def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -> Recording:
-    """Runs `program`, which declares resources and returns outputs, with `cloud` behind it.
-
-    Raises:
-        Exception: whatever the program raises.
+    """Runs `program`, which declares resources and returns outputs, with `cloud` behind it. Exception: whatever the
+    program raises.
     """
     stand_in = _CloudMocks(cloud)
     recorder = _Recorder(stand_in)

@@ -43,11 +43,7 @@ class Program(Protocol[PlanT]):
     """From a stack file to resources: the module `program` of a provider's package."""
 
     def plan(self, config: StackConfig, /) -> PlanT:
-        """Looks everything up and checks it, without declaring a resource.
-
-        Raises:
-            InputError: what cannot be planned.
-        """
+        """Looks everything up and checks it, without declaring a resource. InputError: what cannot be planned."""
         ...
 
     def findings(self, config: StackConfig, planned: PlanT, cost: CostEstimate | None, /) -> tuple[Finding, ...]:

@@ -63,10 +63,8 @@ def site_of(config: StackConfig) -> SiteConfig:
 
 
 def machine_of(config: StackConfig) -> SiteMachine:
-    """One machine, called after `cluster.machine_type`, or after its accelerator.
-
-    Raises:
-        InputError: nobody knows what such an accelerator draws.
+    """One machine, called after `cluster.machine_type`, or after its accelerator. InputError: nobody knows what such
+    an accelerator draws.
     """
     site, cluster = site_of(config), config.cluster
     accelerator = site.accelerator or cluster.accelerator
@@ -103,11 +101,7 @@ def check_head(provider: Provider, machine_type: str) -> None:
 
 
 def named_zone(zone: str, zones: Sequence[str], region: str) -> str:
-    """`zone`, which the stack file names for the cluster, where the region has it.
-
-    Raises:
-        InputError: it has no such zone.
-    """
+    """`zone`, which the stack file names for the cluster, where the region has it. InputError: it has no such zone."""
     if zone in zones:
         return zone
     raise InputError(

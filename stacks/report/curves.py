@@ -32,8 +32,7 @@ def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], 
         path: of the file.
         needed: what each line of statistics must have besides, be it null.
 
-    Raises:
-        InputError: it cannot be read, or has a line that is none of statistics and of no event, or lacks something.
+    InputError: it cannot be read, or has a line that is none of statistics and of no event, or lacks something.
     """
     try:
         complete = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
@@ -114,10 +113,8 @@ class _Series(NamedTuple):
 
 def curve_charts(stats: Sequence[Line]) -> list[Chart]:
     """Losses, throughput and gradient norms, from the parsed lines of stats.jsonl; empty when there is no data line.
-
-    Args:
-        stats: data lines {images, step, kimg, images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d,
-            world_size, session, ...} and event lines {event, images, time, ...}.
+    `stats`: data lines {images, step, kimg, images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d,
+    world_size, session, ...} and event lines {event, images, time, ...}.
     """
     sessions = _sessions(stats)
     if not sessions:

@@ -37,8 +37,7 @@ def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> bytes:
         rows: values by column.
         path: for the message.
 
-    Raises:
-        InputError: pyarrow is not installed.
+    InputError: pyarrow is not installed.
     """
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")

@@ -100,8 +100,7 @@ def picture(png: bytes, place: str) -> Picture:
         png: the file's content.
         place: the file's path, for the message.
 
-    Raises:
-        InputError: not a PNG.
+    InputError: not a PNG.
     """
     if not png.startswith(_PNG_SIGNATURE) or len(png) < 24:
         raise InputError(place, "not a PNG image", fix="name the PNG grid that the trainer wrote")
@@ -297,8 +296,7 @@ def write_report(
     Returns:
         The path of the page.
 
-    Raises:
-        InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
+    InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
     from stacks.report import plots
     from stacks.report.curves import curve_charts

@@ -27,11 +27,7 @@ __all__ = [
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, where they are not there.
-
-    Raises:
-        InputError: it cannot be made.
-    """
+    """Makes a folder and those above it, where they are not there. InputError: it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -46,8 +42,7 @@ def write_whole(path: Path, content: bytes) -> Path:
     Returns:
         The path.
 
-    Raises:
-        InputError: it cannot be written.
+    InputError: it cannot be written.
     """
     partial = path.with_name(f".partial-{path.name}")
     try:

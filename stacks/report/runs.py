@@ -36,11 +36,8 @@ class Run(NamedTuple):
 
 
 def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
-    """All runs below `places`, oldest first; each once: of copies, the one that goes on longest.
-
-    Raises:
-        InputError: a place that is not there or has no record below it, a record that cannot be read, or two runs that
-            have one id.
+    """All runs below `places`, oldest first; each once: of copies, the one that goes on longest. InputError: a place
+    that is not there or has no record below it, a record that cannot be read, or two runs that have one id.
     """
     records: list[Path] = []
     for place in places:
@@ -145,11 +142,7 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object in a file.
-
-    Raises:
-        InputError: it cannot be read, or is none.
-    """
+    """A JSON object in a file. InputError: it cannot be read, or is none."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:

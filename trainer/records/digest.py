@@ -48,11 +48,8 @@ def with_digest(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class DigestedRecord(Frozen):
-    """Data whose file carries a digest of its content.
-
-    Attributes:
-        digest: SHA-256 over the rest of the file; empty in memory until it is written, and in files from before there
-            was one, which are not sealed.
+    """Data whose file carries a digest of its content. `digest`: SHA-256 over the rest of the file; empty in memory
+    until it is written, and in files from before there was one, which are not sealed.
     """
 
     digest: str = ""

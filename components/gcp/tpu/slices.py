@@ -64,8 +64,7 @@ def plan_slice(
         topology: such as `4x8x8`; left out, the one most like a cube.
         place: the config path that holds these words, for messages.
 
-    Raises:
-        InputError: no such generation, size or topology (naming the nearest), or words that contradict each other.
+    InputError: no such generation, size or topology (naming the nearest), or words that contradict each other.
     """
     if generation is None and accelerator_type is None:
         raise InputError(

@@ -112,10 +112,8 @@ def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
 
 
 def check_comparable(then: Run) -> None:
-    """Looks, before anything is run, whether what lies beside a record can be compared.
-
-    Raises:
-        InputError: a checkpoint's manifest that is damaged.
+    """Looks, before anything is run, whether what lies beside a record can be compared. InputError: a checkpoint's
+    manifest that is damaged.
     """
     _states(then)
 

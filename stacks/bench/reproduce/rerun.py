@@ -53,8 +53,7 @@ def find_container(name: str, record: RunRecord) -> Container:
         name: of the image, without a tag: the record knows the digest, and not where it is kept.
         record: of the run.
 
-    Raises:
-        InputError: the record names no image, the name is none or has another digest, or nothing here runs containers.
+    InputError: the record names no image, the name is none or has another digest, or nothing here runs containers.
     """
     digest = record.image_digest
     if not _DIGEST.fullmatch(digest):
@@ -99,8 +98,7 @@ def container_job(job: JobSpec, container: Container, folder: Path, data: Path |
         folder: of the run, absolute.
         data: shards elsewhere, absolute; None where the trainer prepares them inside the run's folder.
 
-    Raises:
-        InputError: a folder that no mount can say.
+    InputError: a folder that no mount can say.
     """
     folders = [(folder, False), *([] if data is None or data.is_relative_to(folder) else [(data, True)])]
     for each, _ in folders:
@@ -168,8 +166,7 @@ def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | Non
         kimg: thousands of images to stop after; None for as many as the record has.
         data: the shards; None for those in the run's directory, or beside it.
 
-    Raises:
-        InputError: nothing to compare, or no such data.
+    InputError: nothing to compare, or no such data.
     """
     record = run.record
     changes: list[str] = []
@@ -275,9 +272,8 @@ def execute(
     Returns:
         The new run's directory.
 
-    Raises:
-        InputError: the folder cannot be made, the data that the trainer prepared is not the record's (the folder is
-            then removed), or the trainer did not come to the end.
+    InputError: the folder cannot be made, the data that the trainer prepared is not the record's (the folder is
+    then removed), or the trainer did not come to the end.
     """
     if container is None:
         need("torch")

@@ -183,10 +183,8 @@ _FREE = frozenset(
 
 
 def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
-    """Everything with the stack's tag in these regions.
-
-    Raises:
-        InputError: no credentials, a right that is missing, a region that does not answer.
+    """Everything with the stack's tag in these regions. InputError: no credentials, a right that is missing, a region
+    that does not answer.
     """
     found: dict[str, CloudResource] = {}
     for region in regions:
@@ -198,9 +196,7 @@ def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
 
 def regions_of(clients: Clients, words: str | None, own: str) -> list[str]:
     """The regions to ask: those named, all of the account's for `all`, else the stack's own and that of global things.
-
-    Raises:
-        InputError: no region is named, and nothing asked would read as nothing left over; else as `list_aws`.
+    InputError: no region is named, and nothing asked would read as nothing left over; else as `list_aws`.
     """
     if words is None:
         return list(dict.fromkeys([own, GLOBAL_REGION]))

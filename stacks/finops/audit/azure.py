@@ -72,11 +72,7 @@ class Poster(Protocol):
 
 
 def open_session(subscription: str) -> Poster:
-    """A session with the token of whoever is logged in to `az`.
-
-    Raises:
-        InputError: no `az`, or nobody is logged in.
-    """
+    """A session with the token of whoever is logged in to `az`. InputError: no `az`, or nobody is logged in."""
     argv = ["az", "account", "get-access-token", "--subscription", subscription, "--output", "json"]
     place = f"Azure, subscription {subscription}"
     try:
@@ -97,10 +93,8 @@ def open_session(subscription: str) -> Poster:
 
 
 def list_azure(session: Poster, subscription: str, stack: str, api_url: str = API_URL) -> Listing:
-    """Everything with the stack's tag in a subscription, as far as the caller may read it.
-
-    Raises:
-        InputError: nobody answers, or a right is missing.
+    """Everything with the stack's tag in a subscription, as far as the caller may read it. InputError: nobody answers,
+    or a right is missing.
     """
     found = [_resource(row, stack) for row in _rows(session, subscription, stack, api_url)]
     notes = ("Resource Graph shows what you may read, and leaves out the rest without a word",)

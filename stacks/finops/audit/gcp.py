@@ -37,10 +37,8 @@ _FREE = frozenset(
 
 
 def list_gcp(web: Web, project: str, stack: str, api_url: str = API_URL) -> Listing:
-    """Everything with the stack's label in a project.
-
-    Raises:
-        InputError: the API is not enabled, a right is missing, nobody answers.
+    """Everything with the stack's label in a project. InputError: the API is not enabled, a right is missing, nobody
+    answers.
     """
     found = [_resource(row, stack) for row in _rows(web, project, stack, api_url)]
     notes = ("Cloud Asset Inventory lags: what was made or deleted some minutes ago may be missing or still be listed",)
@@ -48,11 +46,7 @@ def list_gcp(web: Web, project: str, stack: str, api_url: str = API_URL) -> List
 
 
 def open_web(project: str) -> Web:
-    """Requests with the caller's own credentials for Google.
-
-    Raises:
-        InputError: there are none.
-    """
+    """Requests with the caller's own credentials for Google. InputError: there are none."""
     try:
         session = open_session(API_URL)
     except TpuError as problem:

@@ -43,11 +43,7 @@ class State:
 
 
 def read_state(path: Path) -> State:
-    """Reads a file of `pulumi stack export`.
-
-    Raises:
-        InputError: there is none, or it holds no state.
-    """
+    """Reads a file of `pulumi stack export`. InputError: there is none, or it holds no state."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -63,8 +59,7 @@ def export_state(stack: str, project: Path) -> State:
         stack: its name.
         project: folder with Pulumi.yaml.
 
-    Raises:
-        InputError: no CLI, no such stack, nobody logged in.
+    InputError: no CLI, no such stack, nobody logged in.
     """
     argv = ["pulumi", "stack", "export", "--stack", stack, "--cwd", str(project), "--non-interactive"]
     try:
@@ -85,11 +80,7 @@ def export_state(stack: str, project: Path) -> State:
 
 
 def parse_state(text: str, source: str) -> State:
-    """Reads the text of an export.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Reads the text of an export. InputError: it is none."""
     try:
         deployment = json.loads(text)["deployment"]
         rows = (deployment or {}).get("resources") or []

@@ -35,11 +35,7 @@ _USAGE = ("DiscountedUsage", "Refund", "Usage", *_COVERED)
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """The one charge of a row.
-
-    Raises:
-        InputError: a value that is none; its place is the column.
-    """
+    """The one charge of a row. InputError: a value that is none; its place is the column."""
     kind = str(row.get("line_item_line_item_type") or "")
     period = row.get("bill_billing_period_start_date")
     yield Charge(

@@ -75,11 +75,7 @@ class Charge(NamedTuple):
 
 
 def value_of(row: Mapping[str, Any], column: str, read: Callable[[Any], T]) -> T:
-    """A column's value as `read` takes it.
-
-    Raises:
-        InputError: it is none; the place is the column.
-    """
+    """A column's value as `read` takes it. InputError: it is none; the place is the column."""
     try:
         return read(row.get(column))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -111,10 +107,8 @@ def word(text: str) -> str:
 
 
 def moment(value: Any) -> datetime:
-    """A time in UTC, with which every export means its times; one that names no zone is in UTC too.
-
-    Raises:
-        ValueError: it is no time.
+    """A time in UTC, with which every export means its times; one that names no zone is in UTC too. ValueError: it is
+    no time.
     """
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -130,11 +124,7 @@ def _parse(text: str) -> datetime:
 
 
 def amount(value: Any) -> float:
-    """A number as exports write it.
-
-    Raises:
-        ValueError: it is none, or nothing at all.
-    """
+    """A number as exports write it. ValueError: it is none, or nothing at all."""
     if value is None or value == "":
         raise ValueError("there is no number")
     number = float(value)
@@ -150,9 +140,7 @@ def optional_amount(value: Any) -> float:
 
 def tags_of(value: Any) -> Mapping[str, str]:
     """Tags by `tag_key`, from a JSON object, a map of Parquet, or a list of keys and values as BigQuery has it.
-
-    Raises:
-        ValueError: it is none of these.
+    ValueError: it is none of these.
     """
     if isinstance(value, str):
         return _tags_of_text(value)

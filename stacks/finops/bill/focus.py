@@ -49,11 +49,7 @@ NEEDED: tuple[tuple[str, ...], ...] = (
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """The one charge of a row.
-
-    Raises:
-        InputError: a value that is none; its place is the column.
-    """
+    """The one charge of a row. InputError: a value that is none; its place is the column."""
     category = row.get("ChargeCategory")
     if category not in CATEGORIES:
         raise InputError("ChargeCategory", "no category of FOCUS", value=category, allowed=", ".join(CATEGORIES))

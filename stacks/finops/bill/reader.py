@@ -41,10 +41,8 @@ class Table(NamedTuple):
 
 
 def open_table(path: Path) -> Table:
-    """Opens a table by its file's suffix.
-
-    Raises:
-        InputError: the file cannot be read, is empty, or is none of these kinds; also while rows are read.
+    """Opens a table by its file's suffix. InputError: the file cannot be read, is empty, or is none of these kinds;
+    also while rows are read.
     """
     name = path.name.lower()
     if not name.endswith(SUFFIXES):
@@ -213,10 +211,8 @@ FORMATS = (
 
 
 def find_bills(places: Sequence[Path]) -> tuple[Path, ...]:
-    """The files that `places` name: themselves, or all tables below a folder but for its manifests.
-
-    Raises:
-        InputError: nothing is there, or a folder without a table.
+    """The files that `places` name: themselves, or all tables below a folder but for its manifests. InputError:
+    nothing is there, or a folder without a table.
     """
     found: list[Path] = []
     for place in places:
@@ -250,13 +246,8 @@ class Bills:
         self.sources: dict[tuple[str, str, str], set[str]] = {}
 
     def charges(self, progress: Callable[[int], object] = lambda rows: None) -> Iterator[Charge]:
-        """One charge after another, over all files.
-
-        Args:
-            progress: told every thousand rows how many there have been.
-
-        Raises:
-            InputError: a file that is no bill, or a row with a value that is none.
+        """One charge after another, over all files. `progress`: told every thousand rows how many there have been.
+        InputError: a file that is no bill, or a row with a value that is none.
         """
         self.num_rows = self.num_duplicates = 0
         self.sources = {}
@@ -316,11 +307,7 @@ def _mark(key: tuple[Any, ...]) -> int:
 
 
 def _format_of(path: Path, table: Table) -> _Format:
-    """Which export this is.
-
-    Raises:
-        InputError: none that is known, one without a column that is needed, or no bill at all.
-    """
+    """Which export this is. InputError: none that is known, one without a column that is needed, or no bill at all."""
     columns = table.columns
     if OWN_MARK in columns:
         raise InputError(

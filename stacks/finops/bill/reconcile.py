@@ -134,8 +134,7 @@ def reconcile(
         rates: US dollars for one unit of another currency.
         progress: told how many rows have been read.
 
-    Raises:
-        InputError: a file that is no bill, or a row with a value that is none.
+    InputError: a file that is no bill, or a row with a value that is none.
     """
     windows = [_window(run.record) for run in runs]
 

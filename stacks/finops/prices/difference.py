@@ -126,8 +126,7 @@ def prices_of(state: str, place: str) -> dict[Key, Price]:
         state: `catalogue`, `overlay` (the newest of each provider), a day, or the path of an overlay.
         place: the argument that names it.
 
-    Raises:
-        InputError: there is no such state.
+    InputError: there is no such state.
     """
     overlays = [] if state == CATALOGUE else [read_overlay(path) for path in _files(state, place)]
     prices: dict[Key, Price] = {}

@@ -63,10 +63,8 @@ def is_dropped(description: str) -> bool:
 
 
 def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, PartPrice]]:
-    """The prices of an entry, a region each; nothing where it is dropped.
-
-    Raises:
-        KeyError, TypeError, ValueError, IndexError: it has not the documented shape, or a unit or currency of its own.
+    """The prices of an entry, a region each; nothing where it is dropped. KeyError, TypeError, ValueError, IndexError:
+    it has not the documented shape, or a unit or currency of its own.
     """
     description, usage = str(sku["description"]).lower(), sku["category"]["usageType"]
     if usage not in ("OnDemand", "Preemptible") or is_dropped(description):

@@ -17,11 +17,7 @@ CONNECT_SEC = 10
 
 
 def open_source(provider: Provider, now: datetime) -> PriceSource:
-    """The source of `provider`.
-
-    Raises:
-        SourceError: it needs credentials, and there are none.
-    """
+    """The source of `provider`. SourceError: it needs credentials, and there are none."""
     if provider == "aws":
         return _aws(now)
     if provider == "gcp":

@@ -203,10 +203,8 @@ def _fact(observed: Observed | None, today: date) -> Fact[float | None]:
 
 
 def write_overlay(folder: Path, report: Report, today: date) -> Path:
-    """Writes the overlay of `report` into `folder`, whole or not at all; one of the same day is replaced.
-
-    Raises:
-        OSError: it cannot be written.
+    """Writes the overlay of `report` into `folder`, whole or not at all; one of the same day is replaced. OSError: it
+    cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report.provider}-{today.isoformat()}.yaml"

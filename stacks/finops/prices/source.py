@@ -47,10 +47,8 @@ Answer: TypeAlias = Observed | Gap
 
 
 class SourceError(Exception):
-    """A source could not be read: no network, no credentials, refused, or no such answer as it documents.
-
-    Args:
-        reason: one sentence, with what to do where that is known.
+    """A source could not be read: no network, no credentials, refused, or no such answer as it documents. `reason`:
+    one sentence, with what to do where that is known.
     """
 
 
@@ -72,11 +70,7 @@ class PriceSource(Protocol):
         ...
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """What the lists say of `queries`; of what they do not have, nothing.
-
-        Raises:
-            SourceError: nothing can be told at all.
-        """
+        """What the lists say of `queries`; of what they do not have, nothing. SourceError: nothing can be told at all."""
         ...
 
 
@@ -142,11 +136,7 @@ class Web:
         self._session, self._sleep = session, sleep
 
     def json(self, url: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The object that `url` answers.
-
-        Raises:
-            SourceError: unreachable, refused, or no JSON object.
-        """
+        """The object that `url` answers. SourceError: unreachable, refused, or no JSON object."""
         reply = self._get(url, params, stream=False)
         try:
             answer = reply.json()
@@ -157,11 +147,7 @@ class Web:
         return answer
 
     def lines(self, url: str) -> Iterator[str]:
-        """A large text, line by line and never whole in memory.
-
-        Raises:
-            SourceError: unreachable, refused, or broken off.
-        """
+        """A large text, line by line and never whole in memory. SourceError: unreachable, refused, or broken off."""
         reply = self._get(url, None, stream=True)
         try:
             for line in reply.iter_lines():

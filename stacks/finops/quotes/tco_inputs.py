@@ -93,8 +93,7 @@ def gather(
         offers: every way to rent such a node, at least one.
         given: what stood on the command line, by the names of UNITS; checked.
 
-    Raises:
-        InputError: nobody knows a price or a draw that was not given either.
+    InputError: nobody knows a price or a draw that was not given either.
     """
     on_demand = [o for o in offers if o.kind == "on-demand" and o.price.value is not None]
     cheapest = min(on_demand, key=lambda o: o.price.value or 0.0, default=None)

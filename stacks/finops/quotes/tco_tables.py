@@ -267,10 +267,8 @@ _KINDS = ("png", "svg")
 
 
 def write_plot(answer: Tco, out: Path) -> list[Path]:
-    """Writes `out` with the endings .png and .svg; an ending that is there already is replaced.
-
-    Raises:
-        InputError: the files cannot be written.
+    """Writes `out` with the endings .png and .svg; an ending that is there already is replaced. InputError: the files
+    cannot be written.
     """
     if not out.name:
         place, fix = "a path that ends with a name", "write --out tco"

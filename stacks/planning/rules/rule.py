@@ -140,10 +140,6 @@ class ResourceRule(Rule):
 
 @dataclass(frozen=True)
 class StackRule(Rule):
-    """A rule about all resources of a stack together.
-
-    Attributes:
-        check: the breaches of the whole, each a sentence.
-    """
+    """A rule about all resources of a stack together. `check`: the breaches of the whole, each a sentence."""
 
     check: Callable[[Sequence[Declared]], Iterable[str]]

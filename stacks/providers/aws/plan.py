@@ -67,10 +67,8 @@ class AwsPlan:
 
 
 def plan(config: StackConfig) -> AwsPlan:
-    """Looks everything up and checks it, without declaring a resource.
-
-    Raises:
-        InputError: unknown machine, accelerator, region or zone; a size AWS does not offer; a tag it refuses.
+    """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,
+    region or zone; a size AWS does not offer; a tag it refuses.
     """
     cluster = config.cluster
     region = load().region(config.region, "aws", "gangway:region")

@@ -114,10 +114,8 @@ def _head(config: StackConfig, names: _Names) -> str:
 
 
 def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
-    """Renders a worker's file once with the longest names AWS may give, before anything is declared.
-
-    Raises:
-        InputError: it does not fit EC2's limit; tags are the only part a user can make long.
+    """Renders a worker's file once with the longest names AWS may give, before anything is declared. InputError: it
+    does not fit EC2's limit; tags are the only part a user can make long.
     """
     registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
     names = _Names(

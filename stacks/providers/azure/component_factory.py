@@ -61,8 +61,7 @@ def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi
         host: of the registry.
         token: for Azure's Resource Manager, of whoever runs `up`.
 
-    Raises:
-        pulumi.RunError: inside the output: the registry cannot be reached, or lets that person not push.
+    pulumi.RunError: inside the output: the registry cannot be reached, or lets that person not push.
     """
 
     def ask(known: list[str]) -> Awaitable[str]:

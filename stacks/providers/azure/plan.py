@@ -76,10 +76,8 @@ class AzurePlan:
 
 
 def plan(config: StackConfig) -> AzurePlan:
-    """Looks everything up and checks it, without declaring a resource.
-
-    Raises:
-        InputError: unknown machine, accelerator, region or zone; a size or a rung Azure does not offer; a wrong tag.
+    """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,
+    region or zone; a size or a rung Azure does not offer; a wrong tag.
     """
     own, cluster = _section(config), config.cluster
     region = load_provider("azure").region(config.region, "azure", "gangway:region")
@@ -124,10 +122,8 @@ def _section(config: StackConfig) -> AzureConfig:
 
 
 def _check_name(config: StackConfig) -> None:
-    """Containers and vaults are called after the stack, and Azure takes no two dashes in a row there.
-
-    Raises:
-        InputError: the stack's name has them, and one of these is made.
+    """Containers and vaults are called after the stack, and Azure takes no two dashes in a row there. InputError: the
+    stack's name has them, and one of these is made.
     """
     imports = config.storage is not None and config.storage.source is not None
     if "--" in config.stack and (imports or config.encryption == "customer-key"):
@@ -192,10 +188,8 @@ def _lustre(config: StackConfig) -> LustrePlan | None:
 
 
 def _source(config: StackConfig) -> BlobSource | None:
-    """The folder whose blobs appear, under their own path, at the top of the file system.
-
-    Raises:
-        InputError: no such place, one that would lie among the runs, or an account Azure cannot import from.
+    """The folder whose blobs appear, under their own path, at the top of the file system. InputError: no such place,
+    one that would lie among the runs, or an account Azure cannot import from.
     """
     own, storage = _section(config), config.storage
     if storage is None or storage.source is None:

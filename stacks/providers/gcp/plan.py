@@ -52,10 +52,8 @@ _SHARED_RESERVATION = re.compile(r"projects/([^/]+)/reservations/([^/]+)")
 
 
 def slice_of(config: StackConfig) -> SlicePlan | None:
-    """The slice that the accelerator names; None where it names GPUs.
-
-    Raises:
-        InputError: no such slice, one that the TPU API does not make, or a topology of something else.
+    """The slice that the accelerator names; None where it names GPUs. InputError: no such slice, one that the TPU API
+    does not make, or a topology of something else.
     """
     accelerator = config.cluster.accelerator
     _check_spelling(accelerator)
@@ -100,10 +98,8 @@ def _check_spelling(accelerator: str | None) -> None:
 
 
 def check_tpu_rungs(rungs: Sequence[AnyRung]) -> None:
-    """Refuses what the queue does not have. A wrong rung is told before a superfluous one.
-
-    Raises:
-        InputError: a kind, a choice of zones or machine types, a form of reservation, or a second rung.
+    """Refuses what the queue does not have. A wrong rung is told before a superfluous one. InputError: a kind, a
+    choice of zones or machine types, a form of reservation, or a second rung.
     """
     for index, rung in enumerate(rungs):
         _check_rung(rung, f"{LADDER}[{index}]")
@@ -203,10 +199,8 @@ class GcpPlan:
 
 
 def plan(config: StackConfig) -> GcpPlan:
-    """Looks everything up and checks it, without declaring a resource.
-
-    Raises:
-        InputError: unknown machine, accelerator, region or zone; a size or a rung Google does not offer; a wrong label.
+    """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,
+    region or zone; a size or a rung Google does not offer; a wrong label.
     """
     assert config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")

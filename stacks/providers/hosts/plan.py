@@ -51,10 +51,8 @@ class HostsPlan:
 
 
 def plan(config: StackConfig) -> HostsPlan:
-    """Looks everything up and checks it, without declaring a resource.
-
-    Raises:
-        InputError: an accelerator nobody knows the draw of, a rung there is not, a wrong number of nodes, a wrong tag.
+    """Looks everything up and checks it, without declaring a resource. InputError: an accelerator nobody knows the
+    draw of, a rung there is not, a wrong number of nodes, a wrong tag.
     """
     own = hosts_of(config)
     machine = machine_of(config)

@@ -62,11 +62,8 @@ def section_of(config: StackConfig) -> OpenstackConfig:
 
 
 def plan(config: StackConfig) -> OpenstackPlan:
-    """Looks everything up and checks it, without declaring a resource.
-
-    Raises:
-        InputError: a rung, a range, a share or an image that OpenStack would refuse; a setting that is missing or that
-            nothing would read; a wrong tag.
+    """Looks everything up and checks it, without declaring a resource. InputError: a rung, a range, a share or an
+    image that OpenStack would refuse; a setting that is missing or that nothing would read; a wrong tag.
     """
     own, cluster, nodes = section_of(config), config.cluster, config.cluster.nodes
     check_ladder(cluster.capacity)

@@ -119,11 +119,7 @@ class Source(NamedTuple):
 
 
 def members_of(runs: Sequence[Run]) -> Source:
-    """Reads what lies around the runs.
-
-    Raises:
-        InputError: a results.json or stats.jsonl that cannot be read.
-    """
+    """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read."""
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
     members = tuple(_member(run, suites[run.path.parent]) for run in _in_their_order(runs, suites))
     here = {run.record.id for run in runs}
@@ -224,11 +220,7 @@ def workers(member: Member) -> int:
 
 
 def parse_keys(text: str | None) -> tuple[str, ...] | None:
-    """The names after `--group-by`; None where there is none.
-
-    Raises:
-        InputError: an unknown or repeated name.
-    """
+    """The names after `--group-by`; None where there is none. InputError: an unknown or repeated name."""
     if text is None:
         return None
     keys = tuple(part.strip() for part in text.split(","))
@@ -251,8 +243,7 @@ def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> 
         members: of the table.
         keys: what `--group-by` names, else None.
 
-    Raises:
-        InputError: with what differs, and whose it is.
+    InputError: with what differs, and whose it is.
     """
     for what, values in (
         ("presets", _by(members, lambda member: member.record.config.preset)),

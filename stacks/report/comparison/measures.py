@@ -198,12 +198,11 @@ def _protocol(record: QualityRecord) -> str:
 
 
 def scaling(members: Sequence[Member]) -> Measure:
-    """Images/s of each worker against one worker alone, on the same machine type and device, where there is such a run.
+    """Images/s of each worker against one worker alone, on the same machine type and device, where there is such a
+    run.
 
     A run that was begun by hand does not say which machine it ran on; two such runs are not taken for runs on one.
-
-    Args:
-        members: of the table, all of one training.
+    `members`: of the table, all of one training.
     """
     alone: dict[tuple[str, str, str], list[Member]] = {}
     for member in members:

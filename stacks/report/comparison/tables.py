@@ -167,8 +167,7 @@ def report_of(source: Source, keys: tuple[str, ...] | None) -> Report:
         source: the runs.
         keys: what `--group-by` names, else None.
 
-    Raises:
-        InputError: the runs are not of one table, or none is done.
+    InputError: the runs are not of one table, or none is done.
     """
     done = tuple(member for member in source.members if member.record.status == "done")
     if not done:

@@ -66,11 +66,7 @@ class Grid(NamedTuple):
 
 
 def grids_of(groups: Sequence[Group]) -> list[Grid]:
-    """A grid for each row whose first run that has one left samples.png.
-
-    Raises:
-        InputError: a file that is no image.
-    """
+    """A grid for each row whose first run that has one left samples.png. InputError: a file that is no image."""
     budget = _ALL_BYTES // max(len(groups), 1)
     return [grid for group in groups if (grid := _grid(group, budget)) is not None]
 
@@ -309,10 +305,9 @@ class ComparisonReport:
         return as_markdown(self.report)
 
     def write_page(self, folder: Path) -> Path:
-        """Writes `folder/report.html`, and gives its path.
-
-        Raises:
-            InputError: a grid of samples is no image, or the folder cannot be written.
+        """Writes `folder/report.html`, and gives its path. InputError: a grid of samples is no image, or the folder
+        cannot
+        be written.
         """
         drawings, lacking = self._drawn
         html = comparison_page(PageInputs(self.report, drawings, lacking, grids_of(self.report.groups)))
@@ -320,11 +315,7 @@ class ComparisonReport:
         return write_whole(folder / "report.html", html.encode())
 
     def write_figures(self, folder: Path) -> list[Path]:
-        """Writes each drawing as PDF and as SVG, for papers.
-
-        Raises:
-            InputError: the folder cannot be written.
-        """
+        """Writes each drawing as PDF and as SVG, for papers. InputError: the folder cannot be written."""
         files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in self._drawn[0] for kind in _KINDS}
         make_folder(folder)
         for path, content in files.items():
@@ -339,8 +330,7 @@ def comparison_report(runs: Sequence[Run], group_by: str | None) -> ComparisonRe
         runs: at least one.
         group_by: names by commas, as a person wrote them; None for the place and the treatment.
 
-    Raises:
-        InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
+    InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
     """
     keys = parse_keys(group_by)
     return ComparisonReport(report_of(members_of(runs), keys))
