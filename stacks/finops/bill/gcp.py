@@ -35,7 +35,7 @@ _CATEGORIES = {"regular": "Usage", "tax": "Tax"}
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """The charge of a row, and one for all of its credits. InputError: a value that is none; its place is the column."""
+    """The charge of a row, and one for all of its credits. InputError, at its column: a value that is none."""
     cost = value_of(row, "cost", amount)
     month = str(_inner(row, "invoice", "month") or "")
     kind = str(row.get("cost_type") or "regular")

@@ -70,7 +70,7 @@ class PriceSource(Protocol):
         ...
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """What the lists say of `queries`; of what they do not have, nothing. SourceError: nothing can be told at all."""
+        """What the lists say of `queries`; of what they do not have, nothing. SourceError: nothing can be told."""
         ...
 
 
