@@ -278,7 +278,7 @@ class RunRecord(DigestedRecord):
 
     Attributes:
         status: running, interrupted (by an agreed stop, failed or killed: resume it) or done.
-        notes: what a reader must know of the diary: lines that were lost, a session that was taken as killed.
+        notes: what a reader must know of stats.jsonl: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
         choices: what the newest session trained with (precision, shard, compile), each with its reason.
         fabric: the newest session's acceptance test; null in records from before there was one.

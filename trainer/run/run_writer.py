@@ -58,7 +58,7 @@ class RunWriter:
             self.event(event, images, **details)
 
     def event(self, event: str, images: int, **details: object) -> None:
-        """Writes an event of the diary; also called by the thread that saves."""
+        """Writes an event to stats.jsonl; also called by the thread that saves."""
         self._stats.event(event, images, self.identity.session, **details)
 
     def line(self, line: Line) -> None:

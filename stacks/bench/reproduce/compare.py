@@ -163,7 +163,7 @@ def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """A line of the diary; None for a damaged one, of which the record's notes tell."""
+    """A line of stats.jsonl; None for a damaged one, of which the record's notes tell."""
     try:
         line = json.loads(text)
     except ValueError:

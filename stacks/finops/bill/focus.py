@@ -293,7 +293,7 @@ def _common(record: RunRecord, use: CapacityUse, billing_account: str) -> dict[s
 
 
 def _session(record: RunRecord, use: CapacityUse) -> SessionRecord:
-    """The session of a use. Numbers have gaps where a diary has lost a session; each that is left has uses."""
+    """The session of a use. Numbers have gaps where stats.jsonl has lost a session; each that is left has uses."""
     numbers = sorted({each.session for each in record.cost.uses})
     return record.sessions[numbers.index(use.session)]
 
