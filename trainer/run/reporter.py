@@ -69,7 +69,7 @@ class Reporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Lets what is still being written end, whatever has ended the run; an error's first line goes to stats.jsonl."""
+        """Lets what is being written end, whatever has ended the run; an error's first line goes to stats.jsonl."""
         if self._opened is None:
             return
         if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):
