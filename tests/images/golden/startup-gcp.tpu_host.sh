@@ -152,11 +152,7 @@ MAX_VALUE_CHARS = 4000
 
 
 class RefusedError(OSError):
-    """An API's answer that is an error.
-
-    Attributes:
-        status: of HTTP, or the code of a long operation that failed.
-    """
+    """An API's answer that is an error. `status`: of HTTP, or the code of a long operation that failed."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(f"{status}: {what}")
@@ -281,9 +277,7 @@ class GoogleApi:
 
     def group(self) -> tuple[str, str]:
         """The URL of the managed instance group that made this machine, and of the machine; as Compute Engine's API.
-
-        Raises:
-            RefusedError: with status 404, where no group made it.
+        RefusedError: with status 404, where no group made it.
         """
         group = self.metadata("instance/attributes/created-by")
         zone = group.partition("/instanceGroupManagers/")[0]
