@@ -18,20 +18,6 @@ from images.shell import (
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
-__all__ = [
-    "USER_DATA_LIMIT_BYTES",
-    "AwsHeadSpec",
-    "AwsMachineSpec",
-    "AwsNodeSpec",
-    "aws_docker_argv",
-    "aws_env_text",
-    "aws_job_env_text",
-    "log_argv",
-    "render_aws_head",
-    "render_aws_node",
-    "user_data_base64gzip",
-]
-
 # EC2 counts the bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384
 

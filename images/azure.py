@@ -31,19 +31,6 @@ from images.shell import (
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
-__all__ = [
-    "AzureHeadSpec",
-    "AzureMachineSpec",
-    "AzureNodeSpec",
-    "FabricSetup",
-    "azure_docker_argv",
-    "azure_env_text",
-    "azure_job_env_text",
-    "fabric_env_text",
-    "render_azure_head",
-    "render_azure_node",
-]
-
 
 @dataclass(frozen=True)
 class FabricSetup:

@@ -34,23 +34,6 @@ from images.shell import (
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
-__all__ = [
-    "DataSource",
-    "GcpHeadSpec",
-    "GcpMachineSpec",
-    "GcpNodeSpec",
-    "NcclSetup",
-    "TpuHostSpec",
-    "gcp_docker_argv",
-    "gcp_env_text",
-    "gcp_job_env_text",
-    "nccl_env_text",
-    "render_gcp_head",
-    "render_gcp_node",
-    "render_tpu_startup",
-    "tpu_docker_argv",
-]
-
 
 @dataclass(frozen=True)
 class DataSource:

@@ -13,8 +13,6 @@ from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scrip
 from images.shell import CONTAINER_NAME, bash_array, bash_assignments, container_argv, end_settings, job_json_text
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
-__all__ = ["HostSpec", "digest_of", "host_docker_argv", "host_env_text", "host_files", "render_host_installer"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class HostSpec(MachineSpec):

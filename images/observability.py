@@ -12,17 +12,6 @@ from typing import Any
 
 from images.render import template_environment
 
-__all__ = [
-    "COLUMNS",
-    "PREFIX",
-    "Panel",
-    "grafana_dashboard",
-    "render_prometheus",
-    "render_prometheus_azure",
-    "render_prometheus_gce",
-    "render_prometheus_static",
-]
-
 PREFIX = "gangway_trainer_"
 # The classic model as Grafana 10.4 and 11.0 write it; later versions migrate it when they load it.
 SCHEMA_VERSION = 39

@@ -20,19 +20,6 @@ from images.shell import (
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
-__all__ = [
-    "ObjectStore",
-    "OpenstackHeadSpec",
-    "OpenstackMachineSpec",
-    "OpenstackNodeSpec",
-    "openstack_credential_text",
-    "openstack_docker_argv",
-    "openstack_env_text",
-    "openstack_job_env_text",
-    "render_openstack_head",
-    "render_openstack_node",
-]
-
 
 @dataclass(frozen=True)
 class ObjectStore:

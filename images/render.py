@@ -17,23 +17,6 @@ from components.core.job import JobSpec
 from images.shell import CONTAINER_NAME
 from images.specs import TRAINER_UID, DockerfileSpec
 
-__all__ = [
-    "BIN_DIR",
-    "ETC_DIR",
-    "LIB_DIR",
-    "STOP_MARGIN_SEC",
-    "NodeFile",
-    "base64gzip",
-    "cloud_config",
-    "python_file",
-    "render_dockerfile",
-    "script_text",
-    "scripts",
-    "short_stop_margin_sec",
-    "template_environment",
-    "unit",
-]
-
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"

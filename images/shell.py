@@ -9,17 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from components.core.job import JobSpec
 
-__all__ = [
-    "CONTAINER_NAME",
-    "RESULTS_SEC",
-    "bash_array",
-    "bash_assignments",
-    "bash_quote",
-    "container_argv",
-    "end_settings",
-    "job_json_text",
-]
-
 CONTAINER_NAME = "gangway-trainer"
 # For putting a run's results where its folder goes with the node's disk: gigabytes at 100 MB a second.
 RESULTS_SEC = 300

@@ -12,23 +12,6 @@ from typing import Literal
 
 from components.core.job import JobSpec
 
-__all__ = [
-    "DOCKERFILE_FLAVOURS",
-    "TRAINER_UID",
-    "DockerfileSpec",
-    "FileSystem",
-    "Flavour",
-    "MachineSpec",
-    "RdmaSetup",
-    "check_digest",
-    "check_env",
-    "check_hours",
-    "check_pinned",
-    "ended_object",
-    "job_key",
-]
-
-
 Flavour = Literal["cpu", "cuda", "cuda-efa", "xla"]
 
 # Above the ids that base images hand out (ubuntu:24.04 already has a user 1000). The node gives this user the run

@@ -6,8 +6,6 @@ from types import MappingProxyType
 
 from components.core.findings import InputError
 
-__all__ = ["extras", "missing_extra", "need"]
-
 _OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
     {
         "matplotlib": "report",

@@ -3,9 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["ROOT", "in_checkout", "in_project", "program_folder", "trainer_context"]
-
-
 ROOT = Path(__file__).resolve().parents[1]
 """What holds components, images, stacks and trainer: a checkout's top, or the installed package's folder."""
 

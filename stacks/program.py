@@ -14,8 +14,6 @@ from stacks.providers.base import Program
 from stacks.providers.registry import provider_of
 from stacks.providers.sdk_imports import import_by_name
 
-__all__ = ["build", "program_of"]
-
 
 def program_of(provider: str) -> Program[Any]:
     """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK.

@@ -41,8 +41,6 @@ from trainer.power.limits import add_power, power_asked
 if TYPE_CHECKING:
     from trainer.records.run_record import RunContext
 
-__all__ = ["main", "run"]
-
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
 _OF_THE_EXTRA = ("PIL", "av", "fsspec", "numpy", "obstore", "scipy", "sklearn", "torch", "torchvision")
 """What planning does without."""

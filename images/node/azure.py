@@ -25,23 +25,6 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
-__all__ = [
-    "ARM",
-    "COMPUTE_VERSION",
-    "LOGS",
-    "RESTARTS",
-    "STORAGE",
-    "AzureApi",
-    "blob_exists",
-    "is_waiting",
-    "log_row",
-    "main",
-    "own_events",
-    "put_blob",
-    "put_blob_folder",
-]
-
-
 METADATA_URL = "http://169.254.169.254"
 TIMEOUT_SEC = 30.0
 # The first question for events turns the service on, which takes up to two minutes: who cannot wait asks again.

@@ -26,8 +26,6 @@ from images.node.azure import ARM, COMPUTE_VERSION, AzureApi
 from images.node.fill_order import reconcile
 from images.node.web import RefusedError
 
-__all__ = ["Asked", "Count", "Ladder", "Report", "State", "is_capacity_error", "main", "reconcile_once"]
-
 # "Troubleshoot the ZonalAllocationFailed, AllocationFailed, or OverconstrainedAllocationRequest error code"; "Error
 # messages for Azure Spot Virtual Machines and scale sets": too few machines, or none at the price that is the cap.
 NO_CAPACITY = frozenset(

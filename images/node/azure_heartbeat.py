@@ -18,8 +18,6 @@ from pathlib import Path
 
 from images.node.azure import AzureApi, log_row
 
-__all__ = ["PORT", "health", "main", "send_heartbeat", "serve"]
-
 PORT = 9401
 PERIOD_SEC = 60.0
 # The very first answer takes up to two minutes.

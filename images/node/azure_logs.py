@@ -16,8 +16,6 @@ from typing import Any
 from images.node.azure import AzureApi, log_row
 from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
 
-__all__ = ["main", "row_of"]
-
 # The Logs Ingestion API takes 1 MB at once and cuts a field at 64 KB (Azure Monitor service limits).
 MAX_BATCH = (500, 900_000)
 MAX_MESSAGE_CHARS = 16_000

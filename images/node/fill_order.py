@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["Decision", "plan_active", "plan_fill", "reconcile"]
-
 
 class Config(Protocol):
     """What of `components.azure.fallback.FallbackConfig` the decision needs."""

@@ -25,8 +25,6 @@ from urllib.parse import quote, urlencode
 
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
-__all__ = ["GoogleApi", "log_entry", "main"]
-
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
 CHUNK_BYTES = 1 << 24

@@ -21,8 +21,6 @@ from images.node.fill_order import plan_fill
 from images.node.gcp import GoogleApi
 from images.node.web import RefusedError
 
-__all__ = ["Ladder", "main"]
-
 # A request that has neither brought its nodes yet nor failed.
 WAITING = ("CREATING", "ACCEPTED")
 

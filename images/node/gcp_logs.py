@@ -18,8 +18,6 @@ from typing import Any
 from images.node.gcp import GoogleApi, log_entry
 from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
 
-__all__ = ["entry_of", "main", "make_shipper"]
-
 # Cloud Logging takes 1000 entries and 10 MB at once.
 MAX_BATCH = (500, 9_000_000)
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from images.node.web import RefusedError
 
-__all__ = ["LogShipper", "follow_journal", "journal_fields"]
-
 FLUSH_SEC = 5.0
 
 Entry = dict[str, Any]

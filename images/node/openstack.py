@@ -19,8 +19,6 @@ from urllib.parse import quote, urlsplit
 
 from images.node.web import RefusedError, open_url
 
-__all__ = ["MAX_OBJECT_BYTES", "Store", "main"]
-
 CREDENTIAL = "/etc/gangway/credential.json"
 TIMEOUT_SEC = 30.0
 PUT_TIMEOUT_SEC = 280.0

@@ -7,8 +7,6 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-__all__ = ["MAX_VALUE_CHARS", "RefusedError", "open_url"]
-
 # Logs take little more in one value; a reason is cut long before.
 MAX_VALUE_CHARS = 4000
 

@@ -31,8 +31,6 @@ from stacks.bench.runner import Guard, RunFailedError, StoreFailedError
 from stacks.bench.suite import Item, run_id_of, stack_name
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Cloud", "check_login"]
-
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 _SHOWN_ERRORS = 3
 _TORN = (

@@ -14,8 +14,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from stacks.bench.run_store import RunStore
 from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 
-__all__ = ["ENDED_FILE", "EndedRecord", "check_goes_on"]
-
 ENDED_FILE = "ended.json"
 _MAX_BYTES = 4096
 """Many times what a node writes; more is somebody else's file."""

@@ -19,8 +19,6 @@ from typing import IO, Any
 
 from components.core.findings import InputError
 
-__all__ = ["JOURNAL_FILE", "Attempt", "Journal", "Progress", "State"]
-
 JOURNAL_FILE = "journal.jsonl"
 
 

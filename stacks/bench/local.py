@@ -22,9 +22,6 @@ from stacks.planning.run_context import local_context
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from trainer.records.run_record import RunRecord
 
-__all__ = ["DEVICES", "Hardware", "Local", "Placement", "describe", "hardware", "placement"]
-
-
 _CPUINFO = Path("/proc/cpuinfo")
 
 

@@ -19,8 +19,6 @@ from rich.table import Table
 
 from stacks.cli.main import main as gangway
 
-__all__ = ["Timing", "main", "measure"]
-
 BASE = "import pulumi, pulumi_aws.ec2"
 AIMS = {"aws-demo": 4.0, "gcp-a3-spot": 5.0, "azure-ndv5-spot": 5.0}
 """Stack -> how many times the base its plan may take."""

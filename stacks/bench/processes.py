@@ -13,9 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["AbandonedError", "Stop", "end_left_over", "process_facts"]
-
-
 _SLICE_SEC = 0.2
 _ONCE = "\n{}: stopping, and destroying what stands. Once more leaves it standing.\n"
 

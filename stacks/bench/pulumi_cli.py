@@ -23,9 +23,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.paths import ROOT
 from stacks.providers.registry import provider_names, provider_of
 
-__all__ = ["WatchedCommand", "find_cli", "project_dir", "read_project", "write_project"]
-
-
 # What a stack file holds beside `config:`, without which nobody can read its secrets.
 _SECRETS = ("encryptedkey", "encryptionsalt", "secretsprovider")
 

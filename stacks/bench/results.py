@@ -25,19 +25,6 @@ from trainer.records.run_record import RunRecord
 if TYPE_CHECKING:
     from stacks.planning.plan import Plan
 
-__all__ = [
-    "FREE",
-    "RESULTS_FILE",
-    "Accounts",
-    "Caps",
-    "Rate",
-    "Screen",
-    "rate_of",
-    "results_of",
-    "show_results",
-    "write_results",
-]
-
 
 @dataclass(frozen=True)
 class Rate:

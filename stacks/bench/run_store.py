@@ -18,9 +18,6 @@ from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["RunStore", "SwiftFolder", "runs_url"]
-
-
 _TIMEOUT_SEC = 30.0
 _PAGE = 1000
 _DOMAINS = ("user_domain_name", "project_domain_name")

@@ -19,8 +19,6 @@ from stacks.bench.results import FREE, Caps, Rate
 from stacks.bench.suite import Item
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Environment", "Failure", "RunFailedError", "Runner", "StoreFailedError"]
-
 DESTROY_TRIES = 3
 STORE_TRIES = 5
 """Failures of the run bucket in a row that are no hiccup any more."""

@@ -31,24 +31,6 @@ from stacks.bench.local import Placement
 from stacks.engines.local import LocalRun, StatsTail
 from trainer.config.train_config import TrainConfig
 
-__all__ = [
-    "MAX_WORKERS",
-    "NO_RATE",
-    "Measured",
-    "Projection",
-    "Sample",
-    "Study",
-    "Target",
-    "job",
-    "measure",
-    "project",
-    "read_sample",
-    "short",
-    "study",
-    "target_named",
-]
-
-
 MAX_WORKERS = 512
 _PLACE = "--machines"
 _ONE_SLICE = "one slice: the catalogue knows no bandwidth of the network between slices (DCN), so it stops there"

@@ -13,8 +13,6 @@ from matplotlib.ticker import PercentFormatter, ScalarFormatter
 
 from stacks.bench.scaling import Mode, Study
 
-__all__ = ["draw_scaling", "fitted"]
-
 
 def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
     """Workers (1 up to the most measured, even on a logarithmic axis) and the efficiency that the fit says of them.

@@ -30,8 +30,6 @@ from stacks.extras import need
 if TYPE_CHECKING:  # Pulumi, which a suite on this machine does not need
     from pulumi.automation import PulumiCommand
 
-__all__ = ["Options", "resume_suite", "run_suite"]
-
 EXIT_FAILED = 1
 EXIT_STOPPED = 130
 

@@ -17,21 +17,6 @@ from stacks.config.loader import find_stack_file, read_settings, read_yaml
 from stacks.config.sections import Section
 from trainer.config.presets import PRESETS
 
-__all__ = [
-    "LOCAL",
-    "Arm",
-    "Item",
-    "SuiteConfig",
-    "SuiteStack",
-    "find_suite",
-    "items_of",
-    "load_suite",
-    "preset_of",
-    "run_id_of",
-    "stack_name",
-]
-
-
 LOCAL = "local"
 """The stack that is this machine: torchrun here, without a cloud."""
 

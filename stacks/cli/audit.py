@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from stacks.finops.audit.state import State, StateResource
     from stacks.finops.audit.tables import Audit
 
-__all__ = ["audit", "audited"]
-
 EXIT_ORPHANS = 1
 PROVIDERS = ("aws", "gcp", "azure")
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from stacks.bench.scaling import Mode, Sample, Study, Target
     from trainer.config.train_config import TrainConfig
 
-__all__ = ["app", "scaling"]
-
-
 _POOR_FIT = 0.1
 _BUSY = 0.5
 """Load average of a machine that does something else."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from components.catalog.loader import Catalog, Provider
     from components.catalog.schema import MachineType
 
-__all__ = ["LiveCheck", "app", "check_live", "differences_table", "machine_row", "machines_table", "tpus_table"]
-
 EXIT_DIFFERENT = 1
 HOME_REGION = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 """The region whose prices the list shows, one a provider."""

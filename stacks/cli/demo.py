@@ -38,8 +38,6 @@ from stacks.sandbox.rows import SandboxRow
 from trainer.core.errors import EXIT_INTERRUPTED
 from trainer.records.run_record import RunRecord
 
-__all__ = ["DemoSize", "run_demo"]
-
 STACK = "aws-demo"
 NUM_PROCESSES = 2
 NEEDED_DISK_MIB = 300

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stacks.config.stack_config import StackConfig
     from stacks.planning.plan import Plan
 
-__all__ = ["init"]
-
 _ACCELERATOR = re.compile(r"[A-Za-z0-9-]+x[0-9]+|v[0-9]+[a-z]*-[0-9]+", re.IGNORECASE)
 """H100x8, or a TPU's v5p-64; anything else is a machine type."""
 

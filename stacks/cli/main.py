@@ -27,9 +27,6 @@ from stacks.cli.tco import tco
 from stacks.extras import missing_extra
 from stacks.planning.gc_pause import without_gc
 
-__all__ = ["app", "main"]
-
-
 EXIT_BROKEN_PIPE = 128 + 13
 """As a shell reports a program ended by SIGPIPE: whoever read our output has seen enough."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from stacks.finops.prices.difference import Price
     from stacks.finops.prices.refresh import Report
 
-__all__ = ["app"]
-
 EXIT_PARTLY = 1
 EXIT_INTERRUPTED = 130
 

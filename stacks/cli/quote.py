@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from components.estimate.offers import Carrier
     from components.estimate.quotes import Job, Sort
 
-__all__ = ["MOST_NODES", "carriers", "chosen_providers", "hours_of", "quote"]
-
 EXIT_NOTHING = 1
 _TPU = re.compile(r"(v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")

@@ -18,8 +18,6 @@ from components.core.findings import InputError, nearest_hint
 if TYPE_CHECKING:
     from stacks.finops.bill.reconcile import Cost
 
-__all__ = ["reconcile"]
-
 EXIT_MISSING = 1
 _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)")
 

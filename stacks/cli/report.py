@@ -21,8 +21,6 @@ from components.core.findings import InputError
 if TYPE_CHECKING:
     from stacks.report.runs import Run
 
-__all__ = ["ReportFormat", "report"]
-
 EXIT_NOTHING = 1
 _OF_A_PAGE = ("plan.json", "stats.jsonl", "samples.png")
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from stacks.bench.reproduce.compare import Comparison
     from stacks.report.runs import Run
 
-__all__ = ["reproduce"]
-
 EXIT_DIFFERS = 1
 
 

@@ -17,8 +17,6 @@ import typer
 from components.core.findings import InputError
 from stacks.cli.quote import MOST_NODES
 
-__all__ = ["tco"]
-
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
     "years": (0.1, 20, "0.1 to 20 years"),

@@ -20,8 +20,6 @@ from pydantic_core import ErrorDetails
 
 from components.core.findings import InputError, nearest, nearest_hint
 
-__all__ = ["explain"]
-
 _Schema = JsonSchemaValue
 
 

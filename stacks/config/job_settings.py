@@ -15,8 +15,6 @@ from components.core.findings import nearest_hint
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 
-__all__ = ["Overrides", "Settings", "check_settings", "effective_config", "setting_flags", "trainer_flags"]
-
 Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]
 """Fields that the job has keys of its own for, and the backend that its machines need; None leaves the preset's."""

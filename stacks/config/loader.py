@@ -21,9 +21,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_names, provider_of
 from stacks.providers.unsupported_settings import provider_mistakes
 
-__all__ = ["find_stack_file", "from_file", "from_pulumi", "read_settings", "read_yaml", "stack_model"]
-
-
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 5000
 _MAX_DEPTH = 100

@@ -13,19 +13,6 @@ import yaml
 
 from components.core.findings import InputError, nearest_hint
 
-__all__ = [
-    "OWN_QUESTIONS",
-    "STARTS",
-    "Answers",
-    "Start",
-    "check_names",
-    "file_names",
-    "project_files",
-    "stack_file",
-    "start_value",
-]
-
-
 _DIGEST = "sha256:" + "0123456789abcdef" * 4
 _SITE = {
     "as_of": "2026-11-01",

@@ -11,8 +11,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["Account", "ImageForm", "ObjectStore", "OwnSection", "ProviderSettings"]
-
 
 @dataclass(frozen=True)
 class OwnSection:

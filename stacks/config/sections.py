@@ -26,22 +26,6 @@ from stacks.config.job_settings import Overrides, Settings, check_settings, effe
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 
-__all__ = [
-    "BudgetConfig",
-    "ClusterConfig",
-    "EstimateConfig",
-    "FabricCheckConfig",
-    "HeadConfig",
-    "ImageConfig",
-    "JobConfig",
-    "NetworkConfig",
-    "NodesConfig",
-    "ObserveConfig",
-    "Section",
-    "StorageConfig",
-]
-
-
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
 
 

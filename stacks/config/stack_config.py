@@ -27,8 +27,6 @@ from stacks.providers.gcp.settings import GcpConfig
 from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE, HostsConfig
 from stacks.providers.openstack.settings import OpenstackConfig
 
-__all__ = ["StackConfig"]
-
 _STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 

@@ -17,8 +17,6 @@ from typing import Any
 
 from components.core.job import JobSpec
 
-__all__ = ["LocalRun", "StatsTail", "run_module"]
-
 
 class StatsTail:
     """The lines of a growing stats.jsonl, each once. A line still being written is left for the next call."""

@@ -16,9 +16,6 @@ from stacks.planning.trainer_findings import trainer_findings
 from stacks.providers.registry import provider_of
 from trainer.config.train_config import SELF_PREPARED
 
-__all__ = ["check_budget", "common_findings", "money_findings", "span", "stale_prices"]
-
-
 _TOLD_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
 

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError
 
-__all__ = ["Change", "Delta", "Difference", "compare", "read_plan"]
-
 _FIX = "write one with `gangway plan STACK --json > previous.json`"
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from components.estimate.cost import HOURS_PER_MONTH
 
-__all__ = ["infracost"]
-
 VERSION = "0.2"
 # By the last word of its type, the resource that a line of the bill is about: others may have the same name.
 _PRICED = (

@@ -28,8 +28,6 @@ from stacks.planning.run_costs import Pace, RungCost, pace, price_ladder, usage_
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
 
-__all__ = ["Plan", "make_plan", "run_program"]
-
 
 @dataclass(frozen=True)
 class Plan:

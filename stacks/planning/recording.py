@@ -13,8 +13,6 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 
-__all__ = ["Cloud", "PlaceholderCloud", "PlannedResource", "Recording", "record"]
-
 # Outputs that other resources or the exports read; a plan names them instead of knowing them.
 _COMPUTED = (
     *("accessKey", "address", "arn", "bucket", "clientId", "digest", "dnsName", "email", "immutableId"),

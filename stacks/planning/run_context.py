@@ -19,8 +19,6 @@ from stacks.paths import ROOT, trainer_context
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
 
-__all__ = ["build_image", "cloud_context", "content_tag", "dockerfile_for", "local_context"]
-
 
 def dockerfile_for(flavour: Flavour) -> str:
     """The Dockerfile of a flavour."""

@@ -16,19 +16,6 @@ from components.estimate.spot import SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import provider_of
 
-__all__ = [
-    "Pace",
-    "RungCost",
-    "idle_settings",
-    "pace",
-    "price_ladder",
-    "rung_lines",
-    "taken",
-    "unsaid_usage",
-    "usage_lines",
-]
-
-
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 """Services of the catalogue: the way out, and from which volume in a month on another price holds."""
 _GIB_PER_TIB = 1024

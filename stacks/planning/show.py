@@ -23,9 +23,6 @@ from stacks.planning.run_costs import RungCost
 if TYPE_CHECKING:
     from stacks.sandbox.rows import SandboxRow
 
-__all__ = ["ladder_table", "print_plan", "sandbox_notes", "sandbox_table", "show_difference", "show_plan", "usd"]
-
-
 _RESULT_COLOURS = {
     "accepted": "green",
     "read back equal": "green",

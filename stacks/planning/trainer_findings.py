@@ -12,8 +12,6 @@ from stacks.config.stack_config import StackConfig
 from trainer.config.refusals import Machine, refusals
 from trainer.config.train_config import TrainConfig
 
-__all__ = ["trained_on", "trainer_findings"]
-
 
 def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
     """What the nodes train: with PyTorch/XLA where the machine needs it, unless the settings name a backend."""

@@ -28,8 +28,6 @@ from stacks.planning.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_
 from stacks.planning.rules.resource_rules import SiteGrid, grid_of
 from stacks.planning.rules.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
 
-__all__ = ["LEVELS", "EngineResource", "findings_of_config", "plain", "policies", "serve"]
-
 
 @dataclass(frozen=True)
 class EngineResource:

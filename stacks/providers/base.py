@@ -19,8 +19,6 @@ from components.estimate.cost import CostComponent, CostEstimate, Declared
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 
-__all__ = ["Program", "Provider", "ProviderPlan", "TagRules"]
-
 
 class ProviderPlan(Protocol):
     """What a stack file means with a provider: its own type, of which everybody reads this."""

@@ -6,8 +6,6 @@ from types import MappingProxyType
 
 from stacks.providers.base import Provider
 
-__all__ = ["PROVIDERS", "all_providers", "provider_names", "provider_of"]
-
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
         "aws": "stacks.providers.aws.provider",

@@ -19,8 +19,6 @@ import pulumi
 
 from stacks.providers.registry import all_providers
 
-__all__ = ["import_by_name", "packages"]
-
 TYPES = ("_inputs", "outputs")
 """The modules of a service that hold the types of its properties: the largest, and of which least is used."""
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

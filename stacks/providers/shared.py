@@ -18,34 +18,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import provider_of
 from trainer.records.run_record import RunContext
 
-__all__ = [
-    "CLUSTER",
-    "METRICS_PORT",
-    "RENDEZVOUS_PORT",
-    "check_head",
-    "fabric_check",
-    "head_host",
-    "ignored_check",
-    "job_of",
-    "machine_of",
-    "named_zone",
-    "nodes_stay",
-    "price_of",
-    "region_of",
-    "rendezvous",
-    "run_dir",
-    "site_of",
-    "spot_caps",
-    "spot_notice",
-    "state_root",
-    "tag_policy",
-    "train_argv",
-    "trainable",
-    "typed_args",
-    "zone",
-]
-
-
 Args = TypeVar("Args")
 
 

@@ -10,8 +10,6 @@ from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_of
 
-__all__ = ["provider_mistakes", "site_mistakes", "unsupported_settings"]
-
 
 def unsupported_settings(config: StackConfig) -> Iterator[InputError]:
     """A mistake for each setting somebody wrote that `config.provider` does not read."""

@@ -14,9 +14,6 @@ from components.core.findings import InputError
 from stacks.report.plots import Chart, Theme, render
 from stacks.report.rendering import number
 
-__all__ = ["NEEDED", "Mark", "curve_charts", "marks", "read_stats"]
-
-
 _DRAWN = (
     *("images", "kimg", "images_per_sec", "loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "energy_joules"),
     *("wall_sec", "cpu_utilisation", "gpu_utilisation", "host_memory_gib", "rss_gib", "gpu_gib", "mfu", "world_size"),

@@ -19,8 +19,6 @@ from stacks.report.comparison.measures import MEASURES, num_gpus
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
-__all__ = ["figures_csv", "focus_csv", "focus_parquet", "report_json"]
-
 _JOULES_PER_KWH = 3.6e6
 _MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
 

@@ -28,9 +28,6 @@ from stacks.report.runs import not_sealed
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Picture", "ReportInputs", "SandboxRowLike", "picture", "render_page", "write_report"]
-
-
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _SEVERITIES = ("error", "warning", "info")
 # Worst first: what differs must not hide under what agrees.

@@ -17,8 +17,6 @@ from matplotlib.figure import Figure as Sheet
 from stacks.report.rendering import number, unit_text
 from trainer.records.quality import QualityRecord
 
-__all__ = ["Chart", "Theme", "cost_chart", "quality_chart", "render"]
-
 _WIDTH_INCHES = 9.0
 _DOTS_PER_INCH = 160
 

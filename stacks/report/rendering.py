@@ -11,20 +11,6 @@ from markupsafe import Markup
 from components.core.findings import InputError
 from trainer.records.quantity import Quantity
 
-__all__ = [
-    "Cell",
-    "Source",
-    "Sources",
-    "duration",
-    "kimg_text",
-    "make_folder",
-    "moment",
-    "number",
-    "render_template",
-    "unit_text",
-    "write_whole",
-]
-
 
 def make_folder(folder: Path) -> None:
     """Makes a folder and those above it, where they are not there. InputError: it cannot be made."""

@@ -16,8 +16,6 @@ from components.core.findings import InputError
 from trainer.records.digest import WRONG_DIGEST
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Run", "find_runs", "is_there", "not_sealed", "read_json"]
-
 RECORD = "run.json"
 
 

@@ -11,8 +11,6 @@ from components.core.findings import nearest
 if TYPE_CHECKING:
     from botocore.model import OperationModel, Shape
 
-__all__ = ["Aws", "Wire", "enum_errors", "expected", "one", "shaped", "tag_specifications"]
-
 
 class Wire:
     """One declared resource. Remembers which inputs were taken, so that none is forgotten without a word."""

@@ -23,8 +23,6 @@ from stacks.sandbox import storage as bucket
 from stacks.sandbox.aws import Aws, Wire
 from stacks.sandbox.rows import Applied, SandboxRow, Status, verdict
 
-__all__ = ["HANDLERS", "MotoCloud"]
-
 HANDLERS = {
     **head.HEAD_HANDLERS,
     **network.NETWORK_HANDLERS,

@@ -10,8 +10,6 @@ from stacks.paths import program_folder
 from stacks.sandbox.aws import Aws, Wire, expected, one, tag_specifications
 from stacks.sandbox.rows import Applied
 
-__all__ = ["COMPUTE_HANDLERS", "FLEETS_HANDLERS", "HEAD_HANDLERS", "SCALING_HANDLERS"]
-
 
 def _placement_group(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()

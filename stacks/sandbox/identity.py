@@ -7,8 +7,6 @@ from typing import Any
 from stacks.sandbox.aws import Aws, Wire, one
 from stacks.sandbox.rows import Applied
 
-__all__ = ["ENCRYPTION_HANDLERS", "IDENTITY_HANDLERS"]
-
 
 def _role(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDetachPolicies")

@@ -13,8 +13,6 @@ from typing import Any
 from stacks.sandbox.aws import Aws, Wire, one
 from stacks.sandbox.rows import Applied
 
-__all__ = ["BUDGET_HANDLERS", "FUNCTIONS_HANDLERS", "OBSERVABILITY_HANDLERS"]
-
 
 def _topic(aws: Aws, wire: Wire) -> Applied:
     key = wire.take("kmsMasterKeyId")

@@ -8,9 +8,6 @@ from typing import Any
 from stacks.sandbox.aws import Aws, Wire, expected, one, tag_specifications
 from stacks.sandbox.rows import Applied
 
-__all__ = ["FIREWALL_HANDLERS", "NETWORK_HANDLERS"]
-
-
 Handler = Callable[[Aws, Wire], Applied]
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Applied", "Check", "SandboxRow", "Status", "compare", "verdict"]
-
 
 class Status(StrEnum):
     """What became of a declared resource."""

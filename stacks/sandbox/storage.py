@@ -7,8 +7,6 @@ from typing import Any
 from stacks.sandbox.aws import Aws, Wire, one
 from stacks.sandbox.rows import Applied
 
-__all__ = ["BUCKET_HANDLERS", "STORAGE_HANDLERS"]
-
 
 def _bucket(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDestroy")

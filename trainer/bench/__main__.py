@@ -29,8 +29,6 @@ from trainer.core.errors import TrainerError, nearest
 from trainer.core.files import check_folder, read_text_input, write_atomically
 from trainer.core.host import code_sha256
 
-__all__ = ["main"]
-
 _BEGIN, _END = "<!-- results: written by make bench -->\n", "<!-- end of results -->\n"
 
 

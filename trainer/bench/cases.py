@@ -15,8 +15,6 @@ from trainer.bench.speed import against_textbook, narrow
 from trainer.config.presets import preset
 from trainer.records.quantity import Quantity
 
-__all__ = ["CASES"]
-
 
 def two_processes(bench: Bench) -> Iterator[Result]:
     """Two processes with a thread each against one such process: at the same global batch, and at twice it."""

@@ -16,8 +16,6 @@ from trainer.metrics.collect import collect
 from trainer.metrics.inception import InceptionFeatures, reference_network
 from trainer.metrics.weights import WeightsFile
 
-__all__ = ["RANDOM_WEIGHTS", "FeatureSpeed", "feature_speed", "write_random_weights"]
-
 RANDOM_WEIGHTS = WeightsFile(
     file="random-inception.pth",
     flag="--weights",

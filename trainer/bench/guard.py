@@ -17,8 +17,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["guarded_folder"]
-
 _FOLDER_VARIABLE = "GANGWAY_BENCH_FOLDER"
 _LIMIT_SEC = 30.0
 _POLL_SEC = 0.1

@@ -11,8 +11,6 @@ from trainer.bench.runs import Side, rates_in_turn, textbook_loop, train_for, tr
 from trainer.config.presets import preset
 from trainer.config.train_config import TrainConfig
 
-__all__ = ["ROUNDS", "SAME_LOSSES_STEPS", "SECONDS", "TITLES", "Bench", "absent", "ahead", "medians"]
-
 ROUNDS, SECONDS = 10, 5.0
 """What a target is judged by, at least: with less, the neighbours of a moment decide."""
 SAME_LOSSES_STEPS = 30

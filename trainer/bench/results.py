@@ -13,9 +13,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from trainer.core.errors import from_validation
 from trainer.core.files import read_input
 
-__all__ = ["Machine", "Result", "Run", "as_json", "as_markdown", "kept_with", "read_runs", "this_machine"]
-
-
 _CODE = "sha256 over the trainer's own source files, as in run.json"
 
 

@@ -24,21 +24,6 @@ from trainer.records.stats_log import STATS_FILE, read_stats_log
 if TYPE_CHECKING:
     import psutil
 
-__all__ = [
-    "Loop",
-    "Side",
-    "environment",
-    "pace",
-    "rates_in_turn",
-    "textbook_loop",
-    "train_for",
-    "train_preset",
-    "train_whole",
-    "trainer_loop",
-    "whole_lines",
-]
-
-
 _WARM_UP_LINES = 2
 """The first lines hold what happens once: kernels are chosen, memory is fetched."""
 _LIMIT_SEC = 600.0

@@ -14,13 +14,6 @@ from trainer.bench.results import Result
 from trainer.bench.runs import environment, train_whole
 from trainer.config.train_config import TrainConfig
 
-__all__ = [
-    "against_textbook",
-    "convolution_gflops",
-    "narrow",
-]
-
-
 _BATCH, _CHANNELS, _SIZE, _KERNEL = 32, 256, 32, 3
 _ROUNDS = 12
 

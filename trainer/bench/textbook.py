@@ -33,8 +33,6 @@ from trainer.data.shards import ShardedImages
 from trainer.networks.factory import build
 from trainer.steps.rng import Purpose, latents
 
-__all__ = ["StepLosses", "steps"]
-
 
 class StepLosses(NamedTuple):
     """What one step shows: the generator's loss, the discriminator's without its penalty, and the penalty."""

@@ -16,8 +16,6 @@ from trainer.checkpoint import store
 from trainer.config.train_config import TrainConfig
 from trainer.records.digest import RunIdentity
 
-__all__ = ["Saved", "Saver", "copy_to_cpu"]
-
 
 class Saved(NamedTuple):
     """A checkpoint that is on disk.

@@ -16,8 +16,6 @@ from trainer.records.run_record import RunRecord
 from trainer.records.stats_log import STATS_FILE, StatsLog
 from trainer.run.state import TrainState
 
-__all__ = ["Restored", "check_run_dir", "found_damage", "is_done", "restore", "same_everywhere"]
-
 
 class Restored(NamedTuple):
     """What was found: `identity` None where there was no checkpoint; a sentence on each newer, corrupt one."""

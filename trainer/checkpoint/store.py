@@ -20,19 +20,6 @@ from trainer.core.errors import TrainerError, diverged, from_validation
 from trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from trainer.records.digest import RunIdentity
 
-__all__ = [
-    "Checkpoint",
-    "Manifest",
-    "check_config",
-    "is_finite",
-    "load",
-    "load_newest_valid",
-    "newest",
-    "newest_of_run",
-    "save",
-    "state_digests",
-]
-
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 over the tensors of each top-level part, by name, type, shape and bits, whatever their memory layout."""

@@ -16,9 +16,6 @@ from pydantic.fields import FieldInfo
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError, nearest
 
-__all__ = ["Parser", "add_config_flags", "add_run_dir", "count", "positive", "whole"]
-
-
 T = TypeVar("T", int, float)
 _PLACE = "command line"
 _MISSING = "the following arguments are required: "

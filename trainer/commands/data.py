@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trainer.data.decode import Cut
     from trainer.data.index import Recipe
 
-__all__ = ["add_data"]
-
 Options = argparse.Namespace
 
 

@@ -17,8 +17,6 @@ from trainer.distributed.ranks import Ranks
 if TYPE_CHECKING:
     from trainer.records.quality import QualityRecord
 
-__all__ = ["add_evaluate"]
-
 
 def add_evaluate(parser: Parser) -> None:
     """Adds the command's arguments."""

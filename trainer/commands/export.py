@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from trainer.config.train_config import TrainConfig
     from trainer.networks.base import Generator
 
-__all__ = ["FORMATS", "add_export", "export", "safetensors"]
-
 
 def add_export(parser: Parser) -> None:
     """Adds the command's options."""

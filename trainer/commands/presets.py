@@ -13,8 +13,6 @@ from trainer.config.presets import CATALOGUE, preset
 if TYPE_CHECKING:
     from trainer.commands.arguments import Parser
 
-__all__ = ["add_presets", "preset_text", "presets_json", "presets_table"]
-
 _WIDTH = 100
 _MORE = "`python -m trainer presets NAME` shows a preset's values, and what departs from its source."
 

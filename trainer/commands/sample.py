@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trainer.config.train_config import TrainConfig
     from trainer.run.samples import Trained
 
-__all__ = ["add_sample", "sample", "truncated", "walk"]
-
 _STOPS = 4
 """Latents that a film comes by before it is back at its first."""
 _BATCH = 64

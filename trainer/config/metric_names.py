@@ -5,9 +5,6 @@ from types import MappingProxyType
 
 from trainer.core.errors import broken_rule, nearest
 
-__all__ = ["DIGITS_RECOGNISED", "DIGIT_CLASSES", "FEWEST_IMAGES", "METRICS", "NONE", "parse", "parse_names"]
-
-
 NONE = "none"
 
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError, nearest
 
-__all__ = ["CATALOGUE", "PRESETS", "Preset", "preset"]
-
 
 class Preset(NamedTuple):
     """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and

@@ -12,8 +12,6 @@ from typing import Literal, NamedTuple
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
 from trainer.config.train_config import TrainConfig
 
-__all__ = ["DATA_SETS", "DataSet", "Machine", "Misfit", "Refusal", "misfit", "refusals"]
-
 
 class Machine(NamedTuple):
     """What a worker is going to run on.

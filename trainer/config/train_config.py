@@ -25,8 +25,6 @@ from trainer.config.metric_names import NONE, parse, parse_names
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
 
-__all__ = ["AUGMENTATIONS", "RESUMABLE_CHANGES", "RULES", "SELF_PREPARED", "Rule", "TrainConfig", "first_broken"]
-
 
 class Rule(NamedTuple):
     """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it."""

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-__all__ = ["Progress", "announce", "info", "warn"]
-
 
 def info(text: str) -> None:
     """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""

@@ -10,24 +10,6 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-__all__ = [
-    "EXIT_BAD_INPUT",
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_UNHEALTHY",
-    "InUseError",
-    "LoneError",
-    "TrainerError",
-    "UnhealthyError",
-    "WorkerFailedError",
-    "broken_rule",
-    "diverged",
-    "from_rule",
-    "from_validation",
-    "nearest",
-]
-
-
 EXIT_FAILED = 1
 """Our own bug or a machine's failure: a traceback was printed, by the worker it happened on. Or the run's directory is
 in use: the next try may find it free."""

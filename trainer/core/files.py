@@ -16,20 +16,6 @@ from typing import IO
 
 from trainer.core.errors import TrainerError
 
-__all__ = [
-    "atomic_writer",
-    "cannot_be_written",
-    "check_folder",
-    "clean_temporaries",
-    "is_intact",
-    "read_input",
-    "read_text_input",
-    "sha256_of",
-    "sync_directory",
-    "try_lock",
-    "write_atomically",
-]
-
 _CHUNK_BYTES = 1 << 20
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _TEMPORARY, _PROBE = ".partial-", ".probe-"

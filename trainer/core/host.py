@@ -5,9 +5,6 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["boot_id", "code_sha256", "versions"]
-
-
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 

@@ -10,8 +10,6 @@ from trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
 from trainer.data.index import Recipe, SourceNote, shard_size
 from trainer.data.sources import FileSet, fetch, files_in, fingerprint, read_text
 
-__all__ = ["celeba_recipe", "folder_recipe"]
-
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
     """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is

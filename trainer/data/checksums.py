@@ -8,8 +8,6 @@ from pathlib import Path
 
 from trainer.core.errors import TrainerError
 
-__all__ = ["check_count", "check_md5", "md5_of"]
-
 FLAG = "--allow-other-hash"
 _CHUNK_BYTES = 1 << 20
 

@@ -24,8 +24,6 @@ from trainer.data.checksums import check_md5, md5_of
 from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
 from trainer.data.sources import fetch, files_in, is_remote
 
-__all__ = ["cifar10_recipe"]
-
 _PYTHON, _BINARY = "cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"
 _CHECKSUMS = MappingProxyType(
     {"c58f30108f718f92721af3b95e74349a": _PYTHON, "c32a1d4ab5d03f1284b67883e8d87530": _BINARY}

@@ -16,21 +16,6 @@ from trainer.data.sources import FileSet
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = [
-    "RESIZER",
-    "SUFFIXES",
-    "Box",
-    "Cut",
-    "FilmDecoder",
-    "PictureDecoder",
-    "central_square",
-    "check_cut",
-    "films_per_shard",
-    "opened",
-    "resized",
-]
-
-
 RESIZER = "Pillow Lanczos, antialiased"
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 

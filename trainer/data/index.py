@@ -16,19 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from trainer.core.errors import broken_rule, from_validation
 from trainer.core.files import read_input, write_atomically
 
-__all__ = [
-    "INDEX_FILE",
-    "BrokenItemError",
-    "Decoded",
-    "LabelsFile",
-    "Recipe",
-    "Shard",
-    "ShardIndex",
-    "SourceNote",
-    "shard_size",
-]
-
-
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
 _MEND = "restore the file from a copy, or delete the folder and prepare it anew"

@@ -17,8 +17,6 @@ from torch import Tensor
 from trainer.data.shards import ShardedImages
 from trainer.steps.pinned_batch import PinnedBatch
 
-__all__ = ["MASK", "Loader", "Reals", "Sampler", "images_per_sec", "order_digest"]
-
 
 @dataclass(frozen=True)
 class Sampler:

@@ -13,8 +13,6 @@ from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
 from trainer.data.prepare import prepare
 from trainer.data.sources import LocalFolder, fingerprint
 
-__all__ = ["clips_recipe", "digits_recipe", "in_wheel", "load_digits_images", "photos_recipe", "prepare_digits"]
-
 
 def in_wheel(package: str, path: str) -> Path:
     """Where a file of an installed package lies (TrainerError: no such package here, or no such file in it)."""

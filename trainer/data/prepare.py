@@ -26,9 +26,6 @@ from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 
-__all__ = ["JOURNAL_FILE", "Broken", "Entry", "Journal", "Result", "decode_in_order", "prepare"]
-
-
 JOURNAL_FILE = "journal.jsonl"
 
 

@@ -16,22 +16,6 @@ from trainer.core.files import atomic_writer
 if TYPE_CHECKING:
     from obstore.fsspec import FsspecStore
 
-__all__ = [
-    "REMOTE",
-    "Bucket",
-    "FileSet",
-    "LocalFolder",
-    "drop_copies",
-    "fetch",
-    "files_in",
-    "fingerprint",
-    "is_hidden",
-    "is_remote",
-    "no_such_source",
-    "read_text",
-]
-
-
 REMOTE = ("s3", "gs", "az")
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20

@@ -16,8 +16,6 @@ from trainer.data.decode import Cut, FilmDecoder, check_cut, films_per_shard
 from trainer.data.index import Recipe, SourceNote
 from trainer.data.sources import FileSet, files_in, fingerprint, read_text
 
-__all__ = ["ucf101_recipe"]
-
 _NUM_FILMS = 13_320
 _CLASSES = "classInd.txt"
 

@@ -10,8 +10,6 @@ from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["AsyncAllreduce"]
-
 _Works = list[dist.Work]
 _LARGEST_MB = 25
 """Of a message. That is DistributedDataParallel's default too; but where it is told, it does not begin with 1 MB."""

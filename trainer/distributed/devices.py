@@ -12,8 +12,6 @@ import torch
 from trainer.distributed.world import World
 from trainer.telemetry.energy import Gpu
 
-__all__ = ["Load", "device_name", "free_host_memory_gib", "gpu_of", "load"]
-
 _GIB = 1 << 30
 _TASKS = Path("/proc/self/task")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")

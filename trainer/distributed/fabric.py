@@ -24,9 +24,6 @@ from trainer.records.run_record import FabricPoint, FabricRecord
 if TYPE_CHECKING:
     from trainer.distributed.world import World
 
-__all__ = ["bus_gbps", "check_fabric", "unhealthy"]
-
-
 _MIB = 1 << 20
 _GPU_BYTES = tuple(size * _MIB for size in (1, 4, 16, 64, 256, 1024, 2048))
 _CPU_BYTES = (_MIB // 4, _MIB)

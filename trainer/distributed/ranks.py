@@ -8,8 +8,6 @@ from typing import NamedTuple, Self
 
 from trainer.core.errors import TrainerError
 
-__all__ = ["Ranks"]
-
 
 class Ranks(NamedTuple):
     """What torchrun says of this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all

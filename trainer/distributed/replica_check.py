@@ -15,8 +15,6 @@ from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 from trainer.run.state import TrainState
 
-__all__ = ["check_same", "first_difference", "is_due"]
-
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 

@@ -7,8 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-__all__ = ["accumulate", "gradients", "is_sharded", "saved", "split_parts", "whole"]
-
 
 def split_parts(module: nn.Module) -> Iterator[Any]:
     """The parts of a module that FSDP2 has split; none of a whole one."""

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 
-__all__ = ["shard"]
-
-
 def shard(state: TrainState, config: TrainConfig, world: World) -> str:
     """Splits networks and optimisers as `config.shard` says, on all workers together; what was done, and why."""
     if config.shard == "ddp":

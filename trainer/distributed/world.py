@@ -22,8 +22,6 @@ from trainer.distributed.async_allreduce import AsyncAllreduce
 from trainer.distributed.ranks import Ranks
 from trainer.distributed.sharded_modules import accumulate, is_sharded
 
-__all__ = ["World", "is_shared_failure", "require_xla", "start"]
-
 T = TypeVar("T")
 _TIMEOUT = datetime.timedelta(minutes=10)
 _SHARED_FAILURE = "Every worker was told of this and stops."

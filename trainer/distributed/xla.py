@@ -20,8 +20,6 @@ from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as abo
 from trainer.core.errors import TrainerError
 from trainer.distributed.ranks import Ranks
 
-__all__ = ["device_name", "flush", "join", "launcher_argv", "step"]
-
 _PORT = 29400
 """Of the rendezvous on the first host of a slice: torchrun's own default."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     NextRendezvous = Callable[[DynamicRendezvousHandler], RendezvousInfo]
 
-__all__ = ["BACKEND", "ElasticRendezvous", "wait_for_store"]
-
 BACKEND = "gangway"
 """The name for torchrun's `--rdzv-backend`; everything else of c10d stays as it is."""
 

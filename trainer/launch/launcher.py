@@ -27,8 +27,6 @@ from trainer.power.saved_limits import undo_left_over
 from trainer.preemption.notices import NOTICES_VARIABLE
 from trainer.preemption.watcher import CLOUDS, Watcher, poll_sec_of
 
-__all__ = ["STOP_AT_VARIABLE", "main"]
-
 STOP_AT_VARIABLE = "GANGWAY_STOP_AT"
 _POLL_VARIABLE = "GANGWAY_POLL_SEC"
 _WATCH = "--watch"

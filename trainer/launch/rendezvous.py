@@ -26,8 +26,6 @@ from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
-__all__ = ["connected_hosts", "main"]
-
 _ESTABLISHED = "01"
 _HEALTH_KEY = "gangway/health"
 _STORE_TIMEOUT = timedelta(seconds=10)

@@ -18,8 +18,6 @@ from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
 from trainer.metrics.weights import WeightsFile, check_shapes
 
-__all__ = ["C3D", "C3D_WEIGHTS", "MEAN_FILE", "C3DFeatures"]
-
 C3D_WEIGHTS = WeightsFile(
     file="conv3d_deepnetA_ucf.npz",
     flag="--video-weights",

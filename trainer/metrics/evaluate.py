@@ -21,8 +21,6 @@ from trainer.records.stats_log import StatsWriter, read_stats_log, require_run
 from trainer.records.summary import summarise
 from trainer.run.state import TrainState
 
-__all__ = ["MetricsInTraining", "Moment", "evaluate", "evaluate_newest"]
-
 
 class Moment:
     """The metrics of one moment.

@@ -31,8 +31,6 @@ from trainer.steps.precision import without_tf32
 from trainer.steps.progressive_schedule import phase_at
 from trainer.steps.rng import Purpose, labels, latents
 
-__all__ = ["Evaluator"]
-
 _REALS_PER_FAKE = 2
 """A quick look with few fakes reads no more reals than this many times as many."""
 

@@ -12,9 +12,6 @@ from torch.nn.utils import fuse_conv_bn_eval
 
 from trainer.core.files import sha256_of
 
-__all__ = ["EfficientNetLite0", "EfficientNetLite0Features", "FeatureExtractor", "FrameFeatures"]
-
-
 _BATCH_NORM_EPS = 1e-3
 # The Lite weights come from the official TensorFlow training, which scales pixels by (x - 127) / 128; torchvision's
 # ImageNet mean and deviation are for other networks and lower this one's confidence on photographs.

@@ -11,8 +11,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FeatureStats", "Moments", "frechet_distance"]
-
 Matrix = NDArray[np.float64]
 
 

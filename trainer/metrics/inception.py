@@ -17,8 +17,6 @@ from torch.nn.utils import fuse_conv_bn_eval
 
 from trainer.metrics.weights import WeightsFile, check_shapes, load_tensors
 
-__all__ = ["INCEPTION", "InceptionFeatures", "Resizer", "reference_network"]
-
 INCEPTION = WeightsFile(
     file="weights-inception-2015-12-05-6726825d.pth",
     flag="--weights",

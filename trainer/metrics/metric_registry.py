@@ -24,8 +24,6 @@ from trainer.metrics.frechet import frechet_distance
 from trainer.metrics.inception import InceptionFeatures
 from trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 
-__all__ = ["FEATURE_SPACES", "Metric", "Parameters", "Team", "Value", "WeightsPaths", "check_applies", "metric"]
-
 Parameters = dict[str, int | float | str]
 
 

@@ -14,8 +14,6 @@ from torch.nn import functional as F
 
 from trainer.metrics.collect import FeatureSet
 
-__all__ = ["CLASSES_WANTED", "CONFIDENT", "PRESENT", "SHARE_WANTED", "Recogniser", "Recognition", "recognise"]
-
 CONFIDENT = 0.9
 """Probability of its best class above which an image counts as recognised."""
 PRESENT = 0.01

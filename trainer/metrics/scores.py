@@ -14,20 +14,6 @@ from torch import Tensor
 from trainer.distributed.world import World
 from trainer.metrics.collect import Ask, go_on, shared
 
-__all__ = [
-    "COVERAGE_NEIGHBOURS",
-    "KID_SUBSETS",
-    "NEIGHBOURS",
-    "SEED",
-    "SPLITS",
-    "Manifolds",
-    "Spread",
-    "compare",
-    "inception_score",
-    "kernel_distance",
-]
-
-
 SEED = 2020
 """torch-fidelity's."""
 SPLITS = 10

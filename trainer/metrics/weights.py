@@ -16,8 +16,6 @@ from torch import Tensor
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
 
-__all__ = ["WeightsFile", "check_shapes", "load_tensors"]
-
 
 @dataclass(frozen=True)
 class WeightsFile:

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from trainer.steps.precision import Precision
 from trainer.steps.progressive_schedule import ProgressiveStage
 
-__all__ = ["ClassEmbedding", "Discriminator", "Generator", "Network", "ProjectionHead"]
-
 
 class Network(nn.Module):
     """Either of the two, without buffers; none looks across a batch. `precision` None: that of the inputs, float32."""

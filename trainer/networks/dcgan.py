@@ -16,8 +16,6 @@ from trainer.networks import base
 from trainer.networks.base import ClassEmbedding, ProjectionHead
 from trainer.networks.layers import Doubling, Halving, PixelNorm
 
-__all__ = ["Discriminator", "Generator"]
-
 _SMALLEST = 4
 _SLOPE = 0.2
 _TO_FEATURES = -2

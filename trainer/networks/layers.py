@@ -12,20 +12,6 @@ from torch.nn import functional as F
 
 from trainer.steps.precision import Products
 
-__all__ = [
-    "Doubling",
-    "Halving",
-    "PixelNorm",
-    "as_kernel_two",
-    "doubled",
-    "halved",
-    "interleave",
-    "small_maps",
-    "use_matrix_products",
-    "weight_gradient",
-]
-
-
 _TINY = 1e-8
 
 

@@ -19,8 +19,6 @@ from trainer.networks.base import ClassEmbedding, ProjectionHead
 from trainer.networks.layers import PixelNorm
 from trainer.steps.progressive_schedule import SMALLEST, ProgressiveStage, enlarge, pool, size_at
 
-__all__ = ["Discriminator", "EqualConv", "Generator"]
-
 _WIDEST = 512
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)

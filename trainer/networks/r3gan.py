@@ -20,8 +20,6 @@ from torch.nn import functional as F
 from trainer.networks import base
 from trainer.networks.base import ClassEmbedding, ProjectionHead
 
-__all__ = ["Discriminator", "Generator"]
-
 _SMALLEST = 4
 _WIDEST_UP_TO = 32
 """Resolution above which the width halves with each doubling."""

@@ -15,8 +15,6 @@ from trainer.networks import base
 from trainer.networks.base import ClassEmbedding, ProjectionHead
 from trainer.networks.layers import PixelNorm
 
-__all__ = ["Discriminator", "Generator"]
-
 _SMALLEST, _LAST_MAP = 4, 8
 _PLAIN_BLOCKS = 2
 

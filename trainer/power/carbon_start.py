@@ -26,17 +26,6 @@ from trainer.core.errors import TrainerError
 from trainer.power.forecast import Forecast, read_forecast
 from trainer.records.stats_log import STATS_FILE
 
-__all__ = [
-    "START_VARIABLE",
-    "Decision",
-    "StartWhen",
-    "decide",
-    "has_begun",
-    "parse_start_when",
-    "start_decision",
-    "wait",
-]
-
 START_VARIABLE = "GANGWAY_START"
 """How the launcher tells its workers what it decided; one JSON object."""
 _FLAG = "--start-when"

@@ -24,8 +24,6 @@ from urllib.parse import urlsplit
 from trainer.core.errors import TrainerError
 from trainer.core.files import read_input
 
-__all__ = ["TOKEN_VARIABLE", "Forecast", "Interval", "parse_forecast", "read_forecast"]
-
 TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
 _GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 _TIMEOUT_SEC = 30.0

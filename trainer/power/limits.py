@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from trainer.distributed.world import World
     from trainer.telemetry.energy import Gpu
 
-__all__ = ["NOTHING_ASKED", "Limiter", "PowerAsked", "add_power", "limiting", "power_asked"]
-
-
 Tell = Callable[..., object]
 """Writes an event: its name, then details."""
 

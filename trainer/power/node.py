@@ -11,8 +11,6 @@ from trainer.power.saved_limits import Board, BoardState, Note, Range, load_nvml
 if TYPE_CHECKING:
     from trainer.telemetry.energy import Gpu
 
-__all__ = ["CLOCK_FLAG", "POWER_FLAG", "NodeLimits", "Report"]
-
 POWER_FLAG = "--power-limit-watts"
 CLOCK_FLAG = "--clock-limit-mhz"
 

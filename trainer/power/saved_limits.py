@@ -13,20 +13,6 @@ from typing import Any, NamedTuple
 
 from trainer.core.host import boot_id
 
-__all__ = [
-    "FOLDER_VARIABLE",
-    "Board",
-    "BoardState",
-    "Note",
-    "Range",
-    "load_nvml",
-    "put_back",
-    "reason_of",
-    "saved_limits_folder",
-    "undo_left_over",
-]
-
-
 _MILLI = 1000
 
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-__all__ = ["LADDER", "WINDOW_SEC", "Measured", "Search", "Step"]
-
 LADDER = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Shares of the limit that a GPU had before."""
 WINDOW_SEC = 20.0

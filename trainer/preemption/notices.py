@@ -14,18 +14,6 @@ from typing import Literal, NamedTuple, Self
 
 from trainer.distributed.ranks import Ranks
 
-__all__ = [
-    "NOTICES_VARIABLE",
-    "Interruption",
-    "Kind",
-    "Notice",
-    "Request",
-    "notices_file",
-    "read_notices",
-    "write_notice",
-]
-
-
 NOTICES_VARIABLE = "GANGWAY_NOTICES"
 
 Kind = Literal["spot-interruption", "lifecycle-terminate", "max-hours", "rebalance", "host-maintenance", "host-restart"]

@@ -15,9 +15,6 @@ from urllib.parse import urlsplit
 from trainer.core.console import announce
 from trainer.preemption.notices import Kind, Notice, write_notice
 
-__all__ = ["CLOUDS", "POLL_SEC", "AwsMetadata", "AzureMetadata", "GceMetadata", "Poll", "Watcher", "poll_sec_of"]
-
-
 _EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 _NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 _TIMEOUT_SEC = 2.0

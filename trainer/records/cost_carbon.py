@@ -7,9 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import CapacityUse, CarbonRecord, CostRecord, EnergyRecord, RunContext, SessionRecord
 
-__all__ = ["CAPACITY_VARIABLE", "by_node", "carbon", "cost", "energy", "own_capacity", "price", "product", "total"]
-
-
 CAPACITY_VARIABLE = "GANGWAY_CAPACITY"
 _SPOT = "spot"
 _NOT_SPOT = "on-demand"

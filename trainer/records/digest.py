@@ -16,19 +16,6 @@ from trainer.core.files import write_atomically
 from trainer.records.quantity import Frozen
 from trainer.records.stats_log import STATS_FILE, StatsLog
 
-__all__ = [
-    "DIGEST",
-    "WRONG_DIGEST",
-    "DigestedRecord",
-    "RunIdentity",
-    "check_dataset",
-    "digest_of",
-    "identify",
-    "with_digest",
-    "wrong_digest_error",
-]
-
-
 DIGEST = "digest"
 """The key that is not part of the content."""
 WRONG_DIGEST = "wrong_digest"

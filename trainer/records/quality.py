@@ -12,21 +12,6 @@ from trainer.config.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
 from trainer.records.quantity import Frozen, Quantity
 from trainer.records.stats_log import Line
 
-__all__ = [
-    "PROXY_BELOW",
-    "Judgement",
-    "QualityInTraining",
-    "QualityPoint",
-    "QualityProtocol",
-    "QualityRecord",
-    "latest_judgements",
-    "latest_quality",
-    "quality_in_training",
-    "sentence",
-    "value_text",
-]
-
-
 PROXY_BELOW = 10_000
 """Fakes below which a score is a proxy: good for comparing runs at equal protocol, not with published values."""
 

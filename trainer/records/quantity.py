@@ -4,8 +4,6 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-__all__ = ["Frozen", "Provenance", "Quantity"]
-
 Provenance = Literal["measured", "estimated", "list-price", "assumed", "absent"]
 
 

@@ -16,23 +16,6 @@ from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
 from trainer.records.utilisation import UtilisationRecord
 
-__all__ = [
-    "SCHEMA_FILE",
-    "CapacityUse",
-    "CarbonRecord",
-    "CostRecord",
-    "DatasetRecord",
-    "EnergyRecord",
-    "FabricPoint",
-    "FabricRecord",
-    "InterruptionRecord",
-    "RunContext",
-    "RunRecord",
-    "SessionRecord",
-    "Summary",
-    "schema",
-]
-
 
 class RunContext(Frozen):
     """What only the launcher knows; the trainer copies it into the record. Read from the file given by `--context`.

@@ -14,8 +14,6 @@ from trainer.core.console import info
 from trainer.core.errors import TrainerError
 from trainer.core.files import read_input
 
-__all__ = ["STATS_FILE", "Line", "SessionClock", "StatsLog", "StatsWriter", "read_stats_log", "require_run"]
-
 
 class SessionClock:
     """The time of day when it was made, and from then on as much later as time has really passed."""

@@ -25,9 +25,6 @@ from trainer.records.run_record import (
 from trainer.records.stats_log import STATS_FILE, Line, StatsLog, read_stats_log
 from trainer.records.utilisation import utilisation
 
-__all__ = ["SAVE_BUDGET_SEC", "interruptions", "stop_notes", "summarise"]
-
-
 SAVE_BUDGET_SEC = 20.0
 """From a notice to a state on disk. Google Cloud and Azure give about 30 s in all, AWS 120."""
 

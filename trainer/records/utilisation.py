@@ -7,8 +7,6 @@ from typing import NamedTuple
 from trainer.records.quantity import Frozen, Quantity
 from trainer.records.stats_log import Line
 
-__all__ = ["UtilisationRecord", "utilisation"]
-
 _OLD = "the lines are of a version that did not count it"
 
 

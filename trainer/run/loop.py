@@ -30,8 +30,6 @@ from trainer.steps.pinned_batch import to_device
 from trainer.steps.updates import Accumulator, make_fakes, nothing, update_of
 from trainer.telemetry.prometheus import serving
 
-__all__ = ["train"]
-
 
 def train(
     config: TrainConfig,

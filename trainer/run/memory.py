@@ -19,8 +19,6 @@ from trainer.distributed.devices import free_host_memory_gib
 from trainer.distributed.world import World, is_shared_failure
 from trainer.networks.factory import build
 
-__all__ = ["check_networks_fit", "enough_memory", "keep_freed_memory"]
-
 # From malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3

@@ -39,8 +39,6 @@ from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, st
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import check_targets
 
-__all__ = ["Reporter"]
-
 _PLAIN = ("fp32:", "ddp: whole", "off: not asked for")
 
 

@@ -24,8 +24,6 @@ from trainer.core.files import cannot_be_written, check_folder, try_lock
 from trainer.core.host import boot_id
 from trainer.distributed.world import World
 
-__all__ = ["LOCK_FILE", "Patience", "run_lock"]
-
 LOCK_FILE = ".lock"
 _POLL_SEC = 0.2
 _BEAT_SEC = 15.0

@@ -18,8 +18,6 @@ from trainer.run.session_setup import RunOptions
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import TrackedRun, open_feeds
 
-__all__ = ["RunWriter"]
-
 
 class RunWriter:
     """One session's open files (TrainerError: not writable, or parts of two runs); writes `config`.

@@ -9,8 +9,6 @@ from trainer.run.reporter import Reporter
 from trainer.run.state import TrainState
 from trainer.steps.compilation import Compilation
 
-__all__ = ["RuntimeDecisions"]
-
 
 class RuntimeDecisions:
     """Of one session; all workers make the same calls. `fixed` never change in it; `limiter` is None where nothing is

@@ -22,24 +22,6 @@ from trainer.steps import rng
 from trainer.steps.progressive_schedule import phase_at
 from trainer.steps.rng import Purpose
 
-__all__ = [
-    "COLUMNS",
-    "FILM_SUFFIXES",
-    "ROWS",
-    "Trained",
-    "film_frames",
-    "load_generator",
-    "num_shown",
-    "sample_grid",
-    "strip",
-    "tile",
-    "to_uint8",
-    "write_film",
-    "write_png",
-    "write_samples",
-]
-
-
 FILM_SUFFIXES = (".mp4", ".gif")
 _FRAME = 2
 _FRAME_GREY = 96

@@ -19,8 +19,6 @@ from trainer.run.state import TrainState
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import choose, choose_kernels, set_tf32
 
-__all__ = ["PLAIN", "Ready", "RunOptions", "set_up"]
-
 
 @dataclass(frozen=True)
 class RunOptions:

@@ -19,8 +19,6 @@ from trainer.steps.augment import first_p
 from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
 
-__all__ = ["TrainState"]
-
 
 class TrainState:
     """The moving parts of a run. Use `create`.

@@ -8,9 +8,6 @@ from torch.nn import functional as F
 
 from trainer.config.train_config import TrainConfig
 
-__all__ = ["EVERY_STEPS", "GATES", "UNIFORMS", "adapted", "diffaugment", "first_p", "is_due"]
-
-
 UNIFORMS = 7
 """Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""
 

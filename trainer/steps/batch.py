@@ -18,8 +18,6 @@ from trainer.steps.losses import Inputs
 from trainer.steps.progressive_schedule import shrink
 from trainer.steps.rng import StepRng
 
-__all__ = ["Batch", "Micro"]
-
 
 class Micro(NamedTuple):
     """One micro-batch. `weight` is of its means, see `World.weight`; a worker's micro-batches add up to that. `first`

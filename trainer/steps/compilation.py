@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trainer.steps.batch import Batch
     from trainer.steps.losses import DLoss, GLoss
 
-__all__ = ["Compilation", "check_graphs", "compile_losses"]
-
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2
 """Largest relative difference of a pass's gradients, compiled against not; the wider one with 16 bits and less."""

@@ -23,17 +23,6 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.steps.augment import diffaugment
 
-__all__ = [
-    "MEANS",
-    "DLoss",
-    "DTerms",
-    "GLoss",
-    "Inputs",
-    "gradient_penalty",
-    "logits_and_squared_gradients",
-    "squared_gradients",
-]
-
 MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")
 """Of the discriminator's loss, in `DTerms.means`."""
 _TINY = 1e-12

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-__all__ = ["PinnedBatch", "to_device"]
-
 _ALIGNED_BYTES = 512
 """Where each tensor begins: kernels read whole lines of memory."""
 

@@ -14,17 +14,6 @@ from torch import Tensor
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 
-__all__ = [
-    "LossScale",
-    "Precision",
-    "Products",
-    "choose",
-    "choose_kernels",
-    "cpu_flags",
-    "set_tf32",
-    "without_tf32",
-]
-
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 _CPUINFO = Path("/proc/cpuinfo")
 _FIRST_SCALE = 2.0**12

@@ -13,8 +13,6 @@ from torch.nn import functional as F
 from trainer.config.train_config import TrainConfig
 from trainer.steps.pinned_batch import to_device
 
-__all__ = ["SMALLEST", "ProgressiveStage", "enlarge", "fade_at", "phase_at", "pool", "shrink", "size_at"]
-
 SMALLEST = 4
 """Height and width that a progressive network starts with."""
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from trainer.config.train_config import TrainConfig
 from trainer.steps.augment import GATES, UNIFORMS
 
-__all__ = ["Purpose", "StepRng", "labels", "latents", "uniforms"]
-
 
 class Purpose(enum.IntEnum):
     """What a draw is for; each has its own stream."""

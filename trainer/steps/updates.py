@@ -17,8 +17,6 @@ from trainer.steps.losses import MEANS, DTerms, Inputs
 from trainer.steps.pinned_batch import to_device
 from trainer.steps.precision import LossScale
 
-__all__ = ["Accumulator", "Update", "make_fakes", "nothing", "update_of"]
-
 
 class Accumulator:
     """Sums since the last line. `order` is the digest of the images' order, of this worker (trainer.data.loader)."""

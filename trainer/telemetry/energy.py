@@ -14,21 +14,6 @@ from typing import Any, NamedTuple, Protocol
 from trainer.records.quantity import Provenance, Quantity
 from trainer.records.run_record import RunContext
 
-__all__ = [
-    "WATTS_PER_BUSY_VCPU",
-    "CpuTimeEstimate",
-    "EnergyReading",
-    "Gpu",
-    "GpuPowerEstimate",
-    "HostPowerEstimate",
-    "NvmlMeter",
-    "RaplMeter",
-    "Reader",
-    "choose_readers",
-    "merge",
-    "read_all",
-]
-
 POWERCAP = Path("/sys/class/powercap")
 WATTS_PER_BUSY_VCPU = 3.5
 """Assumed power of one virtual CPU at full load: "Average Max Watts" for AWS in Cloud Carbon Footprint's methodology

@@ -17,9 +17,6 @@ from trainer.records.run_record import RunContext
 from trainer.steps.augment import UNIFORMS
 from trainer.steps.losses import DLoss, GLoss, Inputs
 
-__all__ = ["PEAK_TFLOPS", "StepFlops", "count_step", "peak_flops", "step_flops"]
-
-
 PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "T4": {"fp32": 8.1, "fp16": 65},

@@ -23,8 +23,6 @@ from trainer.steps.updates import Accumulator
 from trainer.telemetry.energy import EnergyReading, choose_readers, merge, read_all
 from trainer.telemetry.flops import StepFlops
 
-__all__ = ["Meters", "Stalls", "check_finite", "is_finite", "starved"]
-
 _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
 _MUST_BE_FINITE = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d")

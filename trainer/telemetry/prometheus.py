@@ -13,8 +13,6 @@ from trainer.core.errors import TrainerError
 if TYPE_CHECKING:
     from trainer.distributed.world import World
 
-__all__ = ["MetricsEndpoint", "check_port", "serving"]
-
 _FLAG = "--metrics-port"
 _LAST_PORT = 65535
 _ALLOWED = f"a free port, 1 to {_LAST_PORT}"

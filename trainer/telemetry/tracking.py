@@ -17,24 +17,6 @@ from typing import Any, NamedTuple, Protocol
 
 from trainer.core.errors import TrainerError, nearest
 
-__all__ = [
-    "FOLDER",
-    "RUN_ID_TAG",
-    "TARGETS",
-    "Feed",
-    "Feeds",
-    "Line",
-    "MlflowTracker",
-    "TensorBoardTracker",
-    "TrackedRun",
-    "Tracker",
-    "WandbTracker",
-    "check_targets",
-    "open_feeds",
-    "scalars",
-]
-
-
 Line = Mapping[str, Any]
 _NOT_SHOWN = frozenset({"time", "session"})
 """Of a statistics line: every target has a clock of its own, and the session is the run's."""

@@ -16,8 +16,6 @@ from components.core.findings import InputError
 from stacks.report.runs import Run
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Comparison", "QualityDifference", "check_comparable", "compare", "differences"]
-
 SERIES = ("loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d")
 Window = tuple[int, int]
 

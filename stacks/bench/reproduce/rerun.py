@@ -22,9 +22,6 @@ from stacks.report.runs import Run, read_json
 from trainer.config.train_config import SELF_PREPARED, TrainConfig
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Container", "Rerun", "container_job", "execute", "find_container", "plan_rerun", "start_argv"]
-
-
 _UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -10,9 +10,6 @@ from components.core.findings import InputError
 from stacks.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from stacks.finops.audit.state import StateResource
 
-__all__ = ["DETAILS", "TAG", "Client", "Clients", "Detail", "list_aws", "regions_of", "state_keys"]
-
-
 Client: TypeAlias = Any
 """A boto3 client: each service has a type of its own, and none is imported here."""
 _MOST_IN_A_FILTER = 200

@@ -17,8 +17,6 @@ from components.core.findings import InputError
 from stacks.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from stacks.finops.audit.state import StateResource
 
-__all__ = ["API_URL", "TAG", "Poster", "list_azure", "open_session", "state_keys"]
-
 API_URL = "https://management.azure.com"
 API_VERSION = "2024-04-01"
 TAG = "gangway-stack"

@@ -11,9 +11,6 @@ from components.catalog.schema import MachinePrice
 from components.core.findings import InputError
 from components.estimate.cost import CostComponent, elsewhere, from_fact, from_service, unknown_price
 
-__all__ = ["Billed", "CloudResource", "Judged", "Listing", "Verdict", "classify_orphans", "hourly_usd", "price"]
-
-
 Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
 

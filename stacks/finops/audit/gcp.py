@@ -15,8 +15,6 @@ from stacks.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from stacks.finops.audit.state import StateResource
 from stacks.finops.prices.source import SourceError, Web, WebSession
 
-__all__ = ["API_URL", "LABEL", "list_gcp", "open_web", "region_of", "state_keys"]
-
 API_URL = "https://cloudasset.googleapis.com"
 LABEL = "gangway-stack"
 PAGE_SIZE = "500"

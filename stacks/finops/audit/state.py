@@ -13,8 +13,6 @@ from typing import Any
 
 from components.core.findings import InputError
 
-__all__ = ["State", "StateResource", "export_state", "parse_state", "read_state"]
-
 EXPORT_TIMEOUT_SEC = 300
 _FIX = "pulumi stack export --stack STACK --file state.json, then --state state.json"
 

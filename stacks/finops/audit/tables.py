@@ -12,8 +12,6 @@ from rich.table import Table
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent
 from stacks.finops.audit.classify_orphans import Judged, hourly_usd
 
-__all__ = ["Audit", "Row", "audit_json", "show_audit"]
-
 
 @dataclass(frozen=True)
 class Row:

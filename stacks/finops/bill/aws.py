@@ -11,8 +11,6 @@ from typing import Any
 
 from stacks.finops.bill.charge import Charge, amount, moment, optional_amount, tags_of, value_of
 
-__all__ = ["MARK", "NEEDED", "OLD_MARK", "charges", "identity"]
-
 MARK = "line_item_unblended_cost"
 OLD_MARK = "lineItem/UnblendedCost"
 """Of the report before 2.0, whose columns change from month to month."""

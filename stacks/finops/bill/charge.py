@@ -14,18 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from components.core.findings import InputError
 
-__all__ = [
-    "CATEGORIES",
-    "Charge",
-    "amount",
-    "moment",
-    "optional_amount",
-    "provider_key",
-    "tag_key",
-    "tags_of",
-    "value_of",
-]
-
 T = TypeVar("T")
 
 CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")

@@ -15,8 +15,6 @@ from datetime import datetime, timedelta
 
 from stacks.finops.bill.charge import Charge, word
 
-__all__ = ["CostAllocation", "Span", "Sums", "Window", "billed", "effective"]
-
 _SHARED = "shared"
 _SEVERAL = ""
 _INSTANT = timedelta(seconds=1)

@@ -12,25 +12,6 @@ from stacks.finops.bill.charge import CATEGORIES, Charge, amount, moment, provid
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
 
-__all__ = [
-    "ALLOWED",
-    "COLUMNS",
-    "CUSTOM_PREFIX",
-    "EXPORTED_COLUMNS",
-    "MANDATORY",
-    "MARK",
-    "NEEDED",
-    "NUMBERS",
-    "TIMES",
-    "Column",
-    "charges",
-    "focus_rows",
-    "priced",
-    "problems",
-    "without_rows",
-]
-
-
 MARK = "BilledCost"
 """A column that FOCUS alone has."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from components.core.findings import InputError
 from stacks.finops.bill.charge import Charge, amount, moment, tags_of, value_of
 
-__all__ = ["MARK", "NEEDED", "charges"]
-
 MARK = "usage_start_time"
 
 NEEDED: tuple[tuple[str, ...], ...] = (

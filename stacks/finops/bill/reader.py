@@ -19,9 +19,6 @@ from stacks.finops.bill import aws, focus, gcp
 from stacks.finops.bill.charge import Charge
 from stacks.report.runs import is_there
 
-__all__ = ["SUFFIXES", "Bills", "Table", "find_bills", "open_table", "pyarrow_missing"]
-
-
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
 _AGAIN = "download or export it again"
 _CHUNK = 1 << 18

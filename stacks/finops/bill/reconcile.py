@@ -17,9 +17,6 @@ from stacks.report.runs import Run
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
-__all__ = ["Cost", "Reconciliation", "RunLine", "progress", "reconcile", "show"]
-
-
 Cost = Literal["effective", "billed"]
 _COSTS = {"effective": effective, "billed": billed}
 _HOUR_SEC = 3600.0

@@ -12,9 +12,6 @@ from typing import Any
 from components.catalog.validators import Observed, PriceField
 from stacks.finops.prices.source import Answer, Gap, Query, SourceError, UnreachableError, Web
 
-__all__ = ["API_URL", "FILES_URL", "FILTERS", "TERMS", "AwsPublicSource", "AwsSource", "Clients"]
-
-
 Clients = Callable[[str, str], Any]
 """Makes a boto3 client from the names of a service and a region."""
 API_URL = "https://api.pricing.us-east-1.amazonaws.com"

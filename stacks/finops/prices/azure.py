@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 from components.catalog.validators import Observed, PriceField
 from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web
 
-__all__ = ["API_URL", "AzureSource"]
-
 API_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
 TITLE = "Azure retail prices API"

@@ -13,22 +13,6 @@ from components.catalog.schema import Fact, MachinePrice, TpuPrice
 from components.catalog.validators import PRICE_FIELDS, PriceField
 from components.core.findings import InputError
 
-__all__ = [
-    "CATALOGUE",
-    "NEWEST",
-    "TPU_FIELDS",
-    "WORDS",
-    "Difference",
-    "Key",
-    "Price",
-    "difference",
-    "flatten",
-    "is_same",
-    "price_json",
-    "prices_of",
-]
-
-
 WORDS: Mapping[PriceField, str] = {
     "on_demand": "on demand",
     "spot_low": "spot, low",

@@ -10,20 +10,6 @@ from components.catalog.schema import GcpMachineType
 from components.catalog.validators import Observed, PriceField
 from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web
 
-__all__ = [
-    "API_URL",
-    "DROPPED",
-    "FAMILIES",
-    "TPU_PARTS",
-    "Family",
-    "GcpSource",
-    "Part",
-    "PartPrice",
-    "is_dropped",
-    "part_prices",
-]
-
-
 DROPPED = (
     "dws", "calendar mode", "reserved", "commitment", "sole tenancy", "custom", "premium", "suspended", "optimized tpu"
 )  # fmt: skip

@@ -8,8 +8,6 @@ from components.catalog.loader import Provider, load_provider
 from components.catalog.schema import GcpMachineType
 from stacks.finops.prices.source import PriceSource, SourceError, Web, WebSession, plain_session
 
-__all__ = ["GOOGLE_KEY_VARIABLE", "open_source"]
-
 GOOGLE_KEY_VARIABLE = "GANGWAY_GOOGLE_API_KEY"
 """An API key of a project with the Cloud Billing API, in place of Application Default Credentials."""
 MAX_ATTEMPTS = 6

@@ -19,8 +19,6 @@ from components.catalog.validators import PRICE_FIELDS, Observed, PriceField, Re
 from stacks.finops.prices.difference import TPU_FIELDS, flatten, is_same
 from stacks.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
 
-__all__ = ["Change", "Report", "queries_of", "refresh", "write_overlay"]
-
 DIGITS = 6
 Told: TypeAlias = Callable[[str], None]
 _Known: TypeAlias = dict[tuple[str, str], dict[PriceField, float]]

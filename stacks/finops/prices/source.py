@@ -12,19 +12,6 @@ from typing import Any, Protocol, TypeAlias
 
 from components.catalog.validators import Observed
 
-__all__ = [
-    "Answer",
-    "Gap",
-    "PriceSource",
-    "Query",
-    "Reply",
-    "SourceError",
-    "UnreachableError",
-    "Web",
-    "WebSession",
-    "plain_session",
-]
-
 
 @dataclass(frozen=True)
 class Query:

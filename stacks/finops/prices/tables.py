@@ -12,8 +12,6 @@ from components.catalog.validators import Observed
 from stacks.finops.prices.difference import WORDS, Difference, Price
 from stacks.finops.prices.refresh import Change, Report
 
-__all__ = ["difference_table", "report_json", "show_prices", "show_report"]
-
 MOST_ROWS = 40
 """Changes that are listed one by one; the rest is counted."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Answer", "answer_json", "show_answer"]
-
 
 @dataclass(frozen=True)
 class Answer:

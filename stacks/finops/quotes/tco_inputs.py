@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from components.catalog.schema import MachineType
     from components.estimate.offers import Offer
 
-__all__ = ["UNITS", "Inputs", "gather"]
-
 UNITS: Mapping[str, str] = {
     "usd_per_hour": "USD/node-hour",
     "fixed": "USD/node-hour",

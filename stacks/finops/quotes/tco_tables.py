@@ -34,9 +34,6 @@ from stacks.report.plots import LIGHT
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Commitment", "Tco", "compare", "draw_plot", "show", "to_json", "write_plot"]
-
-
 SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _WORDS = {
     "usd_per_hour": "rent, on demand",

@@ -11,9 +11,6 @@ from pathlib import Path
 from runpy import run_module
 from typing import Any
 
-__all__ = ["add_to_path", "load", "main", "run_policy_pack", "run_program"]
-
-
 _HERE = Path(__file__).resolve().parent
 
 

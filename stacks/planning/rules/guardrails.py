@@ -14,20 +14,6 @@ from stacks.planning.rules.tags import REQUIRED_TAGS
 from stacks.planning.run_costs import Pace
 from stacks.providers.registry import all_providers
 
-__all__ = [
-    "BLOCK_ENDS",
-    "BUDGET_PRESENT",
-    "PLAN_REFUSED",
-    "PLAN_RULES",
-    "RESOURCE_RULES",
-    "SPOT_SAVES",
-    "STACK_RULES",
-    "findings_of_resources",
-    "unsaved_spot",
-    "with_guardrails",
-]
-
-
 SAVES = 10
 """Checkpoints that a run is advised which makes none."""
 

@@ -15,9 +15,6 @@ from stacks.providers.base import Provider
 from stacks.providers.registry import all_providers
 from stacks.providers.shared import region_of
 
-__all__ = ["CLEAN_REGION", "ENCRYPTED", "IMDS_V2", "NO_PUBLIC_ADDRESS", "SHIELDED", "SiteGrid", "grid_of"]
-
-
 Inputs = Mapping[str, Any]
 
 

@@ -13,21 +13,6 @@ from components.core.fields import PositiveNumber
 from components.core.findings import Finding, Severity
 from components.estimate.cost import Declared
 
-__all__ = [
-    "UNKNOWN",
-    "Limits",
-    "ResourceRule",
-    "Rule",
-    "StackRule",
-    "below",
-    "is_unknown",
-    "items",
-    "kind",
-    "named",
-    "says",
-]
-
-
 UNKNOWN = "${unknown}"
 _TYPE = re.compile(r"([a-z-]+)[^:]*:([^:/]+)[^:]*:(.+)")
 

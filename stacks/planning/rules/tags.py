@@ -9,8 +9,6 @@ from components.estimate.cost import Declared
 from stacks.planning.rules.rule import Limits, ResourceRule, is_unknown, items, kind, named
 from stacks.providers.registry import all_providers, provider_names
 
-__all__ = ["REQUIRED_TAGS", "tags_field", "types_with_tags"]
-
 
 def types_with_tags() -> dict[str, str]:
     """By package, module and class (`aws:ec2:LaunchTemplate`), the input that holds the tags."""

@@ -26,8 +26,6 @@ from stacks.providers.aws.plan import AwsPlan, head_type
 from stacks.providers.aws.user_data import UserDataInputs, head_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
-__all__ = ["ComponentFactory", "Image"]
-
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker; EC2 resolves the parameter at launch.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 TAG_KEY = "gangway:stack"

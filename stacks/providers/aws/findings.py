@@ -18,8 +18,6 @@ from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
 from stacks.providers.shared import fabric_check, nodes_stay, spot_caps, trainable, zone
 
-__all__ = ["findings"]
-
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""

@@ -16,9 +16,6 @@ from stacks.providers.base import Program, Provider, TagRules
 if TYPE_CHECKING:
     from stacks.providers.aws.plan import AwsPlan
 
-__all__ = ["PROVIDER"]
-
-
 # A line for each module of the package: `module: Class Class`.
 _TAGGABLE = """
     autoscaling: Group

@@ -27,8 +27,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
-__all__ = ["UserDataInputs", "check_user_data", "head_user_data", "node_user_data"]
-
 
 class _Names(NamedTuple):
     """What Boot holds, once it is known."""

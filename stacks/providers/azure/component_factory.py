@@ -42,9 +42,6 @@ from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
-__all__ = ["API_URL", "ComponentFactory", "Image", "push_password"]
-
-
 API_URL = "GANGWAY_API_URL"
 """The environment variable whose value stands before every API's host in tests, as on machines."""
 TIMEOUT_SEC = 30.0

@@ -18,8 +18,6 @@ from stacks.providers import shared
 from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
 from stacks.providers.shared import CLUSTER, nodes_stay
 
-__all__ = ["findings", "key", "money", "security", "storage"]
-
 
 def security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Which protections are off, and what those that are on ask for."""

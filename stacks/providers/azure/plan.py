@@ -26,9 +26,6 @@ from stacks.providers import shared
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
-__all__ = ["MOUNT", "ROOT_GIB", "AzurePlan", "data_dir", "fabric_min_gbps", "head_type", "job_spec", "plan", "run_dir"]
-
-
 _IMAGE = re.compile(r"(?P<host>[a-z0-9]{5,50}(-[a-z0-9]+)?)\.azurecr\.io/[^@:]+@sha256:[0-9a-f]{64}")
 ROOT_GIB = 256
 """A node's root disk where nobody says: Azure bills 200 GiB, the other clouds' size, as 256."""

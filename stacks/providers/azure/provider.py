@@ -15,9 +15,6 @@ from stacks.providers.base import Program, Provider, TagRules
 if TYPE_CHECKING:
     from stacks.providers.azure.plan import AzurePlan
 
-__all__ = ["PROVIDER"]
-
-
 # A line for each module of the package: `module: Class Class`.
 _TAGGABLE = """
     applicationinsights: Workbook

@@ -9,9 +9,6 @@ from components.core.fields import Whole
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
-__all__ = ["SETTINGS", "AzureConfig"]
-
-
 _GUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _RESOURCE = r"^/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]{1,90}/providers/"
 _GUID_EXAMPLES = [f"{digit * 8}-0000-0000-0000-{digit * 12}" for digit in "123"]

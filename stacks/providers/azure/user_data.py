@@ -19,8 +19,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
-__all__ = ["UserDataInputs", "head_user_data", "node_user_data"]
-
 
 class _Names(NamedTuple):
     """What Boot holds, once it is known."""

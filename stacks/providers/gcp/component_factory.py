@@ -43,9 +43,6 @@ from stacks.providers.gcp.user_data import (
 )
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
-__all__ = ["ComponentFactory", "Image", "Key", "Nodes", "declare_fallback", "gpu_nodes", "place", "tpu_nodes"]
-
-
 Key = pulumi.Output[str] | None
 
 

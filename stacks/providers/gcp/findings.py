@@ -17,9 +17,6 @@ from stacks.planning.common_findings import common_findings
 from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, offered_zones, zone_is_assumed
 from stacks.providers.shared import CLUSTER, fabric_check, ignored_check, nodes_stay, spot_notice, zone
 
-__all__ = ["egress", "findings", "lustre_kernel", "slice_findings"]
-
-
 # Settings of a cluster that mean nothing to a slice.
 _HAS_ITS_OWN = {
     "fabric_check": "the chips' own network is not tested before the job",

@@ -24,25 +24,6 @@ from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
-__all__ = [
-    "FILESTORE_TIER",
-    "MOUNT",
-    "TPU_TIERS",
-    "GcpPlan",
-    "check_tpu_rungs",
-    "fabric_min_gbps",
-    "head_type",
-    "job_spec",
-    "offered_zones",
-    "plan",
-    "reservation_name",
-    "run_dir",
-    "slice_of",
-    "tpu_types",
-    "zone_is_assumed",
-]
-
-
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
 """The rungs that the queue of TPUs has, with its own words for them."""
 _TPU_TYPE = re.compile(r"v[0-9]+[a-z]*-[0-9]+|tpu[0-9]+x-[0-9]+")

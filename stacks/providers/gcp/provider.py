@@ -15,9 +15,6 @@ from stacks.providers.gcp.settings import SETTINGS
 if TYPE_CHECKING:
     from stacks.providers.gcp.plan import GcpPlan
 
-__all__ = ["PROVIDER"]
-
-
 # A line for each module of the package: `module: Class Class`.
 _TAGGABLE = """
     artifactregistry: Repository

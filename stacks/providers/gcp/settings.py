@@ -9,9 +9,6 @@ from components.core.fields import PositiveNumber
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
-__all__ = ["SETTINGS", "GcpConfig"]
-
-
 _IMAGE = "projects/my-project/global/images/my-image"
 
 

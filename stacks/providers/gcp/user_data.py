@@ -30,9 +30,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.plan import MOUNT, GcpPlan, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
-__all__ = ["FALLBACK_OBJECT", "UserDataInputs", "head_user_data", "nccl_setup", "node_user_data", "tpu_startup_script"]
-
-
 FALLBACK_OBJECT = "fallback.json"
 """Where in the head's bucket it finds the groups it fills: it stands before them, and outlives them."""
 

@@ -17,8 +17,6 @@ from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.user_data import fabric_min_gbps
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
 
-__all__ = ["findings"]
-
 HOSTS = "gangway:hosts"
 _TOLD = 3
 """Machines that one finding names one by one."""

@@ -14,8 +14,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.shared import machine_of, price_of, region_of, site_of, tag_policy
 
-__all__ = ["OWN_STATE", "HostsPlan", "hosts_of", "plan"]
-
 OWN_STATE = "/var/lib/gangway"
 """Where runs are on a machine that trains alone, and has no folder named."""
 

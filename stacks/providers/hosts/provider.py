@@ -13,8 +13,6 @@ from stacks.providers.hosts.settings import ENCRYPTED, SETTINGS
 if TYPE_CHECKING:
     from stacks.providers.hosts.plan import HostsPlan
 
-__all__ = ["PROVIDER"]
-
 
 def _program() -> "Program[HostsPlan]":
     from stacks.providers.hosts import program

@@ -11,9 +11,6 @@ from components.core.fields import Whole
 from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
-__all__ = ["ENCRYPTED", "HOST_KEY_EXAMPLE", "SETTINGS", "HostConfig", "HostsConfig"]
-
-
 ENCRYPTED = "[encrypted in the stack file]"
 """What stands for a secret that only the engine can decrypt."""
 # What Pulumi's plugin can pin: it offers a server this one algorithm, and no server takes ssh-rsa any more.

@@ -12,8 +12,6 @@ from stacks.providers import shared
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
-__all__ = ["fabric_min_gbps", "installer", "job_spec", "run_dir"]
-
 
 def run_dir(config: StackConfig, planned: HostsPlan) -> str:
     """The run's directory, the same on every machine."""

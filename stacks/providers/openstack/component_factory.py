@@ -19,8 +19,6 @@ from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 
-__all__ = ["ComponentFactory"]
-
 
 @dataclass(frozen=True)
 class ComponentFactory:

@@ -18,8 +18,6 @@ from stacks.providers import shared
 from stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, section_of
 from stacks.providers.shared import CLUSTER, site_of
 
-__all__ = ["findings"]
-
 _PLACE = "gangway:openstack"
 
 

@@ -20,9 +20,6 @@ from stacks.providers import shared
 from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
 
-__all__ = ["MOUNT", "OpenstackPlan", "data_dir", "fabric_min_gbps", "job_spec", "plan", "run_dir", "section_of"]
-
-
 _PLACE = "gangway:openstack"
 
 

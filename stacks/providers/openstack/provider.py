@@ -12,9 +12,6 @@ from stacks.providers.openstack.settings import SETTINGS
 if TYPE_CHECKING:
     from stacks.providers.openstack.plan import OpenstackPlan
 
-__all__ = ["PROVIDER"]
-
-
 # A line for each module of the package: `module: Class Class`.
 _TAGGABLE = """
     blockstorage: Volume

@@ -8,9 +8,6 @@ from pydantic import Field, StrictBool
 from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
-__all__ = ["SETTINGS", "OpenstackConfig"]
-
-
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _UUID_EXAMPLES = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "12"]
 _NO_LOGS = "there is no log service: lines stay in the machines' journals"

@@ -24,8 +24,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, run_dir, section_of
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
-__all__ = ["UserDataInputs", "head_user_data", "node_user_data"]
-
 
 class _Names(NamedTuple):
     """What Boot holds, once it is known."""

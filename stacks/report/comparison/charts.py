@@ -20,9 +20,6 @@ from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.series import Curve, Points, column, curve_of, quality_points, watts
 from stacks.report.rendering import number
 
-__all__ = ["DASHES", "MARKERS", "Drawing", "Inks", "Paint", "curve_drawings", "legend", "look"]
-
-
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)))
 """Rows differ by their dashes as well: colour alone tells not everybody."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")

@@ -9,9 +9,6 @@ from stacks.report.comparison.series import Spread
 from stacks.report.comparison.tables import PUBLISHED, Column
 from stacks.report.rendering import duration, number, unit_text
 
-__all__ = ["Worded", "heading", "printer", "worded"]
-
-
 _MINUS = "\N{MINUS SIGN}"
 _DIGITS_OF_SPREAD, _ALL_DIGITS = 2, 17
 _MOST_DIGITS = 6

@@ -15,21 +15,6 @@ from trainer.config.train_config import TrainConfig
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
-__all__ = [
-    "KEYS",
-    "Group",
-    "Member",
-    "Missing",
-    "Source",
-    "check_one_table",
-    "differences",
-    "group_runs",
-    "members_of",
-    "parse_keys",
-    "workers",
-]
-
-
 _RESULTS = "results.json"
 _STATS = "stats.jsonl"
 LOCAL = "local"

@@ -9,19 +9,6 @@ from stacks.report.comparison.groups import Member, workers
 from trainer.records.quality import QualityRecord
 from trainer.records.quantity import Quantity
 
-__all__ = [
-    "HOLDS",
-    "MEASURES",
-    "Better",
-    "Measure",
-    "energy_key",
-    "late_loss",
-    "num_gpus",
-    "quality_measures",
-    "scaling",
-]
-
-
 _PARTS = 10
 
 

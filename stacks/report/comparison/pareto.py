@@ -14,8 +14,6 @@ from stacks.report.comparison.measures import HOLDS, MEASURES
 from stacks.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, meters_note, spread_of
 from stacks.report.rendering import number
 
-__all__ = ["front_drawing", "timeline_drawing"]
-
 _MOST_RUNS = 24
 _MOST_LABELS = 12
 

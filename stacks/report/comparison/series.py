@@ -10,26 +10,6 @@ from typing import Any, NamedTuple
 from stacks.report.comparison.groups import Group, Member
 from trainer.records.quantity import Quantity
 
-__all__ = [
-    "METERED",
-    "Curve",
-    "Points",
-    "Range",
-    "Spread",
-    "alike",
-    "apart_from",
-    "change",
-    "column",
-    "curve_of",
-    "dominated_by",
-    "meters_note",
-    "noted",
-    "quality_points",
-    "spread_of",
-    "watts",
-]
-
-
 _MEASURED_FIRST = ("measured", "list-price", "estimated", "assumed")
 """A mean is as good as the weakest value in it."""
 _FEW = 3

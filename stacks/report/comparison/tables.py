@@ -13,9 +13,6 @@ from stacks.report.comparison.groups import Group, Member, Missing, Source, chec
 from stacks.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
 from stacks.report.comparison.series import Spread, alike, change, meters_note, noted, spread_of
 
-__all__ = ["PUBLISHED", "Column", "Paper", "PaperRow", "Report", "Row", "Table", "paper_of", "report_of"]
-
-
 PUBLISHED = "published"
 """The provenance of a paper's figure: somebody else's, from print."""
 

@@ -35,9 +35,6 @@ from stacks.report.runs import Run, not_sealed
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["ComparisonReport", "Grid", "PageInputs", "as_markdown", "comparison_page", "comparison_report", "grids_of"]
-
-
 _ALL_BYTES = 2_000_000
 _MOST_PIXELS = 1024
 

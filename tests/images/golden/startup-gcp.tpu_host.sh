@@ -145,8 +145,6 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-__all__ = ["MAX_VALUE_CHARS", "RefusedError", "open_url"]
-
 # Logs take little more in one value; a reason is cut long before.
 MAX_VALUE_CHARS = 4000
 
@@ -196,8 +194,6 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
-
-__all__ = ["GoogleApi", "log_entry", "main"]
 
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
@@ -462,8 +458,6 @@ from typing import Any
 
 from images.node.web import RefusedError
 
-__all__ = ["LogShipper", "follow_journal", "journal_fields"]
-
 FLUSH_SEC = 5.0
 
 Entry = dict[str, Any]
@@ -582,8 +576,6 @@ from typing import Any
 
 from images.node.gcp import GoogleApi, log_entry
 from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
-
-__all__ = ["entry_of", "main", "make_shipper"]
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
 MAX_BATCH = (500, 9_000_000)
