@@ -32,11 +32,8 @@ def extras() -> Mapping[str, str]:
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | None:
-    """The mistake behind an import that failed; None where no extra brings what is missing.
-
-    Args:
-        error: what Python says.
-        extra: the one to name, where the package is in several.
+    """The mistake behind an import that failed; None where no extra brings what is missing. `extra`: the one to name,
+    where the package is in several.
     """
     package = (error.name or "").partition(".")[0]
     brought_by = extras()
@@ -47,11 +44,7 @@ def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | N
 
 
 def need(*packages: str) -> None:
-    """For what imports late, or in another process: asks before anything is begun.
-
-    Raises:
-        InputError: one is not installed.
-    """
+    """For what imports late, or in another process: asks before anything is begun. InputError: one is not installed."""
     for package in packages:
         try:
             found = find_spec(package) is not None

@@ -1,6 +1,5 @@
-"""From a StackConfig to resources: picks the provider's program and lets it build. `stacks/__main__.py` calls it under
-the Pulumi engine, `stacks.planning.plan` under the SDK's test runtime, `stacks.sandbox` against moto: always this
-function.
+"""From a StackConfig to resources, by the provider's program: the one function that the Pulumi engine
+(`stacks/__main__.py`), the offline plan and the sandbox all call.
 """
 
 from collections.abc import Mapping
@@ -16,10 +15,8 @@ from stacks.providers.sdk_imports import import_by_name
 
 
 def program_of(provider: str) -> Program[Any]:
-    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK.
-
-    Raises:
-        InputError: its extra is not installed.
+    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK. InputError: its
+    extra is not installed.
     """
     import_by_name()
     try:
@@ -29,11 +26,8 @@ def program_of(provider: str) -> Program[Any]:
 
 
 def build(config: StackConfig, planned: Any = None) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares every resource of the stack and returns its exports.
-
-    Args:
-        config: the stack.
-        planned: what the provider's `plan` says of it, from who has asked already.
+    """Declares every resource of the stack and returns its exports. `planned`: what the provider's `plan` says of it,
+    from who has asked already.
     """
     program = program_of(config.provider)
     return program.build(config, planned or program.plan(config))

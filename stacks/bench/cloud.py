@@ -1,7 +1,5 @@
-"""The Environment that is a cloud: Pulumi's Automation API brings the item's own stack up, and takes it away again.
-
-The program is the one that `pulumi up` runs, on a project of the item's (`stacks.bench.pulumi_cli`); the engine is the
-CLI's. Not a deployment tool: what it brings up, it takes away.
+"""The Environment that is a cloud: Pulumi's Automation API runs the program of `pulumi up` on a project of the item's
+own (`stacks.bench.pulumi_cli`), and takes its stack away again.
 """
 
 import signal
@@ -47,14 +45,8 @@ _GRACE_SEC = 1200.0
 
 
 class Cloud:
-    """Items on stacks of their own.
-
-    Args:
-        run_dir: of the suite.
-        stamp: of this run of it.
-        command: the Pulumi CLI.
-        env: beside this process's own environment, such as PULUMI_BACKEND_URL.
-        poll_sec: the first pause between two looks for a record, and the longest.
+    """Items on stacks of their own. `env`: beside this process's own environment, such as PULUMI_BACKEND_URL;
+    `poll_sec`: the first pause between two looks for a record, and the longest.
     """
 
     def __init__(
@@ -236,15 +228,8 @@ def _left_of(deployment: Mapping[str, Any]) -> list[str]:
 
 
 def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, environ: Mapping[str, str]) -> str:
-    """Where the state goes, before anything is begun.
-
-    Args:
-        command: the Pulumi CLI.
-        env: beside the environment, such as PULUMI_BACKEND_URL.
-        folder: of any of the suite's projects.
-        environ: this process's environment.
-
-    InputError: nobody is logged in, the backend does not answer, or it needs a passphrase and has none.
+    """Where the state goes, before anything is begun. InputError: nobody is logged in, the backend does not answer, or
+    it needs a passphrase and has none. `env`: beside the environment, such as PULUMI_BACKEND_URL.
     """
     try:
         who = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()

@@ -1,7 +1,5 @@
-"""EndedRecord: what a node puts beside a run's record where the job has ended for good, and will not be done.
-
-Read only; the nodes' scripts write it (`images/templates/node/common.sh`, put_end). A node that is interrupted writes
-none: its job goes on. Not a run record: it has no figures.
+"""EndedRecord: what a node puts beside a run's record (`images/templates/node/common.sh`, put_end) where the job has
+ended for good and will not be done. A node that is interrupted writes none: its job goes on.
 """
 
 from collections.abc import Mapping
@@ -32,15 +30,9 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 class EndedRecord(BaseModel):
-    """The end of a job that is not done.
-
-    Attributes:
-        run_id: of the record that does not come; empty where nobody had said one.
-        stack: whose job it was.
-        node: that said so.
-        code: the trainer's exit status.
-        reason: as the event `job-ended` has it.
-        time: when.
+    """The end of a job that is not done. `run_id`: of the record that does not come; empty where nobody had said one;
+    `stack`: whose job it was; `node`: that said so; `code`: the trainer's exit status; `reason`: as the event
+    `job-ended` has it; `time`: when.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -71,17 +63,10 @@ class _Owner(BaseModel):
 
 
 def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -> None:
-    """Looks for the end of a run whose record is not done.
-
-    Args:
-        store: the run's folder.
-        run_id: of the run; another's end, in the same place, is none of its.
-        began: when this attempt at it did; the end of one before, which left its file there, is none of its. None for
-            any time.
-
-    Raises:
-        RunFailedError: it has ended for good, and why.
-        StoreFailedError: the folder cannot be read; or, of the kind ODD, what is there is no node's end.
+    """Looks for the end of a run whose record is not done. `run_id`: of the run; another's end, in the same place, is
+    none of its; `began`: when this attempt at it did; the end of one before, which left its file there, is none of
+    its. None for any time. RunFailedError: it has ended for good, and why; StoreFailedError: the folder cannot be
+    read; or, of the kind ODD, what is there is no node's end.
     """
     content = store.read(ENDED_FILE, _MAX_BYTES)
     if content is None or _is_anothers(content, run_id):

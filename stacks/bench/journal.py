@@ -1,7 +1,5 @@
-"""The journal of a suite: what has begun and what is over, one JSON line each, on disk before the deed.
-
-`up-begun` stands there before the first resource does, so that no crash leaves a stack that nobody knows of. Read back
-by `gangway bench resume`. It decides nothing and knows no cloud; the figures of a run are in its record, not here.
+"""The journal of a suite: what has begun and what is over, one JSON line each, on disk before the deed: `up-begun`
+stands there before the first resource does, so that no crash leaves a stack that nobody knows of.
 """
 
 import errno
@@ -49,13 +47,9 @@ _NEXT: Mapping[State, frozenset[State]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Attempt:
-    """One time that an item's stack stood, or may have stood.
-
-    Attributes:
-        began: when `up` began.
-        ended: when it was gone; None while it is not.
-        usd_per_hour: what an hour of it costs; None where that is not known.
-        usd_at_once: what its start costs.
+    """One time that an item's stack stood, or may have stood. `began`: when `up` began; `ended`: when it was gone; None
+    while it is not; `usd_per_hour`: what an hour of it costs; None where that is not known; `usd_at_once`: what its
+    start costs.
     """
 
     began: datetime
@@ -167,12 +161,9 @@ class Journal:
         return self.items.get(item, Progress())
 
     def enter(self, item: str, state: State, **more: Any) -> None:
-        """Writes that an item is in a state now. When this returns, it is on disk.
-
-        Args:
-            item: its name.
-            state: has to be one that may follow.
-            more: `facts` to remember; `reason` and `stopped` of a failure; `usd_per_hour` and `usd_at_once` of a start.
+        """Writes that an item is in a state now. When this returns, it is on disk. `state`: has to be one that may
+        follow; `more`: `facts` to remember; `reason` and `stopped` of a failure; `usd_per_hour` and `usd_at_once`
+        of a start.
         """
         before = self[item].state
         allowed = {State.PLANNED} if before is None else _NEXT[before]

@@ -76,12 +76,8 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Placement:
-    """Where all processes of a study run.
-
-    Attributes:
-        device: cpu or cuda.
-        threads: of each process (OMP_NUM_THREADS), the same for every number of processes.
-        reason: why there.
+    """Where all processes of a study run. `device`: cpu or cuda; `threads`: of each process (OMP_NUM_THREADS), the same
+    for every number of processes; `reason`: why there.
     """
 
     device: Literal["cpu", "cuda"]
@@ -95,15 +91,9 @@ class Placement:
 
 
 def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
-    """GPUs where there are enough of them, else the CPU; what is asked for counts before.
-
-    Args:
-        asked: auto, cpu or cuda.
-        largest: number of processes.
-        machine: its GPUs and cores.
-        visible: CUDA_VISIBLE_DEVICES; None where it is not set.
-
-    InputError: no such word, or `cuda` with fewer GPUs than processes.
+    """GPUs where there are enough of them, else the CPU; what is asked for counts before. InputError: no such word, or
+    `cuda` with fewer GPUs than processes. `asked`: auto, cpu or cuda; `visible`: CUDA_VISIBLE_DEVICES; None where it is
+    not set.
     """
     if asked not in DEVICES:
         fix = nearest_hint(asked, DEVICES)
@@ -154,16 +144,7 @@ class _Running(NamedTuple):
 
 
 class Local:
-    """Items on this machine.
-
-    Args:
-        run_dir: of the suite.
-        stamp: of this run of it.
-        suite: what runs.
-        preset: of the whole table.
-        data_dir: the shards, prepared there when missing.
-        machine: what this machine is.
-    """
+    """Items on this machine. `data_dir`: the shards, prepared there when missing."""
 
     poll_sec = (0.5, 2.0)
 

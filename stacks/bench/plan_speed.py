@@ -1,7 +1,6 @@
 """`make bench-plan`: how long a plan takes, as a multiple of importing Pulumi and its AWS SDK in the same run.
 
-The commands take turns, each in a process of its own, so that a busy machine slows all of them alike. Time of the
-clock and time of the processor, each as the median of the rounds; bytecode is in place, as after a first use.
+The commands take turns, so that a busy machine slows all alike: medians of wall and CPU time, bytecode in place.
 """
 
 import argparse

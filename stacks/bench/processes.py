@@ -65,15 +65,8 @@ def process_facts(pid: int, word: str) -> dict[str, Any]:
 
 
 def end_left_over(facts: Mapping[str, Any], number: signal.Signals, grace_sec: float = _GRACE_SEC) -> bool:
-    """Ends the process that the facts speak of, where it still lives; all of its session in the end.
-
-    Args:
-        facts: of the journal.
-        number: the signal by which it stops in order.
-        grace_sec: until it is killed.
-
-    Returns:
-        Whether there was one.
+    """Ends the process that the facts speak of, where it still lives; all of its session in the end. `number`: the
+    signal by which it stops in order. Returns whether there was one.
     """
     known = facts.get("process")
     if not known or known["host"] != socket.gethostname() or not _lives(known["pid"], known["word"]):

@@ -33,16 +33,7 @@ def project_dir(run_dir: Path, item: Item) -> Path:
 
 
 def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, stamp: str, stacks_dir: Path) -> None:
-    """Writes Pulumi.yaml and the stack file.
-
-    Args:
-        folder: of the project; has to be new.
-        item: the run.
-        suite: its suite.
-        preset: of the whole table.
-        stamp: of this run of the suite.
-        stacks_dir: where stacks are found by name.
-    """
+    """Writes Pulumi.yaml and the stack file. `folder`: of the project; has to be new."""
     folder.mkdir(parents=True)
     declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8"))
     del declared["stackConfigDir"]
@@ -103,15 +94,7 @@ def _dump(data: Mapping[str, Any], path: Path) -> None:
 
 
 def read_project(folder: Path, item: Item, place: str) -> StackConfig:
-    """The item's stack as the program will read it.
-
-    Args:
-        folder: of the project.
-        item: the run.
-        place: the suite's file.
-
-    ExceptionGroup: of InputError, one for each mistake.
-    """
+    """The item's stack as the program will read it. ExceptionGroup: of InputError, one for each mistake."""
     (path,) = folder.glob("Pulumi.*.yaml")
     try:
         return from_file(path)
@@ -152,12 +135,9 @@ def find_cli(*, install: bool) -> PulumiCommand:
 
 
 class WatchedCommand(PulumiCommand):
-    """A PulumiCommand that can be stopped.
-
-    Attributes:
-        why_stop: asked while a command runs; what it says is the reason to stop it, nothing to go on.
-        stopped_by: the reason why the last command was stopped; empty where it was not.
-        began: told the process's id of each command.
+    """A PulumiCommand that can be stopped. `why_stop`: asked while a command runs; what it says is the reason to stop
+    it, nothing to go on; `stopped_by`: the reason why the last command was stopped; empty where it was not;
+    `began`: told the process's id of each command.
     """
 
     def __init__(self, found: PulumiCommand) -> None:

@@ -28,13 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rate:
-    """What a stack costs.
-
-    Attributes:
-        usd_per_hour: while it stands.
-        usd_at_once: by its start.
-        usd_run: a run that takes all of its hours.
-        source: where the figures are from.
+    """What a stack costs. `usd_per_hour`: while it stands; `usd_at_once`: by its start; `usd_run`: a run that takes
+    all of its hours; `source`: where the figures are from.
     """
 
     usd_per_hour: float
@@ -50,16 +45,10 @@ FREE = Rate(0.0, 0.0, 0.0, "this machine: nobody bills it")
 
 
 def rate_of(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
-    """The rate of a planned stack: of its dearest rung, for nobody knows beforehand which one has room.
-
-    Args:
-        plan: of the stack, as the item has it.
-        item: whose entry may say a price.
-        hours: that it may stand at most.
-        place: the suite's file.
-
-    InputError: a part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite
-    says a price that the plan knows, or one below that of the parts which the plan does know.
+    """The rate of a planned stack: of its dearest rung, for nobody knows beforehand which one has room. InputError: a
+    part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite says a price
+    that the plan knows, or one below that of the parts which the plan does know. `plan`: of the stack, as the item
+    has it.
     """
     where, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)

@@ -114,12 +114,8 @@ _RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 
 
 def runs_url(provider: str, outputs: Mapping[str, Any], stack: str) -> str:
-    """Where the run of a stack appears: what its program exports as `runs_url`, else below its run bucket.
-
-    Args:
-        provider: of the stack.
-        outputs: of `up`.
-        stack: its name, which is the job's too.
+    """Where the run of a stack appears: what its program exports as `runs_url`, else below its run bucket. `stack`: its
+    name, which is the job's too.
     """
     if outputs.get("runs_url"):
         return str(outputs["runs_url"])
@@ -157,13 +153,9 @@ class _Objects:
 
 
 class RunStore:
-    """One run's folder.
-
-    Args:
-        url: s3://, gs://, az://ACCOUNT/CONTAINER, Azure's https:// or swift://, with the path in it; file:// for a
-            folder here.
-        region: of an S3 bucket, which is asked where this is empty; or of OpenStack's object store.
-        cloud: OpenStack's, by its name in clouds.yaml.
+    """One run's folder. `url`: s3://, gs://, az://ACCOUNT/CONTAINER, Azure's https:// or swift://, with the path in it;
+    file:// for a folder here; `region`: of an S3 bucket, which is asked where this is empty; or of OpenStack's object
+    store.
     """
 
     def __init__(self, url: str, region: str = "", cloud: str = "") -> None:
@@ -193,12 +185,9 @@ class RunStore:
             return []  # a folder that the run has not made yet
 
     def copy(self, folder: Path) -> list[str]:
-        """Copies every file but checkpoints and data; returns their names.
-
-        Raises:
-            StoreFailedError: as `read` does.
-            RunFailedError: a name leads out of `folder`. Nodes choose names, and must not write elsewhere on this
-                machine; all others are copied before.
+        """Copies every file but checkpoints and data; returns their names. StoreFailedError: as `read` does;
+        RunFailedError: a name leads out of `folder`. Nodes choose names, and must not write elsewhere on this machine;
+        all others are copied before.
         """
         # What ends with a slash is a mark of a folder, without content.
         found = [name for name in self.names() if not name.startswith(_LEFT_OUT) and not name.endswith("/")]
@@ -219,11 +208,8 @@ class RunStore:
         return wanted
 
     def _answered(self, ask: Callable[[_Files], Result]) -> Result:
-        """What `ask` gives; what goes wrong, as a sentence.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            StoreFailedError: whatever else.
+        """What `ask` gives; what goes wrong, as a sentence. FileNotFoundError: there is no such file; StoreFailedError:
+        whatever else.
         """
         from botocore.exceptions import BotoCoreError
         from obstore.exceptions import BaseError

@@ -1,7 +1,5 @@
-"""The loop over a suite's items: up, wait for the record, copy it, destroy. Whatever happens, destroy.
-
-Every step is in the journal before it is taken, so that the same loop finishes or cleans up after a crash. Where an
-item runs is an Environment: Pulumi's stacks (`stacks.bench.cloud`) or this machine (`stacks.bench.local`).
+"""The loop over a suite's items: up, wait for the record, copy it, destroy. Whatever happens, destroy. Every step is in
+the journal before it is taken, so that the same loop finishes or cleans up after a crash.
 """
 
 import traceback

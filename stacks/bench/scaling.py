@@ -38,13 +38,8 @@ _ONE_SLICE = "one slice: the catalogue knows no bandwidth of the network between
 
 @dataclass(frozen=True)
 class Target:
-    """Machines to project to.
-
-    Attributes:
-        name: as the catalogue has it.
-        network: what the all-reduce travels over.
-        counts: accelerators, ascending from 1.
-        note: what its projection leaves out; empty for nothing of its own.
+    """Machines to project to. `name`: as the catalogue has it; `network`: what the all-reduce travels over; `counts`:
+    accelerators, ascending from 1; `note`: what its projection leaves out; empty for nothing of its own.
     """
 
     name: str
@@ -130,13 +125,8 @@ class Sample(NamedTuple):
 
 def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str) -> TrainConfig:
     """The run that is measured: `steps` of them, with the batch of one worker for each (weak) or shared out (strong).
-
-    Args:
-        config: of the preset.
-        workers: processes.
-        mode: weak or strong.
-        steps: to the end; at least LINES.
-        backend: gloo or nccl, and with it the CPU or a GPU for each.
+    `mode`: weak or strong; `steps`: to the end; at least LINES; `backend`: gloo or nccl, and with it the CPU or a GPU
+    for each.
     """
     batch = config.batch_size * (workers if mode == "weak" else 1)
     images = batch * config.d_steps
@@ -158,17 +148,8 @@ def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str
 def measure(
     config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Callable[[], None], placement: Placement
 ) -> Sample:
-    """Runs the trainer on so many processes, and reads what it noted.
-
-    Args:
-        config: of `short`.
-        workers: processes.
-        folder: to be made, for the run.
-        data_dir: shards; prepared there when missing.
-        doing: called again and again while it runs.
-        placement: of the processes.
-
-    InputError: the trainer did not come to its end.
+    """Runs the trainer on so many processes, and reads what it noted. InputError: the trainer did not come to its end.
+    `data_dir`: shards; prepared there when missing; `doing`: called again and again while it runs.
     """
     folder.mkdir(parents=True)
     (folder / "asked.json").write_text(config.to_json(), "utf-8")
@@ -328,14 +309,14 @@ def study(
     """Evaluates the rounds and projects.
 
     Args:
+        targets: to project to.
+        placement: of the processes.
         rounds: each a sample by mode and number of processes, that of one process included in each mode.
         batch: images of a step of one worker that is alone.
         images_per_sec: of one accelerator that is alone; None for this machine's own, where that is of a GPU.
         assumed: of the projection: share of a step's compute during which gradients travel, and share that more workers
             do not shorten. The fitted share is not taken for it: processes of one machine wait for each other's memory
             and cores too, which accelerators with their own do not.
-        targets: to project to.
-        placement: of the processes.
     """
     keys = list(rounds[0])
     steps = {key: [one[key].step_sec for one in rounds] for key in keys}

@@ -16,14 +16,8 @@ from stacks.bench.scaling import Mode, Study
 
 def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
     """Workers (1 up to the most measured, even on a logarithmic axis) and the efficiency that the fit says of them.
-
-    Args:
-        study: with its fit.
-        mode: weak or strong.
-        number: of points, two at least.
-
-    Returns:
-        Nothing where one process alone was measured, and of weak scaling where no all-reduce was timed.
+    `mode`: weak or strong; `number`: of points, two at least. Returns nothing where one process alone was measured, and
+    of weak scaling where no all-reduce was timed.
     """
     points = sorted((one for one in study.measured if one.mode == mode), key=lambda one: one.workers)
     largest = points[-1].workers if points else 1

@@ -1,7 +1,5 @@
-"""One `gangway bench run` or `resume` from its arguments to its exit code: check all, then begin, then tell.
-
-Whatever can be wrong is found before the first stack exists, and before anything is written under runs/. What then
-happens is the runner's.
+"""One `gangway bench run` or `resume` from its arguments to its exit code. Whatever can be wrong is found before the
+first stack exists, and before anything is written under runs/.
 """
 
 import json
@@ -59,18 +57,8 @@ class Options:
 
 
 def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
-    """Runs a suite in a new folder below `out`.
-
-    Args:
-        path: the suite's file.
-        out: where runs go.
-        stacks_dir: where stacks are found by name.
-        options: how.
-
-    Returns:
-        0: every run has its record. 1: some do not. 130: stopped.
-
-    InputError: or a group of them, before anything is begun.
+    """Runs a suite in a new folder below `out`. InputError: or a group of them, before anything is begun. Returns 0:
+    every run has its record. 1: some do not. 130: stopped.
     """
     suite = load_suite(path)
     preset = preset_of(suite, str(path), stacks_dir)

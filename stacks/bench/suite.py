@@ -154,14 +154,9 @@ class SuiteConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run.
-
-    Attributes:
-        name: the journal's key: stack, arm and seed.
-        stack: as the suite says it.
-        arm: its name; empty where there is one only.
-        seed: of the run.
-        settings: fields of the trainer's configuration, the suite's and the arm's.
+    """One run. `name`: the journal's key: stack, arm and seed; `stack`: as the suite says it; `arm`: its name; empty
+    where there is one only; `seed`: of the run; `settings`: fields of the trainer's configuration, the suite's and
+    the arm's.
     """
 
     name: str
@@ -195,11 +190,8 @@ def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
 
 
 def load_suite(path: Path) -> SuiteConfig:
-    """Reads a suite file.
-
-    Raises:
-        ExceptionGroup: of InputError, one for each mistake.
-        InputError: when the file cannot be read at all.
+    """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: when the file cannot be
+    read at all.
     """
     data = read_yaml(path)
     if not isinstance(data, dict):
@@ -212,14 +204,8 @@ def load_suite(path: Path) -> SuiteConfig:
 
 
 def preset_of(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
-    """The one preset of the table, with every arm's settings checked against it.
-
-    Args:
-        suite: the suite.
-        place: its file.
-        stacks_dir: where stacks are found by name.
-
-    InputError: an unknown stack, presets that differ, or settings that do not go with it.
+    """The one preset of the table, with every arm's settings checked against it. InputError: an unknown stack, presets
+    that differ, or settings that do not go with it.
     """
     presets: dict[str, str] = {}
     for position, entry in enumerate(suite.stacks):

@@ -81,13 +81,8 @@ def audit(
 
 
 def audited(stack: str, provider: "Provider", state: "State", listing: "Listing") -> "Audit":
-    """Tells the listing's resources apart and prices what nobody looks after and what is kept; pure.
-
-    Args:
-        stack: its name.
-        provider: of the stack.
-        state: of the stack.
-        listing: what the provider says carries the stack's tag.
+    """Tells the listing's resources apart and prices what nobody looks after and what is kept; pure. `listing`: what
+    the provider says carries the stack's tag.
     """
     from stacks.finops.audit.classify_orphans import classify_orphans
     from stacks.finops.audit.tables import Audit, Row
@@ -126,10 +121,8 @@ def _state(stack: str, path: Path | None, removed: bool) -> "State":
 
 
 def _listing(config: "StackConfig", regions: str | None) -> "Listing":
-    """What the provider says carries the stack's tag.
-
-    Raises:
-        InputError: no credentials, a right that is missing, nobody answers.
+    """What the provider says carries the stack's tag. InputError: no credentials, a right that is missing, nobody
+    answers.
     """
     if config.gcp is not None:
         from stacks.finops.audit import gcp

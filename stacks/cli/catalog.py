@@ -50,10 +50,8 @@ class LiveCheck:
 
 
 def check_live(region: str, client: "Ec2Client") -> LiveCheck:
-    """Compares the catalogue's AWS machines with what `client` answers for `region`.
-
-    Raises:
-        InputError: no credentials, or EC2 cannot be reached.
+    """Compares the catalogue's AWS machines with what `client` answers for `region`. InputError: no credentials, or EC2
+    cannot be reached.
     """
     from components.aws.pricing import compare, fetch_types, not_offered
     from components.catalog.loader import load

@@ -56,10 +56,8 @@ QUICK = DemoSize(kimg=4, metrics_samples=200)
 
 
 def run_demo(out: Path, *, quick: bool) -> int:
-    """Tells the story into a new directory below `out`, and points `out/latest` at it when all is written.
-
-    Raises:
-        InputError: no room or no permission in `out`, or the extra `demo` is not installed.
+    """Tells the story into a new directory below `out`, and points `out/latest` at it when all is written. InputError:
+    no room or no permission in `out`, or the extra `demo` is not installed.
     """
     need("pulumi_aws", "moto", "torch", "matplotlib")
     console = Console()

@@ -129,10 +129,8 @@ def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
 
 
 def _with_budget(answers: "Answers", budget: float | None, folder: Path, asks: bool) -> "Answers":
-    """The answers, checked as `gangway plan` does, with a budget.
-
-    Raises:
-        InputError: what is wrong in them, at its place in the file to be.
+    """The answers, checked as `gangway plan` does, with a budget. InputError: what is wrong in them, at its place in
+    the file to be.
     """
     from stacks.planning.common_findings import check_budget
 
@@ -195,11 +193,7 @@ def _files(folder: Path, answers: "Answers", policy: bool) -> Mapping[str, str]:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes all or nothing, over nothing that came meanwhile.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
+    """Writes all or nothing, over nothing that came meanwhile. InputError: the folder cannot be written."""
     written: list[Path] = []
     try:
         for name, text in files.items():

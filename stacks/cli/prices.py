@@ -190,11 +190,7 @@ def _nothing_read(failures: dict[str, str]) -> InputError:
 
 
 def _regions(provider: str | None, region: str | None) -> "dict[Provider, list[str]]":
-    """The regions of each provider that are meant.
-
-    Raises:
-        InputError: no such provider, or no such region of it.
-    """
+    """The regions of each provider that are meant. InputError: no such provider, or no such region of it."""
     from components.catalog.loader import PROVIDERS, load_provider
 
     if provider not in (None, *PROVIDERS):

@@ -75,10 +75,8 @@ def quote(
 
 
 def hours_of(text: str, place: str) -> float:
-    """A length of time as people write it: `100`, `130h`, `5d`; above 0 and up to `MOST_HOURS`, in hours.
-
-    Raises:
-        InputError: it is none.
+    """A length of time as people write it: `100`, `130h`, `5d`; above 0 and up to `MOST_HOURS`, in hours. InputError:
+    it is none.
     """
     match = _LENGTH.fullmatch(text.strip())
     hours = 0.0 if match is None else float(match[1]) * (24 if match[2] == "d" else 1)
@@ -94,11 +92,7 @@ def hours_of(text: str, place: str) -> float:
 
 
 def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
-    """The providers of a list such as `aws,gcp`; all of them without one.
-
-    Raises:
-        InputError: one of them is not known.
-    """
+    """The providers of a list such as `aws,gcp`; all of them without one. InputError: one of them is not known."""
     from components.catalog.loader import PROVIDERS
 
     if text is None:
@@ -117,10 +111,8 @@ def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
 
 
 def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--accelerator") -> "list[Carrier]":
-    """What carries the accelerator at these providers: machine types, or a TPU slice.
-
-    Raises:
-        InputError: nobody of them has it; the nearest is named.
+    """What carries the accelerator at these providers: machine types, or a TPU slice. InputError: nobody of them has
+    it; the nearest is named.
     """
     from components.catalog.loader import Catalog, load_provider
     from components.estimate.offers import carriers_of, unknown_accelerator

@@ -94,11 +94,7 @@ def _rates(words: Sequence[str]) -> dict[str, float]:
 
 
 def _plans(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Plans by their stack.
-
-    Raises:
-        InputError: a file that is no plan, or a second plan of one stack.
-    """
+    """Plans by their stack. InputError: a file that is no plan, or a second plan of one stack."""
     from stacks.report.runs import read_json
 
     plans: dict[str, dict[str, Any]] = {}

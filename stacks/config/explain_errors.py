@@ -1,7 +1,5 @@
-"""Turns pydantic's validation errors into InputErrors: config path, value, what is allowed, nearest fix.
-
-The words come from the models' own JSON schema (bounds, patterns, `Field(examples=...)`), never from pydantic's
-messages, which speak of Python. Pure translation: the rules themselves stand on the models.
+"""Turns pydantic's validation errors into InputErrors: config path, value, what is allowed, nearest fix, in the words
+of the models' own JSON schema (pydantic's messages speak of Python).
 """
 
 import json
@@ -38,14 +36,9 @@ def explain(
     examples: Mapping[str, Any] = MappingProxyType({}),
     namespace: str = "gangway:",
 ) -> list[InputError]:
-    """One InputError for each of pydantic's findings.
-
-    Args:
-        error: what `root.model_validate` raised.
-        root: the model at the top, whose fields are keys of the namespace.
-        place: file or stack, put before each config path.
-        examples: config path of a section or of its key -> what is shown there in place of the model's own example.
-        namespace: put before each key at the top.
+    """One InputError for each of pydantic's findings. `root`: the model at the top, whose fields are keys of the
+    namespace; `place`: file or stack, put before each config path; `examples`: config path of a section or of its key
+    -> what is shown there in place of the model's own example; `namespace`: put before each key at the top.
     """
     schema = root.model_json_schema(schema_generator=_AsWritten)
     _put_examples(schema, examples)

@@ -1,9 +1,7 @@
 """What a job trains: its preset, what the job changes of it, and the one TrainConfig that comes of both.
 
-A stack file's `gangway:job.settings`, and the arms of a suite, are checked here before anything is built. Plan,
-findings, bench and launch read `effective_config` or `trainer_flags`, which agree; the record has what the trainer
-makes of the flags. What the fields mean is `trainer.config.train_config`; a length, a seed and the distance of
-checkpoints have keys of their own in the job.
+Plan, findings, bench and launch read `effective_config` or `trainer_flags`, which agree; the record has what the
+trainer makes of the flags. Length, seed and distance of checkpoints have keys of their own in the job.
 """
 
 from collections.abc import Mapping

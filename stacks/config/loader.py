@@ -80,11 +80,8 @@ def _holds(path: Path, test: Callable[[Path], bool]) -> bool:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The `config:` mapping of a stack file, keys with their namespace.
-
-    Raises:
-        ExceptionGroup: of InputError, for each value that YAML reads as something else than it looks like.
-        InputError: when the file cannot be read at all.
+    """The `config:` mapping of a stack file, keys with their namespace. ExceptionGroup: of InputError, for each value
+    that YAML reads as something else than it looks like; InputError: when the file cannot be read at all.
     """
     data = read_yaml(path)
     config = data.get("config") if isinstance(data, dict) else None
@@ -269,11 +266,8 @@ def _stack_model(names: tuple[str, ...]) -> type[StackConfig]:
 
 
 def from_file(path: Path) -> StackConfig:
-    """Reads a stack file.
-
-    Raises:
-        ExceptionGroup: of InputError, one for each mistake.
-        InputError: when the file cannot be read at all.
+    """Reads a stack file. ExceptionGroup: of InputError, one for each mistake; InputError: when the file cannot be
+    read at all.
     """
     stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
     return _validate(stack, _own(read_settings(path), str(path)), str(path))

@@ -267,13 +267,8 @@ def _set(settings: dict[str, Any], path: str, text: str) -> None:
 
 
 def project_files(answers: Answers, name: str, version: str, *, policy: bool) -> dict[str, str]:
-    """The project's files, path -> text.
-
-    Args:
-        answers: what was told.
-        name: of the project.
-        version: of Gangway, which the project is pinned to.
-        policy: whether the guardrails come with it, as a policy pack.
+    """The project's files, path -> text. `version`: of Gangway, which the project is pinned to; `policy`: whether the
+    guardrails come with it, as a policy pack.
     """
     stack, extras = answers.stack, [answers.provider, *(["policy"] if policy else [])]
     texts = (

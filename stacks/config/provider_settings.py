@@ -1,7 +1,4 @@
-"""What a provider says of stack files: its own section, which of the common settings it reads, and how it spells them.
-
-Data alone: `stacks.providers.unsupported_settings` and `stacks.config.loader` make checks and messages of it.
-"""
+"""What a provider says of stack files: its own section, which of the common settings it reads, in which spelling."""
 
 import re
 from collections.abc import Mapping
@@ -14,13 +11,9 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class OwnSection:
-    """The section that only this provider reads, `gangway:<name>`.
-
-    Attributes:
-        name: its key.
-        model: of what stands there; None in a stack of another provider.
-        holds: what it has to hold, as the message says that misses it.
-        example: the section as one writes it in a line of YAML.
+    """The section that only this provider reads, `gangway:<name>`. `name`: its key; `model`: of what stands there;
+    None in a stack of another provider; `holds`: what it has to hold, as the message says that misses it;
+    `example`: the section as one writes it in a line of YAML.
     """
 
     name: str
@@ -31,12 +24,8 @@ class OwnSection:
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """Where `storage.source` is.
-
-    Attributes:
-        scheme: of its addresses.
-        folder: how one is called there.
-        keeps_name: whether data that moves here from another cloud may keep its bucket's name.
+    """Where `storage.source` is. `scheme`: of its addresses; `folder`: how one is called there; `keeps_name`: whether
+    data that moves here from another cloud may keep its bucket's name.
     """
 
     scheme: str
@@ -55,12 +44,8 @@ class ImageForm:
 @dataclass(frozen=True)
 class Account:
     """Pulumi's own namespace of settings for the provider, which would choose another account than the stack file.
-
-    Attributes:
-        namespace: such as `aws`, of keys such as `aws:profile`.
-        title: the provider as people call it.
-        region_key: the one key that may stand there, with the stack's region.
-        instead: where people say whose account it is.
+    `namespace`: such as `aws`, of keys such as `aws:profile`; `title`: the provider as people call it; `region_key`:
+    the one key that may stand there, with the stack's region; `instead`: where people say whose account it is.
     """
 
     namespace: str

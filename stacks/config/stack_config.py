@@ -1,7 +1,5 @@
 """StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated at the door.
-
-Only the model: `stacks.config.loader` fills it from a file or from the engine, `stacks.config.explain_errors`
-explains mistakes.
+`stacks.config.loader` fills it from a file or from the engine.
 """
 
 import re

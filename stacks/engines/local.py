@@ -1,7 +1,5 @@
-"""A JobSpec run on this machine: torchrun in a process group of its own, followed through its stats file.
-
-What `gangway demo` does here is what a node's systemd unit does there: the same launcher, the same arguments, the same
-exit codes. Not a scheduler, and no other cloud's idea of a job.
+"""A JobSpec run on this machine: torchrun in a process group of its own, followed through its stats file; with the
+launcher, the arguments and the exit codes of a node's systemd unit.
 """
 
 import json
@@ -45,12 +43,8 @@ class LocalRun:
     @classmethod
     @contextmanager
     def start(cls, job: JobSpec, log: Path, instead: Sequence[str] = ()) -> Iterator["LocalRun"]:
-        """Starts `job` under the trainer's launcher; its output goes to `log`.
-
-        Args:
-            job: to run.
-            log: of its output.
-            instead: a command that runs it elsewhere, such as in a container, and hands the job's variables on itself.
+        """Starts `job` under the trainer's launcher; its output goes to `log`. `instead`: a command that runs it
+        elsewhere, such as in a container, and hands the job's variables on itself.
         """
         argv = [sys.executable, "-m", f"{job.module}.launch", *job.torchrun_argv()]
         process = _begin(instead, log, {}) if instead else _begin(argv, log, job.env)

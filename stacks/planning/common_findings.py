@@ -23,13 +23,9 @@ _TOLD_SIZES = 4
 def common_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
 ) -> list[Finding]:
-    """Findings about batch, training, state, data, prices and budget.
-
-    Args:
-        config: the stack.
-        machine: its nodes.
-        cost: the priced plan; None under the engine, which prices nothing, and then money is not spoken of.
-        shared: whether the nodes see one run directory also where the stack has no file system.
+    """Findings about batch, training, state, data, prices and budget. `cost`: the priced plan; None under the engine,
+    which prices nothing, and then money is not spoken of; `shared`: whether the nodes see one run directory also where
+    the stack has no file system.
     """
     unpriced = [
         *_batch(config, machine),
@@ -264,15 +260,7 @@ _TOLD = 3
 def money_findings(
     config: StackConfig, rungs: Sequence[RungCost], job: Pace, lines: Sequence[CostComponent], today: date
 ) -> tuple[Finding, ...]:
-    """All findings about the estimate.
-
-    Args:
-        config: the stack.
-        rungs: its ladder, priced.
-        job: how far its checkpoints are apart.
-        lines: the whole bill.
-        today: against which prices are old.
-    """
+    """All findings about the estimate."""
     return (
         *(finding for rung in rungs for finding in _spot(config, rung, job)),
         *stale_prices(lines, today),

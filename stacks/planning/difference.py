@@ -1,7 +1,5 @@
-"""What changed from an earlier plan to this one: resources, dollars, energy, carbon. Pure but for reading the file.
-
-Compares what `gangway plan --json` printed with what it prints now. Not a diff against the cloud: what runs there is
-the engine's to say (`pulumi preview`).
+"""What changed from an earlier plan (`gangway plan --json`) to this one: resources, dollars, energy, carbon. Not a diff
+against the cloud: that is `pulumi preview`.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""A plan in the shape of Infracost's JSON, for tools that read that: pull request comments, policies, dashboards.
+"""A plan in the shape of Infracost's JSON (version 0.2 of `infracost breakdown --format json`), for tools that read
+that.
 
-The shape is version 0.2 of `infracost breakdown --format json`: figures are decimal strings, a month has 730 hours, and
-what nobody knows the price of has costs of null and says `priceNotFound`. Works on what `gangway plan --json` prints,
-so that an earlier plan becomes `pastBreakdown`. What Infracost has no word for (the run, energy, standby rungs) is not
-in it.
+Figures are decimal strings, a month has 730 hours, and what nobody knows the price of has costs of null and says
+`priceNotFound`. What Infracost has no word for (the run, energy, standby rungs) is not in it.
 """
 
 from collections import Counter
@@ -26,12 +25,8 @@ _DIGITS = 10
 
 
 def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *, now: datetime | None = None) -> Any:
-    """The plan as JSON data.
-
-    Args:
-        plan: what `Plan.to_json` gives.
-        past: an earlier one of the same stack, to be compared with.
-        now: for `timeGenerated`; this moment when left out.
+    """The plan as JSON data. `past`: an earlier one of the same stack, to be compared with; `now`: for `timeGenerated`;
+    this moment when left out.
     """
     new, old = _breakdown(plan), _breakdown(past) if past else _breakdown({**plan, "cost": {"components": []}})
     difference = _difference(old, new)

@@ -1,7 +1,5 @@
-"""The offline plan: the very program `pulumi up` runs, under the SDK's test runtime, priced and checked.
-
-Needs no credentials, no network and no CLI. Ids of resources that do not exist yet are written `${Type.name.id}`, so
-the plan shows who refers to whom. Not a diff: what already runs in the cloud is the engine's business.
+"""The offline plan: the very program `pulumi up` runs, under the SDK's test runtime, priced and checked, without
+credentials, network or CLI. Ids of resources that do not exist yet are written `${Type.name.id}`.
 """
 
 from dataclasses import dataclass
@@ -90,14 +88,8 @@ class Plan:
 
 
 def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recording:
-    """Runs the stack's program against `cloud`; the recording's result is what the stack exports.
-
-    Args:
-        config: the stack.
-        cloud: what stands behind it.
-        planned: see `stacks.program.build`.
-
-    InputError: whatever the program finds wrong with `config`.
+    """Runs the stack's program against `cloud`; the recording's result is what the stack exports. InputError: whatever
+    the program finds wrong with `config`.
     """
     return record(lambda: build(config, planned), cloud, config.stack)
 

@@ -1,7 +1,5 @@
-"""A Pulumi program run without the engine: Pulumi's own mock runtime, with a cloud of our choice behind it.
-
-The offline plan, the sandbox and the tests all run programs through `record`, so that what they see is one thing.
-Knows nothing of stacks or providers, and prices nothing.
+"""A Pulumi program run without the engine: Pulumi's own mock runtime, with a cloud of our choice behind it. Offline
+plan, sandbox and tests all run programs through `record`, so that what they see is one thing.
 """
 
 import sys
@@ -101,12 +99,8 @@ class PlannedResource:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a program did.
-
-    Attributes:
-        resources: everything it registered but the stack itself, ordered by URN.
-        outputs: by component's URN, the names of the outputs it registered.
-        result: what the program returned, resolved.
+    """What a program did. `resources`: everything it registered but the stack itself, ordered by URN; `outputs`: by
+    component's URN, the names of the outputs it registered; `result`: what the program returned, resolved.
     """
 
     resources: tuple[PlannedResource, ...]

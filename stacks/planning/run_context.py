@@ -71,15 +71,9 @@ def cloud_context(
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
 ) -> RunContext:
     """The context of a run in the cloud, with the price of each kind of capacity that its nodes may come from.
-
-    Args:
-        config: the stack.
-        machine: one node, as the trainer counts nodes: what runs one launcher.
-        region: where it is.
-        price: of such a node.
-        image_digest: of the trainer's image.
-        num_nodes: how many of them; the stack's own number when left out.
-        peak_tflops: of what one worker drives, by number format, where the trainer does not know the device's itself.
+    `machine`: one node, as the trainer counts nodes: what runs one launcher; `num_nodes`: how many of them; the
+    stack's own number when left out; `peak_tflops`: of what one worker drives, by number format, where the trainer
+    does not know the device's itself.
     """
     ladder = config.cluster.capacity
     kinds = tuple(rung.kind for rung in ladder)

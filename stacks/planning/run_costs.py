@@ -103,13 +103,9 @@ def _line(config: StackConfig, label: str, service: str, gib: float) -> CostComp
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a job goes, and so how far its checkpoints are apart.
-
-    Attributes:
-        checkpoint_kimg: thousands of images from one checkpoint to the next.
-        images_per_second: of the whole job.
-        interval_sec: from one checkpoint to the next, at most the run.
-        source: where the images per second are from.
+    """How fast a job goes, and so how far its checkpoints are apart. `checkpoint_kimg`: thousands of images from one
+    checkpoint to the next; `images_per_second`: of the whole job; `interval_sec`: from one checkpoint to the next, at
+    most the run; `source`: where the images per second are from.
     """
 
     checkpoint_kimg: float
@@ -195,13 +191,7 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
 
 
 def price_ladder(config: StackConfig, machine: MachineType, lines: Sequence[CostComponent]) -> tuple[RungCost, ...]:
-    """Each rung of the ladder, first choice first.
-
-    Args:
-        config: the stack.
-        machine: its nodes.
-        lines: the whole bill, standby rungs included.
-    """
+    """Each rung of the ladder, first choice first."""
     positions = range(len(config.cluster.capacity))
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.

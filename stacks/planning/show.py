@@ -242,12 +242,8 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def print_plan(plan: Plan, output: str, previous: Mapping[str, Any] | None) -> None:
-    """Prints `plan`.
-
-    Args:
-        plan: to be printed.
-        output: text, json or infracost.
-        previous: an earlier plan, as `read_plan` gives it; None for no comparison.
+    """Prints `plan`. `output`: text, json or infracost; `previous`: an earlier plan, as `read_plan` gives it; None for
+    no comparison.
     """
     if output == "text":
         show_plan(plan, Console())

@@ -1,8 +1,4 @@
-"""What the trainer would refuse on the nodes of a plan, told before anybody pays for them. Pure.
-
-Which configuration the nodes train is `JobConfig.effective_config`; what the trainer refuses,
-`trainer.config.refusals`. How the batch is spread over the nodes is `stacks.planning.common_findings`'s.
-"""
+"""What the trainer would refuse on the nodes of a plan (`trainer.config.refusals`), told before anybody pays."""
 
 from collections.abc import Iterable, Mapping
 

@@ -110,11 +110,8 @@ def _refusal(mistake: InputError) -> Finding:
 
 
 def policies(found: Sequence[Finding] | None, grid: SiteGrid | None = None) -> list[Policy]:
-    """All policies.
-
-    Args:
-        found: what the plan of the stack file has found; None where there is none.
-        grid: of the stack's site; None without one.
+    """All policies. `found`: what the plan of the stack file has found; None where there is none; `grid`: of the
+    stack's site; None without one.
     """
     return [
         *(_of_plan(rule, found) for rule in PLAN_RULES),

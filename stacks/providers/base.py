@@ -1,8 +1,5 @@
-"""What a provider is: facts that every plan may look at, and behind them the program that makes resources of a stack
-file. `docs/adding-a-provider.md` goes through one.
-
-`Provider` loads no cloud's SDK: the stack file is checked, the rules judge and `gangway` says what is not installed by
-the facts of all providers. `Program` does, and is loaded for the stack's own provider alone.
+"""What a provider is: `Provider`, facts that every plan may look at without its SDK, and behind it `Program`, which
+makes resources of a stack file and is loaded for the stack's own provider alone. See `docs/adding-a-provider.md`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

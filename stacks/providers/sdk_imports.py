@@ -1,7 +1,5 @@
-"""Pulumi's SDKs, loaded by the name: `ec2.Vpc` loads that class and what it refers to, not the 1,500 beside it.
-
-A generated service package runs all its modules as soon as one name is asked of it, which takes more than half of a
-plan's time. What is written otherwise than the generator writes it today is loaded whole, as without this.
+"""Pulumi's SDKs, loaded by the name: `ec2.Vpc` loads that class and what it refers to, not the 1,500 beside it, which
+would take more than half of a plan's time. What the generator writes in another way is loaded whole.
 """
 
 import builtins

@@ -160,15 +160,9 @@ def rendezvous(config: StackConfig, *, at_head: bool) -> Rendezvous:
 def train_argv(
     config: StackConfig, *, run_dir: str, data_dir: str, fabric_min_gbps: float | None, backend: str | None = None
 ) -> tuple[str, ...]:
-    """The trainer's arguments.
-
-    Args:
-        config: the stack.
-        run_dir: as every node sees it.
-        data_dir: where the objects of `storage.source` appear, or what a site's machines have; empty for none. Not said
-            to the trainer where there is no source.
-        fabric_min_gbps: bus bandwidth below which the job does not start; None to start without a test.
-        backend: where it is not the trainer's own choice.
+    """The trainer's arguments. `data_dir`: where the objects of `storage.source` appear, or what a site's machines
+    have; empty for none. Not said to the trainer where there is no source; `fabric_min_gbps`: bus bandwidth below
+    which the job does not start; None to start without a test; `backend`: where it is not the trainer's own choice.
     """
     job = config.job
     return (

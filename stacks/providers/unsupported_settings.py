@@ -103,11 +103,8 @@ _SITE_EXAMPLE = '{as_of: "2026-11-01", accelerator: H100x8, vcpus: 224, memory_g
 
 
 def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
-    """One InputError for each setting that `config.provider` does not have, or not in this form.
-
-    Args:
-        config: the stack.
-        place: file or stack, put before each config path.
+    """One InputError for each setting that `config.provider` does not have, or not in this form. `place`: file or
+    stack, put before each config path.
     """
     checks: tuple[Callable[[StackConfig], Iterator[InputError]], ...] = (
         _section, _image, _topology, _storage, _source, _lacking, _kept_runs, site_mistakes, _own, unsupported_settings,

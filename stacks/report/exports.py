@@ -1,6 +1,5 @@
-"""Run records in the formats that other programs read: FOCUS as CSV or Parquet, a CSV of figures, JSON. Only writing.
-
-Every file appears whole or not at all.
+"""Run records in the formats that other programs read: FOCUS as CSV or Parquet, a CSV of figures, JSON. Every file
+appears whole or not at all.
 """
 
 import csv

@@ -1,7 +1,5 @@
-"""Run directories that a person names, with the records in them. Only finding and reading.
-
-A run's directory holds run.json, and plan.json where the launcher left one; `--runs` may also name a folder of such
-directories, or a run.json that was fetched from a bucket.
+"""Run directories that a person names, with the records in them: a directory with run.json (and plan.json where the
+launcher left one), a folder of such directories, or a run.json fetched from a bucket.
 """
 
 import json

@@ -1,7 +1,5 @@
-"""MotoCloud: an AWS inside this process, which the offline plan can be run against and which is then read back.
-
-Not a mock that answers whatever it is asked: each resource becomes boto3 requests, and the rows come from describe
-calls. The last stage of `gangway demo` before training.
+"""MotoCloud: an AWS inside this process, which the offline plan can be run against and which is then read back:
+resources become boto3 requests, rows come from describe calls.
 """
 
 import base64
@@ -101,11 +99,7 @@ class MotoCloud:
         self._stack.close()
 
     def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Builds one resource.
-
-        Returns:
-            Its id and its outputs (inputs and computed values).
-        """
+        """Builds one resource. Returns its id and its outputs (inputs and computed values)."""
         if type_token.startswith("pulumi:providers:"):
             return name, inputs
         assert type_token in HANDLERS, f"the sandbox has no handler for {type_token} ({name})"
@@ -132,10 +126,8 @@ class MotoCloud:
         return applied.id, applied.outputs
 
     def read_back(self) -> tuple[SandboxRow, ...]:
-        """Asks moto for every resource that was built and compares it with its declaration.
-
-        Returns:
-            One row a resource, ordered by type and name.
+        """Asks moto for every resource that was built and compares it with its declaration. Returns one row a resource,
+        ordered by type and name.
         """
         rows = [self._row(wire, calls, result) for wire, calls, result in self._built]
         return tuple(sorted(rows, key=lambda row: (row.type, row.name)))

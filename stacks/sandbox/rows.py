@@ -1,6 +1,5 @@
-"""What the sandbox says about each resource, and the comparison behind it: declared fields against held fields.
-
-Pure. Only declared fields are compared: what a service adds by itself (defaults, timestamps) is not a difference.
+"""What the sandbox says about each resource, and the comparison behind it. Only declared fields are compared: what a
+service adds by itself (defaults, timestamps) is not a difference.
 """
 
 import re

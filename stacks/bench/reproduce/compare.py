@@ -1,8 +1,6 @@
-"""Two runs side by side: are they equal bit for bit, by how much do they differ, and what could explain it.
-
-Bits are compared by the hashes that the trainer takes of every part of its state, at every checkpoint that both have
-and at the end. Losses are means over the images between two lines, so lines are compared where both ends are the same:
-a run that was interrupted has a line there that the other has not. Reads and compares; runs nothing.
+"""Two runs side by side: are they equal bit for bit (hashes of the trainer's state at each common checkpoint), by how
+much do they differ, and what could explain it. A loss is a mean over the images since the line before, so only
+lines with the same two ends are compared.
 """
 
 import json
@@ -22,13 +20,8 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class QualityDifference:
-    """A quality metric at the same number of images.
-
-    Attributes:
-        name: of the metric.
-        kimg: thousands of images shown when it was computed.
-        recorded: its value in the record.
-        again: its value now.
+    """A quality metric at the same number of images. `name`: of the metric; `kimg`: thousands of images shown when it
+    was computed; `recorded`: its value in the record; `again`: its value now.
     """
 
     name: str
@@ -80,12 +73,8 @@ class Comparison:
 
 
 def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
-    """Compares a run with its repetition.
-
-    Args:
-        then: the record's; its stats.jsonl and checkpoints are used where they lie beside it.
-        now: the repetition.
-        reasons: what is known to be otherwise, before what the records tell.
+    """Compares a run with its repetition. `then`: the record's; its stats.jsonl and checkpoints are used where they lie
+    beside it; `reasons`: what is known to be otherwise, before what the records tell.
     """
     old, new = _states(then), _states(now)
     common = sorted(old.keys() & new.keys())

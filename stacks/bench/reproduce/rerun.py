@@ -30,12 +30,8 @@ _ACCOUNT = {"HOME": "/tmp", "USER": "gangway"}
 
 
 class Container(NamedTuple):
-    """What starts the image.
-
-    Attributes:
-        program: docker or podman, with its path.
-        image: name and digest: registry/gangway-trainer@sha256:...
-        digest: of the image, as the record has it.
+    """What starts the image. `program`: docker or podman, with its path; `image`: name and digest:
+    registry/gangway-trainer@sha256:...; `digest`: of the image, as the record has it.
     """
 
     program: Path
@@ -44,13 +40,9 @@ class Container(NamedTuple):
 
 
 def find_container(name: str, record: RunRecord) -> Container:
-    """The record's image under a name that a person gave, and what can start it here.
-
-    Args:
-        name: of the image, without a tag: the record knows the digest, and not where it is kept.
-        record: of the run.
-
-    InputError: the record names no image, the name is none or has another digest, or nothing here runs containers.
+    """The record's image under a name that a person gave, and what can start it here. InputError: the record names no
+    image, the name is none or has another digest, or nothing here runs containers. `name`: of the image, without a tag:
+    the record knows the digest, and not where it is kept.
     """
     digest = record.image_digest
     if not _DIGEST.fullmatch(digest):
@@ -87,15 +79,9 @@ def _program() -> Path | None:
 
 
 def container_job(job: JobSpec, container: Container, folder: Path, data: Path | None) -> JobSpec:
-    """The job as the image runs it: with the folders that it needs, each at its own path.
-
-    Args:
-        job: as it runs without a container.
-        container: to run it in.
-        folder: of the run, absolute.
-        data: shards elsewhere, absolute; None where the trainer prepares them inside the run's folder.
-
-    InputError: a folder that no mount can say.
+    """The job as the image runs it: with the folders that it needs, each at its own path. InputError: a folder that no
+    mount can say. `job`: as it runs without a container; `folder`: of the run, absolute; `data`: shards elsewhere,
+    absolute; None where the trainer prepares them inside the run's folder.
     """
     folders = [(folder, False), *([] if data is None or data.is_relative_to(folder) else [(data, True)])]
     for each, _ in folders:
@@ -107,13 +93,8 @@ def container_job(job: JobSpec, container: Container, folder: Path, data: Path |
 
 
 def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) -> list[str]:
-    """The whole command that runs a job in its image, files in its folders being the caller's own.
-
-    Args:
-        container: to run it in.
-        job: of `container_job`.
-        name: of the container.
-        on_gpus: whether the workers have a GPU each.
+    """The whole command that runs a job in its image, files in its folders being the caller's own. `on_gpus`: whether
+    the workers have a GPU each.
     """
     podman = container.program.name == "podman"
     gpus = ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", "all"]
@@ -155,15 +136,9 @@ class Rerun(NamedTuple):
 
 
 def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | None) -> Rerun:
-    """How the record's run is done here.
-
-    Args:
-        run: with its record.
-        machine: this one.
-        kimg: thousands of images to stop after; None for as many as the record has.
-        data: the shards; None for those in the run's directory, or beside it.
-
-    InputError: nothing to compare, or no such data.
+    """How the record's run is done here. InputError: nothing to compare, or no such data. `kimg`: thousands of images
+    to stop after; None for as many as the record has; `data`: the shards; None for those in the run's directory, or
+    beside it.
     """
     record = run.record
     changes: list[str] = []
@@ -256,21 +231,10 @@ def execute(
     told: Callable[[int], None],
     container: Container | None = None,
 ) -> Path:
-    """Runs it in a new folder and waits for its end.
-
-    Args:
-        again: what to run.
-        out: the folder, which must not exist.
-        run_id: of the new record.
-        machine: this one.
-        told: called with the images shown so far.
-        container: starts the record's image; None for this Python environment.
-
-    Returns:
-        The new run's directory.
-
-    InputError: the folder cannot be made, the data that the trainer prepared is not the record's (the folder is
-    then removed), or the trainer did not come to the end.
+    """Runs it in a new folder and waits for its end. InputError: the folder cannot be made, the data that the trainer
+    prepared is not the record's (the folder is then removed), or the trainer did not come to the end. `out`: the
+    folder, which must not exist; `told`: called with the images shown so far; `container`: starts the record's image;
+    None for this Python environment. Returns the new run's directory.
     """
     if container is None:
         need("torch")

@@ -19,11 +19,8 @@ More: TypeAlias = dict[str, Any]
 
 
 class Detail(NamedTuple):
-    """How to ask about one kind of resource.
-
-    Attributes:
-        service: boto3's name.
-        look: ARNs by short id, and a client -> by short id what is there; what is missing is gone.
+    """How to ask about one kind of resource. `service`: boto3's name; `look`: ARNs by short id, and a client -> by
+    short id what is there; what is missing is gone.
     """
 
     service: str

@@ -1,8 +1,7 @@
 """What carries a stack's tag on Azure: a query of Resource Graph over one subscription, and over its resource groups.
 
-The token is `az`'s own (`az account get-access-token`): no SDK for one request. Resource Graph shows what the caller
-may read, and lags some seconds behind. Nodes of a uniform scale set are parts of it and not listed. Permissions: Reader
-on the subscription.
+The token is `az`'s own: no SDK for one request. Resource Graph lags some seconds behind; nodes of a uniform scale set
+are parts of it and not listed. Permissions: Reader on the subscription.
 """
 
 import json

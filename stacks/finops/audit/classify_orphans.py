@@ -16,13 +16,9 @@ Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
 @dataclass(frozen=True)
 class Billed:
-    """One line of a resource's bill.
-
-    Attributes:
-        what: machine type, TPU slice, or service of the catalogue.
-        quantity: of the service's units.
-        kind: machine and slice are looked up among the machines' prices.
-        market: on-demand or spot, of machines.
+    """One line of a resource's bill. `what`: machine type, TPU slice, or service of the catalogue; `quantity`: of the
+    service's units; `kind`: machine and slice are looked up among the machines' prices; `market`: on-demand or spot, of
+    machines.
     """
 
     what: str
@@ -60,12 +56,8 @@ class CloudResource:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a provider answered.
-
-    Attributes:
-        resources: with the stack's tag.
-        asked: where, in words: regions, a project, a subscription.
-        notes: what could not be asked, or is known to be missing.
+    """What a provider answered. `resources`: with the stack's tag; `asked`: where, in words: regions, a project, a
+    subscription; `notes`: what could not be asked, or is known to be missing.
     """
 
     resources: tuple[CloudResource, ...]
@@ -83,14 +75,9 @@ class Judged:
 
 
 def classify_orphans(resources: Sequence[CloudResource], known: Collection[str]) -> list[Judged]:
-    """Tells resources apart.
-
-    What is in the state is looked after by `pulumi`; what belongs to that (nodes of a group, disks of a node) by it.
-    What is gone does not count. What a stack leaves behind on purpose is kept. All else is an orphan.
-
-    Args:
-        resources: with the stack's tag.
-        known: keys of the state.
+    """Tells resources apart. What is in the state is looked after by `pulumi`; what belongs to that (nodes of a group,
+    disks of a node) by it. What is gone does not count. What a stack leaves behind on purpose is kept. All else is an
+    orphan.
     """
     looked_after = _looked_after(resources, known)
     return [_of(resource, known, looked_after) for resource in resources]
@@ -119,12 +106,8 @@ def _looked_after(resources: Iterable[CloudResource], known: Collection[str]) ->
 
 
 def price(resource: CloudResource, provider: Provider, region: str) -> list[CostComponent]:
-    """The bill of one resource; a price nobody knows is a component without one.
-
-    Args:
-        resource: of the cloud.
-        provider: whose catalogue.
-        region: of the resource, not its zone.
+    """The bill of one resource; a price nobody knows is a component without one. `region`: of the resource, not its
+    zone.
     """
     if resource.billed is None:
         return [unknown_price(resource.name, 1, "paid by use, or by what this audit does not know")]

@@ -1,8 +1,7 @@
 """What carries a stack's label on Google Cloud: Cloud Asset Inventory, searchAllResources of one project.
 
-The index lags some minutes behind. Nodes of a group are not told as its own: they are known by the group's base name
-in their zone, their disks by their names. Permissions: cloudasset.assets.searchAllResources and
-serviceusage.services.use, and the API cloudasset.googleapis.com enabled.
+The index lags some minutes behind. Nodes of a group are known by its base name in their zone, their disks by their
+names. Permissions: cloudasset.assets.searchAllResources, serviceusage.services.use; the API enabled.
 """
 
 import re

@@ -1,7 +1,5 @@
-"""A stack's Pulumi state, as `pulumi stack export` writes it: from a file, or from the CLI.
-
-Reads what is there and says what each resource may be called by; which of these names a provider's list uses is the
-provider's to know. Secrets stay encrypted: no flag asks for them.
+"""A stack's Pulumi state, as `pulumi stack export` writes it, from a file or from the CLI: what is there, and what each
+resource may be called by. Secrets stay encrypted: no flag asks for them.
 """
 
 import json
@@ -19,12 +17,8 @@ _FIX = "pulumi stack export --stack STACK --file state.json, then --state state.
 
 @dataclass(frozen=True)
 class StateResource:
-    """A resource that a provider holds for the stack.
-
-    Attributes:
-        type: type token, such as aws:ec2/instance:Instance.
-        id: the provider's.
-        outputs: as in the state; secrets are still encrypted.
+    """A resource that a provider holds for the stack. `type`: type token, such as aws:ec2/instance:Instance; `id`: the
+    provider's; `outputs`: as in the state; secrets are still encrypted.
     """
 
     type: str
@@ -51,14 +45,7 @@ def read_state(path: Path) -> State:
 
 
 def export_state(stack: str, project: Path) -> State:
-    """Asks the CLI, in the backend that it is logged in to.
-
-    Args:
-        stack: its name.
-        project: folder with Pulumi.yaml.
-
-    InputError: no CLI, no such stack, nobody logged in.
-    """
+    """Asks the CLI, in the backend that it is logged in to. InputError: no CLI, no such stack, nobody logged in."""
     argv = ["pulumi", "stack", "export", "--stack", stack, "--cwd", str(project), "--non-interactive"]
     try:
         done = subprocess.run(

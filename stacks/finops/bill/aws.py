@@ -1,8 +1,7 @@
-"""Rows of AWS's Cost and Usage Report 2.0, as Data Exports writes it, in the words of FOCUS. Only reading.
-
-The amortised cost of a row follows AWS's own query for it (Cost and Usage Report user guide, "Understanding your
-amortized cost"): what was paid before is shared out over the hours that used it, and what nobody used stays with the
-fee. Costs are the unblended ones, before discounts that are agreed apart (the `net_` columns).
+"""Rows of AWS's Cost and Usage Report 2.0, as Data Exports writes it, in the words of FOCUS: unblended costs, before
+discounts that are agreed apart (the `net_` columns). A row's amortised cost follows the query of the user guide,
+"Understanding your amortized cost": what was paid before is shared out over the hours that used it, what nobody used
+stays with the fee.
 """
 
 import re

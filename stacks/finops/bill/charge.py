@@ -1,7 +1,5 @@
-"""One row of a bill in the words of FOCUS 1.4, and how values are read that every export spells another way.
-
-Only the columns that a reconciliation needs, named after FOCUS's in snake case. Pure: files are
-`stacks.finops.bill.reader`.
+"""One row of a bill in the words of FOCUS 1.4, only the columns that a reconciliation needs, and how values are read
+that every export spells another way.
 """
 
 import json

@@ -2,10 +2,8 @@
 
 A charge belongs to the run that its run tag names; where that says `shared`, or nothing, to those runs of its stack
 that were under way during its period, by their node-hours in it; else to its stack, unexplained: booting, waiting,
-storage between runs. Without a stack's tag it is untagged, unless the same resource bears the tag elsewhere in the
-bill: AWS puts a tag on charges only from the day on which it was activated for billing. Every charge lands in one
-place, so the places add up to the bill. Pure: files are `stacks.finops.bill.reader`, records
-`stacks.finops.bill.reconcile`.
+storage between runs. Without a stack's tag it is untagged, unless the same resource bears the tag elsewhere in the bill
+(AWS tags charges only from the day the tag was activated). The places add up to the bill.
 """
 
 from collections import Counter
@@ -98,13 +96,9 @@ def billed(charge: Charge) -> float:
 
 
 class CostAllocation:
-    """Where each charge belongs.
-
-    Args:
-        windows: of the runs that have a record.
-        cost: `effective` or `billed`.
-        rates: US dollars for one unit of a currency other than the dollar.
-        known: stacks by resource, of resources that bear the tag elsewhere.
+    """Where each charge belongs. `windows`: of the runs that have a record; `cost`: `effective` or `billed`; `rates`:
+    US dollars for one unit of a currency other than the dollar; `known`: stacks by resource, of resources that bear
+    the tag elsewhere.
 
     Attributes:
         runs: sums by run.

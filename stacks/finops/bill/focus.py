@@ -59,12 +59,7 @@ CUSTOM_PREFIX = "x_"
 
 
 class Column(NamedTuple):
-    """A column that every dataset has.
-
-    Attributes:
-        kind: text, number, time or json.
-        nullable: whether a row may leave it out.
-    """
+    """A column that every dataset has. `kind`: text, number, time or json; `nullable`: may be left out."""
 
     kind: str
     nullable: bool
@@ -120,12 +115,7 @@ ALLOWED: Mapping[str, frozenset[str]] = MappingProxyType(
 
 
 def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What keeps rows from being FOCUS 1.4; empty when nothing does.
-
-    Args:
-        columns: in their order.
-        rows: values by column, None for null.
-    """
+    """What keeps rows from being FOCUS 1.4; empty when nothing does. `rows`: values by column, None for null."""
     own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
     found = [f"lacks {column}" for column in MANDATORY if column not in columns]
     found += [f"{column} is no column of FOCUS" for column in columns if column not in COLUMNS and column not in own]
@@ -198,11 +188,8 @@ def _priced(use: CapacityUse, price: Quantity) -> CapacityUse:
 
 
 def focus_rows(record: RunRecord, billing_account: str) -> list[dict[str, Any]]:
-    """The rows of a record that has some; see `without_rows`.
-
-    Args:
-        record: with dollars.
-        billing_account: who pays, as the invoice's issuer knows them.
+    """The rows of a record that has some; see `without_rows`. `billing_account`: who pays, as the invoice's issuer
+    knows them.
     """
     rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account)]
     found = problems(EXPORTED_COLUMNS, rows)

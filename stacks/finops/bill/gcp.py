@@ -1,8 +1,7 @@
-"""Rows of Google Cloud's billing export to BigQuery, standard or detailed, in the words of FOCUS. Only reading.
-
-Taken out of BigQuery as JSON they are nested (`service: {description}`), as CSV flat (`service_description`), labels
-and credits then being JSON in a field (`TO_JSON_STRING(labels) AS labels`). Credits stand inside the row that they
-belong to, and become charges of their own. Times are in UTC; invoices run by the months of the US's Pacific coast.
+"""Rows of Google Cloud's billing export to BigQuery, standard or detailed, in the words of FOCUS. As JSON they are
+nested (`service: {description}`), as CSV flat (`service_description`) with labels and credits as JSON in a field
+(`TO_JSON_STRING(labels) AS labels`). Credits inside a row become charges of their own. Times are in UTC; invoices
+run by the months of the US's Pacific coast.
 """
 
 import json

@@ -26,11 +26,8 @@ _BATCH_ROWS = 4096
 
 
 class Table(NamedTuple):
-    """An open table.
-
-    Attributes:
-        columns: their names; of JSON the keys of the first row, since rows leave out what is null.
-        rows: each with its number, from 1, and its values by column.
+    """An open table. `columns`: their names; of JSON the keys of the first row, since rows leave out what is null;
+    `rows`: each with its number, from 1, and its values by column.
     """
 
     columns: tuple[str, ...]
@@ -228,13 +225,9 @@ def find_bills(places: Sequence[Path]) -> tuple[Path, ...]:
 
 
 class Bills:
-    """Some files of bills. After a pass over `charges` the other attributes tell of it.
-
-    Attributes:
-        paths: of the files.
-        num_rows: rows read, duplicates among them.
-        num_duplicates: rows that were left out because they had been read before.
-        sources: formats by provider, account and billing period.
+    """Some files of bills. After a pass over `charges` the other attributes tell of it. `paths`: of the files;
+    `num_rows`: rows read, duplicates among them; `num_duplicates`: rows that were left out because they had been
+    read before; `sources`: formats by provider, account and billing period.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:

@@ -121,17 +121,10 @@ def reconcile(
     rates: Mapping[str, float] | None = None,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> Reconciliation:
-    """Joins a bill with records.
-
-    Args:
-        bills: the files; read once, or twice where a resource bears its tag in some rows only.
-        runs: that have a record.
-        plans: by stack, for runs that have no plan beside their record.
-        cost: `effective`, or `billed` as on the invoice.
-        rates: US dollars for one unit of another currency.
-        progress: told how many rows have been read.
-
-    InputError: a file that is no bill, or a row with a value that is none.
+    """Joins a bill with records. InputError: a file that is no bill, or a row with a value that is none. `bills`: the
+    files; read once, or twice where a resource bears its tag in some rows only; `plans`: by stack, for runs that have
+    no plan beside their record; `cost`: `effective`, or `billed` as on the invoice; `rates`: US dollars for one unit of
+    another currency; `progress`: told how many rows have been read.
     """
     windows = [_window(run.record) for run in runs]
 

@@ -37,12 +37,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class AwsSource:
-    """AWS's own APIs.
-
-    Args:
-        clients: makes the clients.
-        now: the moment whose spot prices are asked for, and the day of what bears no date.
-    """
+    """AWS's own APIs. `now`: the moment whose spot prices are asked for, and the day of what bears no date."""
 
     name = "aws"
     how = "the Price List API, spot history and capacity block offerings, with your credentials"
@@ -202,13 +197,7 @@ NEEDED = ("Instance Type", "Region Code", "TermType", "Unit", "PricePerUnit", "C
 
 
 class AwsPublicSource:
-    """The public offer files.
-
-    Args:
-        web: reads them.
-        today: against which a row is still to come.
-        files_url: where they are.
-    """
+    """The public offer files. `today`: against which a row is still to come."""
 
     name = "aws"
     how = "the public offer files, without credentials: neither spot nor capacity blocks, and they are large"

@@ -1,8 +1,5 @@
-"""Azure's retail prices, which need no credentials: on demand, spot, and reservations of one and three years.
-
-A region is one filter (`serviceName eq 'Virtual Machines' and armRegionName eq ...`, names in their own case) and some
-pages. A reservation is priced for its whole term. Left out: Windows, low priority, dev/test, dedicated hosts, meters
-that are still to come.
+"""Azure's retail prices, which need no credentials: on demand, spot, and reservations of one and three years, priced
+for the whole term. Left out: Windows, low priority, dev/test, dedicated hosts, meters still to come.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,13 +23,7 @@ LEFT_OUT = ("Windows", "Low Priority", "Dedicated Host", "CloudServices", "Cloud
 
 
 class AzureSource:
-    """The retail prices API.
-
-    Args:
-        web: asks it.
-        today: the day the prices are of; the API has no other.
-        api_url: where it is.
-    """
+    """The retail prices API. `today`: the day the prices are of; the API has no other."""
 
     name = "azure"
     how = "the retail prices API, without credentials"

@@ -104,13 +104,8 @@ class Difference:
 
 
 def prices_of(state: str, place: str) -> dict[Key, Price]:
-    """The known prices of a state.
-
-    Args:
-        state: `catalogue`, `overlay` (the newest of each provider), a day, or the path of an overlay.
-        place: the argument that names it.
-
-    InputError: there is no such state.
+    """The known prices of a state. InputError: there is no such state. `state`: `catalogue`, `overlay` (the newest of
+    each provider), a day, or the path of an overlay.
     """
     overlays = [] if state == CATALOGUE else [read_overlay(path) for path in _files(state, place)]
     prices: dict[Key, Price] = {}

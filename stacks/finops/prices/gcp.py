@@ -23,11 +23,8 @@ _DESCRIPTION = re.compile(
 
 @dataclass(frozen=True)
 class Part:
-    """A part of machines in one region.
-
-    Attributes:
-        name: as in the description, in small letters, such as `a3 instance core`.
-        spot: whether it is one of a spot machine.
+    """A part of machines in one region. `name`: as in the description, in small letters, such as `a3 instance core`;
+    `spot`: whether it is one of a spot machine.
     """
 
     name: str
@@ -84,12 +81,9 @@ SSD = "ssd backed local storage"
 
 @dataclass(frozen=True)
 class Family:
-    """The parts of a family of machines.
-
-    Attributes:
-        cards: names that its accelerator has had; the first that has a price counts.
-        instance: of cores and memory; empty where a card's price holds them.
-        ssd: whether local SSDs come with the machine.
+    """The parts of a family of machines. `cards`: names that its accelerator has had; the first that has a price
+    counts; `instance`: of cores and memory; empty where a card's price holds them; `ssd`: whether local SSDs come
+    with the machine.
     """
 
     cards: tuple[str, ...]
@@ -114,15 +108,8 @@ _Prices: TypeAlias = Mapping[Part, tuple[PartPrice, ...]]
 
 
 class GcpSource:
-    """The Cloud Billing Catalog.
-
-    Args:
-        web: asks it, with credentials unless `key` is given.
-        machines: what the parts are added up to.
-        today: the day the prices are of; the Catalog states current ones.
-        how: with which credentials, in words.
-        key: an API key.
-        api_url: where it is.
+    """The Cloud Billing Catalog. `web`: asks it, with credentials unless `key` is given; `machines`: what the parts are
+    added up to; `today`: the day the prices are of; the Catalog states current ones.
     """
 
     name = "gcp"

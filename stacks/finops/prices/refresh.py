@@ -1,7 +1,5 @@
-"""From what a source answers to a new overlay: judged value by value, the good ones laid over the last overlay.
-
-A price that is refused leaves the known one in place. Regions are asked one by one, so that one that fails costs only
-itself. Writes nothing before `write_overlay`, and that whole or not at all.
+"""From what a source answers to a new overlay: judged value by value (a refused price leaves the known one in place),
+region by region, so that one that fails costs only itself. Written whole or not at all.
 """
 
 import contextlib
@@ -75,14 +73,8 @@ def _in(zones: Fact[tuple[str, ...]], region: str) -> bool:
 
 
 def refresh(source: PriceSource, provider: Provider, regions: Sequence[str], today: date, told: Told) -> Report:
-    """Asks `source` about `regions` and judges what it answers.
-
-    Args:
-        source: of `provider`.
-        provider: whose catalogue and last overlay are compared.
-        regions: names of the catalogue.
-        today: the day of the new prices.
-        told: is told each region before it is asked.
+    """Asks `source` about `regions` and judges what it answers. `provider`: whose catalogue and last overlay are
+    compared; `told`: is told each region before it is asked.
     """
     catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
     known = _known(catalog, tpus)

@@ -112,12 +112,7 @@ def plain_session() -> WebSession:
 
 
 class Web:
-    """GET requests of one session.
-
-    Args:
-        session: sends them.
-        sleep: waits between two attempts, in seconds.
-    """
+    """GET requests of one session."""
 
     def __init__(self, session: WebSession, sleep: Callable[[float], None] = time.sleep) -> None:
         self._session, self._sleep = session, sleep

@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A question and its answer.
-
-    Attributes:
-        max_intensity: gCO2e per kWh that a grid may have at most; None for any.
-        left_out: offers on other grids.
-        top: how many of the ranked a person gets to see; 0 for all. JSON has them all.
+    """A question and its answer. `max_intensity`: gCO2e per kWh that a grid may have at most; None for any; `left_out`:
+    offers on other grids; `top`: how many of the ranked a person gets to see; 0 for all. JSON has them all.
     """
 
     accelerator: str

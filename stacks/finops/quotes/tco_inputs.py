@@ -1,7 +1,5 @@
-"""What a comparison of renting and owning goes by: each input with its source, from the first place that has it.
-
-The command line wins; then the catalogue's prices and watts; then the stated assumptions of `components.estimate.tco`.
-What none of them has is asked for, never guessed.
+"""What a comparison of renting and owning goes by: each input with its source. The command line wins; then the
+catalogue; then the stated assumptions of `components.estimate.tco`. What none has is asked for, never guessed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,12 +34,8 @@ UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """One comparison.
-
-    Attributes:
-        facts: by the names of UNITS.
-        rented: the offer whose price is compared; None where the price was given.
-        reserved: commitments whose price is known, with the on-demand price beside it.
+    """One comparison. `facts`: by the names of UNITS; `rented`: the offer whose price is compared; None where the price
+    was given; `reserved`: commitments whose price is known, with the on-demand price beside it.
     """
 
     accelerator: str
@@ -82,16 +76,9 @@ class Inputs:
 def gather(
     accelerator: str, num_nodes: int, years: float, offers: "Sequence[Offer]", given: Mapping[str, float | None]
 ) -> Inputs:
-    """Everything a comparison needs.
-
-    Args:
-        accelerator: such as `H100x8`.
-        num_nodes: how many nodes.
-        years: how long one has them.
-        offers: every way to rent such a node, at least one.
-        given: what stood on the command line, by the names of UNITS; checked.
-
-    InputError: nobody knows a price or a draw that was not given either.
+    """Everything a comparison needs. InputError: nobody knows a price or a draw that was not given either.
+    `accelerator`: such as `H100x8`; `offers`: every way to rent such a node, at least one; `given`: what stood on
+    the command line, by the names of UNITS; checked.
     """
     on_demand = [o for o in offers if o.kind == "on-demand" and o.price.value is not None]
     cheapest = min(on_demand, key=lambda o: o.price.value or 0.0, default=None)

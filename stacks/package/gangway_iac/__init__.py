@@ -1,7 +1,5 @@
-"""What an installed Gangway is called: the one package of the wheel, which carries the rest in a folder of its own.
-
-A checkout has `components`, `images`, `stacks` and `trainer` at its top; another project's environment must not. The
-wheel puts them under `gangway_iac/_tree`, and only a process that asks for them here can import them.
+"""The one package of the wheel: `components`, `images`, `stacks` and `trainer` lie under `gangway_iac/_tree`, so that
+another project's environment has no such names at its top; only a process that asks here can import them.
 """
 
 import os

@@ -1,5 +1,3 @@
-"""Guardrails: what every stack has to keep, as pure functions over what it declares and what its file says.
-
-`gangway plan` makes findings of the breaches, the policy pack (`stacks/policy`) violations: the same functions, codes
-and severities. Not a scanner of what already runs: that is `gangway audit`.
+"""Guardrails: what every stack has to keep, as pure functions over what it declares and what its file says. `gangway
+plan` makes findings of the breaches, the policy pack (`stacks/policy`) violations.
 """

@@ -143,14 +143,7 @@ def with_guardrails(
     resources: Sequence[Declared],
     job: Pace,
 ) -> tuple[Finding, ...]:
-    """`said` and what the rules have to add to it; nothing is said twice.
-
-    Args:
-        said: what the plan has found already.
-        config: the stack.
-        resources: what its program declares.
-        job: how far its checkpoints are apart.
-    """
+    """`said` and what the rules have to add to it; nothing is said twice."""
     before = tuple(said)
     codes = {finding.code for finding in before}
     grid = grid_of(config)

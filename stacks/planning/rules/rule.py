@@ -88,14 +88,9 @@ class Limits(BaseModel):
 
 @dataclass(frozen=True)
 class Rule:
-    """What every rule has.
-
-    Attributes:
-        code: stable identifier, as a finding has it.
-        severity: of a breach; an error forbids `up`.
-        holds: what must hold, in one sentence.
-        path: the setting of a stack file that decides it.
-        fix: what mends a breach.
+    """What every rule has. `code`: stable identifier, as a finding has it; `severity`: of a breach; an error forbids
+    `up`; `holds`: what must hold, in one sentence; `path`: the setting of a stack file that decides it; `fix`: what
+    mends a breach.
     """
 
     code: str
@@ -112,11 +107,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class ResourceRule(Rule):
-    """A rule that one resource keeps or breaks by itself.
-
-    Attributes:
-        check: the breaches of one resource, each a sentence that names it.
-        limits: the fields of `Limits` that it reads.
+    """A rule that one resource keeps or breaks by itself. `check`: the breaches of one resource, each a sentence that
+    names it; `limits`: the fields of `Limits` that it reads.
     """
 
     check: Callable[[Declared, Limits], Iterable[str]]

@@ -1,7 +1,4 @@
-"""The parts of a stack on AWS, each made of its section of the StackConfig.
-
-One method for each component, with what it needs of others as arguments; who needs whom stands in `program`.
-"""
+"""The parts of a stack on AWS, one method for each component, with what it needs of others as arguments."""
 
 from dataclasses import dataclass
 from typing import cast

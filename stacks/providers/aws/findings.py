@@ -1,6 +1,5 @@
-"""What a person should know before `up` on AWS: what is wrong, and every automatic choice with its reason. Pure.
-
-What all providers share is `stacks.planning.common_findings`; what cannot be planned at all raises in `plan`.
+"""What a person should know before `up` on AWS: what is wrong, and every automatic choice with its reason. What cannot
+be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""What a StackConfig means on AWS, before any resource exists: machine, zones, tags, image and job.
-
-Pure: looks up and checks. `findings` says what a person should know, `program` declares the resources.
-"""
+"""What a StackConfig means on AWS, before any resource exists: machine, zones, tags, image and job."""
 
 import re
 from dataclasses import dataclass

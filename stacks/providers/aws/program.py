@@ -1,7 +1,5 @@
-"""A stack on AWS: the components of `components.aws`, wired together from one StackConfig.
-
-What can be known without a resource is `plan`, so that a mistake is found before anything is declared; what
-the machines read at boot is `boot`. Other providers get modules of the same shapes.
+"""A stack on AWS: the components of `components.aws`, wired together from one StackConfig. What can be known without a
+resource is `plan`, so that a mistake is found before anything is declared.
 """
 
 from collections.abc import Mapping, Sequence

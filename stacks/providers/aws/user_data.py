@@ -1,7 +1,4 @@
-"""What the machines of an AWS stack read at boot: cloud-init of workers and head node, rendered once all names exist.
-
-The templates and their limits are `images`; here a StackConfig and the names of its resources become their inputs.
-"""
+"""What the machines of an AWS stack read at boot: cloud-init of workers and head node, once all names exist."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -52,13 +52,9 @@ _HOST = re.compile(r"[a-z0-9-]+\.azurecr\.io")
 
 
 def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi.Output[str]:
-    """The password of `components.azure.registry.LOGIN_USER`, a secret.
-
-    Args:
-        host: of the registry.
-        token: for Azure's Resource Manager, of whoever runs `up`.
-
-    pulumi.RunError: inside the output: the registry cannot be reached, or lets that person not push.
+    """The password of `components.azure.registry.LOGIN_USER`, a secret. pulumi.RunError: inside the output: the
+    registry cannot be reached, or lets that person not push. `token`: for Azure's Resource Manager, of whoever runs
+    `up`.
     """
 
     def ask(known: list[str]) -> Awaitable[str]:

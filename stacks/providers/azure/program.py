@@ -1,7 +1,5 @@
-"""A stack on Azure: the components of `components.azure`, wired together from one StackConfig.
-
-What can be known without a resource is `plan`, so that a mistake is found before anything is declared; what
-the machines read at boot is `boot`. The shape of the others': what all have has one name.
+"""A stack on Azure: the components of `components.azure`, wired together from one StackConfig. What can be known
+without a resource is `plan`, so that a mistake is found before anything is declared.
 """
 
 from collections.abc import Mapping, Sequence

@@ -48,12 +48,9 @@ Key = pulumi.Output[str] | None
 
 @dataclass(frozen=True)
 class Nodes:
-    """The workers, as the parts around them speak of them; slices are in no group, and groups in no queue.
-
-    Attributes:
-        group_ids: full names of the groups.
-        fallback: JSON for the head; None where there is no second rung.
-        queued_resource: full name of the request.
+    """The workers, as the parts around them speak of them; slices are in no group, and groups in no queue. `group_ids`:
+    full names of the groups; `fallback`: JSON for the head; None where there is no second rung; `queued_resource`: full
+    name of the request.
     """
 
     group_names: pulumi.Output[list[str]]

@@ -1,7 +1,5 @@
-"""A stack on Google Cloud: the components of `components.gcp`, wired together from one StackConfig.
-
-What can be known without a resource is `plan`, so that a mistake is found before anything is declared; what
-the machines read at boot is `boot`. The shape of AWS's: what both have has one name.
+"""A stack on Google Cloud: the components of `components.gcp`, wired together from one StackConfig. What can be known
+without a resource is `plan`, so that a mistake is found before anything is declared.
 """
 
 from collections.abc import Mapping, Sequence

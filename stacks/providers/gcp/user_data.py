@@ -1,7 +1,4 @@
-"""What the machines of a stack on Google Cloud read at boot, once all names exist: workers, TPU hosts, head node.
-
-The templates and scripts are `images`; here a StackConfig and the names of its resources become their inputs.
-"""
+"""What the machines of a stack on Google Cloud read at boot, once all names exist: workers, TPU hosts, head node."""
 
 import base64
 import gzip

@@ -1,7 +1,5 @@
 """What a person should know before `up` on machines that are there already: what is wrong, assumed, or left to them.
-
-Pure. What all providers share is `stacks.planning.common_findings` and `shared_findings`, what is about the site's
-figures `components.catalog.site`; what cannot be planned at all raises in `plan`.
+What is about the site's figures is `components.catalog.site`'s; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,4 @@
-"""What a StackConfig means on machines that are there already: the machine, its fabric, its price, where runs are.
-
-Pure: looks up and checks. `boot` says what each machine is given, `findings` what a person should know, `program`
-declares the resources.
-"""
+"""What a StackConfig means on machines that are there already: the machine, its fabric, its price, where runs are."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,5 @@
-"""A stack on machines that are there already: `components.hosts`, made of one StackConfig.
-
-What can be known without a resource is `plan`; what each machine is given is `boot`. The shape of the other providers'.
+"""A stack on machines that are there already: `components.hosts`, made of one StackConfig. What can be known without a
+resource is `plan`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""What the machines of a stack are given: the job, and each machine's script, which installs and removes it.
-
-The templates and scripts are `images`; here a StackConfig and its plan become their inputs.
-"""
+"""What the machines of a stack are given: the job, and each machine's script, which installs and removes it."""
 
 from components.core.job import JobSpec, Rendezvous, Volume
 from images.hosts import HostSpec, render_host_installer

@@ -1,7 +1,5 @@
 """What a person should know before `up` on OpenStack: what it cannot do, and every automatic choice with its reason.
-
-Pure. What all providers share is `stacks.planning.common_findings` and `shared_findings`, what is about the site
-`components.catalog.site`; what cannot be planned at all raises in `plan`.
+What is about the site is `components.catalog.site`'s; what cannot be planned at all raises in `plan`.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""What the machines of a stack on OpenStack read at boot, once all names exist: workers and the head node.
-
-The templates and scripts are `images`; here a StackConfig and the names of its resources become their inputs.
-"""
+"""What the machines of a stack on OpenStack read at boot, once all names exist: workers and the head node."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
