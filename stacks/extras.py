@@ -51,6 +51,6 @@ def need(*packages: str) -> None:
         except ModuleNotFoundError:
             found = False
         if not found:
-            told = missing_extra(ModuleNotFoundError(name=package))
-            assert told is not None, f"no extra brings {package}"
-            raise told
+            problem = missing_extra(ModuleNotFoundError(name=package))
+            assert problem is not None, f"no extra brings {package}"
+            raise problem

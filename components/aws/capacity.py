@@ -23,7 +23,7 @@ from components.core.capacity import (
     plan_ladder,
     plan_rung,
 )
-from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.findings import Finding, InputError, Severity
 
 __all__ = [
     "BEHIND_BLOCK_DELAY",
@@ -96,13 +96,7 @@ def rung_machines(rung: AnyRung | RungPlan, machine: MachineType, place: str = L
     found = {machine.name: machine}
     for index, name in enumerate(getattr(rung, "machine_types", ())):
         if name not in known:
-            raise InputError(
-                f"{place}.machine_types[{index}]",
-                "no such machine type",
-                value=name,
-                allowed=", ".join(sorted(known)),
-                fix=nearest_hint(name, known),
-            )
+            raise InputError.not_among(f"{place}.machine_types[{index}]", "no such machine type", name, sorted(known))
         found[name] = known[name]
     return tuple(found.values())
 
@@ -133,12 +127,8 @@ def check_zones(rungs: Sequence[AnyRung | RungPlan], zones: Sequence[str], place
         single = isinstance(rung, CapacityBlock | Reservation)
         for position, name in enumerate(zones_of(rung)):
             if name not in zones:
-                raise InputError(
-                    f"{place}[{index}].{'zone' if single else f'zones[{position}]'}",
-                    "no such zone here",
-                    value=name,
-                    allowed=", ".join(zones),
-                    fix=nearest_hint(name, zones),
+                raise InputError.not_among(
+                    f"{place}[{index}].{'zone' if single else f'zones[{position}]'}", "no such zone here", name, zones
                 )
 
 
@@ -206,8 +196,7 @@ def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
     for index, rung in enumerate(rungs):
         id_ = rung.id if isinstance(rung, CapacityBlock | Reservation) else None
         if id_ is not None and first.setdefault(id_, index) != index:
-            yield Finding(
-                Severity.ERROR,
+            yield Finding.error(
                 "capacity.same-reservation",
                 f"{LADDER}[{index}].id",
                 f"{id_} is already what rung {first[id_]} uses",
@@ -217,8 +206,7 @@ def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
 
 def _placement(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
     if plan_rung(rung).reserved and context.machine.fabric is not None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.no-placement-group",
             path,
             f"{rung.kind}: no placement group of ours, the reserved machines have their own placement; "
@@ -233,16 +221,14 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
     if all(zone == context.zone for zone in zones):
         return
     if isinstance(rung, CapacityBlock | Reservation):
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "capacity.other-zone",
             f"{path}.zone",
             f"the {rung.kind} is in {zones[0]}, the cluster's subnet and file system in {context.zone}",
             f"set gangway:cluster.zone: {zones[0]}",
         )
     elif context.machine.fabric is not None:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "capacity.zones-with-fabric",
             f"{path}.zones",
             f"{', '.join(zones)}: EFA and a cluster placement group reach no further than one zone, and the other "
@@ -250,8 +236,7 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
             f"set zones: [{context.zone}], or leave it out",
         )
     else:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.several-zones",
             f"{path}.zones",
             f"{', '.join(zones)}: traffic to nodes and file system in {context.zone} crosses zones, "
@@ -281,8 +266,7 @@ def _behind_block(below: Sequence[tuple[AnyRung, datetime | None]], path: str) -
     kind, opens = unreserved[0]
     begin = "before and after" if opens is None else f"from {opens.isoformat()} on and after its end"
     close = ["set starts_at, or run `up` once the block has started"] if opens is None else []
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "capacity.behind-block",
         path,
         f"a block has nodes between its start and its end; {begin}, the next rung ({kind}) makes up for those that are "
@@ -307,16 +291,14 @@ def _machines(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Find
             if theirs != ours
         ]
         if differing:
-            yield Finding(
-                Severity.ERROR,
+            yield Finding.error(
                 "capacity.mixed-machines",
                 f"{path}.machine_types",
                 f"{machine.name} and {own.name} differ: {', '.join(differing)}",
                 f"remove {machine.name}",
             )
     if isinstance(rung, Spot) and not others and "allocation" in rung.model_fields_set:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.allocation-unused",
             f"{path}.allocation",
             f"{rung.allocation} chooses among machine types, and this rung has only {own.name}",
@@ -327,16 +309,14 @@ def _machines(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Find
 def _block_size(above: Sequence[AnyRung], path: str, context: LadderContext) -> Iterable[Finding]:
     fewest, most = context.num_nodes_min, context.num_nodes_max
     if fewest != most:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "capacity.block-size",
             "gangway:cluster.nodes",
             f"{path} is a block of a fixed number of nodes, all of them paid, and the job takes {fewest} to {most}",
             f"set nodes: {{min: {most}, max: {most}}} where the block has {most}",
         )
     if not all(plan_rung(rung).reserved for rung in above):
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.block-waits",
             path,
             f"rung {len(above)} is a block, paid whether used or not, and nodes that cost extra are tried before it",
@@ -346,8 +326,7 @@ def _block_size(above: Sequence[AnyRung], path: str, context: LadderContext) -> 
 
 def _block_start(rung: CapacityBlock, path: str, now: datetime) -> Iterable[Finding]:
     if rung.starts_at is None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.block-start",
             f"{path}.starts_at",
             f"{rung.id}: nodes are asked for at once, and before the block's start in vain; after a day of that Auto "
@@ -355,8 +334,7 @@ def _block_start(rung: CapacityBlock, path: str, now: datetime) -> Iterable[Find
             "set starts_at: to the start that EC2 shows for the block, unless it has begun",
         )
     elif rung.starts_at > now:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.block-start",
             f"{path}.starts_at",
             f"no node before {rung.starts_at.isoformat()}: a scheduled action asks for them then, also where nobody "
@@ -366,8 +344,7 @@ def _block_start(rung: CapacityBlock, path: str, now: datetime) -> Iterable[Find
 
 def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderContext) -> Iterable[Finding]:
     if rung.ends_at is None:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.block-end",
             f"{path}.ends_at",
             f"{rung.id}: without the block's end nothing can stop its nodes in time, and EC2 ends them",
@@ -377,8 +354,7 @@ def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderCon
     stop = block_stop_time(rung.ends_at)
     begin = context.now if rung.starts_at is None else max(context.now, rung.starts_at)
     if stop <= begin:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "capacity.block-ended",
             f"{path}.ends_at",
             f"{rung.ends_at.isoformat()} leaves no time: its nodes stop at {stop.isoformat()}",
@@ -388,8 +364,7 @@ def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderCon
         hours = math.floor((stop - begin) / timedelta(hours=0.1)) / 10
         since = "now" if begin == context.now else "its start"
         then = "ends with its last checkpoint" if last else "goes on with the next rung"
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.block-too-short",
             f"{path}.ends_at",
             f"the nodes stop at {stop.isoformat()}, {hours:.1f} h from {since}, and the job may run "
@@ -401,8 +376,7 @@ def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderCon
 def _block_purchase(rung: CapacityBlock, path: str) -> Iterable[Finding]:
     plan = plan_rung(rung).purchase
     if plan is not None:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.block-purchase",
             path,
             f"`up` buys {plan.offering_id} for {plan.upfront_usd:,.2f} USD at once; `destroy` gives nothing back and "

@@ -11,7 +11,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from components.aws.launch import price_text
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError
 
 __all__ = ["Ec2Fleet", "Ec2FleetArgs", "FleetTemplateArgs", "SpotFleet", "SpotFleetArgs", "plan_pools"]
 
@@ -103,14 +103,14 @@ def _check_image(image_id: str | None, place: str) -> None:
 
 def _one_of(word: str, allowed: Mapping[str, object], place: str, problem: str) -> None:
     if word not in allowed:
-        raise InputError(place, problem, value=word, allowed=", ".join(allowed), fix=nearest_hint(word, allowed))
+        raise InputError.not_among(place, problem, word, allowed)
 
 
-def _allocation(args: Ec2FleetArgs | SpotFleetArgs, words: dict[str, str]) -> str:
-    """The strategy as the provider spells it; the first of `words` where none is asked for."""
-    word = args.get("allocation", next(iter(words)))
-    _one_of(word, words, "allocation", "no such allocation for this kind of fleet")
-    return words[word]
+def _allocation(args: Ec2FleetArgs | SpotFleetArgs, spellings: dict[str, str]) -> str:
+    """The strategy as the provider spells it; the first of `spellings` where none is asked for."""
+    word = args.get("allocation", next(iter(spellings)))
+    _one_of(word, spellings, "allocation", "no such allocation for this kind of fleet")
+    return spellings[word]
 
 
 class Ec2Fleet(pulumi.ComponentResource):

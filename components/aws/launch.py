@@ -149,9 +149,9 @@ def count_lustre_efa(machine: MachineType) -> int:
     """How many of them AWS's script gives to an FSx for Lustre client, and so has to bring up; 0 without EFA."""
     if not isinstance(machine.fabric, EfaFabric):
         return 0
-    listed = load().lustre["aws"].efa_client_interfaces.value
+    interfaces = load().lustre["aws"].efa_client_interfaces.value
     usual = 2 if machine.fabric.num_cards.value > 1 else 1
-    return min(listed.get(machine.name, usual), count_efa(machine))
+    return min(interfaces.get(machine.name, usual), count_efa(machine))
 
 
 def _on_cards(run: CardRun) -> tuple[InterfacePlan, ...]:

@@ -342,8 +342,8 @@ class Observability(pulumi.ComponentResource):
         self._groups = pulumi.Output.from_input(args["group_names"]).apply(check_groups)
         alarms = {plan.name: self._alarm(plan) for plan in plans}
         no_steps = self._composite(plan_no_steps(log_group, minutes), alarms)
-        told = [no_steps.arn, *(alarms[plan.name].arn for plan in plans if plan.tells)]
-        self.alarm_arns = pulumi.Output.all(*told).apply(list)
+        alarm_arns = [no_steps.arn, *(alarms[plan.name].arn for plan in plans if plan.tells)]
+        self.alarm_arns = pulumi.Output.all(*alarm_arns).apply(list)
         self.dashboard_name = self._dashboard().dashboard_name
         self.topic_arn = self._topic.arn
         self.register_outputs(

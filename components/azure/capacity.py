@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from components.catalog.schema import AzureMachineType
 from components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds, not_sold
-from components.core.findings import Finding, InputError, Severity
+from components.core.findings import Finding, InputError
 
 __all__ = [
     "HEAD_QUOTAS",
@@ -269,8 +269,7 @@ def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
     for index, rung in enumerate(rungs):
         # Azure's ids mean the same in any case.
         if isinstance(rung, Reservation) and first.setdefault(rung.id.lower(), index) != index:
-            yield Finding(
-                Severity.ERROR,
+            yield Finding.error(
                 "capacity.same-reservation",
                 f"{LADDER}[{index}].id",
                 f"{rung.id} is already what rung {first[rung.id.lower()]} uses",
@@ -282,8 +281,7 @@ def _same_rung(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
     for index, rung in enumerate(rungs):
         first = rungs.index(rung)
         if first < index and not isinstance(rung, Reservation):
-            yield Finding(
-                Severity.WARNING,
+            yield Finding.warning(
                 "capacity.same-rung",
                 f"{LADDER}[{index}]",
                 f"asks for the very machines that rung {first} asks for: where those are not to be had, nor are these",
@@ -298,16 +296,14 @@ def _group_size(context: LadderContext) -> Iterable[Finding]:
         return
     most = fabric.largest_group_on_request.value
     if nodes > most:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "capacity.placement-group-size",
             NODES,
             f"{nodes} nodes: InfiniBand reaches no further than a single placement group, of {most} machines at most",
             f"set max: {most}, or {usual} without asking Microsoft",
         )
     else:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.placement-group-size",
             NODES,
             f"{nodes} nodes: a single placement group holds {usual} machines; Microsoft's support raises that to "
@@ -318,8 +314,7 @@ def _group_size(context: LadderContext) -> Iterable[Finding]:
 
 def _rungs_apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
     if context.machine.infiniband is not None and context.num_nodes_max > 1 and len(rungs) > 1:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.rungs-apart",
             LADDER,
             f"each of the {len(rungs)} rungs is a scale set, and no InfiniBand connects two: nodes of different rungs "
@@ -333,8 +328,7 @@ def _own_zone(context: LadderContext) -> Iterable[Finding]:
     if context.zone and context.zone not in context.region_zones:
         yield _no_such_zone(context.zone, "gangway:cluster.zone", context)
     elif context.zone and context.machine.zones.value is None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.zone-unpublished",
             "gangway:cluster.zone",
             f"whether zone {context.zone} of {context.region} offers {context.machine.name} is not published: "
@@ -344,11 +338,8 @@ def _own_zone(context: LadderContext) -> Iterable[Finding]:
 
 def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
     if not context.region_zones:
-        return Finding(
-            Severity.ERROR, "capacity.no-such-zone", path, f"{context.region} has no zones", "leave the zone out"
-        )
-    return Finding(
-        Severity.ERROR,
+        return Finding.error("capacity.no-such-zone", path, f"{context.region} has no zones", "leave the zone out")
+    return Finding.error(
         "capacity.no-such-zone",
         path,
         f"{context.region} has no zone {zone}",
@@ -364,16 +355,14 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
     if strange:
         yield _no_such_zone(strange[0], named, context)
     elif len(zones) > 1 and context.machine.infiniband is not None:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "capacity.zones-with-fabric",
             named,
             f"{', '.join(zones)}: a single placement group, and so InfiniBand, lies in one zone",
             f"set zones: ['{context.zone or zones[0]}'], or write a rung for each",
         )
     elif context.zone and any(zone != context.zone for zone in zones):
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.several-zones",
             named,
             f"{', '.join(zones)}: traffic to the file system and the head in zone {context.zone} crosses zones, which "
@@ -381,8 +370,7 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
             f"write zone '{context.zone}' where speed matters more than finding capacity",
         )
     if isinstance(rung, Reservation) and rung.zone is None and zones:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.reservation-zone",
             path,
             f"the group must reserve in zone {context.zone}: one that was made without zones takes no machines of a "
@@ -393,8 +381,7 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
 def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
     """A setting of a spot rung that has no counterpart: nothing is ignored without a word."""
     if isinstance(rung, Spot) and "allocation" in rung.model_fields_set:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.ignored-setting",
             f"{path}.allocation",
             f"{rung.allocation} has no effect on Azure: a rung has one machine type, nothing to choose among",
@@ -405,19 +392,19 @@ def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
 def _quotas(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
     """Quotas are counted in vCPUs, and those of large sizes begin at zero."""
     nodes, vcpus = context.num_nodes_max, context.machine.vcpus.value * context.num_nodes_max
-    told: set[str] = set()
+    reported: set[str] = set()
     for index, rung in enumerate(rungs):
         quota = SPOT_QUOTA if isinstance(rung, Spot) else context.machine.quota_family.value
         # A reservation has taken its share of the quota when it was made.
-        if isinstance(rung, Reservation) or quota in told:
+        if isinstance(rung, Reservation) or quota in reported:
             continue
-        told.add(quota)
+        reported.add(quota)
         note = " (Total Regional Spot vCPUs in the portal)" if isinstance(rung, Spot) else ""
         yield _quota(f"{LADDER}[{index}]", vcpus, f"{quota!r}{note} for {_nodes(nodes)}", context, _by_value(quota))
     head, family = HEAD_QUOTAS.get(context.head_type or "", (0, ""))
     if head:
         yield _quota(HEAD, head, f"{family!r} for the head node", context)
-    on_demand = vcpus if told - {SPOT_QUOTA} else 0
+    on_demand = vcpus if reported - {SPOT_QUOTA} else 0
     if on_demand or head:
         who = [f"{_nodes(nodes)} on demand"] if on_demand else []
         who += ["the head node"] if head else []
@@ -434,8 +421,7 @@ def _by_value(quota: str) -> str:
 
 
 def _quota(path: str, vcpus: int, whose: str, context: LadderContext, query: str = "") -> Finding:
-    return Finding(
-        Severity.INFO,
+    return Finding.info(
         "capacity.quota",
         path,
         f"{vcpus} vCPUs of the quota {whose} in {context.region}; "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
 from components.catalog.schema import AzureMachineType
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding
 from components.core.job import Volume
 
 __all__ = [
@@ -144,8 +144,7 @@ def fabric_findings(
         found.append(_rack(machine, path))
     if IPv4Network(network_cidr).overlaps(RDMA_RANGE):
         found.append(
-            Finding(
-                Severity.ERROR,
+            Finding.error(
                 "fabric.rdma-range",
                 network_path,
                 f"{network_cidr} overlaps {RDMA_RANGE}, the addresses of Azure's RDMA network",
@@ -159,8 +158,7 @@ def _software(machine: AzureMachineType, path: str) -> list[Finding]:
     if machine.runtime == "cuda":
         return []
     return [
-        Finding(
-            Severity.ERROR,
+        Finding.error(
             "fabric.rocm",
             path,
             f"{machine.name}: its {machine.accelerator} need ROCm, and the trainer's container is made for CUDA",
@@ -172,8 +170,7 @@ def _software(machine: AzureMachineType, path: str) -> list[Finding]:
 def _image(machine: AzureMachineType, own_image: bool, path: str) -> list[Finding]:
     if own_image and (needs := _needs(machine)):
         return [
-            Finding(
-                Severity.INFO,
+            Finding.info(
                 "fabric.own-image",
                 path,
                 f"{machine.name}: your image must hold {needs}, as Azure's HPC image does; a node without is unhealthy",
@@ -181,8 +178,7 @@ def _image(machine: AzureMachineType, own_image: bool, path: str) -> list[Findin
         ]
     if not own_image and machine.image.value is None:
         return [
-            Finding(
-                Severity.ERROR,
+            Finding.error(
                 "fabric.no-image",
                 path,
                 f"no public HPC image fits {machine.name} ({machine.image.source}, {machine.image.as_of})",
@@ -203,8 +199,7 @@ def _ethernet_only(machine: AzureMachineType, num_nodes_max: int, path: str) -> 
     if num_nodes_max < 2:
         return []
     return [
-        Finding(
-            Severity.WARNING,
+        Finding.warning(
             "fabric.none",
             path,
             f"{machine.name} has no InfiniBand: {num_nodes_max} nodes talk over TCP at "
@@ -215,8 +210,7 @@ def _ethernet_only(machine: AzureMachineType, num_nodes_max: int, path: str) -> 
 
 
 def _rack(machine: AzureMachineType, path: str) -> Finding:
-    return Finding(
-        Severity.INFO,
+    return Finding.info(
         "fabric.nvlink-domain",
         path,
         f"{machine.name}: nodes of one rack could share NVLink, which takes NVIDIA's IMEX service on each of them; "

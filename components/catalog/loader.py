@@ -166,9 +166,7 @@ class Catalog(Frozen):
 
 def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
     if name not in table:
-        raise InputError(
-            place, f"no such {what}", value=name, allowed=", ".join(sorted(table)), fix=nearest_hint(name, table)
-        )
+        raise InputError.not_among(place, f"no such {what}", name, sorted(table))
     return table[name]
 
 

@@ -13,7 +13,7 @@ from components.catalog.loader import PROVIDERS, load_bundled
 from components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
 from components.catalog.tables import read_file, with_facts
 from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
-from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.findings import Finding, InputError, nearest_hint
 
 __all__ = [
     "PLACE",
@@ -376,8 +376,7 @@ def _assumed(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
     }
     for name, (value, what, source) in assumed.items():
         if getattr(site, name) is None:
-            yield Finding(
-                Severity.INFO,
+            yield Finding.info(
                 "site.assumed",
                 f"{PLACE}.{name}",
                 f"{value:g} assumed, {what}: {source}",
@@ -387,8 +386,7 @@ def _assumed(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
 
 def _price_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
     if site.usd_per_node_hour is None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "site.price-unsaid",
             f"{PLACE}.usd_per_node_hour",
             "nobody sells these machines by the hour, and what they cost their owner is not said: dollars stay unknown "
@@ -402,16 +400,14 @@ def _fabric_findings(machine: SiteMachine) -> Iterable[Finding]:
     if fabric is None:
         return
     what = "InfiniBand" if fabric.kind == "infiniband" else "RDMA over Ethernet"
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "fabric.site",
         f"{PLACE}.fabric",
         f"{fabric.num_devices.value} x {fabric.gbps_each.value:g} Gbit/s of {what} a node, as stated: a node that "
         "shows fewer adapters up, or a slower link, trains nothing",
     )
     if fabric.kind == "roce" and fabric.gid_index is None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "fabric.gid-chosen",
             f"{PLACE}.fabric.gid_index",
             "NCCL chooses the address by which adapters speak RoCE; where the network drops that version, it is slow",

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
 from components.core.fields import Number, PositiveNumber
-from components.core.findings import Finding, InputError, Severity
+from components.core.findings import Finding, InputError
 
 __all__ = [
     "CONTRACT_VERSION",
@@ -290,8 +290,7 @@ def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], s
         source: who says so, and when.
     """
     if rung.kind not in sold:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "capacity.not-sold",
             f"{path}.kind",
             f"{machine_type} cannot be had as {rung.kind} ({source})",

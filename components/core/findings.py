@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Self
 
 __all__ = ["Finding", "InputError", "Severity", "nearest", "nearest_hint"]
 
@@ -34,6 +35,21 @@ class Finding:
     message: str
     fix: str = ""
 
+    @classmethod
+    def error(cls, code: str, path: str, message: str, fix: str = "") -> Self:
+        """It stops `up`."""
+        return cls(Severity.ERROR, code, path, message, fix)
+
+    @classmethod
+    def warning(cls, code: str, path: str, message: str, fix: str = "") -> Self:
+        """It does not stop `up`."""
+        return cls(Severity.WARNING, code, path, message, fix)
+
+    @classmethod
+    def info(cls, code: str, path: str, message: str, fix: str = "") -> Self:
+        """It explains an automatic choice."""
+        return cls(Severity.INFO, code, path, message, fix)
+
     def to_json(self) -> dict[str, str]:
         """The finding as plain JSON data."""
         return {**asdict(self), "severity": self.severity.value}
@@ -60,6 +76,12 @@ class InputError(ValueError):
         rows = [("got", None if value is None else _short(repr(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
         super().__init__("\n".join([f"{place}: {problem}", *details]))
+
+    @classmethod
+    def not_among(cls, place: str, problem: str, value: str, allowed: Iterable[str]) -> Self:
+        """A word that is none of the `allowed` ones, which are listed in their order; the fix names the nearest."""
+        words = list(allowed)
+        return cls(place, problem, value=value, allowed=", ".join(words), fix=nearest_hint(value, words))
 
     def within(self, outer: str) -> "InputError":
         """The same mistake, its place put inside `outer`: the file that holds the config path."""

@@ -19,7 +19,7 @@ from components.core.capacity import (
     check_kinds,
     not_sold,
 )
-from components.core.findings import Finding, InputError, Severity
+from components.core.findings import Finding, InputError
 
 __all__ = [
     "LADDER",
@@ -199,8 +199,7 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
 def _apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
     """A policy that several groups share is applied to each by itself (Google, "About workload policies in MIGs")."""
     if context.machine.gpu_fabric is not None and len(rungs) > 1 and context.num_nodes_max > 1:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.rungs-apart",
             LADDER,
             "nodes of one rung stand together; those of different rungs, which are different groups, may be far apart "
@@ -213,8 +212,7 @@ def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
     first: dict[str, int] = {}
     for index, rung in enumerate(rungs):
         if isinstance(rung, Reservation) and first.setdefault(rung.id, index) != index:
-            yield Finding(
-                Severity.ERROR,
+            yield Finding.error(
                 "capacity.same-reservation",
                 f"{LADDER}[{index}].id",
                 f"{rung.id} is already what rung {first[rung.id]} uses",
@@ -229,8 +227,7 @@ def _zone(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]
         region = zone.rpartition("-")[0]
         near = [known for known in machine.zones.value if known.startswith(f"{region}-")]
         # A warning: public lists lag behind, and a reservation's owner knows better.
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.zone-without-machine",
             named if zone != context.zone else "gangway:cluster.zone",
             f"{machine.name} is not known to be offered in {zone} (list of {machine.zones.as_of})",
@@ -242,24 +239,21 @@ def _zone(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]
 
 def _other_zone(rung: AnyRung, named: str, zone: str, context: LadderContext) -> Finding:
     if isinstance(rung, Reservation):
-        return Finding(
-            Severity.ERROR,
+        return Finding.error(
             "capacity.other-zone",
             named,
             f"the reservation is in {zone}, the cluster and its file system in {context.zone}",
             f"set gangway:cluster.zone: {zone}",
         )
     if context.machine.gpu_fabric is not None:
-        return Finding(
-            Severity.ERROR,
+        return Finding.error(
             "capacity.zones-with-fabric",
             named,
             f"{zone}: the GPU network of {context.machine.name} and placing nodes together reach no further than one "
             f"zone, and the other nodes are in {context.zone}",
             f"set zones: [{context.zone}], or leave it out",
         )
-    return Finding(
-        Severity.WARNING,
+    return Finding.warning(
         "capacity.several-zones",
         named,
         f"{zone}: traffic to nodes and file system in {context.zone} crosses zones, which is slower and billed",
@@ -270,8 +264,7 @@ def _other_zone(rung: AnyRung, named: str, zone: str, context: LadderContext) ->
 def zone_unnamed(rung: AnyRung, path: str, assumed: str) -> Iterable[Finding]:
     """Reserved machines are in one zone, which their owner alone knows."""
     if isinstance(rung, Reservation) and rung.zone is None:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.zone-unnamed",
             f"{path}.zone",
             f"nobody has named the zone of {rung.id}: {assumed} is assumed, and anywhere else no node would start",
@@ -288,8 +281,7 @@ def ignored_settings(rung: AnyRung, path: str) -> Iterable[Finding]:
     if isinstance(rung, Spot):
         for name, reason in reasons.items():
             if name in rung.model_fields_set and getattr(rung, name) is not None:
-                yield Finding(
-                    Severity.WARNING,
+                yield Finding.warning(
                     "capacity.ignored-setting",
                     f"{path}.{name}",
                     f"{getattr(rung, name)} has no effect on Google Cloud: {reason}",
@@ -299,8 +291,7 @@ def ignored_settings(rung: AnyRung, path: str) -> Iterable[Finding]:
 
 def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContext) -> Iterable[Finding]:
     if path == f"{LADDER}[0]":
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.flex-start-once",
             path,
             f"the nodes are asked for once: one that gives itself up is not made anew, and after {rung.max_hours:g} h "
@@ -309,8 +300,7 @@ def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContex
         )
     if rung.max_hours < context.max_hours:
         then = "ends with its last checkpoint" if last else "goes on with the next rung"
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.flex-start-too-short",
             f"{path}.max_hours",
             f"the nodes are deleted after {rung.max_hours:g} h, and the job may run {context.max_hours:g} h: it {then}",
@@ -319,8 +309,7 @@ def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContex
             else f"set max_hours: {context.max_hours:g}",
         )
     if path == f"{LADDER}[0]" and context.num_nodes_min != context.num_nodes_max:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.flex-start-together",
             path,
             f"all {context.num_nodes_max} nodes come at once or not at all, although the job would go on with "
@@ -330,8 +319,7 @@ def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContex
 
 
 def _placed_already(rung: Reservation | OnDemand, path: str) -> Finding:
-    return Finding(
-        Severity.INFO,
+    return Finding.info(
         "capacity.no-placement-policy",
         path,
         f"{rung.kind}: no placement policy of ours, the reserved machines stand together already",

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from components.catalog.schema import GcpMachineType, GpuDirectFabric, RoceFabric
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding
 from components.core.job import Volume
 
 __all__ = [
@@ -343,8 +343,7 @@ def nccl_findings(
 
 
 def _needs_kernel(machine: GcpMachineType, plugin: NcclPlugin, path: str) -> Finding:
-    return Finding(
-        Severity.WARNING,
+    return Finding.warning(
         "fabric.kernel",
         path,
         f"{machine.name}: {plugin.name} needs the kernel {plugin.host.kernel}, which no public Ubuntu image has; "
@@ -358,8 +357,7 @@ def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) ->
     2.28.7. With our torch neither version is known to work, or not to.
     """
     library = f"{plugin.env['LD_LIBRARY_PATH']}/libnccl.so.2"
-    return Finding(
-        Severity.WARNING,
+    return Finding.warning(
         "fabric.nccl-unproven",
         "gangway:image",
         f"{machine.name}: Google has qualified {plugin.name} for NCCL {plugin.qualified_nccl}, and torch in the "

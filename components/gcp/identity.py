@@ -361,7 +361,7 @@ class _Machine:
             member=account.member,
             opts=self.opts,
         )
-        told = [
+        project_roles = [
             projects.IAMMember(
                 f"{self.name}-{self.kind}-{role.rpartition('.')[2]}",
                 project=self.project,
@@ -372,7 +372,7 @@ class _Machine:
             for role in PROJECT_ROLES
         ]
         runs = self.on_bucket("runs", account, run_bucket, RUN_WRITER)
-        return [image, runs, *told]
+        return [image, runs, *project_roles]
 
     def on_bucket(
         self, label: str, account: serviceaccount.Account, bucket: pulumi.Input[str], role: str

@@ -387,7 +387,7 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _private_services(self, network: compute.Network, plan: NetworkPlan) -> pulumi.CustomResource:
         """The connection over which Google's managed file systems are reached."""
         services = IPv4Network(plan.services_cidr)
-        held = compute.GlobalAddress(
+        address = compute.GlobalAddress(
             f"{self._name}-services",
             project=self._args["project"],
             purpose="VPC_PEERING",
@@ -402,7 +402,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             f"{self._name}-services",
             network=network.id,
             service="servicenetworking.googleapis.com",
-            reserved_peering_ranges=[held.name],
+            reserved_peering_ranges=[address.name],
             opts=self._child,
         )
 

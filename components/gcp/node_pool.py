@@ -14,7 +14,7 @@ from pulumi_gcp import compute
 from components.catalog.loader import load_provider
 from components.catalog.schema import GcpMachineType, RoceFabric
 from components.core.capacity import RungPlan, plan_ladder
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError
 from components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
 from components.gcp.fabric import InterfacePlan, plan_interfaces, secure_boot_allowed
 from components.gcp.fallback import plan_fallback
@@ -101,13 +101,7 @@ def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
     check_ladder(rungs, "capacity")
     distance = args.get("max_topology_distance")
     if distance is not None and distance not in DISTANCES:
-        raise InputError(
-            "max_topology_distance",
-            "no such distance",
-            value=distance,
-            allowed=", ".join(DISTANCES),
-            fix=nearest_hint(distance, DISTANCES),
-        )
+        raise InputError.not_among("max_topology_distance", "no such distance", distance, DISTANCES)
     interfaces = plan_interfaces(machine)
     if len(interfaces) > 1 and "fabric_subnet_ids" not in args:
         raise InputError(

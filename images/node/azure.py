@@ -243,17 +243,17 @@ def _outlast(azure: AzureApi) -> bool:
     A restart that is called off leaves the list, and so does one whose time was over when this machine was up again.
     """
     poll_sec, until = float(os.environ.get("GANGWAY_POLL_SEC", "5")), time.monotonic() + RESTART_SEC
-    told: set[str] = set()
+    reported: set[str] = set()
     while time.monotonic() < until:
         restarts = [event for event in azure.events() if event["EventType"] in RESTARTS]
-        mine = [event for event in restarts if is_waiting(event) and event["EventId"] not in told]
+        mine = [event for event in restarts if is_waiting(event) and event["EventId"] not in reported]
         if mine:
             print(
                 "gangway: this machine is about to be restarted, and need not wait for it", file=sys.stderr, flush=True
             )
             azure.let_begin(mine)
-            told |= {event["EventId"] for event in mine}
-        if not told & {event["EventId"] for event in restarts}:
+            reported |= {event["EventId"] for event in mine}
+        if not reported & {event["EventId"] for event in restarts}:
             return True
         time.sleep(poll_sec)
     return False

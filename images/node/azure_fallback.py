@@ -154,7 +154,7 @@ def reconcile_once(azure: AzureApi, config: dict[str, Any], state_file: Path) ->
     asked = [ladder.asked(group) for group in ladder.groups]
     sizes = [one.size for one in asked]
     least, most = asked[0].num_nodes
-    _tell(LOOKED, f"{least} to {most} nodes are wanted", running=[count.running for count in counts], asked=sizes)
+    _log_event(LOOKED, f"{least} to {most} nodes are wanted", running=[count.running for count in counts], asked=sizes)
     history = [*state.history, [count.running for count in counts]][-config["window"] :]
     active = sizes.index(max(sizes)) if state.active < 0 else state.active
     plan = reconcile(SimpleNamespace(**config), asked[0].num_nodes, history, sizes, active)
@@ -182,16 +182,16 @@ def _resize(ladder: Ladder, sizes: Sequence[int], planned: Sequence[int]) -> lis
     smaller = [change for change in changes if change[2] < change[1]]
     said = []
     for group, size, new in smaller or [change for change in changes if change[2] > change[1]]:
-        words = f"{group['name']} ({group['kind']}): {size} -> {new} nodes"
+        change = f"{group['name']} ({group['kind']}): {size} -> {new} nodes"
         try:
             ladder.set_size(group, new)
         except RefusedError as error:
             none = is_capacity_error(str(error))
             said.append(
-                Report(CHANGED, f"{words}: none to be had now") if none else Report(REFUSED, f"{words}: {error}")
+                Report(CHANGED, f"{change}: none to be had now") if none else Report(REFUSED, f"{change}: {error}")
             )
         else:
-            said.append(Report(CHANGED, words))
+            said.append(Report(CHANGED, change))
     return said
 
 
@@ -218,14 +218,14 @@ def main(argv: Sequence[str]) -> int:
         said = reconcile_once(azure, json.loads(Path(config_file).read_text("utf-8")), state_file)
     except OSError as error:
         what = "may not" if isinstance(error, RefusedError) and error.status == 403 else "cannot"
-        _tell(NOT_KEPT, f"{what} look after the groups, trying again in a minute: {error}")
+        _log_event(NOT_KEPT, f"{what} look after the groups, trying again in a minute: {error}")
         return 1
     for event, reason in said:
-        _tell(event, reason)
+        _log_event(event, reason)
     return 1 if any(line.event == REFUSED for line in said) else 0
 
 
-def _tell(event: str, reason: str, **fields: Any) -> None:
+def _log_event(event: str, reason: str, **fields: Any) -> None:
     """A line that is shipped with its fields."""
     print(json.dumps({"event": event, "reason": reason, **fields}), file=sys.stderr, flush=True)
 

@@ -129,11 +129,11 @@ def main(argv: Sequence[str]) -> int:
             _say(f"the job has ended ({ended_uri} is there): no group is filled")
             return 0
         for change in reconcile_once(google, json.loads(content), history):
-            _tell("ladder-changed", change)
+            _log_event("ladder-changed", change)
     except OSError as error:
         refused = isinstance(error, RefusedError) and error.status == 403
         what = "may not" if refused else "cannot"
-        _tell("ladder-not-kept", f"{what} look after the groups, trying again in a minute: {error}")
+        _log_event("ladder-not-kept", f"{what} look after the groups, trying again in a minute: {error}")
         return 1
     return 0
 
@@ -142,7 +142,7 @@ def _say(text: str) -> None:
     print(f"gangway: {text}", file=sys.stderr, flush=True)
 
 
-def _tell(event: str, reason: str) -> None:
+def _log_event(event: str, reason: str) -> None:
     """A line that is shipped with its fields."""
     print(json.dumps({"event": event, "reason": reason}), file=sys.stderr, flush=True)
 

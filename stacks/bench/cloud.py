@@ -72,8 +72,8 @@ class Cloud:
             stack = Stack.create_or_select(name, self._workspace(item))
             note(stack_made=name)
             with self._log(item) as log:
-                told = self._event_teller(item, "up")
-                made = stack.up(color="never", suppress_outputs=True, on_output=log, on_event=told)
+                on_event = self._event_listener(item, "up")
+                made = stack.up(color="never", suppress_outputs=True, on_output=log, on_event=on_event)
         except CommandError as error:
             raise RunFailedError(self._command.stopped_by or f"up: {self._reason(error)}") from None
         finally:
@@ -120,8 +120,8 @@ class Cloud:
             stack = Stack.select(name, self._workspace(item))
             left = _left_of(stack.export_stack().deployment or {})
             with self._log(item) as log:
-                told = self._event_teller(item, "destroy")
-                stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=told)
+                on_event = self._event_listener(item, "destroy")
+                stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=on_event)
             note(stack_emptied=name)
             # With its settings kept: they are this run's.
             stack.workspace.remove_stack(name, preserve_config=True)
@@ -152,11 +152,11 @@ class Cloud:
     def _log(self, item: Item) -> "_Log":
         return _Log(project_dir(self._run_dir, item) / "pulumi.log")
 
-    def _event_teller(self, item: Item, what: str) -> Callable[[EngineEvent], None]:
+    def _event_listener(self, item: Item, what: str) -> Callable[[EngineEvent], None]:
         """Counts what is done, for people, and keeps what went wrong. Called from a thread of the API's."""
         count, self._errors = 0, []
 
-        def tell(event: EngineEvent) -> None:
+        def on_event(event: EngineEvent) -> None:
             nonlocal count
             if event.res_outputs_event is not None:
                 count += 1
@@ -165,14 +165,14 @@ class Cloud:
             if said is not None and said.severity == "error" and said.message.strip():
                 self._errors.append(" ".join(said.message.split()))
 
-        return tell
+        return on_event
 
     def _reason(self, error: CommandError) -> str:
         """Why a command failed: what the engine called an error; else its last words."""
         if self._errors:
             return "; ".join(self._errors[:_SHOWN_ERRORS])
-        words = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = next((line for line in words if "error:" in line), " ".join(words[-_SHOWN_ERRORS:]))
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = next((line for line in lines if "error:" in line), " ".join(lines[-_SHOWN_ERRORS:]))
         return f"{said}; {_TORN}" if "failed to load checkpoint" in said else said
 
 

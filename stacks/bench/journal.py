@@ -135,7 +135,7 @@ class Journal:
         cls, run_dir: Path, header: Mapping[str, Any], now: Callable[[], datetime] | None = None
     ) -> Iterator["Journal"]:
         """Begins the journal of a new run directory."""
-        with _held(run_dir / JOURNAL_FILE, "x+b") as file:
+        with _open_locked(run_dir / JOURNAL_FILE, "x+b") as file:
             journal = cls(run_dir / JOURNAL_FILE, file, now or _utc_now)
             journal.header = dict(header)
             journal._append({"header": journal.header})
@@ -149,7 +149,7 @@ class Journal:
         it.
         """
         path = run_dir / JOURNAL_FILE
-        with _held(path, "r+b") as file:
+        with _open_locked(path, "r+b") as file:
             journal = cls(path, file, now or _utc_now)
             lines = _whole_lines(path, file)
             journal.header = lines[0]["header"]
@@ -210,7 +210,7 @@ def _utc_now() -> datetime:
 
 
 @contextmanager
-def _held(path: Path, mode: str) -> Iterator[IO[bytes]]:
+def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
     """The file, locked for as long as this process lives and no longer: a lock of the kernel dies with its holder."""
     try:
         file = path.open(mode)

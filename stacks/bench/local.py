@@ -125,8 +125,8 @@ def _number_visible(gpus: int, visible: str | None) -> int:
     """CUDA's own rule: what stands behind the first -1 does not count, and an empty list hides all."""
     if visible is None:
         return gpus
-    words = [word.strip() for word in visible.split(",")]
-    shown = words[: words.index("-1")] if "-1" in words else words
+    devices = [word.strip() for word in visible.split(",")]
+    shown = devices[: devices.index("-1")] if "-1" in devices else devices
     return min(gpus, sum(1 for word in shown if word))
 
 

@@ -85,10 +85,10 @@ def _command_line(pid: int) -> str:
     """Of a process that lives; empty for none, and for one that has ended and is not yet waited for."""
     with suppress(OSError):
         for _ in range(_LOOKS):
-            words = (_PROC / str(pid) / "cmdline").read_bytes()
+            command = (_PROC / str(pid) / "cmdline").read_bytes()
             state = (_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-            if words or state in "ZX":
-                return words.replace(b"\0", b" ").decode("utf-8", "replace")
+            if command or state in "ZX":
+                return command.replace(b"\0", b" ").decode("utf-8", "replace")
             time.sleep(0.01)  # just begun: for a moment it has no words yet
     return ""
 

@@ -184,7 +184,7 @@ class WatchedCommand(PulumiCommand):
         return env
 
     def _wait(self, process: subprocess.Popen[bytes], followers: "Sequence[_Follower]") -> None:
-        told, asked_at = 0, 0.0
+        signals_sent, asked_at = 0, 0.0
         while True:
             try:
                 process.wait(_LOOK_SEC)
@@ -193,10 +193,10 @@ class WatchedCommand(PulumiCommand):
                     follower.tell_new()
                 if not self.stopped_by and (reason := self.why_stop()):
                     self.stopped_by, asked_at = reason, time.monotonic()
-                overdue = told < len(_SIGNALS) and time.monotonic() >= asked_at + _GRACES_SEC[told]
+                overdue = signals_sent < len(_SIGNALS) and time.monotonic() >= asked_at + _GRACES_SEC[signals_sent]
                 if self.stopped_by and overdue:
-                    process.send_signal(_SIGNALS[told])
-                    told += 1
+                    process.send_signal(_SIGNALS[signals_sent])
+                    signals_sent += 1
             else:
                 for follower in followers:
                     follower.tell_new()
@@ -206,17 +206,17 @@ class WatchedCommand(PulumiCommand):
 class _Follower:
     """Tells the lines of a file that another process writes, each once."""
 
-    def __init__(self, descriptor: int, tell: OnLine | None) -> None:
-        self._descriptor, self._tell, self._told = descriptor, tell, 0
+    def __init__(self, descriptor: int, on_line: OnLine | None) -> None:
+        self._descriptor, self._on_line, self._offset = descriptor, on_line, 0
 
     def tell_new(self) -> None:
         """Tells what is complete since the last call."""
-        if self._tell is not None:
-            whole = self._read(self._told).rpartition(b"\n")[0]
+        if self._on_line is not None:
+            whole = self._read(self._offset).rpartition(b"\n")[0]
             if whole:
-                self._told += len(whole) + 1
+                self._offset += len(whole) + 1
                 for line in whole.decode("utf-8", "replace").splitlines():
-                    self._tell(line)
+                    self._on_line(line)
 
     def text(self) -> str:
         """Everything, without blanks at the ends of lines, as the API has it."""

@@ -163,23 +163,23 @@ class Screen:
     def say(self, item: str, word: str, more: str = "") -> None:
         """Something happened."""
         colour = _EVENT_COLOURS.get(word, "bold")
-        words = f"{time.strftime('%H:%M:%S')} {escape(item)}: [{colour}]{word}[/]{': ' if more else ''}{escape(more)}"
-        self._print(words)
+        text = f"{time.strftime('%H:%M:%S')} {escape(item)}: [{colour}]{word}[/]{': ' if more else ''}{escape(more)}"
+        self._print(text)
 
     def show(self, item: str, doing: str) -> None:
         """Something goes on."""
-        words = f"{escape(item)}: {escape(doing)}"
+        text = f"{escape(item)}: {escape(doing)}"
         if self._status is not None:
             with suppress(OSError):
-                self._status.update(words)
+                self._status.update(text)
         elif time.monotonic() - self._told_at > _ON_PAPER_SEC:
             self._told_at = time.monotonic()
-            self._print(words)
+            self._print(text)
 
-    def _print(self, words: str) -> None:
+    def _print(self, text: str) -> None:
         """Nobody reads any more (a closed terminal, a pipe's end): no reason to leave something standing."""
         with suppress(OSError, SystemExit):
-            self.console.print(words, soft_wrap=True)
+            self.console.print(text, soft_wrap=True)
 
 
 RESULTS_FILE = "results.json"
@@ -274,8 +274,8 @@ def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) ->
         for left in row["left"]:
             console.print(f"{escape(row['item'])}: left in the cloud: {escape(left)}", soft_wrap=True)
     if any(row["standing"] for row in results["items"]):
-        words = f"something still stands: gangway bench resume {run_dir} --clean-only"
-        console.print(f"[bold red]{escape(words)}[/]", soft_wrap=True)
+        text = f"something still stands: gangway bench resume {run_dir} --clean-only"
+        console.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
 
 
 def _measured(row: Mapping[str, Any], run_dir: Path) -> tuple[str, str]:
@@ -288,5 +288,5 @@ def _measured(row: Mapping[str, Any], run_dir: Path) -> tuple[str, str]:
         return "no record of this version", "-"
     speed = record.images_per_sec.value
     newest = {one.name: one.trained.value for one in record.quality}
-    words = ", ".join(f"{name} {value:.4g}" for name, value in newest.items() if value is not None)
-    return "-" if speed is None else f"{speed:,.0f}", words or "-"
+    text = ", ".join(f"{name} {value:.4g}" for name, value in newest.items() if value is not None)
+    return "-" if speed is None else f"{speed:,.0f}", text or "-"

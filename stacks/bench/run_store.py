@@ -233,23 +233,23 @@ def _leads_out(name: str) -> bool:
 def _kind(error: Exception, first: str) -> Failure:
     """Whether it may pass: only a plain refusal, a missing bucket and an address that is none surely do not."""
     # Obstore's settings stand in its words, "retry_timeout" among them.
-    words = f"{type(error).__name__}: {error}".replace("retry_timeout", "")
-    if _ENDED.search(words):
+    message = f"{type(error).__name__}: {error}".replace("retry_timeout", "")
+    if _ENDED.search(message):
         return Failure.LOGIN
     if _problem(error, first) != _NO_ANSWER:
-        return Failure.LOGIN if re.search(r"\b401\b|Unauthenticated", words) else Failure.LASTING
+        return Failure.LOGIN if re.search(r"\b401\b|Unauthenticated", message) else Failure.LASTING
     if isinstance(error, ValueError):
         return Failure.LASTING
-    return Failure.OUTAGE if _OUTAGE.search(words) else Failure.LOGIN
+    return Failure.OUTAGE if _OUTAGE.search(message) else Failure.LOGIN
 
 
-def _problem(error: Exception, words: str) -> str:
+def _problem(error: Exception, message: str) -> str:
     """What a failure means. For a list obstore has one kind of error, with the answer's status in its words."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(words):
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(message):
         return _NO_PERMISSION
-    return _NO_BUCKET if _MISSING.search(words) else _NO_ANSWER
+    return _NO_BUCKET if _MISSING.search(message) else _NO_ANSWER
 
 
 def _open(url: str, region: str, cloud: str) -> _Files:

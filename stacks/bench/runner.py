@@ -48,8 +48,8 @@ class Failure(Enum):
 class StoreFailedError(Exception):
     """The run bucket did not answer; maybe it will."""
 
-    def __init__(self, words: str, kind: Failure = Failure.LASTING) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, kind: Failure = Failure.LASTING) -> None:
+        super().__init__(message)
         self.kind = kind
 
 

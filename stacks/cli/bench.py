@@ -102,11 +102,11 @@ def _make(folder: Path) -> None:
 
 def _counts(text: str, batch_size: int) -> list[int]:
     """Numbers of processes, one among them."""
-    words = text.split(",")
-    if not all(word.strip().isdecimal() and 0 < int(word) <= batch_size for word in words):
+    counts = text.split(",")
+    if not all(word.strip().isdecimal() and 0 < int(word) <= batch_size for word in counts):
         allowed = f"whole numbers from 1 to {batch_size}, the batch, by commas"
         raise InputError("--processes", "not numbers of processes", value=text, allowed=allowed, fix="write 1,2")
-    return sorted({1, *map(int, words)})
+    return sorted({1, *map(int, counts)})
 
 
 def _targets(machines: str | None, has_rate: bool) -> "list[Target]":
@@ -123,9 +123,7 @@ def _targets(machines: str | None, has_rate: bool) -> "list[Target]":
 
 def _modes(word: str) -> "list[Mode]":
     if word not in _MODES:
-        raise InputError(
-            "--mode", "no such mode", value=word, allowed=", ".join(_MODES), fix=nearest_hint(word, _MODES)
-        )
+        raise InputError.not_among("--mode", "no such mode", word, _MODES)
     return ["weak", "strong"] if word == "both" else ["weak"] if word == "weak" else ["strong"]
 
 

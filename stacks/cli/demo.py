@@ -63,14 +63,14 @@ def run_demo(out: Path, *, quick: bool) -> int:
     console = Console()
     run_dir = _new_run_dir(out)
     try:
-        return _tell(out, run_dir, QUICK if quick else FULL, console)
+        return _chapters(out, run_dir, QUICK if quick else FULL, console)
     except OSError as error:
         raise InputError(
             str(run_dir), f"cannot be written: {error}", fix="free some space; `latest` is untouched"
         ) from None
 
 
-def _tell(out: Path, run_dir: Path, size: DemoSize, console: Console) -> int:
+def _chapters(out: Path, run_dir: Path, size: DemoSize, console: Console) -> int:
     """The five chapters, in order."""
     began = time.monotonic()
     _headline(console, "1/5 plan", f"what `pulumi up --stack {STACK}` would create; no account, no network")
@@ -250,9 +250,9 @@ def _show_record(record: RunRecord, console: Console) -> None:
     for column in ("figure", "value", "provenance", "source"):
         table.add_column(column, overflow="fold")
     quality = [
-        (f"{q.name}, {label}", figure)
+        (f"{q.name}, {label}", quantity)
         for q in record.quality
-        for label, figure in (("untrained", q.untrained), ("trained", q.trained), ("real vs real", q.real_vs_real))
+        for label, quantity in (("untrained", q.untrained), ("trained", q.trained), ("real vs real", q.real_vs_real))
     ]
     figures = [
         *quality,
@@ -264,9 +264,9 @@ def _show_record(record: RunRecord, console: Console) -> None:
         ("peak memory", record.peak_memory_gib),
         *((f"lost to {i.cause}", i.lost_sec) for i in record.interruptions),
     ]
-    for name, figure in figures:
-        value = "-" if figure.value is None else f"{figure.value:,.3g} {figure.unit}"
-        table.add_row(escape(name), value, figure.provenance, escape(figure.source))
+    for name, quantity in figures:
+        value = "-" if quantity.value is None else f"{quantity.value:,.3g} {quantity.unit}"
+        table.add_row(escape(name), value, quantity.provenance, escape(quantity.source))
     console.print(table)
 
 

@@ -54,7 +54,7 @@ def show(item: _Item = None, provider: _Provider = None, region: _Region = None,
         return
     from rich.console import Console
 
-    from stacks.finops.prices.difference import WORDS
+    from stacks.finops.prices.difference import FIELD_NAMES
     from stacks.finops.prices.tables import show_prices
 
     console = Console()
@@ -62,7 +62,7 @@ def show(item: _Item = None, provider: _Provider = None, region: _Region = None,
     show_prices(known, title, console)
     if item is not None:
         for where in dict.fromkeys(price.region for price in prices):
-            unknown = [WORDS[p.field] for p in prices if p.region == where and p.fact.value is None]
+            unknown = [FIELD_NAMES[p.field] for p in prices if p.region == where and p.fact.value is None]
             if unknown:
                 console.print(f"not known in {where}: {'; '.join(unknown)}", highlight=False)
     console.print(f"{len(known)} known, {len(prices) - len(known)} not known", highlight=False)
@@ -151,10 +151,10 @@ def _ask(name: "Provider", regions: Sequence[str], now: datetime) -> "tuple[Repo
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task(name, total=len(regions))
 
-            def told(region: str) -> None:
+            def on_region(region: str) -> None:
                 progress.update(task, description=f"{name} {region}", completed=regions.index(region))
 
-            report = refresh_one(source, name, regions, now.date(), told)
+            report = refresh_one(source, name, regions, now.date(), on_region)
     except SourceError as problem:
         return None, str(problem)
     except KeyboardInterrupt:
@@ -180,10 +180,10 @@ def _write(folder: "Path", report: "Report", now: datetime) -> "Path | None":
 
 
 def _nothing_read(failures: dict[str, str]) -> InputError:
-    words = "".join(f"\n  {name}: {reason}" for name, reason in failures.items())
+    reasons = "".join(f"\n  {name}: {reason}" for name, reason in failures.items())
     return InputError(
         "gangway prices refresh",
-        f"nothing could be read, and nothing was written{words}",
+        f"nothing could be read, and nothing was written{reasons}",
         allowed="a network, and for Google Cloud credentials",
         fix="check the network and the credentials; the prices known so far stay in use",
     )
@@ -216,13 +216,7 @@ def _of_provider(name: "Provider") -> "list[Price]":
 def _check_item(item: str, prices: "Sequence[Price]") -> None:
     known = dict.fromkeys(price.item for price in prices)
     if item not in known:
-        raise InputError(
-            "MACHINE",
-            "no such machine type or generation of TPUs",
-            value=item,
-            allowed=", ".join(known),
-            fix=nearest_hint(item, known),
-        )
+        raise InputError.not_among("MACHINE", "no such machine type or generation of TPUs", item, known)
 
 
 def _print_json(data: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError
 
 if TYPE_CHECKING:
     from components.catalog.loader import Catalog, Provider
@@ -100,13 +100,7 @@ def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in PROVIDERS:
-            raise InputError(
-                "--providers",
-                "no such provider",
-                value=word,
-                allowed=", ".join(PROVIDERS),
-                fix=nearest_hint(word, PROVIDERS),
-            )
+            raise InputError.not_among("--providers", "no such provider", word, PROVIDERS)
     return tuple(provider for provider in PROVIDERS if provider in words)
 
 
@@ -184,9 +178,7 @@ def _sort(word: str) -> "Sort":
     for sort in SORTS:
         if sort == word:
             return sort
-    raise InputError(
-        "--sort", "nothing to sort by", value=word, allowed=", ".join(SORTS), fix=nearest_hint(word, SORTS)
-    )
+    raise InputError.not_among("--sort", "nothing to sort by", word, SORTS)
 
 
 def _check_shown(max_intensity: float | None, top: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError
 
 if TYPE_CHECKING:
     from stacks.finops.bill.reconcile import Cost
@@ -53,8 +53,8 @@ def reconcile(
     chosen, rates = _cost(cost), _rates(usd_per or [])
     plans = _plans(plan or [])
     found, bills = find_runs(runs), Bills(find_bills(bill))
-    with progress(Console(stderr=True)) as told:
-        result = join(bills, found, plans, chosen, rates, told)
+    with progress(Console(stderr=True)) as progress_rows:
+        result = join(bills, found, plans, chosen, rates, progress_rows)
     if as_json:
         import json
 
@@ -73,7 +73,7 @@ def _cost(word: str) -> "Cost":
         if cost == word:
             return cost  # type: ignore[no-any-return]  # get_args forgets what it is given
     allowed = get_args(Cost)
-    raise InputError("--cost", "no such cost", value=word, allowed=", ".join(allowed), fix=nearest_hint(word, allowed))
+    raise InputError.not_among("--cost", "no such cost", word, allowed)
 
 
 def _rates(words: Sequence[str]) -> dict[str, float]:

@@ -62,12 +62,12 @@ def reproduce(
     check_comparable(then)
     image = None if container is None else find_container(container, then.record)
     machine = hardware()
-    again = plan_rerun(then, machine, kimg, data)
+    rerun = plan_rerun(then, machine, kimg, data)
     run_id = f"{then.record.id}-again-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    total = again.config.total_images
+    total = rerun.config.total_images
     with Screen(Console(stderr=True)) as screen:
         made = execute(
-            again,
+            rerun,
             out / run_id,
             run_id,
             machine,
@@ -75,7 +75,7 @@ def reproduce(
             image,
         )
     (now,) = find_runs([made / "run.json"])
-    comparison = compare(then, now, again.changes)
+    comparison = compare(then, now, rerun.changes)
     if as_json:
         typer.echo(_json(then, now, made, comparison))
     else:
@@ -150,15 +150,15 @@ def _show(then: "Run", now: "Run", comparison: "Comparison", console: "Console")
     if then.record.image_digest:
         console.print(f"  image    {escape(_image(then, now))}", soft_wrap=True)
     for name, most in comparison.max_relative_difference.items():
-        words = "not compared" if most is None else f"greatest relative difference {most:.3g}"
-        console.print(f"  {name:12} {words} over {comparison.windows} lines")
+        outcome = "not compared" if most is None else f"greatest relative difference {most:.3g}"
+        console.print(f"  {name:12} {outcome} over {comparison.windows} lines")
     if comparison.worst_images is not None:
         console.print(f"  greatest of all at {comparison.worst_images:,} images")
     if comparison.left_out:
         console.print(f"  {comparison.left_out} lines of the record have no counterpart: it was interrupted there")
     for one in comparison.quality:
-        words = f"{one.again:.6g} here, {one.recorded:.6g} then"
-        console.print(f"  {escape(one.name)} at {one.kimg:g} kimg: {words}")
+        outcome = f"{one.again:.6g} here, {one.recorded:.6g} then"
+        console.print(f"  {escape(one.name)} at {one.kimg:g} kimg: {outcome}")
     title = "what was otherwise:" if comparison.reasons else "nothing that records tell was otherwise"
     console.print(title)
     for reason in comparison.reasons:

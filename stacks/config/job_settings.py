@@ -75,5 +75,5 @@ def _flag(name: str) -> str:
 
 def setting_flags(settings: Mapping[str, bool | float | str]) -> tuple[str, ...]:
     """The trainer's flags for these fields, `--batch-size 256`, in the order of their names."""
-    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
-    return tuple(word for name in sorted(words) for word in (_flag(name), words[name]))
+    values = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    return tuple(word for name in sorted(values) for word in (_flag(name), values[name]))

@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 from components.catalog.schema import MachineType
 from components.catalog.validators import STALE_DAYS
 from components.core.capacity import Spot
-from components.core.findings import Finding, InputError, Severity
+from components.core.findings import Finding, InputError
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
 from components.estimate.spot import SpotEstimate
 from stacks.config.stack_config import StackConfig
@@ -16,7 +16,7 @@ from stacks.planning.trainer_findings import trainer_findings
 from stacks.providers.registry import provider_of
 from trainer.config.train_config import SELF_PREPARED
 
-_TOLD_SIZES = 4
+_NAMED_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
 
 
@@ -69,8 +69,7 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     most, whose = batch_size // per_node, _origin(config, "batch_size")
     smaller = "choose an accelerator with fewer chips" if machine.backend == "xla" else "choose a smaller machine type"
     if nodes.max > most:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "batch.too-small",
             "gangway:cluster.nodes",
             f"batch_size {batch_size} of {whose} has less than one image for each of {nodes.max * per_node} workers",
@@ -85,23 +84,20 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     even = [str(num) for num in sizes if batch_size % (num * per_node) == 0]
     if uneven:
         fix = f"set min and max to one of {', '.join(even)}" if even else ""
-        told = f"batch_size {batch_size} of {whose} does not divide evenly"
+        problem = f"batch_size {batch_size} of {whose} does not divide evenly"
         if machine.backend == "xla":
             why = "on XLA every worker has the same share, and the trainer refuses to begin"
-            yield Finding(
-                Severity.ERROR,
+            yield Finding.error(
                 "batch.uneven",
                 "gangway:cluster.nodes",
-                f"{told} by {uneven[0] * per_node} workers: {why}",
+                f"{problem} by {uneven[0] * per_node} workers: {why}",
                 _or_batch_size(config, fix or smaller, uneven[0] * per_node),
             )
             return
         waiting = _waiting(batch_size, per_node, uneven)
         if len(uneven) == 1:
             fix = _or_batch_size(config, fix, uneven[0] * per_node)
-        yield Finding(
-            Severity.INFO, "batch.uneven", "gangway:cluster.nodes", f"{told} (idle is estimated): {waiting}", fix
-        )
+        yield Finding.info("batch.uneven", "gangway:cluster.nodes", f"{problem} (idle is estimated): {waiting}", fix)
 
 
 def _origin(config: StackConfig, field: str) -> str:
@@ -125,16 +121,18 @@ def _waiting(batch_size: int, per_node: int, uneven: list[int]) -> str:
         workers = num * per_node
         return 1 - batch_size / (ceil(batch_size / workers) * workers)
 
-    told = [
+    sentences = [
         f"on {num} node{'s' if num > 1 else ''} {num * per_node - batch_size % (num * per_node)} of {num * per_node} "
         f"workers get one image less ({idle(num):.0%} idle)"
-        for num in uneven[:_TOLD_SIZES]
+        for num in uneven[:_NAMED_SIZES]
     ]
-    rest = uneven[_TOLD_SIZES:]
+    rest = uneven[_NAMED_SIZES:]
     if rest:
         worst = max(map(idle, rest))
-        told.append(f"so it is with {len(rest)} other numbers of nodes up to {rest[-1]} ({worst:.0%} idle at most)")
-    return "; ".join(told)
+        sentences.append(
+            f"so it is with {len(rest)} other numbers of nodes up to {rest[-1]} ({worst:.0%} idle at most)"
+        )
+    return "; ".join(sentences)
 
 
 def _state(config: StackConfig) -> Iterable[Finding]:
@@ -142,16 +140,14 @@ def _state(config: StackConfig) -> Iterable[Finding]:
     if config.storage is not None:
         return
     if config.cluster.nodes.max > 1:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "storage.not-shared",
             "gangway:storage",
             "several nodes need one file system for data and checkpoints, and this stack has none",
             "add storage, or set nodes: {min: 1, max: 1}",
         )
     if any(isinstance(rung, Spot) for rung in config.cluster.capacity):
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "storage.lost-with-node",
             "gangway:storage",
             "checkpoints stay on the node's own volume, which a spot interruption takes away",
@@ -169,8 +165,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
     prepare = f"python -m trainer data prepare {trained.dataset}"
     if named:
         size = f"{trained.resolution}x{trained.resolution}"
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "data.prepared",
             "gangway:job.preset",
             f"the job reads {trained.dataset} at {size} from {named}, prepared before",
@@ -178,8 +173,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         )
         return
     setting = provider.settings.data_setting
-    yield Finding(
-        Severity.ERROR,
+    yield Finding.error(
         "data.missing",
         f"gangway:{setting}",
         f"{_origin(config, 'dataset')} trains on {trained.dataset}: no node fetches that by itself, and nothing says "
@@ -191,23 +185,19 @@ def _data(config: StackConfig) -> Iterable[Finding]:
 
 def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
     if any("(price of " in component.source for component in cost.components):
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "cost.other-region",
             "gangway:region",
             f"some prices are not listed for {config.region}: another region's stand in, and each line says so",
         )
     for name in cost.unknown:
-        yield Finding(
-            Severity.WARNING, "cost.price-unknown", "gangway:cluster", f"not in the estimate, price unknown: {name}"
-        )
+        yield Finding.warning("cost.price-unknown", "gangway:cluster", f"not in the estimate, price unknown: {name}")
 
 
 def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
     path, budget = "gangway:budget.monthly_usd", config.budget.monthly_usd
     if cost.monthly > budget:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "budget.below-estimate",
             path,
             f"{budget:.2f} USD is less than a full month at {cost.monthly:.2f} USD, {_basis(config)}",
@@ -215,8 +205,7 @@ def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
         )
     unknown = [component.name for component in cost.components if component.hourly is None]
     if unknown:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "budget.unknown-price",
             path,
             f"the budget is held against known prices only, and so not against: {'; '.join(unknown)}",
@@ -235,8 +224,7 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
         return
     rung = f"the fallback capacity[{dearest}] ({config.cluster.capacity[dearest].kind})"
     lasts = "not one hour" if stack_hourly > budget else f"{budget / stack_hourly:.0f} of {HOURS_PER_MONTH} hours"
-    yield Finding(
-        Severity.WARNING,
+    yield Finding.warning(
         "budget.fallback",
         "gangway:budget.monthly_usd",
         f"at {stack_hourly:.2f} USD an hour on {rung}, {budget:.2f} USD last {lasts}",
@@ -253,7 +241,7 @@ FAR_FROM_BEST = 1.05
 """A run that takes longer by this factor than with the best interval is worth a word."""
 ENOUGH = 0.01
 """Share of the time that checkpoints may take before saving less often is worth anything."""
-_TOLD = 3
+_NAMED = 3
 """Lines that one finding names one by one."""
 
 
@@ -274,8 +262,7 @@ def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
     if rung.taken is None:
         return
     if rung.spot is None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.spot-rate-unknown",
             path,
             f"how often such nodes are taken is not known, so their run is priced without interruptions: "
@@ -295,8 +282,7 @@ def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -
     best_sec = spot.best_interval_sec
     every = _rounded(best_sec * job.images_per_second / 1000)
     mends = best_sec / 2 + restart_sec < mtbf_sec
-    return Finding(
-        Severity.ERROR,
+    return Finding.error(
         "capacity.spot-infeasible",
         path,
         f"on spot this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
@@ -322,8 +308,7 @@ def _interval(config: StackConfig, spot: SpotEstimate, job: Pace) -> Iterable[Fi
     often = spot.interval_sec < best_sec
     # Near the optimum little is won: what is enough is better advice than hours without a checkpoint.
     advised_sec = min(best_sec, save_sec / ENOUGH) if often else best_sec
-    yield Finding(
-        Severity.WARNING,
+    yield Finding.warning(
         "checkpoint.interval",
         "gangway:job.checkpoint_kimg",
         f"a checkpoint every {job.checkpoint_kimg:g} kimg, {span(spot.interval_sec)} at "
@@ -340,10 +325,9 @@ def stale_prices(lines: Sequence[CostComponent], today: date) -> Iterable[Findin
     if not old:
         return
     oldest = min(old, key=lambda line: line.as_of)
-    named = "; ".join(line.name for line in old[:_TOLD])
-    more = f" and {len(old) - _TOLD} more" if len(old) > _TOLD else ""
-    yield Finding(
-        Severity.WARNING,
+    named = "; ".join(line.name for line in old[:_NAMED])
+    more = f" and {len(old) - _NAMED} more" if len(old) > _NAMED else ""
+    yield Finding.warning(
         "prices.stale",
         "gangway:region",
         f"prices older than {STALE_DAYS} days, the oldest of {oldest.as_of}: {named}{more}",
@@ -353,8 +337,7 @@ def stale_prices(lines: Sequence[CostComponent], today: date) -> Iterable[Findin
 
 def _unsaid(config: StackConfig) -> Iterable[Finding]:
     if unsaid := unsaid_usage(config):
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "cost.usage-unsaid",
             "gangway:estimate",
             f"not in the estimate, since no declaration fixes how much: {'; '.join(unsaid)}",
@@ -364,13 +347,7 @@ def _unsaid(config: StackConfig) -> Iterable[Finding]:
 
 def _ignored(config: StackConfig) -> Iterable[Finding]:
     for name, why in idle_settings(config).items():
-        yield Finding(
-            Severity.WARNING,
-            "estimate.ignored",
-            f"gangway:estimate.{name}",
-            f"of no effect: {why}",
-            f"remove {name}",
-        )
+        yield Finding.warning("estimate.ignored", f"gangway:estimate.{name}", f"of no effect: {why}", f"remove {name}")
 
 
 def span(seconds: float) -> str:

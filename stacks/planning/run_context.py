@@ -91,15 +91,15 @@ def cloud_context(
         usd_per_hour=prices[kinds[0]],
         usd_per_hour_by_kind=prices,
         accelerators_per_node=machine.num_accelerators.value,
-        embodied_kg_per_accelerator=_figure(card_kg(machine.accelerator), "kg"),
-        accelerator_life_hours=_figure(life_hours(), "h"),
-        accelerator_watts=_figure(machine.accelerator_watts, "W"),
-        accelerator_tflops={numbers: _figure(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
+        embodied_kg_per_accelerator=_quantity(card_kg(machine.accelerator), "kg"),
+        accelerator_life_hours=_quantity(life_hours(), "h"),
+        accelerator_watts=_quantity(machine.accelerator_watts, "W"),
+        accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
         accelerator_utilisation=Quantity(value=UTILISATION, unit="1", provenance="assumed", source=UTILISATION_SOURCE),
-        host_watts=_figure(machine.host_watts, "W"),
-        fabric_gbps=_figure(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
-        pue=_figure(region.pue, "1"),
-        intensity_g_per_kwh=_figure(region.intensity_g_per_kwh, "gCO2e/kWh"),
+        host_watts=_quantity(machine.host_watts, "W"),
+        fabric_gbps=_quantity(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
+        pue=_quantity(region.pue, "1"),
+        intensity_g_per_kwh=_quantity(region.intensity_g_per_kwh, "gCO2e/kWh"),
     )
 
 
@@ -140,10 +140,10 @@ def _price(rung: AnyRung, num_nodes: int, price: MachinePrice | None) -> Quantit
         unsaid = fact.source if fact.confidence == "stated" else f"the catalogue has no {rung.kind} price"
         return Quantity.absent("USD/h", unsaid)
     at_most = ", which it stays below" if rung.kind == "flex-start" else ""
-    return _figure(fact, "USD/h", note=f"{rung.kind}, {price.region}{at_most}")
+    return _quantity(fact, "USD/h", note=f"{rung.kind}, {price.region}{at_most}")
 
 
-def _figure(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Quantity:
+def _quantity(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Quantity:
     if fact.value is None:
         return Quantity.absent(unit, fact.source)
     provenance = "list-price" if fact.confidence == "list-price" else "assumed"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from components.catalog.schema import MachineType
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
 from trainer.config.refusals import Machine, refusals
 from trainer.config.train_config import TrainConfig
@@ -23,8 +23,7 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
         return
     there = Machine("xla" if machine.backend == "xla" else "cuda", machine.accelerator)
     for found in refusals(trained_on(config, machine), there):
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             f"trainer.{found.field.replace('_', '-')}",
             "gangway:job.settings",
             f"the trainer refuses {found.problem}; allowed: {found.allowed}",
@@ -34,5 +33,5 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
 
 def _written(changes: Mapping[str, object]) -> str:
     """As in a stack file."""
-    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in changes.items()}
-    return ", ".join(f"{name}: {word}" for name, word in words.items())
+    values = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in changes.items()}
+    return ", ".join(f"{name}: {word}" for name, word in values.items())

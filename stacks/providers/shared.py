@@ -10,7 +10,7 @@ from components.catalog.loader import Provider, load_provider
 from components.catalog.schema import MachinePrice, MachineType, Region
 from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from components.core.capacity import Spot
-from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.findings import Finding, InputError
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
 from stacks.config.job_settings import trainer_flags
@@ -63,12 +63,8 @@ def check_head(provider: Provider, machine_type: str) -> None:
     services = load_provider(provider).services_of(provider)
     known = sorted(name.removeprefix("instance-") for name in services if name.startswith("instance-"))
     if machine_type not in known:
-        raise InputError(
-            "gangway:head.machine_type",
-            "no machine type that Gangway knows for a head node",
-            value=machine_type,
-            allowed=", ".join(known),
-            fix=nearest_hint(machine_type, known),
+        raise InputError.not_among(
+            "gangway:head.machine_type", "no machine type that Gangway knows for a head node", machine_type, known
         )
 
 
@@ -196,8 +192,7 @@ def trainable(machine: MachineType) -> Iterable[Finding]:
     elif machine.accelerator.startswith("V100"):
         why = "the trainer's image holds CUDA 13, which no longer runs on Volta"
     if why:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "machine.not-trained-on",
             CLUSTER,
             f"{machine.name} can be declared, but nothing would train on it: {why}",
@@ -208,8 +203,7 @@ def trainable(machine: MachineType) -> Iterable[Finding]:
 def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Finding]:
     """What the job has to reach before it starts; nothing where nothing is tested."""
     if least_gbps is not None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "fabric.check",
             f"{CLUSTER}.fabric_check",
             f"before the job an all-reduce has to reach {least_gbps:g} Gbit/s, "
@@ -222,8 +216,7 @@ def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> It
     """A fabric check that somebody wrote where several nodes have nothing to be tested: `why`; or one node has."""
     written = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
     if written and least_gbps is None:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "fabric.check-ignored",
             f"{CLUSTER}.fabric_check",
             f"of no effect: {'one node' if config.cluster.nodes.max < 2 else why} has no fabric to be tested",
@@ -234,8 +227,7 @@ def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> It
 def zone(name: str, reason: str) -> Iterable[Finding]:
     """A zone that nobody chose."""
     if reason:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "placement.zone",
             f"{CLUSTER}.zone",
             f"{name} chosen: {reason}; nodes and file system share one zone",
@@ -247,8 +239,7 @@ def spot_notice(config: StackConfig, notice_sec: int) -> Iterable[Finding]:
     """How long a spot machine may save."""
     spots = [index for index, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
     if spots:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.notice",
             f"{CLUSTER}.capacity[{spots[0]}]",
             f"spot machines get {notice_sec} s of notice: the job has 25 s for its checkpoint, and what was trained "
@@ -263,8 +254,7 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
     for position, rung in enumerate(config.cluster.capacity):
         cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
         if price is not None and low is not None and cap is not None and cap < low:
-            yield Finding(
-                Severity.WARNING,
+            yield Finding.warning(
                 "capacity.spot-cap-low",
                 f"{CLUSTER}.capacity[{position}].max_usd_per_hour",
                 f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD",
@@ -275,8 +265,7 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
 def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Finding]:
     """Nodes that go on costing; `can_leave` where they could leave by themselves."""
     if not config.job.terminate_when_done:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "job.nodes-stay",
             "gangway:job.terminate_when_done",
             "the nodes stay, and cost, when the job is done",

@@ -131,7 +131,7 @@ UNKEPT = (
 
 def _instance(aws: Aws, wire: Wire) -> Applied:
     wire.skip("userDataReplaceOnChange")
-    labels = {"instance": wire.tags(), "volume": {"Tags": _listed(wire.take("volumeTags").get("volumeTags", {}))}}
+    labels = {"instance": wire.tags(), "volume": {"Tags": _tag_list(wire.take("volumeTags").get("volumeTags", {}))}}
     network = wire.take("subnetId", "vpcSecurityGroupIds", "associatePublicIpAddress")
     inputs = {
         **wire.rest(),
@@ -170,7 +170,7 @@ def _instance(aws: Aws, wire: Wire) -> Applied:
     return Applied(id_, outputs, declared, read_back, unkept=UNKEPT, note="its AMI stays unresolved")
 
 
-def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
+def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 

@@ -24,16 +24,16 @@ TIMEOUT_SEC = 120
 TRAIN_EACH = """
 import contextlib, sys
 from pathlib import Path
-from trainer.distributed import world as workers
+from trainer.distributed.world import start_world
 from trainer.config.train_config import TrainConfig
 from trainer.preemption.notices import Interruption
-from trainer.run.loop import train
+from trainer.run import loop
 from trainer.records.run_record import RunContext
 
-with workers.start("gloo") as world:
-    workers.start = lambda backend: contextlib.nullcontext(world)  # a process joins but once
+with start_world("gloo") as world:
+    loop.start_world = lambda backend: contextlib.nullcontext(world)  # a process joins but once
     for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
-        code = train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
+        code = loop.train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
         assert code == 0, config
 """
 

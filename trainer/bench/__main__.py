@@ -131,16 +131,16 @@ def _names(only: str | None) -> list[str]:
 def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
     began = time.monotonic()
 
-    def tell(what: str) -> None:
+    def report(what: str) -> None:
         print(f"[{time.monotonic() - began:5.0f} s] {what}", file=sys.stderr, flush=True)
 
     with guarded_folder() as work_dir:
         data_dir = work_dir / "data"
-        tell("data: crops of the photographs that ship in wheels")
+        report("data: crops of the photographs that ship in wheels")
         prepare = ["data", "prepare", "photos", "--resolution", "32", "--out", str(data_dir)]
         subprocess.run([sys.executable, "-m", "trainer", *prepare], check=True, stdout=subprocess.DEVNULL)
         threads = len(os.sched_getaffinity(0))
-        bench = Bench(work_dir, data_dir, arguments.seconds, arguments.rounds, threads, tell)
+        bench = Bench(work_dir, data_dir, arguments.seconds, arguments.rounds, threads, report)
         return [result for name, case in CASES.items() if name in names for result in case(bench)]
 
 

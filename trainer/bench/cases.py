@@ -51,7 +51,7 @@ def start(bench: Bench) -> Iterator[Result]:
     """From the command to the end of the first step, without compilation, data prepared."""
     times = []
     for round_ in range(bench.rounds):
-        bench.tell(f"start-{round_}")
+        bench.report(f"start-{round_}")
         config = bench.config
         size = config.batch_size / 1000
         one_step = config.replace({"kimg": size, "stats_kimg": size})
@@ -82,7 +82,7 @@ def features(bench: Bench) -> Iterator[Result]:
     """Features of the quality metrics against torch-fidelity's own extraction, same network, same images."""
     from trainer.bench.feature_speed import feature_speed
 
-    bench.tell("features")
+    bench.report("features")
     speed = feature_speed(rounds=bench.rounds)
     found = {"ours images/s": speed.ours, "torch-fidelity images/s": speed.torch_fidelity}
     note = "weights of random values in the true shapes: speed does not depend on them"
@@ -96,7 +96,7 @@ def quality(bench: Bench) -> Iterator[Result]:
 
     from trainer.metrics.evaluate import evaluate
 
-    bench.tell("dcgan-digits, all of it")
+    bench.report("dcgan-digits, all of it")
     run_dir = bench.work_dir / "digits"
     began = time.monotonic()
     train_preset("dcgan-digits", run_dir, processes=2, threads=1)
@@ -116,9 +116,9 @@ def quality(bench: Bench) -> Iterator[Result]:
     yield Result(digits, classes, "", ">= 9", classes >= 9)
 
 
-def _known(figure: Quantity) -> float:
-    assert figure.value is not None, "the metric has just been computed"
-    return figure.value
+def _known(quantity: Quantity) -> float:
+    assert quantity.value is not None, "the metric has just been computed"
+    return quantity.value
 
 
 CASES: Mapping[str, Callable[[Bench], Iterator[Result]]] = MappingProxyType(

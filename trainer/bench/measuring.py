@@ -69,7 +69,7 @@ class Bench:
     seconds: float
     rounds: int
     threads: int
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
 
     @property
     def config(self) -> TrainConfig:
@@ -109,7 +109,7 @@ class Bench:
 
     def in_turn(self, sides: Sequence[Side]) -> dict[str, list[float]]:
         """Images per second of each side in each round, see `rates_in_turn`."""
-        return rates_in_turn(sides, self.seconds, self.rounds, self.tell)
+        return rates_in_turn(sides, self.seconds, self.rounds, self.report)
 
     def judged(self, met: bool, *, rounds: bool = False, seconds: bool = False) -> bool | None:
         """Whether a target is met; None where less was measured than it is judged by: `ROUNDS` of them (`rounds`), or
@@ -120,7 +120,7 @@ class Bench:
 
     def run(self, name: str, config: TrainConfig) -> list[dict[str, float]]:
         """Statistics lines of a run."""
-        self.tell(name)
+        self.report(name)
         return train_for(config, self.work_dir / name, self.data_dir, self.seconds, threads=self.threads)
 
     def _folder(self, name: str, config: TrainConfig, number: int = 0) -> Path:

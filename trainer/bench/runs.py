@@ -143,7 +143,7 @@ class Side:
 
 
 def rates_in_turn(
-    sides: Sequence[Side], seconds: float, rounds: int, tell: Callable[[str], None]
+    sides: Sequence[Side], seconds: float, rounds: int, report: Callable[[str], None]
 ) -> dict[str, list[float]]:
     """Images per second of each side in each round; all sides are in memory at once, compared ones should be
     neighbours.
@@ -158,11 +158,11 @@ def rates_in_turn(
     with contextlib.ExitStack() as stack:
         running: dict[str, list[_Running]] = {}
         for side in sides:
-            tell(f"{side.name}: start")
+            report(f"{side.name}: start")
             running[side.name] = [stack.enter_context(_started(loop, side.name)) for loop in side.loops]
             _turn(running[side.name], 0)
         for round_ in range(rounds):
-            tell(f"round {round_ + 1} of {rounds}: {'; '.join(rates)}")
+            report(f"round {round_ + 1} of {rounds}: {'; '.join(rates)}")
             for name in rates if round_ % 2 == 0 else reversed(rates):
                 rates[name].append(_turn(running[name], seconds))
     return rates

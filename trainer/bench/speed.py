@@ -95,7 +95,7 @@ def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textboo
     """
     from trainer.telemetry.flops import count_step
 
-    bench.tell("a large convolution")
+    bench.report("a large convolution")
     peak, counted = convolution_gflops(bench.threads), count_step(bench.config).value
     assert counted is not None, "DCGAN's layers are all counted"
     work = counted / 1e9
@@ -110,7 +110,7 @@ def _largest_difference(bench: Bench) -> float:
     from trainer.bench import textbook
     from trainer.data.shards import ShardedImages
 
-    bench.tell("losses")
+    bench.report("losses")
     config = bench.config
     size = config.batch_size / 1000
     changes = {"kimg": SAME_LOSSES_STEPS * size, "stats_kimg": size}

@@ -112,8 +112,8 @@ def _prepare(options: Options) -> int:
     drop_copies(options.out)
     classes = f", {index.num_classes} classes" if index.num_classes else ""
     found = f"{options.out} is complete already, every file compared with its hash"
-    told = found if progress.was_complete else f"wrote {options.out}"
-    print(f"{told}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
+    outcome = found if progress.was_complete else f"wrote {options.out}"
+    print(f"{outcome}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
     if index.source is not None:
         print(f"official: {index.source.official}; licence: {index.source.licence}")
         if index.source.skipped:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 def add_evaluate(parser: Parser) -> None:
     """Adds the command's arguments."""
-    listed = "\n".join(f"  {name:<22} {text}" for name, text in METRICS.items())
+    metrics_help = "\n".join(f"  {name:<22} {text}" for name, text in METRICS.items())
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = f"Judges a run's newest checkpoint and updates its run.json. Metrics:\n\n{listed}"
+    parser.description = f"Judges a run's newest checkpoint and updates its run.json. Metrics:\n\n{metrics_help}"
     add_run_dir(parser)
     parser.add_argument("--data", type=path, help="folder of shards [RUN_DIR/data]")
     parser.add_argument("--samples", help="fakes to draw [the run's metrics_samples]; below 10,000 is a proxy")
@@ -46,7 +46,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     except TrainerError as error:
         raise error.at("--samples") if error.place == "TrainConfig.metrics_samples" else error from None
     if Ranks.from_environment().rank == 0:
-        _tell(arguments.run_dir, judged)
+        _print_values(arguments.run_dir, judged)
     return 0
 
 
@@ -58,7 +58,7 @@ def _names(text: str | None) -> tuple[str, ...]:
         raise from_rule(error, "--metrics", value=text, fix="`python -m trainer evaluate --help` lists them") from None
 
 
-def _tell(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:
+def _print_values(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:
     """Says what was judged now, and of which state; below it what run.json holds of other times."""
     from trainer.records.quality import latest_judgements, sentence
     from trainer.records.stats_log import read_stats_log

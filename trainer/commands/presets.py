@@ -54,9 +54,18 @@ def preset_text(name: str) -> str:
     entry = CATALOGUE[name]
     departures = [textwrap.fill(each, _WIDTH, initial_indent="- ", subsequent_indent="  ") for each in entry.departures]
     values = [f"{field} {value}" for field, value in entry.config.model_dump(mode="json").items() if field != "preset"]
-    told = textwrap.fill(", ".join(values), _WIDTH, break_long_words=False, break_on_hyphens=False)
+    listing = textwrap.fill(", ".join(values), _WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n".join(
-        [f"{name}: {entry.summary}", f"source: {entry.source}", "", "otherwise than there:", *departures, "", told, ""]
+        [
+            f"{name}: {entry.summary}",
+            f"source: {entry.source}",
+            "",
+            "otherwise than there:",
+            *departures,
+            "",
+            listing,
+            "",
+        ]
     )
 
 

@@ -131,10 +131,10 @@ def _latents(config: "TrainConfig", num: int, seed: int, stop: int, truncation: 
 
     # A draw for each image, so that it does not depend on how many there are.
     numbers = (image * _STOPS + stop for image in range(num))
-    drawn = torch.cat(
+    latent_rows = torch.cat(
         [latents(1, config.z_dim, seed=seed, images=number, purpose=Purpose.GALLERY) for number in numbers]
     )
-    return drawn if truncation is None else truncated(drawn, truncation)
+    return latent_rows if truncation is None else truncated(latent_rows, truncation)
 
 
 def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> "Tensor":

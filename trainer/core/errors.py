@@ -150,8 +150,10 @@ def from_rule(error: PydanticCustomError, place: str, *, value: object, fix: str
     """A `broken_rule` as a TrainerError, where no pydantic model stands between; `place` is the flag. `value` and `fix`
     stand in where the rule names none.
     """
-    told = {"value": value, "fix": fix, **(error.context or {})}
-    return TrainerError(place=place, problem=_REFUSED, value=told["value"], allowed=told["allowed"], fix=told["fix"])
+    details = {"value": value, "fix": fix, **(error.context or {})}
+    return TrainerError(
+        place=place, problem=_REFUSED, value=details["value"], allowed=details["allowed"], fix=details["fix"]
+    )
 
 
 def from_validation(
@@ -182,7 +184,7 @@ def from_validation(
         near = nearest(path, known)
         fix = f"did you mean {near!r}? otherwise remove it" if near else "remove it"
         return TrainerError(place=where, problem="unknown field", value=value, fix=fix)
-    likely = nearest(value, _choices(first)) if isinstance(value, str) else ""
+    likely = nearest(value, _allowed_values(first)) if isinstance(value, str) else ""
     return TrainerError(
         place=where,
         problem="is null" if value is None else _REFUSED,
@@ -207,7 +209,7 @@ def _no_json(finding: ErrorDetails, place: str) -> TrainerError:
     )
 
 
-def _choices(finding: ErrorDetails) -> list[str]:
+def _allowed_values(finding: ErrorDetails) -> list[str]:
     """The words of which a field takes one; empty where it takes anything else."""
     expected = finding["ctx"]["expected"] if finding["type"] == "literal_error" else ""
     return re.findall(r"'([^']*)'", expected)

@@ -148,10 +148,10 @@ def _split(partition: str, split: str, place: str) -> list[str]:
     wanted = _SPLITS.get(split)
     names = []
     for number, line in enumerate(partition.splitlines(), 1):
-        words = line.split()
-        if not words:
+        fields = line.split()
+        if not fields:
             continue
-        if len(words) != 2 or words[1] not in _SPLITS.values():
+        if len(fields) != 2 or fields[1] not in _SPLITS.values():
             raise TrainerError(
                 place=place,
                 problem=f"line {number} is not one of the partition",
@@ -159,8 +159,8 @@ def _split(partition: str, split: str, place: str) -> list[str]:
                 allowed="000001.jpg 0 (train), 1 (valid) or 2 (test)",
                 fix="fetch the file again",
             )
-        if wanted in (None, words[1]):
-            names.append(words[0])
+        if wanted in (None, fields[1]):
+            names.append(fields[0])
     if not names:
         raise TrainerError(place=place, problem=f"lists no image of split {split}", fix="fetch the file again")
     return names

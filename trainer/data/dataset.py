@@ -99,15 +99,15 @@ def _beside(folder: Path, config: TrainConfig) -> Path:
 
 
 def _command(config: TrainConfig, folder: Path) -> str:
-    words = ["python -m trainer data prepare", config.dataset]
+    command = ["python -m trainer data prepare", config.dataset]
     if config.dataset not in SHIPPED:
-        words.append("--source PATH_OR_URL")
+        command.append("--source PATH_OR_URL")
     if config.dataset != "cifar10":
-        words.append(f"--resolution {config.resolution}")
+        command.append(f"--resolution {config.resolution}")
     if config.channels == 1 and config.dataset != "digits":
-        words.append("--channels 1")
+        command.append("--channels 1")
     if config.frames > 1:
-        words.append(f"--frames {config.frames}")
+        command.append(f"--frames {config.frames}")
     if config.num_classes and config.dataset == "folder":
-        words.append("--labels")
-    return " ".join([*words, f"--out {folder}"])
+        command.append("--labels")
+    return " ".join([*command, f"--out {folder}"])

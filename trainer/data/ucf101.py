@@ -42,7 +42,9 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
     classes = _classes(read_text(files, _list(files, sizes, _CLASSES)), source)
     parts = ("train", "test") if split == "all" else (split,)
     wanted = [
-        name for part in parts for name in _listed(read_text(files, _list(files, sizes, f"{part}list{fold:02d}.txt")))
+        name
+        for part in parts
+        for name in _split_names(read_text(files, _list(files, sizes, f"{part}list{fold:02d}.txt")))
     ]
     labels = tuple(_label(name, classes, films, source) for name in wanted)
     names = tuple(films[name] for name in wanted)
@@ -93,7 +95,7 @@ def _classes(text: str, source: str) -> dict[str, int]:
     return numbered
 
 
-def _listed(text: str) -> Sequence[str]:
+def _split_names(text: str) -> Sequence[str]:
     """The films of a list: `Class/film.avi`, in the training lists followed by the class's number."""
     return [line.split()[0] for line in text.splitlines() if line.strip()]
 

@@ -222,7 +222,7 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
 
 
 @contextlib.contextmanager
-def start(backend: str) -> Iterator[World]:
+def start_world(backend: str) -> Iterator[World]:
     """Joins the process group torchrun has described, and leaves it at the end of the block. `backend` is auto, gloo,
     nccl or xla. TrainerError: nccl without CUDA, or xla without torch_xla or with processes that it does not join.
     """
@@ -258,8 +258,8 @@ def start(backend: str) -> Iterator[World]:
     except Exception as error:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
-        told = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
-        shared = told or is_shared_failure(error)
+        is_ours = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
+        shared = is_ours or is_shared_failure(error)
         if shared or chosen != "nccl":
             dist.destroy_process_group()
         raise

@@ -86,12 +86,12 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    told: list[int] = []
+    received: list[int] = []
 
     def leave(number: int, frame: FrameType | None) -> None:
         # Once: a second signal (a notice and the end of the service) must not cut short the wait for the checkpoint.
-        told.append(number)
-        if len(told) == 1:
+        received.append(number)
+        if len(received) == 1:
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
@@ -195,10 +195,10 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float
     if carbon_start.has_begun(torchrun_argv):
         announce(f"the run has begun: it goes on at once, whatever {_START_WHEN} says")
         return True
-    told = carbon_start.wait(asked)
-    if told is not None:
-        os.environ[carbon_start.START_VARIABLE] = json.dumps(told)
-    return told is not None
+    decision = carbon_start.wait(asked)
+    if decision is not None:
+        os.environ[carbon_start.START_VARIABLE] = json.dumps(decision)
+    return decision is not None
 
 
 def _poll_sec(text: str | None, cloud: str) -> float:

@@ -87,7 +87,7 @@ def _serve(listening: socket.socket, health_sec: float, stop: threading.Event) -
         timeout=_STORE_TIMEOUT,
         master_listen_fd=listening.detach(),
     )
-    began = told = time.monotonic()
+    began = reported_at = time.monotonic()
     hosts: set[str] = set()
     _say(f"serving on port {port}")
     while not stop.wait(_LOOK_SEC):
@@ -98,12 +98,12 @@ def _serve(listening: socket.socket, health_sec: float, stop: threading.Event) -
         ]:
             _say(f"{sentence}, {len(now)} host(s) connected")
         hosts = now
-        if time.monotonic() - told >= health_sec:
-            told = time.monotonic()
+        if time.monotonic() - reported_at >= health_sec:
+            reported_at = time.monotonic()
             if trouble := _trouble(store):
                 _say(f"sick: {trouble}")
                 return EXIT_FAILED
-            _say(f"healthy: {len(hosts)} host(s), {store.num_keys()} keys, up {told - began:.0f} s")
+            _say(f"healthy: {len(hosts)} host(s), {store.num_keys()} keys, up {reported_at - began:.0f} s")
     _say("stopped")
     return 0
 
@@ -139,10 +139,10 @@ def connected_hosts(tables: Iterable[str], port: int) -> set[str]:
 
 def _address(text: str) -> str:
     """The kernel writes an address as 32-bit words in the machine's byte order."""
-    words = [int(text[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(text), 8)]
-    if len(words) == 1:
-        return str(IPv4Address(words[0]))
-    address = IPv6Address(b"".join(words))
+    numbers = [int(text[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(text), 8)]
+    if len(numbers) == 1:
+        return str(IPv4Address(numbers[0]))
+    address = IPv6Address(b"".join(numbers))
     return str(address.ipv4_mapped or address)
 
 

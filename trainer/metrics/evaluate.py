@@ -9,8 +9,7 @@ from trainer.config.metric_names import parse
 from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_on_all
 from trainer.data.shards import ShardedImages
-from trainer.distributed import world as distributed
-from trainer.distributed.world import World
+from trainer.distributed.world import World, start_world
 from trainer.metrics.collect import AbandonedError, Ask, go_on
 from trainer.metrics.evaluator import Evaluator
 from trainer.metrics.metric_registry import WeightsPaths
@@ -34,7 +33,7 @@ class Moment:
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self.cost_sec, self._share = records, cost_sec, share
 
-    def tell(self, event: Callable[..., None], say: Callable[[str], None], images: int) -> None:
+    def write(self, event: Callable[..., None], say: Callable[[str], None], images: int) -> None:
         """Writes an event for each value, or that there are none, and a line for people."""
         cost = {"cost_sec": self.cost_sec, "share_of_wall": self._share}
         if self._records is None:
@@ -111,7 +110,7 @@ def evaluate_newest(
     environment's. TrainerError on every rank: no run, checkpoint or data set, another than the run's, or a metric that
     cannot be computed for it.
     """
-    with distributed.start("auto") as world:
+    with start_world("auto") as world:
         found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))
         data = open_on_all(config, data_dir, world)
         world.run_on_all(lambda: check_dataset(found.manifest.identity, data.index.sha256, data_dir))

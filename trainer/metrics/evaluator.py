@@ -77,9 +77,11 @@ class Evaluator:
         for name in names:
             check_applies(name, config)
             self._check_enough(name)
-        spaces = dict.fromkeys(metric(name).space for name in names)
+        space_names = dict.fromkeys(metric(name).space for name in names)
         device = world.own_device
-        self._extractors = world.run_on_all(lambda: {space: FEATURE_SPACES[space](device, paths) for space in spaces})
+        self._extractors = world.run_on_all(
+            lambda: {space: FEATURE_SPACES[space](device, paths) for space in space_names}
+        )
         self._known: dict[str, _Reals] = {}
 
     @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
@@ -109,8 +111,8 @@ class Evaluator:
 
     def _known_reals(self, space: str, extractor: FeatureExtractor, *, keep: bool) -> _Reals:
         if space not in self._known:
-            drawn = np.random.Generator(np.random.PCG64([self._config.seed, Purpose.METRIC]))
-            order = drawn.permutation(len(self._data))[: self._reals]
+            rng = np.random.Generator(np.random.PCG64([self._config.seed, Purpose.METRIC]))
+            order = rng.permutation(len(self._data))[: self._reals]
             parts = np.split(order, [self._half, 2 * self._half])
             first, second, rest = (self._real_set(extractor, part, keep=keep) for part in parts)
             together = [part for part in (first, second, rest) if part is not None]
@@ -128,13 +130,13 @@ class Evaluator:
 
     def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
         config, device = self._config, self._world.own_device
-        drawn = latents(self._fakes, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
+        rng = latents(self._fakes, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
         classes = labels(self._fakes, config.num_classes, seed=config.seed, images=0, purpose=Purpose.METRIC_LABELS)
 
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
             with torch.no_grad():
-                return _full_size(to_uint8(generator(drawn[part].to(device), chosen)), config.image_shape)
+                return _full_size(to_uint8(generator(rng[part].to(device), chosen)), config.image_shape)
 
         return self._collect(extractor, make, self._fakes, keep=keep)
 

@@ -94,6 +94,6 @@ class ProjectionHead(nn.Module):
             return logits
         assert labels is not None, "a network that knows classes is called with labels"
         pooled = features.flatten(2).mean(dim=2) if features.dim() > 2 else features
-        agreement = (self.embedding(labels) * pooled).sum(dim=1)
-        combined: Tensor = logits + self._scale * agreement
+        class_score = (self.embedding(labels) * pooled).sum(dim=1)
+        combined: Tensor = logits + self._scale * class_score
         return combined

@@ -170,7 +170,7 @@ def wait(
                 return None
             if now() - read_at >= _READ_AGAIN_SEC and now() < decision.at.timestamp():
                 read_at = now()
-                forecast = _again(read, asked.forecast, forecast)
+                forecast = _read_again(read, asked.forecast, forecast)
                 decision = decide(asked, forecast, datetime.fromtimestamp(read_at, UTC))
     started_at = datetime.fromtimestamp(now(), UTC)
     announce(f"starting: {decision.reason}")
@@ -188,7 +188,7 @@ def wait(
     }
 
 
-def _again(read: Callable[[str], Forecast], where: str, last: Forecast) -> Forecast:
+def _read_again(read: Callable[[str], Forecast], where: str, last: Forecast) -> Forecast:
     try:
         return read(where)
     except TrainerError as error:
@@ -231,8 +231,8 @@ def _value(argv: Sequence[str], flag: str) -> str | None:
 
 def start_decision() -> dict[str, Any]:
     """What the launcher decided, for the record; empty where it had nothing to decide."""
-    told: dict[str, Any] = json.loads(os.environ.get(START_VARIABLE, "{}"))
-    return told
+    decision: dict[str, Any] = json.loads(os.environ.get(START_VARIABLE, "{}"))
+    return decision
 
 
 def _short(moment: datetime) -> str:

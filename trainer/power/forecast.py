@@ -28,7 +28,7 @@ TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
 _GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 _TIMEOUT_SEC = 30.0
 _MOST_BYTES = 10_000_000
-_TOLD = 120
+_SHOWN = 120
 """Characters of an answer that a message repeats."""
 _COLUMNS = ("time", "g_per_kwh")
 _SHAPES = (
@@ -141,7 +141,7 @@ def _json_points(value: Any) -> list[_Point]:
     if "forecast" in value:
         return [_Point(_moment(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
     if "data" not in value:
-        raise ValueError(f"no answer of a service that is known: {json.dumps(value)[:_TOLD]}")
+        raise ValueError(f"no answer of a service that is known: {json.dumps(value)[:_SHOWN]}")
     return _watttime_points(value)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainer.distributed.world import World
     from trainer.telemetry.energy import Gpu
 
-Tell = Callable[..., object]
+OnEvent = Callable[..., object]
 """Writes an event: its name, then details."""
 
 
@@ -43,12 +43,12 @@ class PowerAsked(NamedTuple):
 
     def describe(self) -> str:
         """In words."""
-        words = [f"clocks up to {self.clock_mhz} MHz"] if self.clock_mhz is not None else []
+        parts = [f"clocks up to {self.clock_mhz} MHz"] if self.clock_mhz is not None else []
         if self.watts is not None:
-            words.append(f"power up to {self.watts:g} W")
+            parts.append(f"power up to {self.watts:g} W")
         if self.auto:
-            words.append(f"looking for the power limit with the most images/J within {self.max_slowdown:.0%} slowdown")
-        return f"{' and '.join(words)}: asked for"
+            parts.append(f"looking for the power limit with the most images/J within {self.max_slowdown:.0%} slowdown")
+        return f"{' and '.join(parts)}: asked for"
 
 
 NOTHING_ASKED = PowerAsked()
@@ -62,7 +62,7 @@ class Limiter:
     def __init__(self, world: "World", asked: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
         self._world, self._asked = world, asked
         self._search: Search | None = None
-        self._tell: Tell = lambda event, **details: None
+        self._on_event: OnEvent = lambda event, **details: None
         self.choice = ""
         everyone = world.gather((world.node_rank, gpu))
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]
@@ -72,11 +72,11 @@ class Limiter:
         if all(each is None for _, each in everyone):
             self._troubles = ["there is no GPU in this run"]
 
-    def begin(self, tell: Tell) -> None:
-        """Sets what is asked for, or the first step of the search; all workers call it together. `tell` writes an event
-        from now on; called on rank 0.
+    def begin(self, on_event: OnEvent) -> None:
+        """Sets what is asked for, or the first step of the search; all workers call it together. `on_event` writes an
+        event from now on; called on rank 0.
         """
-        self._tell = tell
+        self._on_event = on_event
         if self._troubles:
             self._give_up(self._troubles)
             return
@@ -114,7 +114,7 @@ class Limiter:
             self.choice = step.reason
             measured = [each._asdict() for each in search.measured]
             self._world.run_on_rank0(
-                lambda: self._tell("power-search", share=step.share, measured=measured, why=step.reason)
+                lambda: self._on_event("power-search", share=step.share, measured=measured, why=step.reason)
             )
         return step.done
 
@@ -128,7 +128,7 @@ class Limiter:
         if self._world.rank == 0 and changed:
             # On the way out of a run that may have failed: a full disk must not hide why.
             with contextlib.suppress(TrainerError):
-                self._tell("power-restored", gpus=changed, troubles=troubles)
+                self._on_event("power-restored", gpus=changed, troubles=troubles)
 
     def _everywhere(self, report: Report) -> list[Report] | None:
         """Every worker's report; None where a node could not do it, and all have been restored."""
@@ -141,7 +141,7 @@ class Limiter:
     def _tell_limits(self, reports: Sequence[Report], why: str) -> None:
         watts = {name: limit for report in reports for name, limit in report.watts.items()}
         clock_mhz = self._asked.clock_mhz
-        self._world.run_on_rank0(lambda: self._tell("power-limit", watts=watts, clock_mhz=clock_mhz, why=why))
+        self._world.run_on_rank0(lambda: self._on_event("power-limit", watts=watts, clock_mhz=clock_mhz, why=why))
 
     def _give_up(self, troubles: Sequence[str]) -> None:
         """The run goes on without limits of ours, and everybody is told why."""
@@ -150,7 +150,7 @@ class Limiter:
         self.choice = f"no limit: {'; '.join(troubles)}"
         if self._world.rank == 0:
             _warn(f"neither power nor clocks are limited: {'; '.join(troubles)}")
-        self._world.run_on_rank0(lambda: self._tell("power-refused", troubles=list(troubles)))
+        self._world.run_on_rank0(lambda: self._on_event("power-refused", troubles=list(troubles)))
 
 
 @contextlib.contextmanager

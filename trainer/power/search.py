@@ -68,9 +68,9 @@ class Search:
         """
         if line["resolution"] != self._resolution:
             # Progressive networks: another resolution is another job. The first line of all sets the first one.
-            again = self._resolution is not None
+            resumes = self._resolution is not None
             self._restart(line["resolution"])
-            if again:
+            if resumes:
                 return Step(self._ladder[0], False, f"resolution {line['resolution']}: the search starts over")
         if self.done:
             return None

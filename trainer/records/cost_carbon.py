@@ -17,20 +17,22 @@ def own_capacity() -> str:
     return os.environ.get(CAPACITY_VARIABLE, "")
 
 
-def by_node(told: Sequence[tuple[int, str]]) -> list[str]:
+def by_node(kinds: Sequence[tuple[int, str]]) -> list[str]:
     """The kind of each node, by its rank, of every worker's node rank and kind."""
-    return [kind for _, kind in sorted(dict(told).items())]
+    return [kind for _, kind in sorted(dict(kinds).items())]
 
 
-def price(told: str, context: "RunContext") -> tuple[str, Quantity]:
-    """The kind of a node that told `told`, and what it costs an hour.
+def price(reported_kind: str, context: "RunContext") -> tuple[str, Quantity]:
+    """The kind of a node that told `reported_kind`, and what it costs an hour.
 
     Metadata tell only spot from the rest: `on-demand` is the ladder's one kind that is not spot, where there is just
     one. A node that told nothing counts as one of the first rung.
     """
     ladder, prices = context.capacity, context.usd_per_hour_by_kind
     firm = [kind for kind in ladder if kind != _SPOT]
-    kind = firm[0] if told == _NOT_SPOT and told not in ladder and len(set(firm)) == 1 else told
+    kind = (
+        firm[0] if reported_kind == _NOT_SPOT and reported_kind not in ladder and len(set(firm)) == 1 else reported_kind
+    )
     if kind in prices:
         return kind, prices[kind]
     first = ladder[0] if ladder else ""
@@ -98,8 +100,8 @@ def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
 
 def _uses(number: int, session: SessionRecord, context: RunContext) -> Iterator[CapacityUse]:
     """The session's nodes by their kind; nodes that told nothing are together."""
-    told = [*session.capacity, *[""] * (session.num_nodes - len(session.capacity))]
-    for kind, num_nodes in Counter(told).items():
+    kinds = [*session.capacity, *[""] * (session.num_nodes - len(session.capacity))]
+    for kind, num_nodes in Counter(kinds).items():
         capacity, per_hour = price(kind, context)
         hours = Quantity.measured(session.wall_sec * num_nodes / 3600, "h", "wall clock of the session x its nodes")
         yield CapacityUse(

@@ -100,18 +100,18 @@ def identify(
     `saved` is of the checkpoint it goes on from, None for none; `wanted_id` is the launcher's for a new run, empty for
     one made up of preset, time and four random digits.
     """
-    told = stats_log.beginnings[0]["run_id"] if stats_log.beginnings else ""
-    if saved is not None and told and told != saved.run_id:
+    started_id = stats_log.beginnings[0]["run_id"] if stats_log.beginnings else ""
+    if saved is not None and started_id and started_id != saved.run_id:
         raise TrainerError(
             place=str(run_dir / STATS_FILE),
             problem="is of another run than the checkpoints beside it",
-            value=told,
+            value=started_id,
             allowed=saved.run_id,
             fix=f"move {STATS_FILE} away, or put the checkpoints back that belong to it",
         )
     known = [line["session"] for line in stats_log.lines] + ([] if saved is None else [saved.session])
     return RunIdentity(
-        run_id=(saved.run_id if saved else told) or wanted_id or _made_up(preset),
+        run_id=(saved.run_id if saved else started_id) or wanted_id or _made_up(preset),
         session=1 + max(known, default=-1),
         dataset_sha256=dataset_sha256,
     )

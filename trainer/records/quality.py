@@ -119,8 +119,8 @@ def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTrai
     ours = [line for line in lines if line.get("event") == "quality" and "in_training" in line]
     if not ours:
         return None
-    told = [(line["quality"]["name"], line["images"] / 1000, line["quality"]["trained"]["value"]) for line in ours]
-    points = [QualityPoint(name=name, kimg=kimg, value=value) for name, kimg, value in told]
+    rows = [(line["quality"]["name"], line["images"] / 1000, line["quality"]["trained"]["value"]) for line in ours]
+    points = [QualityPoint(name=name, kimg=kimg, value=value) for name, kimg, value in rows]
     # All values of one moment carry its cost, once each.
     moments = {(line["session"], line["images"]): line["in_training"]["cost_sec"] for line in ours}
     cost_sec = sum(moments.values())
@@ -174,12 +174,12 @@ def sentence(quality: QualityRecord, of: str = "") -> str:
     """One record in one line, without the values of an unfinished comparison. `of` is which state of the run that was,
     and when; empty where a line above says so.
     """
-    figures = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
-    known = {label: figure.value for label, figure in figures.items() if figure.value is not None}
-    told = {label: f"{label} {value_text(quality.name, value)}" for label, value in known.items()}
-    told["trained"] += _against_what_is_wanted(quality)
+    quantities = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
+    known = {label: quantity.value for label, quantity in quantities.items() if quantity.value is not None}
+    rows = {label: f"{label} {value_text(quality.name, value)}" for label, value in known.items()}
+    rows["trained"] += _against_what_is_wanted(quality)
     notes = [of, _meaning(quality), f"{quality.better} is better", quality.trained.note]
-    return f"{quality.name}  {'  '.join(told.values())}  ({'; '.join(filter(None, notes))})"
+    return f"{quality.name}  {'  '.join(rows.values())}  ({'; '.join(filter(None, notes))})"
 
 
 def _against_what_is_wanted(quality: QualityRecord) -> str:

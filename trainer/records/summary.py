@@ -37,8 +37,8 @@ def interruptions(
         if session.ended_by not in ("interrupt", "failed", "killed"):
             continue
         before = [line for line in lines if line["session"] <= number]
-        told = next((line for line in before[::-1] if line.get("event") == "interrupt"), None)
-        agreed = told if session.ended_by == "interrupt" else None
+        interrupt = next((line for line in before[::-1] if line.get("event") == "interrupt"), None)
+        agreed = interrupt if session.ended_by == "interrupt" else None
         resumed = next((line for line in beginnings if line["session"] > number), None)
         if resumed is None:
             images = max((line["images"] for line in before if line.get("event") == "checkpoint"), default=0)
@@ -89,13 +89,13 @@ def _stop_sec(agreed: Line | None) -> Quantity:
 
 
 def _lost_sec(before: Sequence[Line], resumed: Line) -> Quantity:
-    held = [line["time"] for line in before if line["images"] >= resumed["images"]]
-    if not held:
+    passed_at = [line["time"] for line in before if line["images"] >= resumed["images"]]
+    if not passed_at:
         return Quantity.absent("s", "the lines that say when the run first held those images are lost")
-    if resumed["time"] < min(held):
+    if resumed["time"] < min(passed_at):
         return Quantity.absent("s", "the clock went back between the two sessions")
     return Quantity.measured(
-        resumed["time"] - min(held),
+        resumed["time"] - min(passed_at),
         "s",
         "wall clock, from first holding the images it resumed from to going on from them",
         note="stopping, downtime, starting up and work done again",

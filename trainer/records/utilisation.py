@@ -56,8 +56,8 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
 
 def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
     """The work of a step for each image, and a device's peak, as a session counted them."""
-    told = {name: Quantity.model_validate(quantity) for name, quantity in beginning.get("flops", {}).items()}
-    return told.get("per_image", Quantity.absent("FLOP", _OLD)), told.get("peak", Quantity.absent("FLOP/s", _OLD))
+    flops = {name: Quantity.model_validate(quantity) for name, quantity in beginning.get("flops", {}).items()}
+    return flops.get("per_image", Quantity.absent("FLOP", _OLD)), flops.get("peak", Quantity.absent("FLOP/s", _OLD))
 
 
 def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
@@ -104,12 +104,12 @@ class _Stretch(NamedTuple):
 
 def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stretch]:
     nodes = {beginning["session"]: beginning["num_nodes"] for beginning in beginnings}
-    told_sec = dict.fromkeys(nodes, 0.0)
+    counted_sec = dict.fromkeys(nodes, 0.0)
     found = []
     for line in (line for line in ticks if "wall_sec" in line):  # the first version's had none
         session, wall_sec = line["session"], line["wall_sec"]
-        found.append(_Stretch(line, (wall_sec - told_sec[session]) * nodes[session]))
-        told_sec[session] = wall_sec
+        found.append(_Stretch(line, (wall_sec - counted_sec[session]) * nodes[session]))
+        counted_sec[session] = wall_sec
     return found
 
 

@@ -8,10 +8,9 @@ import torch
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import EXIT_INTERRUPTED
 from trainer.distributed import replica_check
-from trainer.distributed import world as distributed
 from trainer.distributed.devices import gpu_of
 from trainer.distributed.fabric import check_fabric, unhealthy
-from trainer.distributed.world import World
+from trainer.distributed.world import World, start_world
 from trainer.metrics.evaluate import MetricsInTraining
 from trainer.power.limits import Limiter, limiting
 from trainer.preemption.notices import Interruption, Request
@@ -20,7 +19,7 @@ from trainer.run.memory import enough_memory
 from trainer.run.reporter import Reporter
 from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
-from trainer.run.session_setup import PLAIN, Ready, RunOptions, set_up
+from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
 from trainer.steps import augment
 from trainer.steps.batch import Batch
@@ -43,7 +42,7 @@ def train(
     `interruption` is installed already. TrainerError on every rank; UnhealthyError for a fabric that is too slow.
     """
     with (
-        distributed.start(config.backend) as world,
+        start_world(config.backend) as world,
         run_lock(run_dir, world, lambda: interruption.requested) as here,
         serving(world, options.metrics_port) as endpoint,
         Reporter(run_dir, config, world, context, endpoint, options) as reporter,
@@ -55,7 +54,7 @@ def train(
             return EXIT_INTERRUPTED
 
         # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
-        ready = set_up(config, run_dir, data_dir, world, resume=options.resume)
+        ready = setup_session(config, run_dir, data_dir, world, resume=options.resume)
         state = ready.state
         if ready.complete:
             if world.rank == 0:

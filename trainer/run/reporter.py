@@ -91,19 +91,19 @@ class Reporter:
         world, state = self._world, ready.state
         self._saved_images = state.images if state.images else -1
         flops = step_flops(self._config, device_name(world), self._context)
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "capacity": by_node(world.gather((world.node_rank, own_capacity()))),
             "fabric": fabric.model_dump(mode="json"),
             "flops": {name: quantity.model_dump(mode="json") for name, quantity in flops._asdict().items()},
         }
-        world.run_on_rank0(lambda: self._open(ready, told))
+        world.run_on_rank0(lambda: self._open(ready, facts))
         self._begun = state
         self._meters = Meters(self._config, world, self._context, state.images, flops)
 
-    def _open(self, ready: Ready, told: Mapping[str, Any]) -> None:
+    def _open(self, ready: Ready, facts: Mapping[str, Any]) -> None:
         """On rank 0: opens the session's files and says what it is."""
         state, data, world = ready.state, ready.data, self._world
-        session = self._opened = RunWriter(
+        writer = self._opened = RunWriter(
             self._dir,
             self._config,
             self._context,
@@ -117,10 +117,10 @@ class Reporter:
         write_samples(self._dir / "reals.png", torch.from_numpy(shown))
         if not state.images:
             self._write_samples(state, self._sample_path(0))
-        session.event(
-            "resume" if session.identity.session else "start",
+        writer.event(
+            "resume" if writer.identity.session else "start",
             state.images,
-            run_id=session.identity.run_id,
+            run_id=writer.identity.run_id,
             world_size=world.world_size,
             num_nodes=world.num_nodes,
             backend=f"{world.backend} ({world.backend_reason})",
@@ -131,14 +131,14 @@ class Reporter:
             context=self._context.model_dump(mode="json"),
             code_sha256=code_sha256(),
             versions=versions(),
-            **told,
+            **facts,
         )
         if (waited := start_decision()) and not state.images:
-            session.event("start-delayed", state.images, **waited)
+            writer.event("start-delayed", state.images, **waited)
         goes_on = f"goes on from {state.images:,} of" if state.images else "nothing was saved, it begins again:"
-        begins = goes_on if session.identity.session else "a new run of"
+        begins = goes_on if writer.identity.session else "a new run of"
         where = f"{world.world_size} worker{'s' * (world.world_size > 1)} ({device_name(world)})"
-        session.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
+        writer.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
 
     def tick(
         self,
@@ -187,7 +187,7 @@ class Reporter:
     def quality(self, state: TrainState, moment: Moment) -> None:
         """Writes the values of metrics computed while training, and their cost."""
         self._metrics_sec += moment.cost_sec
-        self._world.run_on_rank0(lambda: moment.tell(self._writer.event, self._writer.say, state.images))
+        self._world.run_on_rank0(lambda: moment.write(self._writer.event, self._writer.say, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
         """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
@@ -216,13 +216,13 @@ class Reporter:
     def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
         """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
 
-        def tell() -> None:
+        def write() -> None:
             self._writer.event("choices", state.images, choices=dict(choices))
             for name, reason in choices.items():
                 if not reason.startswith(_PLAIN):
                     self._writer.say(f"{name} {reason}")
 
-        self._world.run_on_rank0(tell)
+        self._world.run_on_rank0(write)
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
         """Writes an event of another part of the trainer; on rank 0 alone."""

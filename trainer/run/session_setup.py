@@ -64,7 +64,7 @@ class Ready(NamedTuple):
     choices: dict[str, str]
 
 
-def set_up(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
+def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
     """Makes this worker ready; all workers call it together. Shards are prepared in `data_dir` where missing.
 
     `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or

@@ -39,12 +39,12 @@ def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Qu
     """The peak of one device, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
     `precision` is fp32, tf32, bf16 or fp16.
     """
-    told = given.get(precision)
-    if told is not None and told.value is not None:
-        return told.model_copy(update={"value": told.value * 1e12, "unit": "FLOP/s"})
-    words = set(device.replace("-", " ").split())
+    given_peak = given.get(precision)
+    if given_peak is not None and given_peak.value is not None:
+        return given_peak.model_copy(update={"value": given_peak.value * 1e12, "unit": "FLOP/s"})
+    names = set(device.replace("-", " ").split())
     for name in sorted(PEAK_TFLOPS, key=len, reverse=True):
-        if set(name.split()) <= words and precision in PEAK_TFLOPS[name]:
+        if set(name.split()) <= names and precision in PEAK_TFLOPS[name]:
             return Quantity(
                 value=PEAK_TFLOPS[name][precision] * 1e12,
                 unit="FLOP/s",

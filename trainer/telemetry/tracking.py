@@ -223,13 +223,13 @@ class Feed:
             self._tasks.put(None, timeout=max(0.0, deadline - time.monotonic()))
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            self._tell("slow", "has not taken all lines in time; the rest is in stats.jsonl alone")
+            self._warn_once("slow", "has not taken all lines in time; the rest is in stats.jsonl alone")
 
     def _put(self, task: Task) -> None:
         try:
             self._tasks.put_nowait(task)
         except queue.Full:
-            self._tell("full", f"is {_QUEUE_LINES} lines behind; what does not fit is in stats.jsonl alone")
+            self._warn_once("full", f"is {_QUEUE_LINES} lines behind; what does not fit is in stats.jsonl alone")
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -237,9 +237,9 @@ class Feed:
                 self._tracker = self._tracker or self._make()
                 task(self._tracker)
             except Exception as error:  # whatever a client library or its server comes up with
-                self._tell("failed", f"failed ({type(error).__name__}: {_first_line(error)}); training goes on")
+                self._warn_once("failed", f"failed ({type(error).__name__}: {_first_line(error)}); training goes on")
 
-    def _tell(self, kind: str, what: str) -> None:
+    def _warn_once(self, kind: str, what: str) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
             self._warn(f"tracker {self._name} {what}")

@@ -25,11 +25,11 @@ def _state(found: Mapping[str, Any]) -> str:
 
 
 def _why_dead(found: Mapping[str, Any]) -> str:
-    state, told = _state(found), found.get("state", {})
+    state, state_data = _state(found), found.get("state", {})
     if state not in DEAD:
         return ""
-    failure = told.get("failedData", {}).get("error", {}).get("message")
-    initiator = {"SERVICE": "by the service", "USER": "by a user"}.get(told.get("stateInitiator", ""))
+    failure = state_data.get("failedData", {}).get("error", {}).get("message")
+    initiator = {"SERVICE": "by the service", "USER": "by a user"}.get(state_data.get("stateInitiator", ""))
     return f"it is {state}" + "".join(f" ({detail})" for detail in (failure, initiator) if detail)
 
 
@@ -206,8 +206,8 @@ class QueueWatch:
                 raise TpuError(f"{name}: after {limit_sec:g} s (timeouts.{timeout}) {problem}")
             time.sleep(self._timeouts["poll_sec"])
 
-    def _say(self, name: str, words: str) -> None:
-        print(f"{name}: {words}", flush=True)
+    def _say(self, name: str, message: str) -> None:
+        print(f"{name}: {message}", flush=True)
 
 
 def _last(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError
 
 __all__ = [
     "FINGERPRINT_KEY",
@@ -137,9 +137,7 @@ def validate(args: Mapping[str, Any]) -> None:
 
 def _check_choice(word: str, allowed: Mapping[str, str], place: str) -> None:
     if word not in allowed:
-        raise InputError(
-            place, "no such choice", value=word, allowed=", ".join(allowed), fix=nearest_hint(word, allowed)
-        )
+        raise InputError.not_among(place, "no such choice", word, allowed)
 
 
 def _exclusive(args: Mapping[str, Any], one: str, other: str, *, required: bool = False) -> None:

@@ -254,11 +254,11 @@ def _first(words: Sequence[str]) -> str:
 
 
 def _topology_rule(tpu: TpuGeneration) -> str:
-    listed = ", ".join(tpu.topologies.value)
+    topologies = ", ".join(tpu.topologies.value)
     if tpu.max_cubes.value == 0:
-        return listed
+        return topologies
     chips = tpu.max_cubes.value * CUBE_SIDE**3
-    return f"{listed}, or AxBxC with A <= B <= C, multiples of {CUBE_SIDE}, up to {chips} chips"
+    return f"{topologies}, or AxBxC with A <= B <= C, multiples of {CUBE_SIDE}, up to {chips} chips"
 
 
 def slice_machine(plan: SlicePlan) -> MachineType:

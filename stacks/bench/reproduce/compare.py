@@ -80,10 +80,10 @@ def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
     common = sorted(old.keys() & new.keys())
     at = common[-1] if common else None
     parts = {} if at is None else {name: new[at].get(name) == digest for name, digest in old[at].items()}
-    lines, again = _windows(then.path / "stats.jsonl"), _windows(now.path / "stats.jsonl")
-    shared = sorted(lines.keys() & again.keys())
-    ended = max((window[1] for window in again), default=0)
-    worst, where = _losses([(window[1], lines[window], again[window]) for window in shared])
+    lines, now_lines = _windows(then.path / "stats.jsonl"), _windows(now.path / "stats.jsonl")
+    shared = sorted(lines.keys() & now_lines.keys())
+    ended = max((window[1] for window in now_lines), default=0)
+    worst, where = _losses([(window[1], lines[window], now_lines[window]) for window in shared])
     return Comparison(
         images=at,
         parts=parts,

@@ -224,22 +224,22 @@ def _check_data(place: str, found: object, wanted: str) -> None:
 
 
 def execute(
-    again: Rerun,
+    rerun: Rerun,
     out: Path,
     run_id: str,
     machine: Hardware,
-    told: Callable[[int], None],
+    on_images: Callable[[int], None],
     container: Container | None = None,
 ) -> Path:
     """Runs it in a new folder and waits for its end. InputError: the folder cannot be made, the data that the trainer
     prepared is not the record's (the folder is then removed), or the trainer did not come to the end. `out`: the
-    folder, which must not exist; `told`: called with the images shown so far; `container`: starts the record's image;
-    None for this Python environment. Returns the new run's directory.
+    folder, which must not exist; `on_images`: called with the images shown so far; `container`: starts the record's
+    image; None for this Python environment. Returns the new run's directory.
     """
     if container is None:
         need("torch")
-    job, command = _started(again, out, run_id, container)
-    _prepare(again, out, run_id, machine, container)
+    job, command = _started(rerun, out, run_id, container)
+    _prepare(rerun, out, run_id, machine, container)
     tail, checked = StatsTail(out / "stats.jsonl"), False
     try:
         with _removed(container, run_id), LocalRun.start(job, out / "train.log", command) as run:
@@ -247,9 +247,9 @@ def execute(
                 code = run.exit_code
                 for line in tail.new_lines():
                     if line.get("event") == "start":
-                        _check_data("the trainer's own shards", line["dataset"]["sha256"], again.dataset_sha256)
+                        _check_data("the trainer's own shards", line["dataset"]["sha256"], rerun.dataset_sha256)
                         checked = True
-                    told(line["images"])
+                    on_images(line["images"])
                 if code is not None:
                     break
                 time.sleep(_POLL_SEC)
@@ -264,7 +264,7 @@ def execute(
     return out
 
 
-def _prepare(again: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
+def _prepare(rerun: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
     """The new run's folder, with its configuration and what is known of this machine."""
     try:
         out.mkdir(parents=True)
@@ -272,20 +272,20 @@ def _prepare(again: Rerun, out: Path, run_id: str, machine: Hardware, container:
         fix = "name a folder, which may not be there yet, with --out"
         raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
     # What the record says and no more: a trainer of an earlier day refuses fields that it does not know.
-    (out / "again.json").write_text(again.config.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
+    (out / "again.json").write_text(rerun.config.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
     known = {"machine_type": describe(machine), "image_digest": "" if container is None else container.digest}
     context = local_context("reproduce", run_id).model_copy(update=known)
     (out / "context.json").write_text(context.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
 
 
-def _started(again: Rerun, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
+def _started(rerun: Rerun, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
     """The job, and the command that runs it in a container; empty for this Python environment."""
     if container is None:
-        return _job(again, out), []
-    data = None if again.data_dir is None else again.data_dir.resolve()
+        return _job(rerun, out), []
+    data = None if rerun.data_dir is None else rerun.data_dir.resolve()
     folder = out.resolve()  # inside, the working directory is another
-    job = container_job(_job(again._replace(data_dir=data), folder), container, folder, data)
-    return job, start_argv(container, job, _container_name(run_id), on_gpus=again.on_gpus)
+    job = container_job(_job(rerun._replace(data_dir=data), folder), container, folder, data)
+    return job, start_argv(container, job, _container_name(run_id), on_gpus=rerun.on_gpus)
 
 
 def _container_name(run_id: str) -> str:
@@ -303,19 +303,19 @@ def _removed(container: Container | None, run_id: str) -> Iterator[None]:
             subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-def _job(again: Rerun, out: Path) -> JobSpec:
-    env: Mapping[str, Any] = {} if again.threads is None else {"OMP_NUM_THREADS": str(again.threads)}
+def _job(rerun: Rerun, out: Path) -> JobSpec:
+    env: Mapping[str, Any] = {} if rerun.threads is None else {"OMP_NUM_THREADS": str(rerun.threads)}
     return JobSpec(
         name="reproduce",
-        backend="nccl" if again.on_gpus else "gloo",
+        backend="nccl" if rerun.on_gpus else "gloo",
         num_nodes_min=1,
         num_nodes_max=1,
-        processes_per_node=again.workers,
+        processes_per_node=rerun.workers,
         rendezvous=Rendezvous(standalone=True),
         env=dict(env),
         max_restarts=0,
         argv=(
             "train", "--config", str(out / "again.json"), "--run-dir", str(out),
-            "--data", str(again.data_dir or out / "data"), "--context", str(out / "context.json"),
+            "--data", str(rerun.data_dir or out / "data"), "--context", str(out / "context.json"),
         ),
     )  # fmt: skip

@@ -133,8 +133,8 @@ def _counted_once(resources: Sequence[CloudResource]) -> Iterator[CloudResource]
     """A flexible scale set and its machines are both listed, and billed once: as machines."""
     holders = frozenset(owner for each in resources if each.kind == _MACHINE for owner in each.owners)
     for each in resources:
-        listed = each.kind == _SCALE_SET and not each.keys.isdisjoint(holders)
-        yield replace(each, billed=()) if listed else each
+        is_listed = each.kind == _SCALE_SET and not each.keys.isdisjoint(holders)
+        yield replace(each, billed=()) if is_listed else each
 
 
 def _resource(row: Mapping[str, Any], stack: str) -> CloudResource:

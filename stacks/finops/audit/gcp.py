@@ -129,17 +129,17 @@ def _billed(kind: str, state: str, content: Mapping[str, Any]) -> tuple[Billed, 
     if kind in _FREE:
         return ()
     match kind.rpartition("/")[2], content:
-        case "Instance", {"machineType": machine_type}:
+        case ["Instance", {"machineType": machine_type}]:
             if state in _LEAVING:
                 return ()  # stopped: its disks cost, and are listed
             spot = content.get("scheduling", {}).get("provisioningModel") == "SPOT"
             return (Billed(_last(machine_type), kind="machine", market="spot" if spot else "on-demand"),)
-        case "Disk", {"sizeGb": size, "type": disk_type}:
+        case ["Disk", {"sizeGb": size, "type": disk_type}]:
             return (Billed(_last(disk_type), float(size)),)
-        case "Node", {"acceleratorType": accelerator}:
+        case ["Node", {"acceleratorType": accelerator}]:
             spot = content.get("schedulingConfig", {}).get("spot") is True
             return (Billed(accelerator, kind="slice", market="spot" if spot else "on-demand"),)
-        case "CryptoKey", _:
+        case ["CryptoKey", _]:
             return (Billed("kms-key"),)
     return None
 

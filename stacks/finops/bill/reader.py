@@ -20,7 +20,7 @@ from stacks.finops.bill.charge import Charge
 from stacks.report.runs import is_there
 
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
-_AGAIN = "download or export it again"
+_EXPORT_AGAIN = "download or export it again"
 _CHUNK = 1 << 18
 _BATCH_ROWS = 4096
 
@@ -65,7 +65,7 @@ def open_table(path: Path) -> Table:
 
 
 def _empty(path: Path) -> InputError:
-    return InputError(str(path), "is empty: not even a header", fix=_AGAIN)
+    return InputError(str(path), "is empty: not even a header", fix=_EXPORT_AGAIN)
 
 
 def _text(path: Path) -> io.TextIOWrapper:
@@ -86,7 +86,7 @@ def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator
         OSError,
         RecursionError,
     ) as error:
-        raise InputError(str(path), f"is damaged or cut short: {error}", fix=_AGAIN) from None
+        raise InputError(str(path), f"is damaged or cut short: {error}", fix=_EXPORT_AGAIN) from None
 
 
 def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -96,7 +96,9 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if header is None:
             return
         if twice := sorted({name for name in header if header.count(name) > 1}):
-            raise InputError(str(path), "has a column twice", value=", ".join(twice), allowed="each once", fix=_AGAIN)
+            raise InputError(
+                str(path), "has a column twice", value=", ".join(twice), allowed="each once", fix=_EXPORT_AGAIN
+            )
         yield 0, dict.fromkeys(header)
         for number, line in enumerate(lines, 1):
             if len(line) == len(header):
@@ -107,7 +109,7 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     "has another number of fields than the header",
                     value=len(line),
                     allowed=str(len(header)),
-                    fix=_AGAIN,
+                    fix=_EXPORT_AGAIN,
                 )
 
 
@@ -134,19 +136,19 @@ def _lines(begin: str, text: io.TextIOWrapper) -> Iterator[Any]:
 
 def _array(text: io.TextIOWrapper) -> Iterator[Any]:
     """The items of a JSON array, of which never more than a chunk and an item is held."""
-    decoder, held, at = json.JSONDecoder(), "", 0
+    decoder, buffer, at = json.JSONDecoder(), "", 0
     while True:
-        while at < len(held) and held[at] in " \t\r\n,":
+        while at < len(buffer) and buffer[at] in " \t\r\n,":
             at += 1
-        if held[at : at + 1] == "]":
+        if buffer[at : at + 1] == "]":
             return
         try:
-            value, at = decoder.raw_decode(held, at)
+            value, at = decoder.raw_decode(buffer, at)
         except json.JSONDecodeError:
             more = text.read(_CHUNK)
             if not more:
                 raise
-            held, at = held[at:] + more, 0
+            buffer, at = buffer[at:] + more, 0
             continue
         yield value
 
@@ -170,7 +172,7 @@ def _parquet(path: Path) -> Table:
     try:
         file = parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(str(path), f"is no Parquet file: {error}", fix=_AGAIN) from None
+        raise InputError(str(path), f"is no Parquet file: {error}", fix=_EXPORT_AGAIN) from None
 
     def rows() -> Iterator[tuple[int, dict[str, Any]]]:
         number = 0
@@ -180,7 +182,7 @@ def _parquet(path: Path) -> Table:
                     for number, row in enumerate(batch.to_pylist(), number + 1):  # noqa: B020 - it counts on
                         yield number, row
             except (pyarrow.ArrowException, OSError) as error:
-                raise InputError(str(path), f"is damaged or cut short: {error}", fix=_AGAIN) from None
+                raise InputError(str(path), f"is damaged or cut short: {error}", fix=_EXPORT_AGAIN) from None
 
     return Table(tuple(file.schema_arrow.names), rows())
 

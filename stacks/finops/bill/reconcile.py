@@ -129,26 +129,26 @@ def reconcile(
     windows = [_window(run.record) for run in runs]
 
     def filled(known: Mapping[str, str]) -> CostAllocation:
-        ledger = CostAllocation(windows, _COSTS[cost], rates, known)
+        allocation = CostAllocation(windows, _COSTS[cost], rates, known)
         for charge in bills.charges(progress):
-            ledger.add(charge)
-        return ledger
+            allocation.add(charge)
+        return allocation
 
-    ledger = filled({})
-    late = ledger.late
+    allocation = filled({})
+    late = allocation.late
     if late:
-        ledger = filled(late)
-    lines = tuple(_line(run, (plans or {}).get(run.record.stack), ledger) for run in runs)
+        allocation = filled(late)
+    lines = tuple(_line(run, (plans or {}).get(run.record.stack), allocation) for run in runs)
     return Reconciliation(
         cost=cost,
         runs=lines,
-        unexplained=ledger.unexplained,
-        untagged=ledger.untagged,
-        total=ledger.total,
-        foreign=ledger.foreign,
+        unexplained=allocation.unexplained,
+        untagged=allocation.untagged,
+        total=allocation.total,
+        foreign=allocation.foreign,
         num_rows=bills.num_rows,
         num_duplicates=bills.num_duplicates,
-        notes=(*bills.notes(), *_notes(ledger, late, rates or {}), *_unused(runs, plans or {})),
+        notes=(*bills.notes(), *_notes(allocation, late, rates or {}), *_unused(runs, plans or {})),
     )
 
 
@@ -160,8 +160,8 @@ def _window(record: RunRecord) -> Window:
     return Window(record.id, record.provider, record.stack, spans)
 
 
-def _line(run: Run, other_plan: Mapping[str, Any] | None, ledger: CostAllocation) -> RunLine:
-    record, sums = run.record, ledger.runs[run.record.id]
+def _line(run: Run, other_plan: Mapping[str, Any] | None, allocation: CostAllocation) -> RunLine:
+    record, sums = run.record, allocation.runs[run.record.id]
     return RunLine(
         run_id=record.id,
         stack=record.stack,
@@ -169,7 +169,7 @@ def _line(run: Run, other_plan: Mapping[str, Any] | None, ledger: CostAllocation
         estimated=_estimate(run.plan or other_plan, record),
         recorded=record.cost.total_usd,
         billed=sums,
-        why_nothing="" if sums.num_charges else _why_nothing(record, ledger),
+        why_nothing="" if sums.num_charges else _why_nothing(record, allocation),
     )
 
 
@@ -195,29 +195,29 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _why_nothing(record: RunRecord, ledger: CostAllocation) -> str:
+def _why_nothing(record: RunRecord, allocation: CostAllocation) -> str:
     if record.provider not in _CLOUDS:
         return f"ran on {record.provider or 'no known provider'}: no cloud bills it"
-    first, last = ledger.total.first, ledger.total.last
+    first, last = allocation.total.first, allocation.total.last
     start, end = record.sessions[0].start, record.sessions[-1].end
-    if currencies := sorted(ledger.foreign_runs.get(record.id, ())):
+    if currencies := sorted(allocation.foreign_runs.get(record.id, ())):
         rates = " ".join(f"--usd-per {currency or 'EUR'}=RATE" for currency in currencies)
         return f"its charges are in {', '.join(word or 'no currency' for word in currencies)}: give {rates}"
     if first is None or last is None:
-        return "the bill has no charge in US dollars" if ledger.foreign else "the bill has no charge"
+        return "the bill has no charge in US dollars" if allocation.foreign else "the bill has no charge"
     if datetime.fromisoformat(end) <= first or datetime.fromisoformat(start) >= last:
         return f"the bill is of {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run of {start[:10]}"
     return f"no charge bears the tag of stack {record.stack!r} in its time: is the tag activated for billing?"
 
 
-def _notes(ledger: CostAllocation, late: Mapping[str, str], rates: Mapping[str, float]) -> Iterator[str]:
+def _notes(allocation: CostAllocation, late: Mapping[str, str], rates: Mapping[str, float]) -> Iterator[str]:
     if late:
         yield f"{len(late)} resources are tagged in some rows only: their other rows count for the same stack"
-    for currency, value in sorted(ledger.foreign.items()):
+    for currency, value in sorted(allocation.foreign.items()):
         yield f"{value:,.2f} {currency or 'of no currency'} is in no sum: give --usd-per {currency or 'EUR'}=RATE"
     for currency, rate in sorted(rates.items()):
         yield f"{currency} counts as {rate:g} USD (assumed: --usd-per)"
-    if any(sums.longest_sec > _HOUR_SEC for sums in ledger.runs.values()):
+    if any(sums.longest_sec > _HOUR_SEC for sums in allocation.runs.values()):
         yield "charges of runs are longer than an hour: what stood idle within their period counts for the run"
 
 
@@ -289,7 +289,7 @@ def _runs(result: Reconciliation) -> Table:
 
 
 def _cells(line: RunLine) -> tuple[str, ...]:
-    figures = (_figure(line.estimated), _figure(line.recorded))
+    figures = (_dollars(line.estimated), _dollars(line.recorded))
     if line.why_nothing:
         return (*figures, "-", "-", "-", "-")
     machines = line.billed.compute_usd
@@ -326,8 +326,8 @@ def _add(table: Table, what: str, sums: Sums) -> None:
     )
 
 
-def _figure(figure: Quantity) -> str:
-    return "-" if figure.value is None else _usd(figure.value)
+def _dollars(quantity: Quantity) -> str:
+    return "-" if quantity.value is None else _usd(quantity.value)
 
 
 def _usd(value: float) -> str:

@@ -51,7 +51,7 @@ class AwsSource:
         if self._pricing is None:
             self._pricing = self._clients("pricing", PRICING_REGION)
         for query in queries:
-            yield from self._listed(query)
+            yield from self._on_demand(query)
         for region in dict.fromkeys(query.region for query in queries):
             types = [query.item for query in queries if query.region == region]
             try:
@@ -60,7 +60,7 @@ class AwsSource:
                 yield Gap(region, "spot prices", str(problem))
             yield from self._blocks(region, types)
 
-    def _listed(self, query: Query) -> Iterator[Answer]:
+    def _on_demand(self, query: Query) -> Iterator[Answer]:
         """On demand and reserved."""
         wanted = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
         filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
@@ -83,7 +83,7 @@ class AwsSource:
                 yield from self._of_term(product, term, field, "reserved, standard, no upfront")
 
     def _of_term(
-        self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField, words: str
+        self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField, description: str
     ) -> Iterator[Observed]:
         """The price of a term, unless it is still to come."""
         if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
@@ -97,7 +97,7 @@ class AwsSource:
                 region=attributes["regionCode"],
                 field=field,
                 value=float(amount),
-                source=f"AWS Price List API: Linux, shared, {words}",
+                source=f"AWS Price List API: Linux, shared, {description}",
                 as_of=_day(product.get("publicationDate"), self._now.date()),
                 url=API_URL,
                 unit="hour" if rate["unit"] == "Hrs" else str(rate["unit"]),
@@ -124,25 +124,25 @@ class AwsSource:
         for type_ in types:
             prices = [price for (named, _), (_, price) in newest.items() if named == type_]
             if prices:
-                words = f"EC2 spot price history, {len(prices)} zones, newest of each"
-                yield self._of_ec2(type_, region, "spot_low", min(prices), words)
-                yield self._of_ec2(type_, region, "spot_high", max(prices), words)
+                description = f"EC2 spot price history, {len(prices)} zones, newest of each"
+                yield self._of_ec2(type_, region, "spot_low", min(prices), description)
+                yield self._of_ec2(type_, region, "spot_high", max(prices), description)
 
     def _blocks(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
         """The cheapest block of a day for one node. A region may lack a type; the same reason is told once."""
-        client, told = self._clients("ec2", region), set()
+        client, reported = self._clients("ec2", region), set()
         for type_ in (name for name in types if name.startswith(BLOCK_FAMILIES)):
             try:
                 offers = list(self._block_prices(client, type_))
             except SourceError as problem:
-                if str(problem) not in told:
+                if str(problem) not in reported:
                     yield Gap(region, f"capacity blocks of {type_}", str(problem))
-                told.add(str(problem))
+                reported.add(str(problem))
                 continue
             if offers:
                 value, currency = min(offers)
-                words = f"EC2 capacity block offerings: cheapest of {len(offers)}, {BLOCK_HOURS} hours, one node"
-                yield self._of_ec2(type_, region, "block", value, words, currency)
+                description = f"EC2 capacity block offerings: cheapest of {len(offers)}, {BLOCK_HOURS} hours, one node"
+                yield self._of_ec2(type_, region, "block", value, description, currency)
 
     def _block_prices(self, client: Any, type_: str) -> Iterator[tuple[float, str]]:
         """Per node and hour, with the currency."""
@@ -158,9 +158,11 @@ class AwsSource:
             yield float(row["UpfrontFee"]) / (row["InstanceCount"] * hours), row["CurrencyCode"]
 
     def _of_ec2(
-        self, type_: str, region: str, field: PriceField, value: float, words: str, currency: str = "USD"
+        self, type_: str, region: str, field: PriceField, value: float, description: str, currency: str = "USD"
     ) -> Observed:
-        return Observed(self.name, type_, region, field, value, words, self._now.date(), currency=currency, url=EC2_URL)
+        return Observed(
+            self.name, type_, region, field, value, description, self._now.date(), currency=currency, url=EC2_URL
+        )
 
     def _pages(self, client: Any, operation: str, key: str, **request: Any) -> Iterator[Any]:
         """Every row, page by page; boto3 itself tries again while AWS is busy."""
@@ -237,14 +239,14 @@ class AwsPublicSource:
         field = _field(row)
         if field is None or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
             return
-        words = "on demand" if field == "on_demand" else "reserved, standard, no upfront"
+        description = "on demand" if field == "on_demand" else "reserved, standard, no upfront"
         yield Observed(
             provider=self.name,
             item=row["Instance Type"],
             region=row["Region Code"],
             field=field,
             value=float(row["PricePerUnit"]),
-            source=f"AWS public offer file: Linux, shared, {words}",
+            source=f"AWS public offer file: Linux, shared, {description}",
             as_of=published,
             url=f"{FILES_URL}/index.csv",
             unit="hour" if row["Unit"] == "Hrs" else row["Unit"],

@@ -13,7 +13,7 @@ from components.catalog.schema import Fact, MachinePrice, TpuPrice
 from components.catalog.validators import PRICE_FIELDS, PriceField
 from components.core.findings import InputError
 
-WORDS: Mapping[PriceField, str] = {
+FIELD_NAMES: Mapping[PriceField, str] = {
     "on_demand": "on demand",
     "spot_low": "spot, low",
     "spot_high": "spot, high",

@@ -18,7 +18,7 @@ from stacks.finops.prices.difference import TPU_FIELDS, flatten, is_same
 from stacks.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
 
 DIGITS = 6
-Told: TypeAlias = Callable[[str], None]
+OnRegion: TypeAlias = Callable[[str], None]
 _Known: TypeAlias = dict[tuple[str, str], dict[PriceField, float]]
 
 
@@ -72,9 +72,11 @@ def _in(zones: Fact[tuple[str, ...]], region: str) -> bool:
     return any(zone.rpartition("-")[0] == region for zone in zones.value)
 
 
-def refresh(source: PriceSource, provider: Provider, regions: Sequence[str], today: date, told: Told) -> Report:
+def refresh(
+    source: PriceSource, provider: Provider, regions: Sequence[str], today: date, on_region: OnRegion
+) -> Report:
     """Asks `source` about `regions` and judges what it answers. `provider`: whose catalogue and last overlay are
-    compared; `told`: is told each region before it is asked.
+    compared; `on_region`: is told each region before it is asked.
     """
     catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
     known = _known(catalog, tpus)
@@ -82,7 +84,7 @@ def refresh(source: PriceSource, provider: Provider, regions: Sequence[str], tod
     asked: list[str] = []
     answers: list[Answer] = []
     for region in regions:
-        told(region)
+        on_region(region)
         try:
             # Whole or not at all: half a region might lack just what a price is to be measured by.
             answers += list(source.fetch(queries_of(catalog, tpus, region)))

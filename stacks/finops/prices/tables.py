@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from components.catalog.validators import Observed
-from stacks.finops.prices.difference import WORDS, Difference, Price
+from stacks.finops.prices.difference import FIELD_NAMES, Difference, Price
 from stacks.finops.prices.refresh import Change, Report
 
 MOST_ROWS = 40
@@ -28,7 +28,7 @@ def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
         fact = price.fact
         about = ", ".join(part for part in (fact.source, fact.confidence, fact.url) if part)
         number = sources.setdefault(about, len(sources) + 1)
-        kind = WORDS[price.field] if price.unit == "hour" else f"{WORDS[price.field]}, a {price.unit}"
+        kind = FIELD_NAMES[price.field] if price.unit == "hour" else f"{FIELD_NAMES[price.field]}, a {price.unit}"
         origin = f"{price.origin} {number}"
         table.add_row(price.item, price.region, kind, _usd(fact.value), str(fact.as_of), origin)
     console.print(table)
@@ -44,7 +44,12 @@ def difference_table(differences: Sequence[Difference], title: str) -> Table:
         table.add_column(heading, justify="right" if number else "left", no_wrap=number or heading == "what")
     for each in differences:
         table.add_row(
-            each.item, each.region, WORDS[each.field], _usd(each.before), _usd(each.now), _change(each.before, each.now)
+            each.item,
+            each.region,
+            FIELD_NAMES[each.field],
+            _usd(each.before),
+            _usd(each.now),
+            _change(each.before, each.now),
         )
     return table
 
@@ -58,11 +63,11 @@ def show_report(report: Report, console: Console, written: Path | None) -> None:
             console.print(f"{len(rows) - MOST_ROWS} more: gangway prices diff")
     for refusal in report.refused:
         each = refusal.observed
-        words = f"{each.item} {each.region} {WORDS[each.field]}: {each.value:g} refused: {refusal.reason}"
-        console.print(f"[yellow]{escape(words)}[/]", highlight=False)
+        line = f"{each.item} {each.region} {FIELD_NAMES[each.field]}: {each.value:g} refused: {refusal.reason}"
+        console.print(f"[yellow]{escape(line)}[/]", highlight=False)
     for gap in report.gaps:
-        words = f"{gap.region} {gap.what} not told: {gap.reason}".strip()
-        console.print(f"[yellow]{escape(words)}[/]", highlight=False)
+        line = f"{gap.region} {gap.what} not told: {gap.reason}".strip()
+        console.print(f"[yellow]{escape(line)}[/]", highlight=False)
     for region, reason in report.failed.items():
         console.print(f"[red]{escape(f'{region} not read, its prices stay: {reason}')}[/]", highlight=False)
     counted = f"{len(report.changes)} changed, {report.confirmed} confirmed, {len(report.refused)} refused"

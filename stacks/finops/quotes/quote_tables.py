@@ -68,8 +68,8 @@ def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
         "hours": _finite(quoted.hours),
         "risk_hours": _finite(quoted.risk_hours),
         "in_time": quoted.in_time,
-        "energy": _figure(quoted, quoted.kwh, "kWh"),
-        "carbon": _figure(quoted, quoted.gco2e, "gCO2e"),
+        "energy": _value(quoted, quoted.kwh, "kWh"),
+        "carbon": _value(quoted, quoted.gco2e, "gCO2e"),
         "details": quoted.details,
     }
 
@@ -94,7 +94,7 @@ def _finite(hours: float) -> float | None:
     return None if hours == float("inf") else hours
 
 
-def _figure(quoted: Quoted, value: float | None, unit: str) -> dict[str, Any]:
+def _value(quoted: Quoted, value: float | None, unit: str) -> dict[str, Any]:
     """An estimate of energy or emissions: the older of its facts dates it."""
     watts, place = quoted.offer.machine.accelerator_watts, quoted.offer.place
     if place is None:

@@ -273,10 +273,10 @@ def write_plot(answer: Tco, out: Path) -> list[Path]:
     stem = out.with_suffix("") if out.suffix.lstrip(".") in _KINDS else out
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _KINDS]
     # All is drawn before anything is written.
-    drawn = {path: draw_plot(answer, kind) for path, kind in zip(paths, _KINDS, strict=True)}
+    plots = {path: draw_plot(answer, kind) for path, kind in zip(paths, _KINDS, strict=True)}
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
-        for path, content in drawn.items():
+        for path, content in plots.items():
             path.write_bytes(content)
     except OSError as error:
         raise InputError(

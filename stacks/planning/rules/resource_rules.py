@@ -108,9 +108,9 @@ _PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
 
 
 def _public(resource: Declared, _: Limits) -> Iterable[str]:
-    check, words = _PUBLIC.get(kind(resource.type), (None, ""))
+    check, text = _PUBLIC.get(kind(resource.type), (None, ""))
     if check is not None and check(resource.inputs):
-        yield f"{named(resource)} {words}"
+        yield f"{named(resource)} {text}"
 
 
 NO_PUBLIC_ADDRESS = ResourceRule(
@@ -220,7 +220,7 @@ SHIELDED = ResourceRule(
 )
 
 
-_TOLD = 3
+_NAMED = 3
 SITE = "gangway:site:Site"
 
 
@@ -272,7 +272,7 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
     fact = regions[region].intensity_g_per_kwh
     if fact.value <= limits.max_g_per_kwh:
         return
-    cleaner = sorted((one.intensity_g_per_kwh.value, one.name) for one in regions.values())[:_TOLD]
+    cleaner = sorted((one.intensity_g_per_kwh.value, one.name) for one in regions.values())[:_NAMED]
     named = ", ".join(f"{name} ({grams:g})" for grams, name in cleaner)
     yield (
         f"{region}: {fact.value:g} gCO2e per kWh ({fact.source}, {fact.as_of}) is above {limits.max_g_per_kwh:g}; the "

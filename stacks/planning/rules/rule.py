@@ -65,7 +65,7 @@ def below(inputs: Any, *path: str) -> Any:
     return inputs
 
 
-_TOLD = 3
+_NAMED = 3
 """Resources that one finding names one by one."""
 
 
@@ -101,8 +101,8 @@ class Rule:
 
     def finding(self, breaches: Sequence[str]) -> Finding:
         """One finding of all breaches, of which it names the first few."""
-        more = f"; and {len(breaches) - _TOLD} more" if len(breaches) > _TOLD else ""
-        return Finding(self.severity, self.code, self.path, "; ".join(breaches[:_TOLD]) + more, self.fix)
+        more = f"; and {len(breaches) - _NAMED} more" if len(breaches) > _NAMED else ""
+        return Finding(self.severity, self.code, self.path, "; ".join(breaches[:_NAMED]) + more, self.fix)
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ def _untagged(resource: Declared, limits: Limits) -> Iterable[str]:
         return
     inputs = resource.inputs
     # Tags that a provider adds to each of its resources stand in tagsAll; an instance of OpenStack may have words, too.
-    words = inputs.get("tags") if field == "metadata" else None
-    given = [inputs.get(field), inputs.get("tagsAll"), words]
+    labels = inputs.get("tags") if field == "metadata" else None
+    given = [inputs.get(field), inputs.get("tagsAll"), labels]
     yield from _missing(named(resource), given, limits, _spelled(kind(resource.type)))
     for provider in all_providers():
         for what, tags in provider.tags.started(resource):
@@ -58,9 +58,9 @@ def _pairs(tags: Any) -> Mapping[str, Any]:
     if isinstance(tags, Mapping):
         return tags
     if isinstance(tags, Sequence) and not isinstance(tags, str):
-        words = [word.partition("=") for word in tags if isinstance(word, str)]
-        if words:
-            return {key: value for key, _, value in words}
+        labels = [word.partition("=") for word in tags if isinstance(word, str)]
+        if labels:
+            return {key: value for key, _, value in labels}
     return {str(one["key"]): one.get("value") for one in items(tags) if "key" in one}
 
 

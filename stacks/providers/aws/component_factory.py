@@ -190,7 +190,13 @@ class ComponentFactory:
         )
 
     def head(
-        self, network: TrainingNetwork, image: Image, runs: RunBucket, logs: NodeLogs, key: Key, boot: UserDataInputs
+        self,
+        network: TrainingNetwork,
+        image: Image,
+        runs: RunBucket,
+        logs: NodeLogs,
+        key: Key,
+        user_data_inputs: UserDataInputs,
     ) -> HeadNode:
         """The head node, with an identity of its own."""
         name, tags = self.config.stack, self.planned.tags
@@ -212,7 +218,7 @@ class ComponentFactory:
                 "subnet_id": network.private_subnet_ids[0],
                 "security_group_ids": [network.head_security_group_id],
                 "instance_profile_arn": identity.instance_profile_arn,
-                "user_data": head_user_data(self.config, boot),
+                "user_data": head_user_data(self.config, user_data_inputs),
                 "host_name": head_host(self.config),
                 "zone_id": network.private_zone_id,
                 "machine_type": head_type(self.config),

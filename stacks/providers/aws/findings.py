@@ -48,10 +48,9 @@ def _fabric(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
     machine, efa = planned.machine, count_efa(planned.machine)
     if efa:
         layout = f"{machine.name}: 1 ENA and {efa} EFA interfaces a node, {machine.network_gbps.value:g} Gbit/s"
-        yield Finding(Severity.INFO, "fabric.efa", "gangway:cluster", layout)
+        yield Finding.info("fabric.efa", "gangway:cluster", layout)
     elif config.cluster.nodes.max > 1:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "fabric.none",
             "gangway:cluster",
             f"{machine.name} has no EFA: gradients go over TCP at {machine.network_gbps.value:g} Gbit/s",
@@ -76,8 +75,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
             "set egress: nat, or pin an image_id that holds it",
         )
     if floating:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.floating-image",
             "gangway:cluster.image_id",
             "each node starts from AWS's newest image, and FSx's repository may have no Lustre client for its kernel "
@@ -85,8 +83,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
             "once a run has worked, set image_id: to the AMI that its nodes show in the EC2 console",
         )
     if config.storage.deployment == "scratch" and not config.storage.export_runs:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "storage.scratch-checkpoints",
             "gangway:storage.deployment",
             "checkpoints on a scratch file system are lost with one of its servers",
@@ -97,8 +94,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
 def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
     """Prometheus comes from outside AWS."""
     if planned.head and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "head.no-prometheus",
             "gangway:head.prometheus_image",
             f"{config.head.prometheus_image} is left out: the head node cannot pull it over AWS's endpoints, and "
@@ -118,8 +114,7 @@ def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Findi
     elif family in excluded.value:
         why = f"FSx for Lustre takes no {family} as an EFA client ({excluded.confidence})"
     if why:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "storage.efa-unreachable",
             "gangway:storage.efa",
             f"{machine.name} cannot mount the file system over EFA: {why}",
@@ -139,6 +134,6 @@ def _tag_not_activated(stop_at_percent: float | None) -> Finding:
     fix = "a day after the first `up`, set activate_tag: true in one stack of the account"
     path = "gangway:budget.activate_tag"
     if stop_at_percent is None:
-        return Finding(Severity.INFO, "budget.tag-not-activated", path, counts, fix)
+        return Finding.info("budget.tag-not-activated", path, counts, fix)
     message = f"{counts}: until then it counts nothing, and stop_at_percent: {stop_at_percent:g} stops nothing"
-    return Finding(Severity.WARNING, "budget.stop-without-tag", path, message, fix)
+    return Finding.warning("budget.stop-without-tag", path, message, fix)

@@ -50,14 +50,14 @@ class UserDataInputs:
         return pulumi.Output.all(self.job, self.bucket, self.log_group, source).apply(lambda known: _Names(*known))
 
 
-def node_user_data(config: StackConfig, planned: AwsPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+def node_user_data(config: StackConfig, planned: AwsPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A worker's user data, base64."""
-    return boot.known().apply(lambda names: _node(config, planned, names))
+    return user_data_inputs.known().apply(lambda names: _node(config, planned, names))
 
 
-def head_user_data(config: StackConfig, boot: UserDataInputs) -> pulumi.Output[str]:
+def head_user_data(config: StackConfig, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's user data, base64."""
-    return boot.known().apply(lambda names: _head(config, names))
+    return user_data_inputs.known().apply(lambda names: _head(config, names))
 
 
 def _data_dir(job: JobSpec) -> str | None:

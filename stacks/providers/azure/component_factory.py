@@ -252,7 +252,9 @@ class ComponentFactory:
         args = {**rights, "self_termination": self.config.job.terminate_when_done}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
-    def pool(self, network: TrainingNetwork, identity: NodeIdentity, key: Key, boot: UserDataInputs) -> IbNodePool:
+    def pool(
+        self, network: TrainingNetwork, identity: NodeIdentity, key: Key, user_data_inputs: UserDataInputs
+    ) -> IbNodePool:
         """The workers: a scale set for each rung, empty until the head fills it."""
         cluster = self.config.cluster
         args = {
@@ -267,7 +269,7 @@ class ComponentFactory:
             "security_group_ids": [network.fabric_security_group_id],
             "image_id": cluster.image_id,
             "identity_id": identity.identity_id,
-            "user_data": node_user_data(self.config, self.planned, boot, identity.client_id),
+            "user_data": node_user_data(self.config, self.planned, user_data_inputs, identity.client_id),
             "root_volume_gib": self.planned.root_volume_gib,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
             "secure_boot": self.planned.security.secure_boot,
@@ -284,7 +286,7 @@ class ComponentFactory:
         runs: RunBucket,
         logs: NodeLogs,
         key: Key,
-        boot: UserDataInputs,
+        user_data_inputs: UserDataInputs,
         fallback_config: pulumi.Output[str],
     ) -> HeadNode:
         """The head node, with an identity of its own. It asks for the nodes of every rung, the first one's too."""
@@ -296,7 +298,7 @@ class ComponentFactory:
         }
         identity = HeadIdentity(name, typed_args(HeadIdentityArgs, rights), self.opts)
         subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
-        user_data = head_user_data(self.config, self.planned, boot, identity.client_id, fallback_config)
+        user_data = head_user_data(self.config, self.planned, user_data_inputs, identity.client_id, fallback_config)
         args = {
             **self._place("zone"),
             "subnet_id": network.private_subnet_ids[0],

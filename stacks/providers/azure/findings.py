@@ -10,7 +10,7 @@ from components.azure.launch import Security, is_hpc_image
 from components.catalog.loader import load_provider
 from components.core.capacity import Spot, plan_ladder
 from components.core.fields import Egress
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
@@ -24,8 +24,7 @@ def security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     own, guards = config.azure, planned.security
     assert own is not None, "stacks.providers.unsupported_settings has seen to it"
     if not own.trusted_launch:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "machine.trusted-launch-off",
             "gangway:azure.trusted_launch",
             "nodes and head start without a virtual TPM and without Secure Boot, as written: nothing measures or "
@@ -33,8 +32,7 @@ def security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             "leave trusted_launch out where machine types and images take it",
         )
     elif not guards.trusted_launch:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "machine.trusted-launch-off",
             CLUSTER,
             f"{planned.machine.name} is not known to take Trusted Launch: nodes start without a virtual TPM and "
@@ -44,8 +42,7 @@ def security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         yield from _secure_boot(guards, own.secure_boot)
     if guards.trusted_launch and planned.image.publisher is not None:
         image = planned.image
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "machine.trusted-launch",
             "gangway:azure.trusted_launch",
             "nodes start with a virtual TPM, for which Azure wants an image that is made for Trusted Launch",
@@ -59,15 +56,11 @@ def _secure_boot(guards: Security, written: bool | None) -> Iterable[Finding]:
     """It is off where modules are taken to be unsigned; where an own image has it nobody has looked at them."""
     path = "gangway:azure.secure_boot"
     if not guards.secure_boot:
-        yield Finding(
-            Severity.INFO,
-            "machine.secure-boot-off",
-            CLUSTER,
-            f"nodes start without Secure Boot: {guards.why_no_secure_boot}",
+        yield Finding.info(
+            "machine.secure-boot-off", CLUSTER, f"nodes start without Secure Boot: {guards.why_no_secure_boot}"
         )
     elif written is None:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "machine.secure-boot",
             path,
             "nodes start with Secure Boot, and load no module of your image that is unsigned: without NVIDIA's every "
@@ -81,8 +74,7 @@ def _encryption_at_host(planned: AzurePlan, wanted: bool) -> Iterable[Finding]:
     """The head has it as well, whatever the nodes have."""
     path, size = "gangway:azure.encryption_at_host", planned.machine.name
     if not wanted:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "machine.encryption-at-host-off",
             path,
             "caches and local disks of nodes and head are not encrypted, as written, and what passes between them and "
@@ -90,8 +82,7 @@ def _encryption_at_host(planned: AzurePlan, wanted: bool) -> Iterable[Finding]:
             "leave encryption_at_host out where machine types and subscription take it",
         )
         return
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "machine.encryption-at-host",
         path,
         "machines encrypt their caches and local disks at the host, for which a subscription is registered once; "
@@ -108,15 +99,13 @@ def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     if section is None:
         return
     if source is not None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.imported-once",
             "gangway:storage.source",
             "the names of the blobs appear when the file system is made, and each blob is fetched when it is first "
             "read; blobs that come later do not appear by themselves",
         )
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.whole-account",
             "gangway:azure.source_account_id",
             f"Managed Lustre's own service may read and write all of {source.account}, not only {source.container}, "
@@ -124,8 +113,7 @@ def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             "keep the data in a storage account of its own",
         )
     if config.encryption == "customer-key":
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.key-stays",
             "gangway:encryption",
             "the file system stays under the key's version of the day it was made, as nothing turns it to a newer one; "
@@ -136,8 +124,7 @@ def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 def key(config: StackConfig) -> Iterable[Finding]:
     """What a key of one's own leaves behind."""
     if config.encryption == "customer-key":
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "encryption.key-kept",
             "gangway:encryption",
             "vault, key and the identity that uses it stay when the stack is destroyed: nobody could read the runs, "
@@ -150,8 +137,7 @@ def money(config: StackConfig) -> Iterable[Finding]:
     """The budget, and nodes that stay."""
     budget, section = config.budget, config.azure
     assert section is not None, "stacks.providers.unsupported_settings has seen to it"
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "budget.currency",
         "gangway:budget.monthly_usd",
         f"Azure reads {budget.monthly_usd:,.2f} in the currency of the subscription's bill, and the plan compares it "
@@ -160,8 +146,7 @@ def money(config: StackConfig) -> Iterable[Finding]:
     )
     yield from _begins(section.budget_starts_on)
     if budget.stop_at_percent is not None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "budget.late",
             "gangway:budget.stop_at_percent",
             "no hard limit: Azure brings costs up to date a few times a day, and the stop looks each hour, so it comes "
@@ -175,8 +160,7 @@ def _begins(starts_on: str) -> Iterable[Finding]:
     today = datetime.now(UTC).date()
     ahead, path = months_ahead(starts_on, today), "gangway:azure.budget_starts_on"
     if ahead < 0:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "budget.began",
             path,
             f"{starts_on} is past: Azure refuses to make a budget that begins before the current month; one that "
@@ -185,8 +169,7 @@ def _begins(starts_on: str) -> Iterable[Finding]:
             "stands",
         )
     elif ahead > MAX_MONTHS_AHEAD:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "budget.too-far",
             path,
             f"{starts_on} is {ahead} months ahead: Azure makes no budget that begins more than {MAX_MONTHS_AHEAD} "
@@ -226,16 +209,14 @@ def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     machine, region = planned.machine, planned.region.name
     price = load_provider("azure").price(machine.name, region)
     if price is None or price.region != region:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "machine.region-unknown",
             "gangway:region",
             f"whether {region} sells {machine.name} is not known: the catalogue has no price of it there",
             f"look before `up`: `az vm list-skus --location {region} --size {machine.name} --output table`",
         )
     if machine.no_new_capacity:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "machine.no-new-capacity",
             CLUSTER,
             f"{machine.name}: Microsoft adds capacity of the next generation alone ({machine.vcpus.source}), so fewer "
@@ -248,8 +229,7 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """InfiniBand: its layout, what it lacks, and the test before the job."""
     machine, fabric = planned.machine, planned.fabric
     if fabric.num_hcas:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "fabric.ib",
             CLUSTER,
             f"{machine.name}: {fabric.num_hcas} {fabric.generation} InfiniBand adapters of {fabric.gbps_each} Gbit/s a "
@@ -273,8 +253,7 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     image = planned.image
     if image.version == "latest":
         urn = f"{image.publisher}:{image.offer}:{image.sku}"
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "image.floating",
             f"{CLUSTER}.image_id",
             f"each node starts from the newest version of {urn}, also in the middle of a run, and another version "
@@ -283,8 +262,7 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             f"{image.publisher} --offer {image.offer} --sku {image.sku}` shows it",
         )
     if planned.fabric.num_hcas and planned.root_volume_gib < ROOT_GIB:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "machine.root-disk",
             f"{CLUSTER}.root_volume_gib",
             f"{planned.root_volume_gib} GiB: Azure's HPC image is made for a disk of {IMAGE_GIB} GiB, and the "
@@ -296,8 +274,7 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     yield from shared.zone(f"zone {planned.zone}", planned.zone_reason)
     if not planned.zone and planned.region.zones:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "placement.zone",
             f"{CLUSTER}.zone",
             f"none: Azure takes whichever zone of {planned.region.name} has the machines",
@@ -314,11 +291,10 @@ def _proximity(config: StackConfig) -> Iterable[Finding]:
     if cluster.nodes.max < 2 or len(apart) == len(cluster.capacity):
         why = "one node" if cluster.nodes.max < 2 else "what is reserved, or lies in several zones,"
         message = f"of no effect: {why} cannot be brought nearer"
-        yield Finding(Severity.WARNING, "placement.proximity-ignored", path, message, "remove proximity")
+        yield Finding.warning("placement.proximity-ignored", path, message, "remove proximity")
         return
     rungs = f", but for rung {', '.join(map(str, apart))}," if apart else ""
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "placement.proximity",
         path,
         f"nodes{rungs} come from one data centre, and Azure refuses more often where that one has too few",
@@ -342,8 +318,7 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     yield from shared.spot_notice(config, NOTICE_SEC)
     yield from shared.spot_caps(config, planned.machine, "azure")
     yield from _high_caps(config, planned)
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "capacity.head-fills",
         f"{CLUSTER}.capacity",
         "`up` makes the scale sets empty, and the head node asks for the nodes some minutes later: an `up` that "
@@ -359,8 +334,7 @@ def _high_caps(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     for position, rung in enumerate(config.cluster.capacity):
         cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
         if cap is not None and on_demand is not None and cap > on_demand:
-            yield Finding(
-                Severity.WARNING,
+            yield Finding.warning(
                 "capacity.spot-cap-high",
                 f"{CLUSTER}.capacity[{position}].max_usd_per_hour",
                 f"{cap:g} USD is above the price on demand, {on_demand:g} USD, which Azure never charges for spot",
@@ -370,8 +344,7 @@ def _high_caps(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 def _egress(config: StackConfig) -> Iterable[Finding]:
     if config.network.egress is Egress.ENDPOINTS:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "network.head-no-packages",
             "gangway:network.egress",
             "the head node starts from Canonical's image and has to install Docker, and endpoints lead to Azure's own "
@@ -383,8 +356,7 @@ def _egress(config: StackConfig) -> Iterable[Finding]:
 def _bastion(config: StackConfig) -> Iterable[Finding]:
     """Whom the way in lets in."""
     if config.azure is not None and config.azure.bastion:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "network.bastion",
             "gangway:azure.bastion",
             "people who have the role Virtual Machine User Login on the resource group come in by SSH with their Entra "

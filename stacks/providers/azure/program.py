@@ -40,10 +40,10 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
-    boot = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
-    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, boot)
+    user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
+    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, user_data_inputs)
     # The head fills the scale sets, and so has to know their names.
-    head = stack.head(network, image, runs, logs, key, boot, pool.fallback_config)
+    head = stack.head(network, image, runs, logs, key, user_data_inputs, pool.fallback_config)
     budget = stack.budget(pool, head)
     observed = stack.observe(logs)
     return {

@@ -47,7 +47,7 @@ class UserDataInputs:
 
 
 def node_user_data(
-    config: StackConfig, planned: AzurePlan, boot: UserDataInputs, client_id: pulumi.Output[str]
+    config: StackConfig, planned: AzurePlan, user_data_inputs: UserDataInputs, client_id: pulumi.Output[str]
 ) -> pulumi.Output[str]:
     """A worker's cloud-init file, base64 of gzip; `client_id` is of the identity that it runs as."""
 
@@ -55,13 +55,13 @@ def node_user_data(
         names, (client,) = known
         return base64gzip(render_azure_node(_node(config, planned, names, client)))
 
-    return boot.known(client_id).apply(render)
+    return user_data_inputs.known(client_id).apply(render)
 
 
 def head_user_data(
     config: StackConfig,
     planned: AzurePlan,
-    boot: UserDataInputs,
+    user_data_inputs: UserDataInputs,
     client_id: pulumi.Output[str],
     fallback_config: pulumi.Output[str],
 ) -> pulumi.Output[str]:
@@ -71,7 +71,7 @@ def head_user_data(
         names, (client, ladder) = known
         return base64gzip(render_azure_head(_head(config, planned, names, client, ladder)))
 
-    return boot.known(client_id, fallback_config).apply(render)
+    return user_data_inputs.known(client_id, fallback_config).apply(render)
 
 
 def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:

@@ -70,13 +70,13 @@ def gpu_nodes(
     network: TrainingNetwork,
     email: pulumi.Output[str],
     key: Key,
-    boot: UserDataInputs,
+    user_data_inputs: UserDataInputs,
     head: HeadNode | None,
     opts: pulumi.ResourceOptions,
 ) -> Nodes:
     """Groups of GPU machines, one for each rung."""
     cluster, storage = config.cluster, config.storage
-    user_data = node_user_data(config, planned, boot)
+    user_data = node_user_data(config, planned, user_data_inputs)
     args: dict[str, Any] = {
         **place(config, planned),
         "zone": planned.zone,
@@ -117,7 +117,7 @@ def tpu_nodes(
     network: TrainingNetwork,
     email: pulumi.Output[str],
     key: Key,
-    boot: UserDataInputs,
+    user_data_inputs: UserDataInputs,
     opts: pulumi.ResourceOptions,
 ) -> Nodes:
     """Slices, asked of the queue together."""
@@ -142,7 +142,7 @@ def tpu_nodes(
         "service_account": email,
         "subnetwork": network.private_subnet_ids[0],
         "network_tags": [network_tag(config.stack, "fabric")],
-        "startup_script": tpu_startup_script(config, planned, boot),
+        "startup_script": tpu_startup_script(config, planned, user_data_inputs),
         "labels": planned.tags,
         **{name: value for name, value in optional.items() if value is not None},
     }
@@ -317,7 +317,9 @@ class ComponentFactory:
             self.opts,
         )
 
-    def head(self, network: TrainingNetwork, image: Image, runs: RunBucket, key: Key, boot: UserDataInputs) -> HeadNode:
+    def head(
+        self, network: TrainingNetwork, image: Image, runs: RunBucket, key: Key, user_data_inputs: UserDataInputs
+    ) -> HeadNode:
         """The head node, with an identity of its own."""
         name, storage = self.config.stack, self.config.storage
         lustre = storage is not None and storage.kind == "lustre"
@@ -329,7 +331,7 @@ class ComponentFactory:
                 "run_bucket_name": runs.bucket_name,
                 "repository_id": image.repository_id,
                 "fills_groups": len(self.config.cluster.capacity) > 1,
-                "files_bucket_name": boot.head_files,
+                "files_bucket_name": user_data_inputs.head_files,
                 "imports": storage is not None and lustre and storage.source is not None,
             },
             self.opts,
@@ -340,7 +342,7 @@ class ComponentFactory:
             "subnet_id": network.private_subnet_ids[0],
             "security_group_ids": [network.head_security_group_id],
             "service_account_email": identity.service_account_email,
-            "user_data": head_user_data(self.config, self.planned, boot),
+            "user_data": head_user_data(self.config, self.planned, user_data_inputs),
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),

@@ -41,24 +41,21 @@ def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     tpu, nodes = planned.tpu, config.cluster.nodes
     assert tpu is not None, "asked of slices only"
     hosts = f"{tpu.hosts} host{'s' if tpu.hosts > 1 else ''} of {tpu.chips_per_host} chips"
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "tpu.slice",
         f"{CLUSTER}.accelerator",
         f"{tpu.accelerator_type}: {tpu.chips} chips as {tpu.topology}, {hosts}, image {tpu.runtime_version}; "
         f"nodes are slices",
     )
     if nodes.min != nodes.max:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "tpu.fixed-number",
             f"{CLUSTER}.nodes",
             f"the slices of one request come together and train together: {nodes.min} to {nodes.max} is no such number",
             f"set nodes: {{min: {(num := _even_number(config, planned))}, max: {num}}}",
         )
     if nodes.max > 1:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "tpu.multislice",
             f"{CLUSTER}.nodes",
             f"{nodes.max} slices train as one job of {planned.num_machines} hosts, over the data centre's network: it "
@@ -77,8 +74,7 @@ def _even_number(config: StackConfig, planned: GcpPlan) -> int:
 
 def _state(config: StackConfig) -> Iterable[Finding]:
     if config.storage is None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "tpu.state-in-bucket",
             "gangway:storage",
             "all hosts see a folder of the run bucket as their run directory: it outlives the slices, and is slower "
@@ -90,24 +86,18 @@ def _state(config: StackConfig) -> Iterable[Finding]:
 def _ignored_by_slices(config: StackConfig) -> Iterable[Finding]:
     for name, why in _HAS_ITS_OWN.items():
         if name in config.cluster.model_fields_set:
-            yield Finding(
-                Severity.WARNING,
-                "tpu.ignored-setting",
-                f"{CLUSTER}.{name}",
-                f"of no effect with TPUs: {why}",
-                f"remove {name}",
+            yield Finding.warning(
+                "tpu.ignored-setting", f"{CLUSTER}.{name}", f"of no effect with TPUs: {why}", f"remove {name}"
             )
     if config.job.terminate_when_done:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "tpu.ignored-setting",
             "gangway:job.terminate_when_done",
             "a slice does not leave the queue by itself: it stays, and costs, when the job is done",
             "destroy the stack then, and leave terminate_when_done out",
         )
     if config.head.model_fields_set:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "tpu.ignored-setting",
             "gangway:head",
             "of no effect with TPUs: the hosts of slices meet at their first, and nothing scrapes their metrics",
@@ -119,8 +109,7 @@ def _rung(rung: AnyRung) -> Iterable[Finding]:
     path = f"{CLUSTER}.capacity[0]"
     yield from ignored_settings(rung, path)
     if isinstance(rung, Spot):
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "tpu.preemption",
             path,
             "a slice that is taken back stays in the queue as it was, holds its quota, and is not asked for again by "
@@ -128,8 +117,7 @@ def _rung(rung: AnyRung) -> Iterable[Finding]:
             "run `pulumi up --refresh` on a schedule",
         )
     if isinstance(rung, Reservation):
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "tpu.calendar-mode",
             path,
             f"{rung.id} has to be an ordinary reservation: one that was made in calendar mode has to be asked for with "
@@ -142,8 +130,7 @@ def _zone(planned: GcpPlan) -> Iterable[Finding]:
     if planned.zone not in zones:
         near = [zone for zone in zones if zone.startswith(f"{planned.region.name}-")]
         # A warning: public lists lag behind.
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.zone-without-machine",
             f"{CLUSTER}.zone",
             f"{planned.machine.name} is not known to be offered in {planned.zone}",
@@ -154,14 +141,13 @@ def _zone(planned: GcpPlan) -> Iterable[Finding]:
 def _energy(planned: GcpPlan) -> Iterable[Finding]:
     watts = planned.machine.accelerator_watts
     if watts.value is None:
-        yield Finding(Severity.INFO, "energy.unknown", CLUSTER, f"energy and carbon are not estimated: {watts.source}")
+        yield Finding.info("energy.unknown", CLUSTER, f"energy and carbon are not estimated: {watts.source}")
 
 
 def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """Google builds its client's modules for some kernels only."""
     if planned.tpu is not None:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "storage.lustre-kernel",
             "gangway:storage.kind",
             "Google builds the modules of Lustre's client for some kernels only, and nobody has tried that of a TPU's "
@@ -173,8 +159,7 @@ def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     own_image = config.cluster.image_id is not None
     secure_boot = secure_boot_allowed(planned.gpu_machine, own_image=own_image)
     if own_image and secure_boot:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "storage.lustre-secure-boot",
             f"{CLUSTER}.image_id",
             "nodes start under Secure Boot, which loads no module that was built on the node, and Google builds those "
@@ -184,8 +169,7 @@ def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
     elif not own_image:
         built = "builds them itself, also in the middle of a run, which takes minutes and was never tried"
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.floating-image",
             f"{CLUSTER}.image_id",
             "each node starts from the newest image of its family, and Google builds the modules of Lustre's client "
@@ -204,8 +188,7 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         return
     path, own_image = "gangway:network.egress", config.cluster.image_id is not None
     if not own_image:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "network.no-packages",
             path,
             "the default image holds no Docker, and endpoints lead to Google's APIs alone: nothing can be installed, "
@@ -214,8 +197,7 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             + ("" if planned.head else f", or pin an image_id that holds {_image_holds(config, planned)}"),
         )
     elif planned.head:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "network.head-no-packages",
             path,
             "the head node starts from Canonical's image, not from image_id, and has to install Docker, and endpoints "
@@ -223,8 +205,7 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "set egress: nat",
         )
     else:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "network.image-holds",
             f"{CLUSTER}.image_id",
             f"endpoints lead to Google's APIs alone, so the image has to hold {_image_holds(config, planned)}",
@@ -282,11 +263,10 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     machine, nodes = planned.gpu_machine, config.cluster.nodes
     own_image, fabric = config.cluster.image_id is not None, machine.gpu_fabric
     if fabric is not None:
-        yield Finding(Severity.INFO, "fabric.gpu-nics", CLUSTER, f"{machine.name}: {_fabric_words(fabric)}")
+        yield Finding.info("fabric.gpu-nics", CLUSTER, f"{machine.name}: {_fabric_words(fabric)}")
     elif nodes.max > 1:
         speed = machine.network_gbps.value
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "fabric.none",
             CLUSTER,
             f"{machine.name} has no GPU NICs: gradients go over TCP"
@@ -307,8 +287,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 def _ignored(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """A section that somebody wrote, of a part that this stack does not have."""
     if config.head.model_fields_set and not planned.head:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "head.ignored",
             "gangway:head",
             "of no effect: one node of one rung has no head node, and nothing scrapes its metrics",
@@ -333,8 +312,7 @@ def _secure_boot(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     if config.storage is not None and config.storage.kind == "lustre":
         reasons.append("Lustre's client")
     if reasons:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "machine.secure-boot-off",
             CLUSTER,
             f"the nodes start without Secure Boot, for modules that nobody signs: those of {' and '.join(reasons)}",
@@ -347,23 +325,20 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         return
     if storage.kind == "lustre":
         yield from lustre_kernel(config, planned)
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "network.private-services",
             "gangway:storage",
             "Managed Lustre is reached over private service access: `up` connects the network to Google's services, "
             "and a destroy may have to wait until the file system has left it",
         )
     if storage.source is not None and not (storage.kind == "lustre" and planned.head):
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.copied-by-node",
             "gangway:storage.source",
             "the first machine copies the data onto the file system before the job begins",
         )
     if storage.source is not None and prefix_of(storage.source):
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.whole-bucket",
             "gangway:storage.source",
             f"whoever brings the data may read all of {bucket_of(storage.source)}, not only what is below the prefix: "
@@ -375,8 +350,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield _currency(config)
     if config.budget.stop_at_percent is not None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "budget.late",
             "gangway:budget.stop_at_percent",
             "no hard limit: Google brings billing data up to date a few times a day, so the stop comes hours late",
@@ -389,8 +363,7 @@ def _currency(config: StackConfig) -> Finding:
     section, usd = config.gcp, config.budget.monthly_usd
     assert section is not None, "stacks.providers.unsupported_settings has seen to it"
     if section.currency is None or section.monthly_amount is None:
-        return Finding(
-            Severity.INFO,
+        return Finding.info(
             "budget.currency",
             "gangway:budget.monthly_usd",
             f"the budget is of {usd:,.2f} USD: Google refuses it, and `up` fails, where the billing account is kept in "
@@ -398,8 +371,7 @@ def _currency(config: StackConfig) -> Finding:
             "in that case add to gangway:gcp its currency: EUR and monthly_amount: in it",
         )
     amount = f"{section.monthly_amount:,.2f} {section.currency}"
-    return Finding(
-        Severity.INFO,
+    return Finding.info(
         "budget.currency",
         "gangway:gcp.monthly_amount",
         f"the budget, its alarms and its stop are of {amount} a month; prices are in dollars, and are compared with "

@@ -41,10 +41,10 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     image = stack.image(key)
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    boot = UserDataInputs(job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None)
+    user_data_inputs = UserDataInputs(job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None)
     email = stack.node_identity(image, runs).service_account_email
-    head = stack.head(network, image, runs, key, boot) if planned.head else None
-    around = (config, planned, network, email, key, boot)
+    head = stack.head(network, image, runs, key, user_data_inputs) if planned.head else None
+    around = (config, planned, network, email, key, user_data_inputs)
     nodes = tpu_nodes(*around, wait) if planned.tpu else gpu_nodes(*around, head, wait)
     if nodes.fallback is not None and files is not None:
         own = pulumi.ResourceOptions(provider=provider, depends_on=[services])

@@ -68,19 +68,19 @@ class UserDataInputs:
         ).apply(lambda values: _Names(*values))
 
 
-def node_user_data(config: StackConfig, planned: GcpPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+def node_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A GPU worker's cloud-init file, base64 of gzip."""
-    return boot.known().apply(lambda names: _encoded(render_gcp_node(_node(config, planned, names))))
+    return user_data_inputs.known().apply(lambda names: _encoded(render_gcp_node(_node(config, planned, names))))
 
 
-def tpu_startup_script(config: StackConfig, planned: GcpPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+def tpu_startup_script(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """What each host of a slice runs whenever it boots."""
-    return boot.known().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
+    return user_data_inputs.known().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
 
 
-def head_user_data(config: StackConfig, planned: GcpPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+def head_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return boot.known().apply(lambda names: _encoded(render_gcp_head(_head(config, planned, names))))
+    return user_data_inputs.known().apply(lambda names: _encoded(render_gcp_head(_head(config, planned, names))))
 
 
 def _encoded(text: str) -> str:

@@ -5,7 +5,7 @@ What is about the site's figures is `components.catalog.site`'s; what cannot be 
 from collections.abc import Iterable
 
 from components.catalog.site import site_findings
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
@@ -16,7 +16,7 @@ from stacks.providers.hosts.user_data import fabric_min_gbps
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
 
 HOSTS = "gangway:hosts"
-_TOLD = 3
+_NAMED = 3
 """Machines that one finding names one by one."""
 
 
@@ -40,16 +40,14 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
 def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
     """Checkpoints must be where every machine reads them, and records where the machine's end does not reach."""
     if config.cluster.nodes.max > 1 and own.shared_dir is None:
-        yield Finding(
-            Severity.ERROR,
+        yield Finding.error(
             "storage.not-shared",
             f"{HOSTS}.shared_dir",
             "several machines need one file system for checkpoints, and no folder of one is named",
             "mount one on every machine, and write its folder: shared_dir: /shared/gangway",
         )
     if own.run_store.startswith("/"):
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.records-in-folder",
             f"{HOSTS}.run_store",
             f"records are copied to {own.run_store} of the first machine: it outlives the stack, and the machine only "
@@ -61,21 +59,19 @@ def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
 def _unknown_keys(own: HostsConfig) -> Iterable[Finding]:
     unknown = [machine.address for machine in own.machines if machine.accept_unknown_host_key]
     if unknown:
-        more = f" and {len(unknown) - _TOLD} more" if len(unknown) > _TOLD else ""
-        yield Finding(
-            Severity.WARNING,
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        yield Finding.warning(
             "hosts.unknown-key",
             f"{HOSTS}.machines",
-            f"whoever answers at {', '.join(unknown[:_TOLD])}{more} is believed to be that machine, and is handed what "
-            "root shall run there",
+            f"whoever answers at {', '.join(unknown[:_NAMED])}{more} is believed to be that machine, and is handed "
+            "what root shall run there",
             "write host_key, as `ssh-keyscan -t ed25519 ADDRESS` prints it behind the address, on a network you trust",
         )
 
 
 def _ssh(own: HostsConfig) -> Iterable[Finding]:
     if own.private_key is None:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "hosts.agent",
             f"{HOSTS}.private_key",
             "none: whoever runs `up` or `destroy` has the key in an SSH agent (SSH_AUTH_SOCK)",
@@ -87,8 +83,7 @@ def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Itera
     """What has to be open between machines whose firewall is somebody else's."""
     if config.cluster.nodes.max < 2:
         return
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "hosts.ports",
         f"{HOSTS}.machines",
         f"the machines' firewall is not touched: all of them reach {own.machines[0].reached_at} at port "
@@ -105,16 +100,14 @@ def _nobody_looks(config: StackConfig) -> Iterable[Finding]:
         if config.head.prometheus_image
         else "no Prometheus"
     )
-    yield Finding(
-        Severity.WARNING,
+    yield Finding.warning(
         "budget.not-enforced",
         "gangway:budget",
         "nobody bills these machines: the plan compares the budget with what they cost their owner, no mail is sent, "
         "and nothing is stopped by it",
         "job.max_hours ends the job, whatever it cost",
     )
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "observe.prometheus-only",
         "gangway:observe",
         "no log service and no alarms: lines are in each machine's journal (`journalctl -u gangway-trainer`), "

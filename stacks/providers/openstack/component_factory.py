@@ -81,7 +81,7 @@ class ComponentFactory:
             "tags": self.planned.tags,
         }
 
-    def head(self, network: TrainingNetwork, boot: UserDataInputs) -> HeadNode | None:
+    def head(self, network: TrainingNetwork, user_data_inputs: UserDataInputs) -> HeadNode | None:
         """The head node; None for one node alone."""
         if not self.planned.head:
             return None
@@ -93,11 +93,11 @@ class ComponentFactory:
             "subnet_id": network.private_subnet_ids[0],
             "private_ip": self.planned.network.head,
             "security_group_ids": [network.head_security_group_id],
-            "user_data": head_user_data(self.config, self.planned, boot),
+            "user_data": head_user_data(self.config, self.planned, user_data_inputs),
         }
         return HeadNode(self.config.stack, typed_args(HeadNodeArgs, args), self.opts)
 
-    def pool(self, network: TrainingNetwork, boot: UserDataInputs, head: HeadNode | None) -> NodePool:
+    def pool(self, network: TrainingNetwork, user_data_inputs: UserDataInputs, head: HeadNode | None) -> NodePool:
         """The workers. They go before the head does."""
         cluster, own = self.config.cluster, self._own
         args = {
@@ -116,6 +116,6 @@ class ComponentFactory:
             "rdma_ports": self.planned.rdma_ports,
             "rdma_vnic_type": own.rdma_vnic_type,
             "head_host": head.host if head else None,
-            "user_data": node_user_data(self.config, self.planned, boot),
+            "user_data": node_user_data(self.config, self.planned, user_data_inputs),
         }
         return NodePool(self.config.stack, typed_args(NodePoolArgs, args), self.opts)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from components.catalog.site import site_findings
 from components.core.capacity import Reservation
 from components.core.fields import Egress
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
 from stacks.config.stack_config import StackConfig
@@ -40,8 +40,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
 def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
     """Where the adapters come from, and the test before the job."""
     if planned.rdma_ports:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "fabric.sr-iov",
             f"{_PLACE}.rdma_network_id",
             f"{planned.rdma_ports} SR-IOV ports a node: Neutron puts no firewall before them, so everybody on that "
@@ -49,8 +48,7 @@ def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
             "use a network that only this project's machines are on",
         )
     elif planned.fabric.num_devices:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "fabric.by-flavour",
             "gangway:site.fabric",
             f"the flavour has to bring {planned.fabric.num_devices} adapters a node, by an alias for PCI passthrough",
@@ -65,8 +63,7 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
     """Reservation or server group: who decides which hosts."""
     own, nodes, rung = section_of(config), config.cluster.nodes, config.cluster.capacity[0]
     if isinstance(rung, Reservation):
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "capacity.lease-ends",
             f"{LADDER}[0]",
             "when the lease of a reservation ends Blazar deletes the nodes, without notice to the job: what was "
@@ -74,16 +71,14 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
             "have gangway:job.max_hours end before the lease does",
         )
         if not planned.machine.name.startswith(RESERVED_FLAVOUR):
-            yield Finding(
-                Severity.INFO,
+            yield Finding.info(
                 "capacity.reserved-hosts",
                 f"{LADDER}[0].id",
                 f"taken for a reservation of hosts, on which {planned.machine.name} is to run: Nova is told its id",
                 f"of a reserved flavour write machine_type: {RESERVED_FLAVOUR}{rung.id}",
             )
         if "placement" in own.model_fields_set:
-            yield Finding(
-                Severity.WARNING,
+            yield Finding.warning(
                 "placement.ignored",
                 f"{_PLACE}.placement",
                 f"{own.placement} is of no effect: a reservation's hosts are chosen already",
@@ -91,16 +86,14 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
             )
         return
     if own.placement == "affinity" and nodes.max > 1:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "placement.one-host",
             f"{_PLACE}.placement",
             f"affinity has all {nodes.max} nodes on one host: `up` fails where the flavour takes most of a host",
             "write soft-affinity, which asks for as few hosts as possible",
         )
     if nodes.min < nodes.max:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "capacity.all-or-none",
             f"{CLUSTER}.nodes",
             f"`up` makes all {nodes.max} nodes or fails: nothing in OpenStack makes more of them later; once they are "
@@ -110,8 +103,7 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
 
 def _image(config: StackConfig) -> Iterable[Finding]:
     own = section_of(config)
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "image.own",
         f"{_PLACE}.image",
         f"{own.image} has to bring NVIDIA's driver 580 or later, its container toolkit and cloud-init; what it lacks a "
@@ -122,8 +114,7 @@ def _image(config: StackConfig) -> Iterable[Finding]:
 
 def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
     if config.network.egress is Egress.ENDPOINTS:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "network.no-packages",
             "gangway:network.egress",
             "machines reach the cloud's own services alone, so docker and the share's client have to be in their images"
@@ -137,8 +128,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
     if storage is None:
         return
     if own.share_protocol == "NFS" and not own.share_network:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.by-router",
             f"{_PLACE}.share_network",
             "the share's server is taken to be outside the stack's network: it admits the router's address, behind "
@@ -146,8 +136,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
             "set share_network: true where the share type's driver handles share servers",
         )
     if own.share_protocol == "CEPHFS":
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "storage.ceph-reached",
             f"{_PLACE}.share_protocol",
             "machines speak to Ceph's monitors and servers themselves, whose network the router has to lead to",
@@ -157,8 +146,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
 def _encryption(config: StackConfig) -> Iterable[Finding]:
     own = section_of(config)
     disks = f"volumes of type {own.volume_type}" if own.boot == "volume" and own.volume_type else None
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "encryption.not-known",
         f"{_PLACE}.volume_type",
         f"whether {disks or 'disks'}, share and run container are encrypted at rest, the cloud does not say to a "
@@ -170,8 +158,7 @@ def _encryption(config: StackConfig) -> Iterable[Finding]:
 def _identity(config: StackConfig) -> Iterable[Finding]:
     own = section_of(config)
     if own.access_rules:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "identity.access-rules",
             f"{_PLACE}.access_rules",
             "machines put runs with a credential that opens the run container alone, as Keystone knows it from Train "
@@ -180,8 +167,7 @@ def _identity(config: StackConfig) -> Iterable[Finding]:
             f"the role {own.object_role}",
         )
     else:
-        yield Finding(
-            Severity.WARNING,
+        yield Finding.warning(
             "identity.whole-project",
             f"{_PLACE}.access_rules",
             f"machines hold a credential that may do whatever the role {own.object_role} may do in the whole project, "
@@ -193,8 +179,7 @@ def _identity(config: StackConfig) -> Iterable[Finding]:
 def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
     """Where to look, where nobody keeps lines."""
     scraped = planned.head and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
-    yield Finding(
-        Severity.INFO,
+    yield Finding.info(
         "observe.no-logs",
         "gangway:observe",
         "OpenStack has no log service and sends no alarms: what machines say is in their journals and on their "
@@ -206,8 +191,7 @@ def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 def _money(config: StackConfig) -> Iterable[Finding]:
     """No budget; and nodes that stay."""
     hours = config.job.max_hours
-    yield Finding(
-        Severity.WARNING,
+    yield Finding.warning(
         "budget.not-enforced",
         "gangway:budget",
         "OpenStack has no budget: CloudKitty rates what was used, where a cloud has it, and neither mails nor stops; "
@@ -215,8 +199,7 @@ def _money(config: StackConfig) -> Iterable[Finding]:
         f"the trainer stops itself after max_hours, {hours:g} h; destroy the stack then",
     )
     if config.job.terminate_when_done:
-        yield Finding(
-            Severity.INFO,
+        yield Finding.info(
             "job.nodes-stay",
             "gangway:job.terminate_when_done",
             "machines shut themselves down when the job is done, the head when its hours are over; they stay "

@@ -36,9 +36,9 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     assert config.image.prebuilt is not None, "stacks.providers.unsupported_settings has seen to it"
     job = pulumi.Output.from_input(job_spec(config, planned, config.image.prebuilt))
     share = (storage.mount_source, storage.access_user, storage.access_key) if storage else ("", "", "")
-    boot = UserDataInputs(job, runs.bucket_url, identity.credential_id, identity.credential_secret, *share)
-    head = stack.head(network, boot)
-    pool = stack.pool(network, boot, head)
+    user_data_inputs = UserDataInputs(job, runs.bucket_url, identity.credential_id, identity.credential_secret, *share)
+    head = stack.head(network, user_data_inputs)
+    pool = stack.pool(network, user_data_inputs, head)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": config.image.prebuilt,

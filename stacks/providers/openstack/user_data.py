@@ -52,14 +52,14 @@ class UserDataInputs:
         return known.apply(lambda values: base64gzip(render(_Names(*values))))
 
 
-def node_user_data(config: StackConfig, planned: OpenstackPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+def node_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A worker's cloud-init file, base64 of gzip."""
-    return boot.rendered(lambda names: render_openstack_node(_node(config, planned, names)))
+    return user_data_inputs.rendered(lambda names: render_openstack_node(_node(config, planned, names)))
 
 
-def head_user_data(config: StackConfig, planned: OpenstackPlan, boot: UserDataInputs) -> pulumi.Output[str]:
+def head_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return boot.rendered(lambda names: render_openstack_head(_head(config, planned, names)))
+    return user_data_inputs.rendered(lambda names: render_openstack_head(_head(config, planned, names)))
 
 
 def _common(config: StackConfig, names: _Names) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import Finding, InputError, Severity, nearest, nearest_hint
+from components.core.findings import Finding, InputError, nearest, nearest_hint
 
 
 def test_a_message_names_place_value_allowed_and_fix() -> None:
@@ -30,7 +30,7 @@ def test_a_message_can_be_put_inside_its_file() -> None:
 
 
 def test_a_finding_is_plain_json() -> None:
-    finding = Finding(Severity.WARNING, "a.b", "gangway:region", "message")
+    finding = Finding.warning("a.b", "gangway:region", "message")
     assert finding.to_json() == {
         "severity": "warning", "code": "a.b", "path": "gangway:region", "message": "message", "fix": "",
     }  # fmt: skip

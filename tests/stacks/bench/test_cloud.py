@@ -253,7 +253,7 @@ def test_nothing_to_bring_is_told(cloud: Cloud, item: Item, tmp_path: Path) -> N
 def test_the_engines_events_are_counted_and_its_errors_kept(cloud: Cloud, fake: Any, item: Item) -> None:
     from pulumi.automation import EngineEvent
 
-    tell = cloud._event_teller(item, "up")
+    tell = cloud._event_listener(item, "up")
     stack = {"op": "create", "urn": "u", "type": "aws:ec2/vpc:Vpc", "keys": [], "diffs": [], "provider": ""}
     tell(EngineEvent.from_json({"sequence": 1, "timestamp": 1, "resOutputsEvent": {"metadata": stack}}))
     assert cloud.doing(item) == "up: 1 done, aws:ec2/vpc:Vpc"

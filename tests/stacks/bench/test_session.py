@@ -252,10 +252,10 @@ def test_findings_of_severity_error_refuse_the_suite(
 ) -> None:
     from dataclasses import replace
 
-    from components.core.findings import Finding, Severity
+    from components.core.findings import Finding
     from stacks.planning import plan
 
-    bad = replace(demo_plan, findings=(Finding(Severity.ERROR, "x.y", "gangway:cluster", "wrong", "mend it"),))
+    bad = replace(demo_plan, findings=(Finding.error("x.y", "gangway:cluster", "wrong", "mend it"),))
     monkeypatch.setattr(plan, "make_plan", lambda config: bad)
     with pytest.raises(ExceptionGroup) as told:
         run_suite(written(PAID_SUITE), tmp_path / "runs", repo / "stacks", Options())

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from components.core.findings import Finding, InputError, Severity
+from components.core.findings import Finding, InputError
 from stacks.cli import common
 from stacks.cli import main as cli
 from stacks.planning import plan as plan_module
@@ -51,7 +51,7 @@ def test_a_person_gets_tables(demo_plan: Plan) -> None:
 
 
 def test_a_finding_of_severity_error_exits_1(monkeypatch: pytest.MonkeyPatch, demo_plan: Plan) -> None:
-    bad = replace(demo_plan, findings=(Finding(Severity.ERROR, "x.y", "gangway:cluster", "wrong"),))
+    bad = replace(demo_plan, findings=(Finding.error("x.y", "gangway:cluster", "wrong"),))
     assert bad.has_errors
     monkeypatch.setattr(plan_module, "make_plan", lambda config: bad)
     assert CliRunner().invoke(cli.app, ["plan", "aws-demo", "--json"]).exit_code == 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding
 from components.estimate.cost import estimate, unknown_price
 from stacks.planning.plan import Plan
 from stacks.planning.show import (
@@ -55,9 +55,9 @@ def test_the_tree_shows_components_with_their_children(demo_plan: Plan) -> None:
 
 def test_findings_come_gravest_first() -> None:
     said = [
-        Finding(Severity.INFO, "a.info", "p", "nice"),
-        Finding(Severity.ERROR, "b.error", "p", "[bold]not markup[/bold]"),
-        Finding(Severity.WARNING, "c.warning", "p", "hm", "do something"),
+        Finding.info("a.info", "p", "nice"),
+        Finding.error("b.error", "p", "[bold]not markup[/bold]"),
+        Finding.warning("c.warning", "p", "hm", "do something"),
     ]
     text = shown(findings_table(said))
     assert text.index("b.error") < text.index("c.warning") < text.index("a.info")

@@ -125,8 +125,8 @@ def test_values_of_the_engine_become_plain_ones() -> None:
 
 
 def test_what_the_plan_has_found_is_said_of_the_stack(validate: Validate) -> None:
-    old = Finding(Severity.WARNING, "prices.stale", "gangway:region", "prices are old", "refresh them")
-    found = (old, Finding(Severity.INFO, "placement.zone", "gangway:cluster.zone", "a zone was chosen"))
+    old = Finding.warning("prices.stale", "gangway:region", "prices are old", "refresh them")
+    found = (old, Finding.info("placement.zone", "gangway:cluster.zone", "a zone was chosen"))
     said = validate(policy_of("prices.stale", found), "pulumi:pulumi:Stack", {})
     assert said == ["gangway:region: prices are old\nfix: refresh them"]
     assert validate(policy_of("budget.fallback", found), "pulumi:pulumi:Stack", {}) == []

@@ -13,7 +13,7 @@ from trainer.core.errors import TrainerError
 from trainer.data import cifar10
 from trainer.data.dataset import SHIPPED, prepare_if_missing
 from trainer.data.index import ShardIndex
-from trainer.distributed.world import require_xla, start
+from trainer.distributed.world import require_xla, start_world
 from trainer.metrics import scores
 from trainer.metrics import scores as manifold
 from trainer.metrics.metric_registry import check_applies
@@ -74,7 +74,7 @@ def test_a_backend_that_the_machine_has_not_is_refused(monkeypatch: pytest.Monke
         ("backend", {"backend": "auto"})
     ]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(TrainerError, match="nccl needs CUDA"), start("nccl"):
+    with pytest.raises(TrainerError, match="nccl needs CUDA"), start_world("nccl"):
         pass
     assert [one.problem for one in refusals(DIGITS.replace({"backend": "nccl"}), TPU)] == [
         "backend nccl: it needs CUDA, and not on v5litepod-8"

@@ -114,10 +114,10 @@ def test_the_largest_size_is_what_memory_and_time_allow(
 
 TWO_WORKERS = """
 import itertools
-from trainer.distributed import world as workers
+from trainer.distributed.world import start_world
 from trainer.distributed.fabric import check_fabric
 
-with workers.start("gloo") as world:
+with start_world("gloo") as world:
     real = check_fabric(world, 1e-6, None)
     assert real.verdict == "passed" and real.bus_bandwidth.value > 1e-6, real
     assert real.bus_bandwidth.provenance == "measured" and "2 workers, gloo" in real.bus_bandwidth.source

@@ -75,10 +75,10 @@ def test_a_lone_worker_agrees_with_itself(tiny_config: TrainConfig) -> None:
 
 TWO_WORKERS = """
 import torch
-from trainer.distributed import world as workers
+from trainer.distributed.world import start_world
 from trainer.distributed.replica_check import first_difference
 
-with workers.start("gloo") as world:
+with start_world("gloo") as world:
     same, mine = torch.ones(3, 2), torch.ones(2)
     assert first_difference(world, [("same", same), ("mine", mine)]) is None
     if world.rank == 1:

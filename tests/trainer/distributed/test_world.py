@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.core.errors import TrainerError
-from trainer.distributed import world as distributed
-from trainer.distributed.world import World
+from trainer.distributed.world import World, start_world
 
 TWO_WORKERS = """
 import sys, time
 from pathlib import Path
 import torch
-from trainer.distributed import world as workers
+from trainer.distributed.world import start_world
 from trainer.core.errors import TrainerError, WorkerFailedError
 
 def fails_on(rank, world):
@@ -26,7 +25,7 @@ def fails_on(rank, world):
         raise TrainerError(place=f"rank {rank}", problem="has a problem", value=7)
     return world.rank
 
-with workers.start("auto") as world:
+with start_world("auto") as world:
     assert (world.world_size, world.num_nodes, world.backend, world.backend_reason) == (2, 1, "gloo", "no CUDA here")
     assert world.slice(8) == slice(world.rank * 4, world.rank * 4 + 4)
     assert world.agree(world.rank == 1) and not world.agree(False)
@@ -108,7 +107,7 @@ def test_two_workers_agree_share_errors_and_average_gradients(torchrun: Callable
 
 
 def test_a_lone_process_agrees_with_itself() -> None:
-    with distributed.start("auto") as world:
+    with start_world("auto") as world:
         assert (world.world_size, world.backend) == (1, "none")
         assert "no CUDA here" in world.backend_reason or torch.cuda.is_available()
         assert world.agree(True)
@@ -122,14 +121,14 @@ def test_a_lone_process_agrees_with_itself() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="nccl works here")
 def test_nccl_without_cuda_is_a_user_error() -> None:
-    with pytest.raises(TrainerError, match=r"nccl needs CUDA[\s\S]*--backend gloo"), distributed.start("nccl"):
+    with pytest.raises(TrainerError, match=r"nccl needs CUDA[\s\S]*--backend gloo"), start_world("nccl"):
         pass
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is not None, reason="xla works here")
 def test_xla_without_torch_xla_is_a_user_error() -> None:
     with pytest.raises(TrainerError, match=r"xla needs torch_xla[\s\S]*images/locks/xla\.lock"):
-        distributed.start("xla").__enter__()
+        start_world("xla").__enter__()
 
 
 def test_what_one_xla_worker_computes_alone_it_computes_on_the_cpu() -> None:

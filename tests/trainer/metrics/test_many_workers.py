@@ -29,7 +29,7 @@ def features(part):
 
 TWO_WORKERS = f"""
 import sys
-from trainer.distributed import world as workers
+from trainer.distributed.world import start_world
 from trainer.core.errors import TrainerError
 from trainer.metrics.collect import AbandonedError, collect
 from trainer.metrics.scores import compare
@@ -41,7 +41,7 @@ def broken(part):
         raise TrainerError(place="part", problem="is broken")
     return features(part)
 
-with workers.start("gloo") as world:
+with start_world("gloo") as world:
     found = collect(features, NUM, DIM, world, keep=True)
     shares = compare(found.kept[:70], found.kept[70:], world)
     kernel = kernel_distance(found.kept[:70], found.kept[70:], 40, world, subsets=5)

@@ -30,7 +30,7 @@ THREE_WORKERS = """
 import dataclasses, sys
 from pathlib import Path
 import torch
-from trainer.distributed import world as workers
+from trainer.distributed.world import start_world
 from trainer.steps.batch import Batch
 from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_matching
@@ -65,7 +65,7 @@ def gradients(config, data, world, step):
     named = [*generator.named_parameters(), *discriminator.named_parameters()]
     return {(name, value.shape): value.grad for name, value in named}
 
-with workers.start("gloo") as world:
+with start_world("gloo") as world:
     alone = dataclasses.replace(world, rank=0, world_size=1, control=None)
     for config_path, folder in zip(sys.argv[1::2], sys.argv[2::2]):
         config = TrainConfig.from_file(Path(config_path))

@@ -12,8 +12,7 @@ from torch._dynamo.backends.registry import lookup_backend
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_matching
-from trainer.distributed import world as distributed
-from trainer.distributed.world import World
+from trainer.distributed.world import World, start_world
 from trainer.networks.factory import build
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
@@ -41,7 +40,7 @@ def _traced(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def attempt(digits_dir: Path) -> Callable[[TrainConfig], Tried]:
     def compile_for(config: TrainConfig) -> Tried:
-        with distributed.start("gloo") as world:
+        with start_world("gloo") as world:
             state = TrainState.create(config, world.device)
             batch = Batch(config, world, open_matching(config, digits_dir))
             losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)

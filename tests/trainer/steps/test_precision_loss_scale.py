@@ -8,7 +8,7 @@ import torch
 
 from trainer.checkpoint.store import load_newest_valid
 from trainer.config.train_config import TrainConfig
-from trainer.distributed import world as distributed
+from trainer.distributed.world import start_world
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
@@ -18,7 +18,7 @@ from trainer.steps.precision import LossScale
 def _step(scale: LossScale, gradient: float) -> tuple[torch.Tensor, torch.Tensor | None]:
     weight = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([weight], lr=1.0)
-    with distributed.start("gloo") as world:
+    with start_world("gloo") as world:
         scale.backward(weight.sum() * gradient)
         scale.step(world, optimizer)
     return weight.detach(), weight.grad

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from trainer.core.errors import TrainerError
-from trainer.distributed import world as distributed
+from trainer.distributed.world import start_world
 from trainer.telemetry.prometheus import MetricsEndpoint, check_port, serving
 
 
@@ -59,7 +59,7 @@ def test_the_first_and_the_last_port_are_ports(port: int) -> None:
 
 def test_the_port_is_free_again_after_the_run() -> None:
     port = _free_port()
-    with distributed.start("gloo") as world:
+    with start_world("gloo") as world:
         for _ in range(2):
             with serving(world, port) as endpoint:
                 assert endpoint is not None
@@ -68,7 +68,7 @@ def test_the_port_is_free_again_after_the_run() -> None:
 
 
 def test_other_ranks_do_not_listen() -> None:
-    with distributed.start("gloo") as world:
+    with start_world("gloo") as world:
         second = dataclasses.replace(world, rank=1, local_rank=1)
         with serving(second, _free_port()) as endpoint:
             assert endpoint is None

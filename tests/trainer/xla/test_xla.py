@@ -18,7 +18,7 @@ import torch
 from trainer.checkpoint import store
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
-from trainer.distributed import world as distributed
+from trainer.distributed.world import start_world
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
@@ -160,7 +160,7 @@ def test_the_record_names_the_device(counted: tuple[Path, dict[str, int]]) -> No
 
 
 def test_samples_can_be_drawn_by_one_worker_alone(config: TrainConfig) -> None:
-    with distributed.start("xla") as world:
+    with start_world("xla") as world:
         state = TrainState.create(config, world.device)
         assert world.own_device == torch.device("cpu")
         copied = state.ema_on(world.own_device)
@@ -170,7 +170,7 @@ def test_samples_can_be_drawn_by_one_worker_alone(config: TrainConfig) -> None:
 
 def test_gradients_are_averaged_in_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """PJRT's CPU has one device: an all-reduce over it, which divides by two workers, halves the gradient."""
-    with distributed.start("xla") as world:
+    with start_world("xla") as world:
         weight = torch.nn.Parameter(torch.zeros(3).to(world.device))
         optimizer = torch.optim.SGD([weight], lr=1.0)
         torch.autograd.backward((weight * 4).sum())

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 
 from components.catalog.schema import MachineType, Region
-from components.core.findings import Finding, InputError, Severity
+from components.core.findings import Finding, InputError
 from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, CostEstimate, Declared, from_fact, from_service
 from stacks.config.stack_config import StackConfig
@@ -63,7 +63,7 @@ def plan(config: StackConfig) -> ToyPlan:
 
 def findings(config: StackConfig, planned: ToyPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
-    owner = Finding(Severity.WARNING, "toy.owner", "gangway:toy.owner", f"{toy_of(config).owner} may take them back")
+    owner = Finding.warning("toy.owner", "gangway:toy.owner", f"{toy_of(config).owner} may take them back")
     return (*common_findings(config, planned.machine, cost), *shared.trainable(planned.machine), owner)
 
 
