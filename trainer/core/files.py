@@ -16,18 +16,14 @@ from typing import IO
 
 from trainer.core.errors import TrainerError
 
-_CHUNK_BYTES = 1 << 20
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _TEMPORARY, _PROBE = ".partial-", ".probe-"
 
 
 def sha256_of(path: Path) -> str:
     """The file's SHA-256 as hexadecimal digits."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_intact(path: Path, sha256: str) -> bool:

@@ -9,16 +9,12 @@ from pathlib import Path
 from trainer.core.errors import TrainerError
 
 FLAG = "--allow-other-hash"
-_CHUNK_BYTES = 1 << 20
 
 
 def md5_of(path: Path) -> str:
     """The file's MD5: what publishers of data sets state. Protects from accidents, not from forgery."""
-    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other: bool) -> str:

@@ -17,7 +17,6 @@ from components.gcp.launch import HeadNode, HeadNodeArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
 from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
-from components.gcp.queued_tpu import QueuedTpu
 from components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.gcp.storage import (
     Filestore,
@@ -29,6 +28,7 @@ from components.gcp.storage import (
     RunBucket,
     RunBucketArgs,
 )
+from components.gcp.tpu.queued_tpu import QueuedTpu
 from components.gcp.tpu.request import QueuedTpuArgs
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig

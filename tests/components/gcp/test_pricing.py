@@ -197,8 +197,8 @@ def test_every_tier_of_a_file_system_has_a_row() -> None:
 def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args: Any, labels: dict[str, str]) -> None:
     """Type tokens and field names are the components' own, so that no line is silently left out."""
     from components.gcp.identity import EncryptionKey
-    from components.gcp.queued_tpu import QueuedTpu
     from components.gcp.storage import Filestore, LustreFileSystem
+    from components.gcp.tpu.queued_tpu import QueuedTpu
 
     place: Any = {"project": "lab", "zone": "us-east5-a", "network": "n", "tags": labels}
     lustre: Any = {**place, "stack": "demo", "capacity_gib": 18000, "throughput_mbps_per_tib": 500}

@@ -263,7 +263,7 @@ def test_an_installed_dynamic_provider_is_found_by_another_process(installed: Pa
             str(installed / "python"),
             "-W", "ignore", "-c",
             "import gangway_iac; gangway_iac.add_to_path()\n"
-            "from components.gcp.queued_tpu import QueuedTpuProvider\n"
+            "from components.gcp.tpu.queued_tpu import QueuedTpuProvider\n"
             "from pulumi.dynamic.dynamic import serialize_provider\n"
             "print(serialize_provider(QueuedTpuProvider()))",
         ],
@@ -273,7 +273,7 @@ def test_an_installed_dynamic_provider_is_found_by_another_process(installed: Pa
         "import base64, dill, sys; print(type(dill.loads(base64.b64decode(sys.argv[1]))).__module__)"  # as Pulumi does
     )
     loaded = _run([str(installed / "python"), "-W", "ignore", "-c", load, pickled.strip()], tmp_path)
-    assert loaded.strip() == "components.gcp.queued_tpu"
+    assert loaded.strip() == "components.gcp.tpu.queued_tpu"
 
 
 @pytest.mark.slow

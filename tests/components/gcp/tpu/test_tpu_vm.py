@@ -10,7 +10,7 @@ import pytest
 from components.catalog.loader import load_provider
 from components.core.findings import InputError
 from components.gcp.pricing import price_resources
-from components.gcp.tpu_vm import TpuVm
+from components.gcp.tpu.tpu_vm import TpuVm
 
 Make = Callable[..., Any]
 
