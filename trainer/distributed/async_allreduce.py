@@ -7,7 +7,6 @@ GPUs: NCCL has streams of its own to wait for, and the gain there has not been m
 import torch
 from torch import distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 _Works = list[dist.Work]
@@ -30,7 +29,10 @@ class AsyncAllreduce(DistributedDataParallel):
             self._under_way.pop().wait()
 
 
-def _begin(under_way: _Works, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _begin(
+    under_way: _Works,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch.distributed has it, and its annotations do not say so
+) -> torch.futures.Future[torch.Tensor]:
     """Sends a bucket off. Gradients are views of it, so the average comes to where they are."""
     gradients = bucket.buffer().mul_(1 / dist.get_world_size())
     work = dist.all_reduce(gradients, async_op=True)

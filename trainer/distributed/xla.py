@@ -14,12 +14,13 @@ from typing import cast
 import torch
 import torch_xla  # type: ignore[import-not-found]  # has an environment of its own, with another torch
 from torch_xla import runtime
-from torch_xla._internal import pjrt, tpu  # type: ignore[import-not-found]  # as above
 from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as above
 
 from trainer.core.errors import TrainerError
+from trainer.core.torch_private import xla_internals
 from trainer.distributed.ranks import Ranks
 
+pjrt, tpu = xla_internals()
 _PORT = 29400
 """Of the rendezvous on the first host of a slice: torchrun's own default."""
 

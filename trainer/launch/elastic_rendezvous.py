@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trainer.core.console import announce
 from trainer.core.errors import TrainerError
+from trainer.core.torch_private import forget_store, leave_rendezvous
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,17 +58,12 @@ class ElasticRendezvous:
         return handler
 
     def leave(self) -> bool:
-        """Takes this node out; False where that was not possible: its heartbeats will be missed. torch has no public
-        way to leave; the two private names are held by the pinned version and the test.
-        """
-        from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _RendezvousExitOp
-
+        """Takes this node out; False where that was not possible: its heartbeats will be missed."""
         if self._handler is None:
             return False
         handler, self._handler = self._handler, None
-        handler._stop_heartbeats()
         try:
-            handler._op_executor.run(_RendezvousExitOp(), time.monotonic() + _LEAVE_SEC)
+            leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
         except Exception as error:  # the store may be gone, and nothing is left to be done about it
             announce(f"left without a word to the others: {error}")
             return False
@@ -83,8 +79,7 @@ def _anew(honest: "NextRendezvous") -> "NextRendezvous":
     """
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
-        before = handler._shared_tcp_store_server
-        handler._bootstrap_store_info = handler._shared_tcp_store_server = None
+        before = forget_store(handler)
         info = honest(handler)
         del before  # not earlier: other nodes' workers may have been at their last checkpoint until now
         return info

@@ -21,6 +21,7 @@ from types import FrameType
 from trainer.commands.arguments import positive
 from trainer.core.console import announce, warn
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, TrainerError, nearest
+from trainer.core.torch_private import note_ends
 from trainer.launch.elastic_rendezvous import BACKEND, ElasticRendezvous, wait_for_store
 from trainer.power import carbon_start
 from trainer.power.saved_limits import undo_left_over
@@ -95,7 +96,7 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
-    _note_ends(ends)
+    note_ends(ends)
     rendezvous = ElasticRendezvous()
     rendezvous.register()
     # torchrun would take these two over, and only when its workers start: until then a node may wait for minutes.
@@ -119,22 +120,6 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
         warn(str(error))
         return EXIT_FAILED
     return 0
-
-
-def _note_ends(ends: dict[int, int | None]) -> None:
-    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody. Exit codes;
-    negative, the signal that ended it; None for one that not even SIGKILL has ended.
-    """
-    from torch.distributed.elastic.multiprocessing.api import SubprocessContext
-
-    close = SubprocessContext._close
-
-    def noted(self: SubprocessContext, death_sig: signal.Signals, timeout: int = 30) -> None:
-        close(self, death_sig, timeout)
-        ends.clear()  # of the workers before a restart
-        ends.update({worker.proc.pid: worker.proc.poll() for worker in self.subprocess_handlers.values()})
-
-    SubprocessContext._close = noted  # type: ignore[method-assign]  # there is no hook
 
 
 def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.sharded_modules import is_sharded, saved, whole
@@ -106,7 +107,7 @@ class TrainState:
             for mean, part in zip(averaged, present, strict=True):
                 mean.lerp_(whole(part), 1 - keep)
         else:
-            torch._foreach_lerp_(averaged, present, 1 - keep)
+            get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on."""

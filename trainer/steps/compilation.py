@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
+from trainer.core.torch_private import compile_gradients_inside, compiled_call, compiler_failures, set_compiled_call
 
 if TYPE_CHECKING:
     from trainer.distributed.world import World
@@ -61,21 +62,19 @@ class Compilation:
         """Has a failing compilation answered by the same pass without it. Data parallelism looks at gradients alone,
         so a worker may do that while the others need not.
         """
-        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
-
-        compiled = loss._compiled_call_impl
+        compiled, failures = compiled_call(loss), compiler_failures()
         assert compiled is not None, "compiled before it is guarded"
 
         def guarded(*inputs: Any) -> Any:
             try:
                 return compiled(*inputs)
-            except (TorchDynamoException, FailOnRecompileLimitHit) as error:
+            except failures as error:
                 assert self._losses is not None, "it is uncompiled as soon as that is None"
                 self._failure = f"{name} does not compile at a later shape: {_first_line(error)}"
                 _uncompile(*self._losses)
                 return loss(*inputs)
 
-        loss._compiled_call_impl = guarded
+        set_compiled_call(loss, guarded)
 
 
 def check_graphs(config: TrainConfig, device: torch.device) -> None:
@@ -100,7 +99,7 @@ def compile_losses(
         return Compilation(f"off: {why_not}")
     passes = _passes(d_loss, g_loss, state, batch)
     expected = {name: _gradients(name, run, d_loss, g_loss) for name, run in passes.items()}
-    _allow_penalties()
+    compile_gradients_inside(_VARIANTS)
     d_loss.functional = True
     # Under data parallelism the graphs of a pass must not wait for its averages: those are outside of them.
     options: dict[str, Any] = {"mode": "reduce-overhead"} if config.cuda_graphs else {}
@@ -117,7 +116,8 @@ def compile_losses(
 
 
 def _uncompile(d_loss: "DLoss", g_loss: "GLoss") -> None:
-    d_loss._compiled_call_impl = g_loss._compiled_call_impl = None
+    set_compiled_call(d_loss, None)
+    set_compiled_call(g_loss, None)
     d_loss.functional = False
 
 
@@ -131,19 +131,6 @@ def _why_not(config: TrainConfig, world: "World") -> str:
     if config.compile == "auto" and world.device.type == "cpu":
         return "on a CPU it was measured slower (DCGAN 32x32: 741 images/s instead of 859; --compile on tries it)"
     return ""
-
-
-def _allow_penalties() -> None:
-    """What one graph with a gradient in it needs of the compiler, and room for its variants."""
-    import torch._dynamo
-    import torch._functorch.config
-
-    # Under data parallelism a graph would be split at the borders of gradient buckets, which this one cannot be: the
-    # trial, outside of it, would not notice, and the first new shape of a larger network would end the run.
-    torch._dynamo.config.optimize_ddp = False
-    # A backward that does not compile fails in the forward, where the pass can still be made without.
-    torch._functorch.config.force_non_lazy_backward_lowering = True
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,15 +1,16 @@
 """How much a step computes, counted once on the meta device, and what share of the machine's peak that is (MFU)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from trainer.config.train_config import TrainConfig
+from trainer.core.torch_private import each_operation
 from trainer.networks.base import Discriminator, Generator
 from trainer.networks.factory import build
 from trainer.records.quantity import Quantity
@@ -111,8 +112,7 @@ def _inputs(config: TrainConfig) -> Inputs:
 
 def _discriminator_step(config: TrainConfig, networks: _Networks, penalised: bool) -> int:
     loss, inputs = DLoss(networks.discriminator, config), _inputs(config)
-    counter = _Counter()
-    with counter:
+    with _counting() as counter:
         with torch.no_grad():
             fakes = networks.generator(inputs.latents, inputs.labels)
         loss(inputs, fakes, penalised).total.backward()
@@ -122,29 +122,31 @@ def _discriminator_step(config: TrainConfig, networks: _Networks, penalised: boo
 def _generator_step(config: TrainConfig, networks: _Networks) -> int:
     networks.discriminator.requires_grad_(False)
     loss = GLoss(networks.generator, networks.discriminator, config)
-    counter = _Counter()
-    with counter:
+    with _counting() as counter:
         loss(_inputs(config)).backward()
     return counter.flops
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no annotations
+class _Counter:
     """Adds up what each operation computes. FlopCounterMode also does so by module, and hooks into autograd in a way
     that forbids autograd.grad, and with it the penalties.
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch's has no annotations
         self.flops: int = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        operation = func._overloadpacket
+    def note(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         if operation is torch.ops.aten.convolution_backward:
             self.flops += _convolution_backward(*args)
         elif (count := flop_registry.get(operation)) is not None:
-            self.flops += int(count(*args, **(kwargs or {}), out_val=result))
-        return result
+            self.flops += int(count(*args, **kwargs, out_val=result))
+
+
+@contextmanager
+def _counting() -> Iterator[_Counter]:
+    counter = _Counter()
+    with each_operation(counter.note):
+        yield counter
 
 
 def _convolution_backward(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, *rest: Any) -> int:

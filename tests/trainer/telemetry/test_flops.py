@@ -10,7 +10,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks.factory import build
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
-from trainer.telemetry.flops import StepFlops, _Counter, count_step, step_flops
+from trainer.telemetry.flops import StepFlops, _counting, count_step, step_flops
 
 Layer = torch.nn.Conv2d | torch.nn.ConvTranspose2d | torch.nn.Linear
 SMALL = {"resolution": 16, "ngf": 8, "ndf": 8, "z_dim": 6, "num_classes": 0}
@@ -58,16 +58,16 @@ def test_groups_count_in_every_direction(kind: type[torch.nn.Conv2d], groups: in
     layer = kind(8, 8, 3, padding=1, groups=groups)
     images = torch.zeros(2, 8, 5, 5, requires_grad=True)
     once = 2 * 2 * 25 * 8 * (8 // groups) * 9
-    with _Counter() as counter:
+    with _counting() as counter:
         outputs = layer(images)
     assert counter.flops == once
-    with _Counter() as counter:
+    with _counting() as counter:
         (gradients,) = torch.autograd.grad(outputs.sum(), images, create_graph=True)
     assert counter.flops == once
-    with _Counter() as counter:  # of a penalty: for the weights, and for the outputs' gradient, always made
+    with _counting() as counter:  # of a penalty: for the weights, and for the outputs' gradient, always made
         torch.autograd.grad(gradients.square().sum(), layer.weight, retain_graph=True)
     assert counter.flops == 2 * once
-    with _Counter() as counter:
+    with _counting() as counter:
         torch.autograd.grad(outputs.sum(), [images, layer.weight])
     assert counter.flops == 2 * once
 
