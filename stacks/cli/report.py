@@ -183,8 +183,8 @@ def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None,
 
 def _page(run: "Run", out: Path | None) -> None:
     """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
-    from stacks.report.curves import NEEDED, read_stats
     from stacks.report.page import write_report
+    from stacks.report.stats import NEEDED, read_stats
 
     assert run.plan is not None, "a run without a plan has the page of tables"
     missing = [name for name in _OF_A_PAGE if not (run.path / name).is_file()]

@@ -296,7 +296,7 @@ def write_report(
     InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
     from stacks.report import plots
-    from stacks.report.curves import curve_charts
+    from stacks.report.plots import curve_charts
 
     samples = _read(samples_png)
     reals = _read(reals_png) if reals_png else None

@@ -1,40 +1,18 @@
-"""Charts as bytes: a light and a dark PNG for the page, an SVG for papers. Here: the frame, cost bars, quality.
-
-Figures are made with matplotlib's objects on its Agg canvas; pyplot and its global state are never touched. Curves
-over the run are in `stacks.report.curves`. Colours are two of Okabe and Ito's, told apart by every kind of eye.
+"""The charts of a run's report: hourly cost, curves over the run, quality. Each as a light and a dark PNG for the page,
+and as an SVG for papers.
 """
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure as Sheet
 
+from stacks.report.drawing import DARK, LIGHT, WIDTH_INCHES, Theme, draw
 from stacks.report.rendering import number, unit_text
 from trainer.records.quality import QualityRecord
-
-_WIDTH_INCHES = 9.0
-_DOTS_PER_INCH = 160
-
-
-@dataclass(frozen=True)
-class Theme:
-    """Colours of a chart. `first` is the page's accent."""
-
-    paper: str
-    ink: str
-    quiet: str
-    grid: str
-    first: str
-    second: str
-
-
-LIGHT: Final = Theme("#ffffff", "#1c2733", "#5b6875", "#e4e8ec", "#0072b2", "#d55e00")
-DARK: Final = Theme("#171c22", "#e6eaee", "#9aa7b4", "#2b333c", "#56b4e9", "#e69f00")
 
 
 @dataclass(frozen=True)
@@ -55,30 +33,13 @@ class Chart:
     svg: bytes
 
 
-def render(name: str, alt: str, caption: str, height_inches: float, draw: Callable[[Axes, Theme], None]) -> Chart:
+def _chart(name: str, alt: str, caption: str, height_inches: float, paint: Callable[[Axes, Theme], None]) -> Chart:
     """Draws a chart once for each use of it."""
 
-    def save(theme: Theme, kind: str) -> bytes:
-        sheet = Sheet(figsize=(_WIDTH_INCHES, height_inches), facecolor=theme.paper, layout="constrained")
-        FigureCanvasAgg(sheet)
-        axes = sheet.add_subplot()
-        _quiet_frame(axes, theme)
-        draw(axes, theme)
-        buffer = io.BytesIO()
-        # Equal input gives an equal file: no date, and ids salted with a constant.
-        with mpl.rc_context({"svg.hashsalt": "gangway"}):
-            sheet.savefig(buffer, format=kind, dpi=_DOTS_PER_INCH, metadata={"Date": None} if kind == "svg" else None)
-        return buffer.getvalue()
+    def drawn(theme: Theme, kind: Literal["png", "svg"]) -> bytes:
+        return draw(lambda _, axes: paint(axes[0], theme), kind, theme, (WIDTH_INCHES, height_inches))
 
-    return Chart(name, alt, caption, save(LIGHT, "png"), save(DARK, "png"), save(LIGHT, "svg"))
-
-
-def _quiet_frame(axes: Axes, theme: Theme) -> None:
-    axes.set_facecolor(theme.paper)
-    axes.tick_params(colors=theme.quiet, labelsize=9, length=0, pad=6)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(theme.grid)
-    axes.set_axisbelow(True)
+    return Chart(name, alt, caption, drawn(LIGHT, "png"), drawn(DARK, "png"), drawn(LIGHT, "svg"))
 
 
 def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart | None:
@@ -93,15 +54,15 @@ def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart 
     rows = sorted(components, key=lambda row: -1.0 if row["hourly"] is None else row["hourly"], reverse=True)
     top = max((row["hourly"] or 0.0 for row in rows), default=0.0) or 1.0
 
-    def draw(axes: Axes, theme: Theme) -> None:
+    def paint(axes: Axes, theme: Theme) -> None:
         for place, row in enumerate(rows):
             standby = bool(row.get("standby"))
             axes.barh(
                 place,
                 row["hourly"] or 0.0,
                 height=0.62,
-                color="none" if standby else theme.first,
-                edgecolor=theme.first,
+                color="none" if standby else theme.series[0],
+                edgecolor=theme.series[0],
                 linewidth=1,
                 linestyle="--" if standby else "-",
             )
@@ -111,12 +72,12 @@ def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart 
         axes.set_xlim(0, top * 1.2)
 
     spoken = "; ".join(f"{row['name']}: {_hourly_text(row['hourly'], currency)}" for row in rows)
-    return render(
+    return _chart(
         "cost-hourly",
         f"Bar chart of hourly cost in {currency} by component. {spoken}.",
         f"Hourly cost by component, {currency} per hour. Dashed: standby, billed only when a fallback steps in.",
         0.3 + 0.36 * len(rows),
-        draw,
+        paint,
     )
 
 
@@ -130,8 +91,7 @@ def _label_bar(axes: Axes, theme: Theme, end: float, place: int, label: str) -> 
 
 def _name_bars(axes: Axes, theme: Theme, names: Sequence[str]) -> None:
     """Names on the left, dearest on top, no axis for what is written beside each bar."""
-    # A dollar sign in a name is a dollar sign, not mathematics.
-    axes.set_yticks(range(len(names)), names, color=theme.ink, fontsize=9, parse_math=False)
+    axes.set_yticks(range(len(names)), names, color=theme.ink, fontsize=9)
     axes.invert_yaxis()
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
@@ -148,8 +108,8 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
     if len(values) < len(named):
         return None
 
-    def draw(axes: Axes, theme: Theme) -> None:
-        colours = (theme.quiet, theme.first, theme.quiet)
+    def paint(axes: Axes, theme: Theme) -> None:
+        colours = (theme.quiet, theme.series[0], theme.quiet)
         top = max(value for _, value in values) or 1.0
         for place, ((_, value), colour) in enumerate(zip(values, colours, strict=True)):
             axes.barh(place, value, height=0.5, color=colour)
@@ -159,14 +119,200 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
 
     spoken = ", ".join(f"{label} {number(value)}" for label, value in values)
     unit = f", {unit_text(quality.trained.unit)}" if quality.trained.unit else ""
-    return render(
+    return _chart(
         f"quality-{_slug(quality.name)}",
         f"Bar chart of {quality.name}: {spoken}. {quality.better.capitalize()} is better.",
         f"{quality.name}{unit}; {quality.better} is better.",
         1.4,
-        draw,
+        paint,
     )
 
 
 def _slug(text: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower())
+
+
+Line = Mapping[str, Any]
+
+_WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "restart": "restarted"}
+_NEAR = 0.03
+"""Events closer than this share of the run get one mark."""
+_MOST_LABELS = 6
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of the run worth a vertical line: where, in thousands of images, and what happened."""
+
+    kimg: float
+    label: str
+
+
+class _Series(NamedTuple):
+    """A column of stats.jsonl and how the chart calls it."""
+
+    key: str
+    label: str
+
+
+def curve_charts(stats: Sequence[Line]) -> list[Chart]:
+    """Losses, throughput and gradient norms, from the parsed lines of stats.jsonl; empty when there is no data line.
+    `stats`: data lines {images, step, kimg, images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d,
+    world_size, session, ...} and event lines {event, images, time, ...}.
+    """
+    sessions = _sessions(stats)
+    if not sessions:
+        return []
+    events = marks(stats)
+    losses = (_Series("loss_g", "generator"), _Series("loss_d", "discriminator"))
+    norms = (_Series("grad_norm_g", "generator"), _Series("grad_norm_d", "discriminator"))
+    return [
+        _line_chart("losses", "Loss", "Loss of both networks", losses, sessions, events),
+        _throughput_chart(sessions, events),
+        _line_chart("gradients", "Gradient norm", "Gradient norm of both networks", norms, sessions, events),
+    ]
+
+
+def marks(stats: Sequence[Line]) -> list[Mark]:
+    """The interruptions and resumptions among the event lines; neighbours share a mark, saying both in order."""
+    found = list(_moments(stats))
+    reach = _NEAR * max((line["images"] / 1000 for line in stats), default=0.0)
+    merged: list[Mark] = []
+    for mark in found:
+        if merged and mark.kimg - merged[-1].kimg <= reach:
+            said = merged[-1].label.split(", ")
+            label = merged[-1].label if mark.label in said else f"{merged[-1].label}, {mark.label}"
+            merged[-1] = Mark(merged[-1].kimg, label)
+        else:
+            merged.append(mark)
+    return merged
+
+
+def _moments(stats: Sequence[Line]) -> Iterator[Mark]:
+    for line in sorted((line for line in stats if "event" in line), key=lambda line: float(line["images"])):
+        words = [said for stem, said in _WORDS.items() if stem in str(line["event"])]
+        if words:
+            yield Mark(line["images"] / 1000, words[0])
+
+
+def _sessions(stats: Sequence[Line]) -> list[list[Line]]:
+    data = [line for line in stats if "event" not in line]
+    return [list(lines) for _, lines in groupby(data, key=lambda line: line["session"])]
+
+
+def _values(lines: Sequence[Line], key: str) -> list[float]:
+    return [math.nan if line[key] is None else float(line[key]) for line in lines]
+
+
+def _last(sessions: Sequence[Sequence[Line]], key: str) -> float:
+    return _values(sessions[-1], key)[-1]
+
+
+def _line_chart(
+    name: str,
+    axis: str,
+    title: str,
+    series: tuple[_Series, _Series],
+    sessions: Sequence[Sequence[Line]],
+    events: Sequence[Mark],
+) -> Chart:
+    def paint(axes: Axes, theme: Theme) -> None:
+        for (key, _), colour, style in zip(series, theme.series[:2], ("-", (0, (5, 1.2))), strict=True):
+            for lines in sessions:
+                kimg = [line["kimg"] for line in lines]
+                axes.plot(kimg, _values(lines, key), color=colour, linestyle=style, linewidth=1.5)
+        _name_lines(axes, theme, sessions, series)
+        _dress(axes, theme, axis, sessions, events)
+
+    ends = " and ".join(f"{label} {number(_last(sessions, key))}" for key, label in series)
+    return _chart(
+        name,
+        f"Line chart: {title.lower()} over thousands of images shown; at the end {ends}. {_spoken(events)}",
+        f"{title} over thousands of real images shown (kimg). {_legend(events)}".strip(),
+        3.3,
+        paint,
+    )
+
+
+def _throughput_chart(sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> Chart:
+    speeds = [value for lines in sessions for value in _values(lines, "images_per_sec")]
+    top = max((value for value in speeds if math.isfinite(value)), default=1.0)
+
+    def paint(axes: Axes, theme: Theme) -> None:
+        for lines in sessions:
+            kimg, speed = [line["kimg"] for line in lines], _values(lines, "images_per_sec")
+            axes.plot(kimg, speed, color=theme.series[0], linewidth=1.5)
+            axes.fill_between(kimg, speed, color=theme.series[0], alpha=0.12, linewidth=0)
+            count = lines[0]["world_size"]
+            text = f"{count} process{'' if count == 1 else 'es'}"
+            axes.text(kimg[0] + 0.01 * _span(sessions), top * 0.05, text, fontsize=8.5, color=theme.quiet)
+        axes.set_ylim(0, top * 1.12)
+        _dress(axes, theme, "Images per second", sessions, events)
+
+    sizes = " then ".join(str(lines[0]["world_size"]) for lines in sessions)
+    return _chart(
+        "throughput",
+        f"Line chart: images per second over thousands of images shown, at most {number(top)}; "
+        f"processes: {sizes}. {_spoken(events)}",
+        f"Throughput over thousands of real images shown (kimg), with the number of processes. {_legend(events)}",
+        2.9,
+        paint,
+    )
+
+
+def _span(sessions: Sequence[Sequence[Line]]) -> float:
+    return float(max(line["kimg"] for lines in sessions for line in lines))
+
+
+def _name_lines(axes: Axes, theme: Theme, sessions: Sequence[Sequence[Line]], series: tuple[_Series, _Series]) -> None:
+    """Each line's name at its end, where the eye already is; moved apart where the lines end close together."""
+    first, second = (_last(sessions, key) for key, _ in series)
+    bottom, top = axes.get_ylim()
+    crowded = abs(first - second) < 0.08 * (top - bottom)
+    up = 7 if first >= second else -7
+    for value, (_, label), colour, shift in zip((first, second), series, theme.series[:2], (up, -up), strict=True):
+        if math.isfinite(value):
+            axes.annotate(
+                label,
+                (sessions[-1][-1]["kimg"], value),
+                (7, shift if crowded else 0),
+                textcoords="offset points",
+                color=colour,
+                fontsize=9,
+                va="center",
+            )
+
+
+def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> None:
+    """Grid, axis names and the marks of events."""
+    axes.grid(axis="y", color=theme.grid, linewidth=0.8)
+    axes.set_xlim(0, _span(sessions) * 1.005)
+    axes.set_xlabel("kimg", color=theme.quiet, fontsize=9)
+    axes.set_title(axis, loc="left", color=theme.quiet, fontsize=9, pad=16)
+    for place, mark in enumerate(events):
+        axes.axvline(mark.kimg, color=theme.quiet, linewidth=1, linestyle=(0, (2, 2)))
+        if len(events) <= _MOST_LABELS:
+            # Every second label sits a little higher, so that neighbours do not run into each other.
+            axes.annotate(
+                mark.label,
+                (mark.kimg, 1),
+                (0, 3 + 10 * (place % 2)),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8.5,
+                color=theme.quiet,
+            )
+
+
+def _spoken(events: Sequence[Mark]) -> str:
+    if not events:
+        return "No interruption."
+    return "Marked: " + "; ".join(f"{mark.label} at {number(mark.kimg)} kimg" for mark in events) + "."
+
+
+def _legend(events: Sequence[Mark]) -> str:
+    if not events:
+        return ""
+    several = f"; {len(events)} of them" if len(events) > _MOST_LABELS else ""
+    return f"Dashed verticals: the run was interrupted or resumed{several}."

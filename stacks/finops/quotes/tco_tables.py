@@ -1,16 +1,12 @@
 """The comparison of renting and owning: its figures, as a person reads them, as JSON, and as a plot."""
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure as Sheet
 from matplotlib.ticker import MultipleLocator
 
 from components.catalog.schema import Fact
@@ -29,7 +25,7 @@ from components.estimate.tco import (
     reserved_break_even,
 )
 from stacks.finops.quotes.tco_inputs import UNITS, Inputs
-from stacks.report.plots import LIGHT
+from stacks.report.drawing import LIGHT, draw
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -260,7 +256,7 @@ def _after(months: float) -> str:
     return "never" if math.isinf(months) else f"after [bold]{months:.1f}[/] months"
 
 
-_KINDS = ("png", "svg")
+_KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
 
 
 def write_plot(answer: Tco, out: Path) -> list[Path]:
@@ -285,23 +281,17 @@ def write_plot(answer: Tco, out: Path) -> list[Path]:
     return paths
 
 
-def draw_plot(answer: Tco, kind: str) -> bytes:
+def draw_plot(answer: Tco, kind: Literal["png", "svg"]) -> bytes:
     """The plot as bytes of a file of that kind."""
-    sheet = Sheet(figsize=(11, 4.4), facecolor=LIGHT.paper, layout="constrained")
-    FigureCanvasAgg(sheet)
-    left, right = sheet.subplots(1, 2)
-    for axes in (left, right):
-        axes.set_facecolor(LIGHT.paper)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(colors=LIGHT.quiet, labelsize=9)
-        axes.grid(color=LIGHT.grid, linewidth=0.8)
-        axes.set_axisbelow(True)
-    _draw_bills(left, answer)
-    _draw_break_even(right, answer)
-    buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "gangway"}):
-        sheet.savefig(buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
-    return buffer.getvalue()
+
+    def paint(_: object, panels: Sequence[Axes]) -> None:
+        for axes in panels:
+            axes.spines["left"].set(visible=True, color=LIGHT.grid)
+            axes.grid(color=LIGHT.grid, linewidth=0.8)
+        _draw_bills(panels[0], answer)
+        _draw_break_even(panels[1], answer)
+
+    return draw(paint, kind, LIGHT, (11, 4.4), panels=2, dots_per_inch=120)
 
 
 def _draw_bills(axes: Axes, answer: Tco) -> None:
@@ -313,13 +303,13 @@ def _draw_bills(axes: Axes, answer: Tco) -> None:
     rented = [cloud_usd(inputs.cloud, month * HOURS_PER_MONTH) * million for month in months]
     owned = [onprem_usd(inputs.onprem, month * HOURS_PER_MONTH) * million for month in months]
     use = inputs.value("utilisation")
-    axes.plot(months, rented, color=LIGHT.first, linewidth=2, label=f"rented on demand, {use:.0%} used")
-    axes.plot(months, owned, color=LIGHT.second, linewidth=2, label="owned, net of resale")
+    axes.plot(months, rented, color=LIGHT.series[0], linewidth=2, label=f"rented on demand, {use:.0%} used")
+    axes.plot(months, owned, color=LIGHT.series[1], linewidth=2, label="owned, net of resale")
     for each in answer.reserved[:1]:
         axes.plot(
             months,
             [0.0, each.usd / 1e6],
-            color=LIGHT.first,
+            color=LIGHT.series[0],
             linestyle="--",
             label=f"{each.short}, paid in any case",
         )
@@ -351,12 +341,12 @@ def _draw_break_even(axes: Axes, answer: Tco) -> None:
     shares = [share / 200 for share in range(10, 201)]
     points = [(share, break_even_months(inputs.cloud.at(share), inputs.onprem)) for share in shares]
     shown = [(share * 100, month) for share, month in points if not math.isinf(month)]
-    axes.plot([use for use, _ in shown], [month for _, month in shown], color=LIGHT.second, linewidth=2)
+    axes.plot([use for use, _ in shown], [month for _, month in shown], color=LIGHT.series[1], linewidth=2)
     (low, high), (first, last) = RULE_UTILISATION, RULE_MONTHS
-    axes.fill_between([low * 100, high * 100], first, last, color=LIGHT.first, alpha=0.18, linewidth=0)
+    axes.fill_between([low * 100, high * 100], first, last, color=LIGHT.series[0], alpha=0.18, linewidth=0)
     axes.annotate(
         "rule of thumb", ((low + high) * 50, last), (0, 4), textcoords="offset points", ha="center", fontsize=9,
-        color=LIGHT.first,
+        color=LIGHT.series[0],
     )  # fmt: skip
     if 0 < answer.utilisation <= 1:
         use, month = answer.utilisation * 100, inputs.years * 12

@@ -3,7 +3,6 @@ in its colours by day and by night, and as PDF and SVG files.
 """
 
 import html
-import io
 import math
 import re
 import textwrap
@@ -11,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
 
 from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.series import Curve, Points, column, curve_of, quality_points, watts
+from stacks.report.drawing import LIGHT, WIDTH_INCHES, Theme, draw
 from stacks.report.rendering import number
 
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)))
@@ -25,21 +23,7 @@ DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 
 
-@dataclass(frozen=True)
-class Inks:
-    """Colours of a drawing. `series` are told apart by every kind of eye (after Okabe and Ito)."""
-
-    ink: str
-    quiet: str
-    grid: str
-    paper: str
-    series: tuple[str, ...]
-
-
-FILES: Final = Inks(
-    "#1c2733", "#5b6875", "#e4e8ec", "#ffffff", ("#0072b2", "#d55e00", "#007a59", "#a8477f", "#8a6100", "#5b6875")
-)
-PAGE: Final = Inks(
+PAGE: Final = Theme(
     "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", ("#0a0c01", "#0a0c02", "#0a0c03", "#0a0c04", "#0a0c05", "#0a0c06")
 )
 _VARIABLES: Final = {
@@ -49,10 +33,9 @@ _VARIABLES: Final = {
     PAGE.paper: "var(--card)",
     **{colour: f"var(--series-{place})" for place, colour in enumerate(PAGE.series, 1)},
 }
-_WIDTH_INCHES = 9.0
 _PAGE_INCHES = 12.5
 """A page is wider than a column of a paper, at the same size of letters."""
-Paint = Callable[[Sheet, Sequence[Axes], Inks], None]
+Paint = Callable[[Sheet, Sequence[Axes], Theme], None]
 """Draws on a sheet whose panels are ready."""
 
 
@@ -80,7 +63,7 @@ class Drawing:
 
     def for_page(self) -> str:
         """An `<svg>` element that takes the page's colours and fonts; its ids begin with the drawing's name."""
-        text = self._saved(PAGE, "svg", "none").decode()
+        text = self._drawn(PAGE, "svg", "none").decode()
         svg = text[text.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
         tag, rest = svg[: svg.index(">")], svg[svg.index(">") :]
@@ -94,40 +77,19 @@ class Drawing:
 
     def as_file(self, kind: Literal["pdf", "svg"]) -> bytes:
         """The content of a file."""
-        return self._saved(FILES, kind, "path")
+        return self._drawn(LIGHT, kind, "path")
 
-    def _saved(self, inks: Inks, kind: str, fonts: str) -> bytes:
-        buffer = io.BytesIO()
-        # No date, and ids salted with a constant: the same runs give the same bytes.
-        undated = {"Date": None} if kind == "svg" else {"CreationDate": None}
-        with mpl.rc_context(
-            {
-                "text.parse_math": False,
-                "pdf.fonttype": 42,
-                "font.size": 9.0,
-                "svg.hashsalt": self.name,
-                "svg.fonttype": fonts,
-            }
-        ):
-            width = _PAGE_INCHES if inks is PAGE else _WIDTH_INCHES
-            sheet = Sheet(figsize=(width, self.height_inches), layout="constrained")
-            sheet.set_facecolor("none" if inks is PAGE else inks.paper)
-            FigureCanvasAgg(sheet)
-            axes = list(sheet.subplots(1, self.panels, squeeze=False)[0])
+    def _drawn(self, theme: Theme, kind: Literal["pdf", "svg"], fonts: Literal["path", "none"]) -> bytes:
+        def paint(sheet: Sheet, axes: Sequence[Axes]) -> None:
             for each in axes:
-                _quiet_frame(each, inks)
-            self.paint(sheet, axes, inks)
-            sheet.savefig(buffer, format=kind, metadata=undated)
-        return buffer.getvalue()
+                each.grid(axis="y", color=theme.grid, linewidth=0.8)
+            self.paint(sheet, axes, theme)
 
-
-def _quiet_frame(axes: Axes, inks: Inks) -> None:
-    axes.set_facecolor("none")
-    axes.tick_params(colors=inks.quiet, labelsize=8.5, length=0, pad=5)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(inks.grid)
-    axes.grid(axis="y", color=inks.grid, linewidth=0.8)
-    axes.set_axisbelow(True)
+        width, on_page = (_PAGE_INCHES, True) if theme is PAGE else (WIDTH_INCHES, False)
+        return draw(
+            paint, kind, theme, (width, self.height_inches), panels=self.panels, salt=self.name, svg_fonts=fonts,
+            transparent=on_page,
+        )  # fmt: skip
 
 
 _BANDS = "Line: mean over the seeds; band: from the lowest to the highest."
@@ -199,12 +161,12 @@ def _drawing(
 ) -> Drawing:
     labels = [group.label for group in groups]
 
-    def paint(sheet: Sheet, axes: Sequence[Axes], inks: Inks) -> None:
+    def paint(sheet: Sheet, axes: Sequence[Axes], theme: Theme) -> None:
         for each, panel in zip(axes, panels, strict=True):
             for curve in panel.curves:
-                _draw_curve(each, curve, labels.index(curve.label), inks)
-            _dress(each, panel, inks)
-        legend(sheet, labels, inks)
+                _draw_curve(each, curve, labels.index(curve.label), theme)
+            _dress(each, panel, theme)
+        legend(sheet, labels, theme)
 
     spoken = ". ".join(
         f"{panel.title} at the end: " + ", ".join(f"{curve.label} {number(curve.mean[-1])}" for curve in panel.curves)
@@ -224,14 +186,14 @@ def _drawing(
     )
 
 
-def look(place: int, inks: Inks) -> tuple[str, object, str]:
+def look(place: int, theme: Theme) -> tuple[str, object, str]:
     """Colour, dashes and marker of the row at that place; after the last colour they begin anew, with other dashes."""
-    count = len(inks.series)
-    return inks.series[place % count], DASHES[(place + place // count) % len(DASHES)], MARKERS[place % len(MARKERS)]
+    count = len(theme.series)
+    return theme.series[place % count], DASHES[(place + place // count) % len(DASHES)], MARKERS[place % len(MARKERS)]
 
 
-def _draw_curve(axes: Axes, curve: Curve, place: int, inks: Inks) -> None:
-    colour, dashes, marker = look(place, inks)
+def _draw_curve(axes: Axes, curve: Curve, place: int, theme: Theme) -> None:
+    colour, dashes, marker = look(place, theme)
     if curve.low != curve.high:
         axes.fill_between(curve.kimg, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
     few = len(curve.kimg) <= 12
@@ -241,9 +203,9 @@ def _draw_curve(axes: Axes, curve: Curve, place: int, inks: Inks) -> None:
     )  # fmt: skip
 
 
-def _dress(axes: Axes, panel: _Panel, inks: Inks) -> None:
-    axes.set_title(panel.title, loc="left", color=inks.ink, fontsize=9.5, pad=8)
-    axes.set_xlabel("kimg", color=inks.quiet, fontsize=8.5)
+def _dress(axes: Axes, panel: _Panel, theme: Theme) -> None:
+    axes.set_title(panel.title, loc="left", color=theme.ink, fontsize=9.5, pad=8)
+    axes.set_xlabel("kimg", color=theme.quiet, fontsize=8.5)
     lowest = min(min(curve.low) for curve in panel.curves)
     highest = max(max(curve.high) for curve in panel.curves)
     # From zero where the eye compares amounts; a quantity that hardly moves still shows that it does not.
@@ -252,7 +214,7 @@ def _dress(axes: Axes, panel: _Panel, inks: Inks) -> None:
     axes.set_xlim(left=0)
 
 
-def legend(sheet: Sheet, labels: Sequence[str], inks: Inks) -> None:
+def legend(sheet: Sheet, labels: Sequence[str], theme: Theme) -> None:
     """Names of the rows above the panels, each with its colour and dashes; none for a single row."""
     if len(labels) < 2:
         return
@@ -260,12 +222,12 @@ def legend(sheet: Sheet, labels: Sequence[str], inks: Inks) -> None:
 
     handles = []
     for place, label in enumerate(labels):
-        colour, dashes, marker = look(place, inks)
+        colour, dashes, marker = look(place, theme)
         shown = "\n".join(textwrap.wrap(label, _LABEL_WIDTH)) or label
         handles.append(
             Line2D([], [], color=colour, linestyle=dashes, marker=marker, markersize=4.5, linewidth=1.6, label=shown)  # type: ignore[arg-type]
         )
     columns = min(len(labels), 3 if max(len(label) for label in labels) > 24 else 4)
     sheet.legend(
-        handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=8.5, labelcolor=inks.ink
+        handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=8.5, labelcolor=theme.ink
     )

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError, nearest_hint
-from stacks.report.curves import read_stats
 from stacks.report.runs import Run, read_json
+from stacks.report.stats import read_stats
 from trainer.config.train_config import TrainConfig
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord

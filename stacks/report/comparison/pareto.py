@@ -8,10 +8,11 @@ from datetime import datetime
 
 from matplotlib.figure import Figure as Sheet
 
-from stacks.report.comparison.charts import Drawing, Inks, legend, look
+from stacks.report.comparison.charts import Drawing, legend, look
 from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.measures import HOLDS, MEASURES
 from stacks.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, meters_note, spread_of
+from stacks.report.drawing import Theme
 from stacks.report.rendering import number
 
 _MOST_RUNS = 24
@@ -59,7 +60,7 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         f"{dominated}{_single(groups)}{without} {HOLDS}",
         1,
         3.3,
-        lambda sheet, axes, inks: _paint_front(sheet, axes, inks, labels, cells, beaten, apart, key),
+        lambda sheet, axes, theme: _paint_front(sheet, axes, theme, labels, cells, beaten, apart, key),
     )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def _cell(group: Group, key: str) -> Spread:
 
 
 def _paint_front(
-    sheet: Sheet, axes: Sequence[object], inks: Inks, labels: Sequence[str],
+    sheet: Sheet, axes: Sequence[object], theme: Theme, labels: Sequence[str],
     cells: Mapping[str, tuple[Spread, Spread]], beaten: Mapping[str, str | None],
     apart: Mapping[str, str | None], key: str,
 ) -> None:  # fmt: skip
@@ -101,22 +102,22 @@ def _paint_front(
         if label in beaten and beaten[label] is None
     )
     # Stairs: between two of the front lies nobody, and what would be there is not known.
-    panel.step(*zip(*front, strict=True), where="post", color=inks.quiet, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
+    panel.step(*zip(*front, strict=True), where="post", color=theme.quiet, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
     for label, by in beaten.items():
         time, price = cells[label]
-        colour, _, marker = look(labels.index(label), inks)
+        colour, _, marker = look(labels.index(label), theme)
         x, y = time.value or 0.0, price.value or 0.0
         panel.errorbar(
             [x], [y], xerr=_reach(time), yerr=_reach(price), color=colour, marker=marker, markersize=7.5, capsize=2.5,
             linewidth=1, markerfacecolor="none" if apart.get(label) is not None else colour, markerfacecoloralt="none",
             fillstyle="left" if by is not None and apart[label] is None else "full", zorder=2,
         )  # fmt: skip
-    panel.set_xlabel("time of a run, h", color=inks.quiet, fontsize=8.5)
-    panel.set_title(f"{MEASURES[key].label}, {MEASURES[key].unit}", loc="left", color=inks.ink, fontsize=9.5, pad=8)
+    panel.set_xlabel("time of a run, h", color=theme.quiet, fontsize=8.5)
+    panel.set_title(f"{MEASURES[key].label}, {MEASURES[key].unit}", loc="left", color=theme.ink, fontsize=9.5, pad=8)
     shown = [cells[label] for label in beaten]
     panel.set_xlim(0, 1.1 * max(time.high or 0.0 for time, _ in shown))
     panel.set_ylim(0, 1.15 * max(price.high or 0.0 for _, price in shown) or 1.0)
-    legend(sheet, labels, inks)
+    legend(sheet, labels, theme)
 
 
 def _reach(cell: Spread) -> list[list[float]]:
@@ -134,8 +135,8 @@ def timeline_drawing(groups: Sequence[Group]) -> Drawing:
     unit, per = _unit(shown)
     left_out = f" {len(members) - len(shown)} more runs are not drawn." if len(members) > len(shown) else ""
 
-    def paint(sheet: Sheet, axes: Sequence[object], inks: Inks) -> None:
-        _paint_timeline(axes[0], inks, shown, names, per, unit, label=stops <= _MOST_LABELS)
+    def paint(sheet: Sheet, axes: Sequence[object], theme: Theme) -> None:
+        _paint_timeline(axes[0], theme, shown, names, per, unit, label=stops <= _MOST_LABELS)
 
     spoken = "; ".join(
         f"{names[member.name]}: {stop.cause} at {number(_hours(member, stop.at))} h"
@@ -167,7 +168,7 @@ def _hours(member: Member, at: str) -> float:
 
 def _paint_timeline(
     panel: object,
-    inks: Inks,
+    theme: Theme,
     members: Sequence[Member],
     names: Mapping[str, str],
     per: float,
@@ -183,19 +184,19 @@ def _paint_timeline(
             (_hours(member, one.start) * per, (_hours(member, one.end) - _hours(member, one.start)) * per)
             for one in member.record.sessions
         ]
-        panel.broken_barh(spans, (row - 0.28, 0.56), facecolors=inks.series[0], linewidth=0)
+        panel.broken_barh(spans, (row - 0.28, 0.56), facecolors=theme.series[0], linewidth=0)
         for stop in member.record.interruptions:
             at = _hours(member, stop.at) * per
             panel.plot(
-                [at], [row], marker="X", color=inks.series[1], markersize=8, markeredgecolor=inks.paper, zorder=3
+                [at], [row], marker="X", color=theme.series[1], markersize=8, markeredgecolor=theme.paper, zorder=3
             )
             if label:
                 panel.annotate(
-                    stop.cause, (at, row), (7, 8), textcoords="offset points", fontsize=8, color=inks.ink
+                    stop.cause, (at, row), (7, 8), textcoords="offset points", fontsize=8, color=theme.ink
                 )  # fmt: skip
-    panel.set_yticks(range(len(members)), [names[member.name] for member in members], color=inks.ink, fontsize=8.5)
+    panel.set_yticks(range(len(members)), [names[member.name] for member in members], color=theme.ink, fontsize=8.5)
     panel.set_ylim(len(members) - 0.4, -0.7)
     panel.grid(visible=False, axis="y")
-    panel.grid(axis="x", color=inks.grid, linewidth=0.8)
-    panel.set_xlabel(f"{unit} since the run began", color=inks.quiet, fontsize=8.5)
+    panel.grid(axis="x", color=theme.grid, linewidth=0.8)
+    panel.set_xlabel(f"{unit} since the run began", color=theme.quiet, fontsize=8.5)
     panel.set_xlim(left=0)

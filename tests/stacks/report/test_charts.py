@@ -8,8 +8,7 @@ from typing import Any
 
 from PIL import Image, ImageStat
 
-from stacks.report.curves import curve_charts, marks
-from stacks.report.plots import Chart, cost_chart, quality_chart
+from stacks.report.plots import Chart, cost_chart, curve_charts, marks, quality_chart
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from stacks.report.curves import read_stats
+from stacks.report.stats import read_stats
 
 TICK: dict[str, Any] = {
     "images": 512,
