@@ -54,7 +54,6 @@ def draw_scaling(study: Study, kind: Literal["png", "svg"]) -> bytes:
         _measured(sheets[0], study)
         for axes in sheets[1:]:
             _projected(axes, study)
-            axes.sharey(sheets[0])
 
     return draw(paint, kind, LIGHT, (5.5 * panels, 5.4), panels=panels, dots_per_inch=130)
 
