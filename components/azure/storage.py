@@ -45,7 +45,7 @@ def declare_account(
     """Declares an account.
 
     Args:
-        name: logical name, of lowercase letters and digits (`components.azure.policies.letters`).
+        name: logical name, of lowercase letters and digits (`components.azure.names.letters`).
         resource_group_name: where it is.
         location: region.
         sku: how many copies there are, and where.

@@ -1,5 +1,5 @@
 """TrainerImage: the trainer's container image, built by BuildKit during `up` (never on preview) and known by its digest
-from then on. The Dockerfile comes rendered (`images.render_dockerfile`), the registry with a user and a password: it
+from then on. The Dockerfile comes rendered (`images.render`), the registry with a user and a password: it
 serves ECR, Artifact Registry and ACR. Provenance is BuildKit's attestation, which needs the docker-buildx program
 (`exec`): the library inside the provider turns it off. The provider knows no `--sbom` (pulumi/pulumi-docker-build issue
 73), so the Dockerfile makes the bill of materials, /opt/venv/sbom.cdx.json.
