@@ -31,6 +31,12 @@ from images.shell import (
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
+WATCH = ("--watch", "azure")
+# The journal has the lines, and images.node.azure_logs sends them on: docker need not keep them again.
+NO_LOG = ("--log-driver", "none")
+CLOUD = "azure"
+_RUN = ("run-trainer.sh", "run-job.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+
 
 @dataclass(frozen=True)
 class FabricSetup:
@@ -127,11 +133,6 @@ class AzureHeadSpec(AzureMachineSpec):
             check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)
 
 
-WATCH = ("--watch", "azure")
-# The journal has the lines, and images.node.azure_logs sends them on: docker need not keep them again.
-NO_LOG = ("--log-driver", "none")
-
-
 def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
     """Arguments of `docker` that run the job; run-job.sh adds the scale set to the rendezvous' id."""
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
@@ -185,10 +186,6 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "TRAINER_UID": str(TRAINER_UID),
     }
     return bash_assignments(settings)
-
-
-CLOUD = "azure"
-_RUN = ("run-trainer.sh", "run-job.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 
 
 def render_azure_node(spec: AzureNodeSpec) -> str:

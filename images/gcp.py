@@ -34,6 +34,16 @@ from images.shell import (
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
+# The image's own entrypoint, where a shell has to come before it.
+LAUNCHER = ("python", "-m", "trainer.launch")
+WATCH = ("--watch", "gcp")
+# The journal has the lines, and images.node.gcp_logs sends them on: docker need not keep them again.
+NO_LOG = ("--log-driver", "none")
+CLOUD = "gcp"
+_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_STARTED = ("gangway-trainer.service", "gangway-watch.timer")
+_NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service", "gangway-watch.service")
+
 
 @dataclass(frozen=True)
 class DataSource:
@@ -167,13 +177,6 @@ class GcpHeadSpec(GcpMachineSpec):
             check_pinned("GcpHeadSpec.prometheus_image", self.prometheus_image)
 
 
-# The image's own entrypoint, where a shell has to come before it.
-LAUNCHER = ("python", "-m", "trainer.launch")
-WATCH = ("--watch", "gcp")
-# The journal has the lines, and images.node.gcp_logs sends them on: docker need not keep them again.
-NO_LOG = ("--log-driver", "none")
-
-
 def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
     """Arguments of `docker` that run the job on a GPU worker."""
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
@@ -283,12 +286,6 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "TRAINER_UID": str(TRAINER_UID),
     }
     return bash_assignments(settings)
-
-
-CLOUD = "gcp"
-_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
-_STARTED = ("gangway-trainer.service", "gangway-watch.timer")
-_NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service", "gangway-watch.service")
 
 
 def render_gcp_node(spec: GcpNodeSpec) -> str:

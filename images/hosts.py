@@ -13,6 +13,16 @@ from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scrip
 from images.shell import CONTAINER_NAME, bash_array, bash_assignments, container_argv, end_settings, job_json_text
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
+CLOUD = "hosts"
+_END = "GANGWAY_FILE"
+_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
+"""Of the command that starts a container: podman knows GPUs by CDI alone."""
+_ENGINE_HINTS = {
+    "docker": "install Docker Engine from docker.com or your distribution",
+    "podman": "install podman and podman-docker, which puts podman there",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class HostSpec(MachineSpec):
@@ -52,15 +62,6 @@ class HostSpec(MachineSpec):
             check_pinned("HostSpec.prometheus_image", self.prometheus_image)
 
 
-CLOUD = "hosts"
-_END = "GANGWAY_FILE"
-_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
-_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
-"""Of the command that starts a container: podman knows GPUs by CDI alone."""
-_ENGINE_HINTS = {
-    "docker": "install Docker Engine from docker.com or your distribution",
-    "podman": "install podman and podman-docker, which puts podman there",
-}
 _PROMETHEUS = (
     "--config.file=/etc/prometheus/prometheus.yml",
     "--storage.tsdb.path=/prometheus",

@@ -17,6 +17,7 @@ PREFIX = "gangway_trainer_"
 SCHEMA_VERSION = 39
 COLUMNS, PANEL_WIDTH, PANEL_HEIGHT = 24, 12, 8
 DATASOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
+_LOST = ("loader_stall_seconds", "checkpoint_stall_seconds", "telemetry_seconds")
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,6 @@ def _gauges(*names: str) -> dict[str, str]:
     return {name: f"{PREFIX}{name}{{}}" for name in names}
 
 
-_LOST = ("loader_stall_seconds", "checkpoint_stall_seconds", "telemetry_seconds")
 PANELS: Sequence[Panel] = (
     Panel("Images per second", "short", _gauges("images_per_second")),
     Panel("Images", "short", _gauges("images_total")),

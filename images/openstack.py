@@ -20,6 +20,11 @@ from images.shell import (
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
+# The journal has the lines, and nothing sends them on: docker need not keep them again.
+NO_LOG = ("--log-driver", "none")
+CLOUD = "openstack"
+_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+
 
 @dataclass(frozen=True)
 class ObjectStore:
@@ -104,10 +109,6 @@ class OpenstackHeadSpec(OpenstackMachineSpec):
             check_pinned("OpenstackHeadSpec.prometheus_image", self.prometheus_image)
 
 
-# The journal has the lines, and nothing sends them on: docker need not keep them again.
-NO_LOG = ("--log-driver", "none")
-
-
 def openstack_docker_argv(spec: OpenstackNodeSpec) -> list[str]:
     """Arguments of `docker` that run the job."""
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
@@ -162,10 +163,6 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
         "TRAINER_UID": str(TRAINER_UID),
     }
     return bash_assignments(settings)
-
-
-CLOUD = "openstack"
-_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 
 
 def render_openstack_node(spec: OpenstackNodeSpec) -> str:

@@ -26,6 +26,8 @@ __all__ = [
 NAMESPACE = "Gangway"
 # An alarm's expression takes ten metrics, one of which is not a group's.
 MAX_GROUPS = 9
+GPU_IDLE_BELOW = 0.10
+GIVEN_UP_PER_HOUR = 2
 
 
 class Source(StrEnum):
@@ -130,10 +132,6 @@ class CompositePlan:
     name: str
     description: str
     parts: tuple[str, ...]
-
-
-GPU_IDLE_BELOW = 0.10
-GIVEN_UP_PER_HOUR = 2
 
 
 def check_groups(groups: Sequence[str]) -> list[str]:

@@ -28,6 +28,8 @@ __all__ = [
 RUNTIME = "python3.13"
 TIMEOUT_SEC = 60
 LOG_DAYS = 30
+# AWS Budgets takes ten notifications a budget, each with one topic and ten addresses.
+MAX_ALARMS = 10
 
 
 def stop_code() -> str:
@@ -109,10 +111,6 @@ def _call(label: str, topic: sns.Topic, function: lambda_.Function, opts: pulumi
     sns.TopicSubscription(
         label, topic=topic.arn, protocol="lambda", endpoint=function.arn, opts=_after(permission, opts)
     )
-
-
-# AWS Budgets takes ten notifications a budget, each with one topic and ten addresses.
-MAX_ALARMS = 10
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,13 @@ __all__ = [
     "plan_filters",
     "topic_policy",
 ]
+COLUMNS = 24
+PERIOD_SEC = 60
+BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"
+_COUNTED = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly", "RecordsAtRisk")
+# What CloudWatch Logs offers, up to two years.
+RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
+INTERRUPTIONS_PER_HOUR = 3
 
 
 def topic_policy(topic_arn: str, service: str, source: str) -> dict[str, Any]:
@@ -67,12 +74,6 @@ def declare_topic(
         sns.TopicSubscription(f"{name}-{position}", topic=topic.arn, protocol="email", endpoint=email, opts=opts)
     return topic
 
-
-COLUMNS = 24
-PERIOD_SEC = 60
-BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"
-
-_COUNTED = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly", "RecordsAtRisk")
 
 Widget = dict[str, Any]
 # Width, height and what the widget is, before it has a place.
@@ -180,11 +181,6 @@ def _losses(region: str, log_group: str) -> Sized:
     )
     properties = {"title": "Losses", "region": region, "view": "timeSeries", "stacked": False, "query": query}
     return 12, 6, {"type": "log", "properties": properties}
-
-
-# What CloudWatch Logs offers, up to two years.
-RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
-INTERRUPTIONS_PER_HOUR = 3
 
 
 class NodeLogsArgs(TypedDict):

@@ -47,6 +47,9 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"lustre-988": (988, 988), "lustre-1018-1023": (1018, 1023)}
 )
+KEPT_DAYS = 30
+# One record a flow and ten minutes; EC2's other choice, one minute, writes ten times as much.
+AGGREGATION_SEC = 600
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,6 @@ def _declare(
         tags={**tags, "Name": logical_name},
         opts=opts,
     )
-
-
-KEPT_DAYS = 30
-# One record a flow and ten minutes; EC2's other choice, one minute, writes ten times as much.
-AGGREGATION_SEC = 600
 
 
 def delivery_trust(account: str, region: str) -> dict[str, Any]:

@@ -49,6 +49,14 @@ START_MARGIN = timedelta(minutes=30)
 
 AWS refuses an action for the past, and between the program's clock and the action's turn lies the rest of an `up`.
 """
+LIFECYCLE_HOOK = "gangway-terminate"
+"""The hook's name on every group: a node completes it by this name."""
+TERMINATION_HEARTBEAT_SEC = 300
+"""How long a group waits for a leaving node: enough for the trainer's last checkpoint, more than spot's two minutes."""
+DELETE_TIMEOUT = "40m"
+"""How long `destroy` waits for a group's nodes: the hook, and then EC2, which takes long to end a large GPU machine."""
+# Of Ubuntu, which the Deep Learning AMI that a stack uses is made of.
+ROOT_DEVICE = "/dev/sda1"
 
 
 @dataclass(frozen=True)
@@ -115,19 +123,6 @@ def declare_hours(
     if stops_at is not None:
         # A maximum of 0 too, so that nothing asks for nodes of a block that is over.
         act(name, f"{name}-stop", stops_at, 0, 0)
-
-
-LIFECYCLE_HOOK = "gangway-terminate"
-"""The hook's name on every group: a node completes it by this name."""
-
-TERMINATION_HEARTBEAT_SEC = 300
-"""How long a group waits for a leaving node: enough for the trainer's last checkpoint, more than spot's two minutes."""
-
-DELETE_TIMEOUT = "40m"
-"""How long `destroy` waits for a group's nodes: the hook, and then EC2, which takes long to end a large GPU machine."""
-
-# Of Ubuntu, which the Deep Learning AMI that a stack uses is made of.
-ROOT_DEVICE = "/dev/sda1"
 
 
 class CapacityRungArgs(TypedDict):

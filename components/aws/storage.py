@@ -22,6 +22,13 @@ __all__ = [
     "bucket_policy",
     "plan_lustre",
 ]
+# Links to S3 need Lustre 2.12 or newer, and a scratch file system would get 2.10; metadata configuration needs 2.15.
+LUSTRE_VERSION = "2.15"
+# Sunday, 03:00 UTC. Left open, FSx chooses a window by itself, and a run loses its file system for minutes in it.
+MAINTENANCE_START = "7:03:00"
+LOG_DAYS = 30
+NONCURRENT_DAYS = 30
+ABORT_UPLOAD_DAYS = 7
 
 
 @dataclass(frozen=True)
@@ -140,15 +147,6 @@ def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -
         allowed=", ".join(map(str, values)),
         fix=f"set metadata_iops: {nearest_number(metadata_iops, values)}, or leave it out: FSx then sets it by size",
     )
-
-
-# Links to S3 need Lustre 2.12 or newer, and a scratch file system would get 2.10; metadata configuration needs 2.15.
-LUSTRE_VERSION = "2.15"
-# Sunday, 03:00 UTC. Left open, FSx chooses a window by itself, and a run loses its file system for minutes in it.
-MAINTENANCE_START = "7:03:00"
-LOG_DAYS = 30
-NONCURRENT_DAYS = 30
-ABORT_UPLOAD_DAYS = 7
 
 
 class LustreFileSystemArgs(TypedDict):

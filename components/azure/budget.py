@@ -43,6 +43,11 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
     {"group": "String", "heads": "Array", "identity": "String", "limit": "Float", "sets": "Array"}
 )
 """What the definition is told, and of which type: ids, and dollars."""
+MAX_NOTIFICATIONS = 5
+MAX_MONTHS_AHEAD = 12
+"""How far ahead a new budget may begin ("Budgets - Create Or Update"); it may not begin before the current month."""
+# Azure takes no earlier one.
+EARLIEST = datetime.date(2017, 6, 1)
 
 
 @dataclass(frozen=True)
@@ -180,13 +185,6 @@ def declare_stop(
         # Started before it may act, it would stop nothing.
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants)),
     )
-
-
-MAX_NOTIFICATIONS = 5
-MAX_MONTHS_AHEAD = 12
-"""How far ahead a new budget may begin ("Budgets - Create Or Update"); it may not begin before the current month."""
-# Azure takes no earlier one.
-EARLIEST = datetime.date(2017, 6, 1)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,14 @@ _GROUP = re.compile(
     r"/providers/Microsoft\.Compute/capacityReservationGroups/[-\w.]{1,80}",
     re.IGNORECASE | re.ASCII,
 )
+NODES, HEAD = "gangway:cluster.nodes", "gangway:head.machine_type"
+SPOT_QUOTA = "Total Regional Low-priority vCPUs"
+"""What all spot machines of a region count against, whatever their family, as `az vm list-usage` calls it.
+
+The portal says Total Regional Spot vCPUs.
+"""
+REGIONAL_QUOTA = "Total Regional vCPUs"
+"""What all machines on demand count against beside their family's ("Check vCPU quotas": two tiers)."""
 
 
 @dataclass(frozen=True)
@@ -202,14 +210,6 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
     return None
 
 
-NODES, HEAD = "gangway:cluster.nodes", "gangway:head.machine_type"
-SPOT_QUOTA = "Total Regional Low-priority vCPUs"
-"""What all spot machines of a region count against, whatever their family, as `az vm list-usage` calls it.
-
-The portal says Total Regional Spot vCPUs.
-"""
-REGIONAL_QUOTA = "Total Regional vCPUs"
-"""What all machines on demand count against beside their family's ("Check vCPU quotas": two tiers)."""
 HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
     {
         "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),

@@ -38,6 +38,13 @@ __all__ = [
 
 
 GIB_PER_TIB = 1024
+IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
+"""The application "HPC Cache Resource Provider", the same in every tenant; its object id is another in each."""
+EXPORT_PATH = "/runs"
+# The only file system of a Managed Lustre server.
+MOUNT_NAME = "lustrefs"
+MAINTENANCE_DAY, MAINTENANCE_TIME_UTC = "Sunday", "03:00"
+_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 
 @dataclass(frozen=True)
@@ -126,15 +133,6 @@ def _refuse_size(place: str, capacity_gib: int, tier: AmlfsTier, sizes: list[int
         f"{_why_no_larger(tier)}; nearest: {around}",
         fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
     )
-
-
-IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
-"""The application "HPC Cache Resource Provider", the same in every tenant; its object id is another in each."""
-EXPORT_PATH = "/runs"
-# The only file system of a Managed Lustre server.
-MOUNT_NAME = "lustrefs"
-MAINTENANCE_DAY, MAINTENANCE_TIME_UTC = "Sunday", "03:00"
-_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 
 class LustreFileSystemArgs(TypedDict):

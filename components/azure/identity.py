@@ -39,6 +39,16 @@ __all__ = [
     "ResourceGroup",
     "ResourceGroupArgs",
 ]
+# Key vaults: 3 to 24 letters, digits and dashes.
+MAX_VAULT_NAME = 24
+DELETION_DAYS = 30
+ROTATION = "P90D"
+# The one size that disks, storage accounts and Managed Lustre all take.
+KEY_BITS = 2048
+KNOWN_SEC = 60.0
+"""How long Azure gets to know a role of our own, at most, before it is assigned: as Microsoft's own modules have it
+(Azure/terraform-azurerm-caf-enterprise-scale, create_duration_delay).
+"""
 
 
 class ResourceGroupArgs(TypedDict):
@@ -67,14 +77,6 @@ class ResourceGroup(pulumi.ComponentResource):
         self.register_outputs(
             {"resource_group_name": self.resource_group_name, "resource_group_id": self.resource_group_id}
         )
-
-
-# Key vaults: 3 to 24 letters, digits and dashes.
-MAX_VAULT_NAME = 24
-DELETION_DAYS = 30
-ROTATION = "P90D"
-# The one size that disks, storage accounts and Managed Lustre all take.
-KEY_BITS = 2048
 
 
 class KeyArgs(TypedDict):
@@ -227,12 +229,6 @@ class EncryptionKey(pulumi.ComponentResource):
             tags=self._args["tags"],
             opts=self._child,
         )
-
-
-KNOWN_SEC = 60.0
-"""How long Azure gets to know a role of our own, at most, before it is assigned: as Microsoft's own modules have it
-(Azure/terraform-azurerm-caf-enterprise-scale, create_duration_delay).
-"""
 
 
 @dataclass(frozen=True)

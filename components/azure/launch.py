@@ -56,6 +56,30 @@ MODULUS = int(
     "64391212010397122822120720357"
 )
 EXPONENT = 65537
+ADMIN = "gangway"
+"""The account that Azure insists on; see `components.azure.launch`."""
+HEALTH_PORT, HEALTH_PATH = 9401, "/health"
+"""Where a node answers the Application Health extension, on its own loopback, by HTTP with status 200 and
+`{"ApplicationHealthState": "Healthy"}` or `"Unhealthy"`. No answer is Unknown, for which Azure would repair a machine,
+too; but nothing is repaired by Azure here, whatever it is told (`components.azure.node_pool`).
+"""
+TERMINATE_NOTICE_MINUTES = 5
+"""How long a node that is deleted may save its last checkpoint: Azure takes 5 to 15, the node says when it is done.
+
+"Terminate notification for Azure Virtual Machine Scale Set instances". Spot has none: only the 30 s of an eviction.
+"""
+MAX_CUSTOM_DATA_BYTES = 65535
+"""Microsoft.Compute's osProfile.customData: of the decoded bytes."""
+HPC_IMAGE = "microsoft-dsvm:ubuntu-hpc"
+"""Publisher and offer of Azure's HPC images of Ubuntu, whatever their version."""
+_SHARED = re.compile(
+    r"/(CommunityGalleries|SharedGalleries)/[-\w.]{1,160}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?",
+    re.IGNORECASE | re.ASCII,
+)
+_URN = re.compile(r"(?P<publisher>[\w.-]+):(?P<offer>[\w.-]+):(?P<sku>[\w.-]+)(?::(?P<version>latest|\d+\.\d+\.\d+))?")
+ROOT_DISK_TYPE = "Premium_LRS"
+# A node pulls its image and checks its fabric before its job answers; Azure takes up to four hours.
+HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 
 def nobodys_key() -> str:
@@ -74,35 +98,12 @@ def _field(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-ADMIN = "gangway"
-"""The account that Azure insists on; see `components.azure.launch`."""
-HEALTH_PORT, HEALTH_PATH = 9401, "/health"
-"""Where a node answers the Application Health extension, on its own loopback, by HTTP with status 200 and
-`{"ApplicationHealthState": "Healthy"}` or `"Unhealthy"`. No answer is Unknown, for which Azure would repair a machine,
-too; but nothing is repaired by Azure here, whatever it is told (`components.azure.node_pool`).
-"""
-TERMINATE_NOTICE_MINUTES = 5
-"""How long a node that is deleted may save its last checkpoint: Azure takes 5 to 15, the node says when it is done.
-
-"Terminate notification for Azure Virtual Machine Scale Set instances". Spot has none: only the 30 s of an eviction.
-"""
-MAX_CUSTOM_DATA_BYTES = 65535
-"""Microsoft.Compute's osProfile.customData: of the decoded bytes."""
-
-HPC_IMAGE = "microsoft-dsvm:ubuntu-hpc"
-"""Publisher and offer of Azure's HPC images of Ubuntu, whatever their version."""
-
 # What `az image list`, `az sig image-definition list` and `az sig image-version list` call `id`.
 _RESOURCE = re.compile(
     r"/subscriptions/[0-9a-f-]{36}/resourceGroups/[-\w.()]{1,90}/providers/Microsoft\.Compute/"
     r"(images/[-\w.]{1,80}|galleries/[\w.]{1,80}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?)",
     re.IGNORECASE | re.ASCII,
 )
-_SHARED = re.compile(
-    r"/(CommunityGalleries|SharedGalleries)/[-\w.]{1,160}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?",
-    re.IGNORECASE | re.ASCII,
-)
-_URN = re.compile(r"(?P<publisher>[\w.-]+):(?P<offer>[\w.-]+):(?P<sku>[\w.-]+)(?::(?P<version>latest|\d+\.\d+\.\d+))?")
 
 
 @dataclass(frozen=True)
@@ -269,11 +270,6 @@ def check_custom_data(user_data: str) -> str:
 def authorized_keys() -> tuple[str, str]:
     """The path of the administrator's keys, and the one key in it, which is of no use."""
     return f"/home/{ADMIN}/.ssh/authorized_keys", nobodys_key()
-
-
-ROOT_DISK_TYPE = "Premium_LRS"
-# A node pulls its image and checks its fabric before its job answers; Azure takes up to four hours.
-HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,16 @@ __all__ = [
 MAX_BUDGET_EMAILS = 50
 # What stands before each message, in the e-mail's subject too; Azure takes 12 characters.
 SHORT_NAME = "gangway"
+DAY_MS = 24 * 3600 * 1000
+NEWEST_LINES = 200
+# What a workspace that is paid by the gigabyte offers; the first month costs nothing.
+RETENTION_DAYS = range(30, 731)
+INTERRUPTIONS_PER_HOUR = 3
+STREAM = f"Custom-{TABLE.removesuffix('_CL')}"
+API_VERSION = "2023-01-01"
+FREQUENCY = "PT5M"
+# Alarms look back by themselves, this far at most: Azure allows no more.
+QUERY_RANGE = "P2D"
 
 
 def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
@@ -69,8 +79,6 @@ def declare_action_group(
     )
 
 
-DAY_MS = 24 * 3600 * 1000
-NEWEST_LINES = 200
 Item = dict[str, Any]
 
 
@@ -133,16 +141,6 @@ def _query(name: str, title: str, query: str, visualization: str) -> Item:
         "visualization": visualization,
     }
     return {"type": 3, "name": name, "content": content}
-
-
-# What a workspace that is paid by the gigabyte offers; the first month costs nothing.
-RETENTION_DAYS = range(30, 731)
-INTERRUPTIONS_PER_HOUR = 3
-STREAM = f"Custom-{TABLE.removesuffix('_CL')}"
-API_VERSION = "2023-01-01"
-FREQUENCY = "PT5M"
-# Alarms look back by themselves, this far at most: Azure allows no more.
-QUERY_RANGE = "P2D"
 
 
 class NodeLogsArgs(TypedDict):

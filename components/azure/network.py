@@ -36,6 +36,19 @@ __all__ = [
 
 # Azure Bastion documentation, "Subnet": a /26 at least, and of this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
+ROLES = ("fabric", "head")
+"""The machines that rules speak of, each with an application security group: workers, and the head node."""
+BASTION = "bastion"
+"""Stands in a flow for the subnet of Azure Bastion, through which people come in."""
+LUSTRE_PORTS = ("988", "1019-1023")
+"""Azure Managed Lustre documentation, "Network prerequisites": in and out."""
+# Azure takes 100 to 4096; the lowest number wins. Its own rules begin at 65000.
+FIRST_PRIORITY, LAST_PRIORITY, STEP = 100, 4096, 10
+EVERYWHERE = "*"
+HTTPS = ("443",)
+# Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
+LUSTRE_PREFIXES = range(23, 28)
+NAT_IDLE_MINUTES = 4
 
 
 def declare_bastion(
@@ -66,12 +79,6 @@ def declare_bastion(
     )
 
 
-ROLES = ("fabric", "head")
-"""The machines that rules speak of, each with an application security group: workers, and the head node."""
-BASTION = "bastion"
-"""Stands in a flow for the subnet of Azure Bastion, through which people come in."""
-LUSTRE_PORTS = ("988", "1019-1023")
-"""Azure Managed Lustre documentation, "Network prerequisites": in and out."""
 AZURE_SERVICES: Mapping[str, str] = {
     "AzureActiveDirectory": "people's sign-in by SSH",
     "AzureContainerRegistry": "the trainer's image",
@@ -80,10 +87,6 @@ AZURE_SERVICES: Mapping[str, str] = {
     "Storage": "runs, data, the layers of the image",
 }
 """Service tags a machine may reach with `egress: endpoints`, and for what. All of them by HTTPS."""
-# Azure takes 100 to 4096; the lowest number wins. Its own rules begin at 65000.
-FIRST_PRIORITY, LAST_PRIORITY, STEP = 100, 4096, 10
-EVERYWHERE = "*"
-HTTPS = ("443",)
 
 
 @dataclass(frozen=True)
@@ -169,11 +172,6 @@ def plan_rules(flows: Iterable[Flow]) -> tuple[Rule, ...]:
         for direction in sorted({flow.direction for flow in flows})
     ]
     return (*allowed, *denied)
-
-
-# Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
-LUSTRE_PREFIXES = range(23, 28)
-NAT_IDLE_MINUTES = 4
 
 
 class TrainingNetworkArgs(TypedDict):

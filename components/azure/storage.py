@@ -29,6 +29,15 @@ __all__ = [
 
 
 MAX_ACCOUNT_NAME = 24
+OWN_GROUP = "NetworkWatcherRG"
+"""The resource group of those that Azure makes by itself, one a region ("Enable or disable Azure Network Watcher")."""
+_SHORT = re.compile(r"(?P<group>[-\w.()]{1,90})/(?P<name>[-\w.]{1,80})", re.ASCII)
+KEPT_DAYS = 30
+# Of the account's name, which would be that of the runs' account otherwise.
+ENDING = "flows"
+CONTAINER = "runs"
+OLD_VERSION_DAYS = 30
+SOFT_DELETE_DAYS = 7
 
 
 def declare_account(
@@ -89,15 +98,11 @@ def _encryption(key: KeyArgs) -> storage.EncryptionArgs:
     )
 
 
-OWN_GROUP = "NetworkWatcherRG"
-"""The resource group of those that Azure makes by itself, one a region ("Enable or disable Azure Network Watcher")."""
-
 _ID = re.compile(
     r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[-\w.()]{1,90})"
     r"/providers/Microsoft\.Network/networkWatchers/(?P<name>[-\w.]{1,80})",
     re.IGNORECASE | re.ASCII,
 )
-_SHORT = re.compile(r"(?P<group>[-\w.()]{1,90})/(?P<name>[-\w.]{1,80})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -147,11 +152,6 @@ def plan_watcher(
             fix=f"make one: `az network watcher configure --locations {region} --enabled true --resource-group GROUP`",
         )
     return Watcher(found["group"], found["name"], by_azure=False)
-
-
-KEPT_DAYS = 30
-# Of the account's name, which would be that of the runs' account otherwise.
-ENDING = "flows"
 
 
 class FlowLogStoreArgs(TypedDict):
@@ -239,11 +239,6 @@ def declare_flow_log(
         tags=tags,
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=before)),
     )
-
-
-CONTAINER = "runs"
-OLD_VERSION_DAYS = 30
-SOFT_DELETE_DAYS = 7
 
 
 class RunBucketArgs(TypedDict):

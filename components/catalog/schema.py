@@ -44,6 +44,8 @@ Confidence = Literal["documented", "list-price", "recalled", "assumed", "stated"
 Architecture = Literal["x86_64", "arm64"]
 Interconnect = Literal["nvswitch", "nvlink", "pcie", "neuronlink", "roce", "ici", "xgmi", "none"]
 Device = Literal["ena", "efa-only"]
+# Signalling rate of a four-lane port, in Gbit/s: what `ibstat` shows as the port's rate.
+RATE_GBPS: Mapping[str, int] = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 
 
 class Frozen(BaseModel):
@@ -215,8 +217,6 @@ class Region(Frozen):
 
 
 AzureCapacityKind = Literal["reservation", "spot", "on-demand"]
-# Signalling rate of a four-lane port, in Gbit/s: what `ibstat` shows as the port's rate.
-RATE_GBPS: Mapping[str, int] = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 
 
 class InfinibandFabric(Frozen):

@@ -34,6 +34,8 @@ __all__ = [
 
 PLACE = "gangway:site"
 T = TypeVar("T")
+DEVICES = ("/dev/infiniband",)
+"""Of the host, that a container needs to see the adapters."""
 
 
 class _Written(BaseModel):
@@ -300,10 +302,6 @@ def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
         allowed=f"the board power of one in watts; known without it: {', '.join(models)}",
         fix=f"add accelerator_watts, as its data sheet has it; or {nearest_hint(model, models)}",
     )
-
-
-DEVICES = ("/dev/infiniband",)
-"""Of the host, that a container needs to see the adapters."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,16 @@ __all__ = [
 
 
 SpotAllocation = Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"]
+# What comes nearest where a provider does not have a kind.
+_NEAREST_KIND: Mapping[str, str] = MappingProxyType({"capacity-block": "flex-start", "flex-start": "capacity-block"})
+CONTRACT_VERSION = 1
+"""Of the JSON that the head reads."""
+PERIOD_SEC = 60
+WINDOW = 10
+"""Counts that have to agree, one a period. A group that had no capacity for ten minutes has none for now.
+
+Spot nodes that one minute takes away are mostly back by then, and a node that boots counts from its start.
+"""
 
 
 def _moment(value: Any) -> datetime:
@@ -150,9 +160,6 @@ class OnDemand(_Market):
 
     kind: Literal["on-demand"]
 
-
-# What comes nearest where a provider does not have a kind.
-_NEAREST_KIND: Mapping[str, str] = MappingProxyType({"capacity-block": "flex-start", "flex-start": "capacity-block"})
 
 AnyRung = CapacityBlock | Reservation | FlexStart | Spot | OnDemand
 Rung = Annotated[AnyRung, Field(discriminator="kind")]
@@ -296,13 +303,3 @@ def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], s
             f"{machine_type} cannot be had as {rung.kind} ({source})",
             f"write one of: {', '.join(sold)}",
         )
-
-
-CONTRACT_VERSION = 1
-"""Of the JSON that the head reads."""
-PERIOD_SEC = 60
-WINDOW = 10
-"""Counts that have to agree, one a period. A group that had no capacity for ten minutes has none for now.
-
-Spot nodes that one minute takes away are mostly back by then, and a node that boots counts from its start.
-"""

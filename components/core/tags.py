@@ -8,19 +8,6 @@ from hashlib import sha256
 from components.core.findings import InputError
 
 __all__ = ["TagPolicy", "carbon_class", "shortened"]
-
-
-def shortened(name: str, most: int, digits: int = 4) -> str:
-    """`name` where it fits; else its beginning and some digits of its hash, so that two long names stay two.
-
-    >>> shortened("a-stack-with-a-very-long-name", 12)
-    'a-stack-9fcf'
-    """
-    if len(name) <= most:
-        return name
-    return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
-
-
 # AWS takes 50 tags a resource; components add Name to ours.
 MAX_TAGS = 49
 _AWS_KEY = re.compile(r"(?!aws:)[\w\s.:/=+\-@]{1,128}", re.UNICODE | re.IGNORECASE)
@@ -41,6 +28,17 @@ _OPENSTACK_VALUE = re.compile(r"[ -~]{0,255}")
 # Labels of a container: any text would do, but people filter by them on a command line.
 _HOST_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _HOST_VALUE = re.compile(r"[ -~]{0,255}")
+
+
+def shortened(name: str, most: int, digits: int = 4) -> str:
+    """`name` where it fits; else its beginning and some digits of its hash, so that two long names stay two.
+
+    >>> shortened("a-stack-with-a-very-long-name", 12)
+    'a-stack-9fcf'
+    """
+    if len(name) <= most:
+        return name
+    return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
 
 
 def carbon_class(intensity_g_per_kwh: float) -> str:

@@ -18,6 +18,8 @@ FLEX_START_HOURS = 168
 """The longest that Google keeps such nodes (see `components.core.capacity.FlexStart`)."""
 BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
 """Lengths of AWS's capacity blocks: EC2 user guide, "Capacity Blocks for ML"; recalled."""
+# Sums of floats that differ by rounding alone are equal, and the next criterion decides.
+DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -220,8 +222,6 @@ def chance_in_time(hours: float, deadline_hours: float, spot: SpotEstimate | Non
 
 Sort = Literal["cost", "carbon", "risk"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
-# Sums of floats that differ by rounding alone are equal, and the next criterion decides.
-DIGITS = 9
 
 
 @dataclass(frozen=True)

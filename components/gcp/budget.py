@@ -36,6 +36,8 @@ STOP_PERMISSIONS = (
     "compute.instances.stop",
 )
 MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,6 @@ def _account(place: _Place, tpus: bool) -> tuple[serviceaccount.Account, list[pu
         for role in roles
     ]
     return account, [*members, declare_role(place.name, plan, account, place.project, place.opts)]
-
-
-_CURRENCY = re.compile(r"[A-Z]{3}")
-_BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
 
 
 @dataclass(frozen=True)

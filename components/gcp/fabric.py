@@ -32,6 +32,12 @@ MAIN = "main"
 """The stack's own network, in which the first NIC of every machine lies."""
 # The largest that a VPC takes (VPC documentation, "Maximum transmission unit"); what Google advises for Managed Lustre.
 JUMBO_MTU_BYTES = 8896
+_REGISTRY = "us-docker.pkg.dev/gce-ai-infra"
+_CLUSTER_TOOLKIT = "https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/machine-learning"
+_ACCELERATORS = "https://github.com/GoogleCloudPlatform/container-engine-accelerators/tree/master"
+_VAR_LIB = (Volume(source="/var/lib", target="/var/lib"),)
+_TCPXO_NICS = "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
+_TCPX_SOCKETS = "/run/tcpx"
 
 
 @dataclass(frozen=True)
@@ -106,11 +112,6 @@ def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetw
     return ()
 
 
-_REGISTRY = "us-docker.pkg.dev/gce-ai-infra"
-_CLUSTER_TOOLKIT = "https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/machine-learning"
-_ACCELERATORS = "https://github.com/GoogleCloudPlatform/container-engine-accelerators/tree/master"
-
-
 @dataclass(frozen=True)
 class HostNeeds:
     """What the host must have before the plug-in works, which its image may lack.
@@ -175,8 +176,6 @@ class NcclPlugin:
     qualified_nccl: str = ""
 
 
-_VAR_LIB = (Volume(source="/var/lib", target="/var/lib"),)
-
 GIB = NcclPlugin(
     name="gib",
     image=f"{_REGISTRY}/gpudirect-gib/nccl-plugin-gib:v1.1.1",
@@ -194,7 +193,6 @@ GIB = NcclPlugin(
     source=f"{_ACCELERATORS}/gpudirect-rdma",
 )
 
-_TCPXO_NICS = "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
 TCPXO = NcclPlugin(
     name="tcpxo",
     # The pair that slurm-gcp runs together (2026-08-06): daemon and plug-in must fit each other.
@@ -237,7 +235,6 @@ TCPXO = NcclPlugin(
     qualified_nccl="2.28.7",
 )
 
-_TCPX_SOCKETS = "/run/tcpx"
 TCPX = NcclPlugin(
     name="tcpx",
     image=f"{_REGISTRY}/gpudirect-tcpx/nccl-plugin-gpudirecttcpx-dev:v3.1.9-2.19.4-12.0",

@@ -79,6 +79,25 @@ AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Services that act in a project through `service-<number>@<domain>.iam.gserviceaccount.com`."""
+ROTATION_SEC = 90 * 24 * 3600
+# Destroying the stack leaves this time to notice that something encrypted is still wanted.
+DELETION_SEC = 30 * 24 * 3600
+# Made when first asked for; the agents of the others exist as soon as the API is enabled.
+MADE_ON_REQUEST = ("artifactregistry", "filestore", "lustre", "pubsub", "tpu", "workflows")
+# Named otherwise than the part of the stack that they serve.
+API_NAMES = {"filestore": "file"}
+USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
+# Service accounts: 6 to 30 characters.
+MAX_ACCOUNT = 30
+# Managed Lustre: letters and digits, at most eight.
+MAX_FILESYSTEM = 8
+DATA_READER = "roles/storage.objectViewer"
+# Overwriting an object needs the permission to delete it; the bucket, which is the stack's own, keeps every version.
+RUN_WRITER = "roles/storage.objectUser"
+IMAGE_READER = "roles/artifactregistry.reader"
+KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+_GROUPS = "a managed instance group has no policy of its own, and conditions on resource names do not cover it"
+PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
 def plan_services(*parts: str) -> list[str]:
@@ -122,16 +141,6 @@ class ProjectServices(pulumi.ComponentResource):
         ]
         self.project = after(args["project"], *enabled)
         self.register_outputs({"project": self.project})
-
-
-ROTATION_SEC = 90 * 24 * 3600
-# Destroying the stack leaves this time to notice that something encrypted is still wanted.
-DELETION_SEC = 30 * 24 * 3600
-# Made when first asked for; the agents of the others exist as soon as the API is enabled.
-MADE_ON_REQUEST = ("artifactregistry", "filestore", "lustre", "pubsub", "tpu", "workflows")
-# Named otherwise than the part of the stack that they serve.
-API_NAMES = {"filestore": "file"}
-USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
 
 
 class EncryptionKeyArgs(TypedDict):
@@ -191,12 +200,6 @@ class EncryptionKey(pulumi.ComponentResource):
         return pulumi.Output.from_input(self._args["project_number"]).apply(lambda number: agent_of(service, number))
 
 
-# Service accounts: 6 to 30 characters.
-MAX_ACCOUNT = 30
-# Managed Lustre: letters and digits, at most eight.
-MAX_FILESYSTEM = 8
-
-
 def account_id(stack: str, role: str) -> str:
     """The id of the service account that does `role` in a stack.
 
@@ -220,13 +223,6 @@ def filesystem_name(stack: str) -> str:
     return f"{plain[:4]}{sha256(stack.encode()).hexdigest()[:4]}"
 
 
-DATA_READER = "roles/storage.objectViewer"
-# Overwriting an object needs the permission to delete it; the bucket, which is the stack's own, keeps every version.
-RUN_WRITER = "roles/storage.objectUser"
-IMAGE_READER = "roles/artifactregistry.reader"
-KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
-
-_GROUPS = "a managed instance group has no policy of its own, and conditions on resource names do not cover it"
 PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
     {
         "roles/logging.logWriter": "a log takes no policy; it only writes",
@@ -260,9 +256,6 @@ def prefix_of(url: str) -> str:
     'celeba'
     """
     return url.removeprefix("gs://").partition("/")[2].strip("/")
-
-
-PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
 class NodeIdentityArgs(TypedDict):

@@ -29,6 +29,14 @@ HEAD_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd6
 MACHINE_TYPE = "e2-medium"
 ROOT_VOLUME_GIB = 60
 _DNS_TTL_SEC = 60
+GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580"
+"""Canonical's image with NVIDIA's driver 580, which CUDA 13 needs, its modules signed. Docker is not in it.
+
+Google's cluster-toolkit of 2026-06-25 builds on images of this family for A3 Mega, A3 Ultra and A4.
+"""
+# Access is granted to the service account by IAM alone; narrower scopes are the older, coarser way (Compute Engine
+# documentation, "Service accounts": "set the full cloud-platform scope").
+SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 class HeadNodeArgs(TypedDict):
@@ -139,16 +147,6 @@ class HeadNode(pulumi.ComponentResource):
             # The address is one machine's at a time, so the old machine goes first.
             opts=pulumi.ResourceOptions(parent=self, replace_on_changes=["metadata"], delete_before_replace=True),
         )
-
-
-GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580"
-"""Canonical's image with NVIDIA's driver 580, which CUDA 13 needs, its modules signed. Docker is not in it.
-
-Google's cluster-toolkit of 2026-06-25 builds on images of this family for A3 Mega, A3 Ultra and A4.
-"""
-# Access is granted to the service account by IAM alone; narrower scopes are the older, coarser way (Compute Engine
-# documentation, "Service accounts": "set the full cloud-platform scope").
-SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 @dataclass(frozen=True)

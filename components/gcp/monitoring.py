@@ -27,6 +27,14 @@ __all__ = [
 
 
 MAX_BUDGET_CHANNELS = 5
+PERIOD = "60s"
+# What a log bucket offers.
+RETENTION_DAYS = range(1, 3651)
+INTERRUPTIONS_PER_HOUR = 3
+AUTO_CLOSE_SEC = 24 * 3600
+EVALUATION_SEC = 60
+# A distribution's buckets: 60 from 0.01, each a quarter wider, reach 6500: shares of time and images per second alike.
+BUCKETS = logging.MetricBucketOptionsExponentialBucketsArgs(num_finite_buckets=60, growth_factor=1.25, scale=0.01)
 
 
 def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
@@ -63,7 +71,6 @@ def declare_channels(
     ]
 
 
-PERIOD = "60s"
 Widget = dict[str, Any]
 
 
@@ -132,15 +139,6 @@ def _sizes(groups: Sequence[str]) -> dict[str, Any]:
         "groupByFields": ["resource.label.instance_group_name"],
     }
     return _line(metric_filter, aggregation)
-
-
-# What a log bucket offers.
-RETENTION_DAYS = range(1, 3651)
-INTERRUPTIONS_PER_HOUR = 3
-AUTO_CLOSE_SEC = 24 * 3600
-EVALUATION_SEC = 60
-# A distribution's buckets: 60 from 0.01, each a quarter wider, reach 6500: shares of time and images per second alike.
-BUCKETS = logging.MetricBucketOptionsExponentialBucketsArgs(num_finite_buckets=60, growth_factor=1.25, scale=0.01)
 
 
 class NodeLogsArgs(TypedDict):

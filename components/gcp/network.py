@@ -40,6 +40,14 @@ ROLES = ("fabric", "head")
 LUSTRE_PORT = 988
 # The lowest that a rule can have: just above what a network refuses by itself, without a word.
 LAST_PRIORITY = 65534
+# VPC documentation, "Configure Private Google Access": the addresses of private.googleapis.com, which serves nearly
+# every Google API and Artifact Registry; restricted.googleapis.com would leave out those without VPC Service Controls.
+PRIVATE_API_RANGE = "199.36.153.8/30"
+PRIVATE_API_ADDRESSES = [str(address) for address in IPv4Network(PRIVATE_API_RANGE)]
+PRIVATE_API_DOMAINS = {"apis": "googleapis.com.", "registry": "pkg.dev."}
+# The range is cut into so many pieces.
+PIECES_BITS = 4
+MAIN_PIECES = 4
 
 
 @dataclass(frozen=True)
@@ -166,16 +174,6 @@ def _declare(
         allows=[compute.FirewallAllowArgs(protocol=flow.protocol, ports=ports)],
         opts=opts,
     )
-
-
-# VPC documentation, "Configure Private Google Access": the addresses of private.googleapis.com, which serves nearly
-# every Google API and Artifact Registry; restricted.googleapis.com would leave out those without VPC Service Controls.
-PRIVATE_API_RANGE = "199.36.153.8/30"
-PRIVATE_API_ADDRESSES = [str(address) for address in IPv4Network(PRIVATE_API_RANGE)]
-PRIVATE_API_DOMAINS = {"apis": "googleapis.com.", "registry": "pkg.dev."}
-# The range is cut into so many pieces.
-PIECES_BITS = 4
-MAIN_PIECES = 4
 
 
 class TrainingNetworkArgs(TypedDict):

@@ -40,6 +40,11 @@ __all__ = [
 API_URL = "https://lustre.googleapis.com/v1"
 # Where the objects of `source` appear below the mount, as on AWS.
 DATA_PATH = "/data"
+NONCURRENT_DAYS = 30
+ABORT_UPLOAD_DAYS = 7
+# Versions keep what is overwritten; this keeps, for as long again as a week, what somebody deletes for good.
+SOFT_DELETE_SEC = 7 * 24 * 3600
+SHARE = "gangway"
 
 
 @dataclass(frozen=True)
@@ -158,13 +163,6 @@ def _refuse_size(place: str, capacity_gib: int, sizes: list[int], what: str) -> 
         allowed=f"nearest: {' and '.join(map(str, sizes))}",
         fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
     )
-
-
-NONCURRENT_DAYS = 30
-ABORT_UPLOAD_DAYS = 7
-# Versions keep what is overwritten; this keeps, for as long again as a week, what somebody deletes for good.
-SOFT_DELETE_SEC = 7 * 24 * 3600
-SHARE = "gangway"
 
 
 class LustreFileSystemArgs(TypedDict):

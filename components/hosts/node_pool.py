@@ -14,6 +14,11 @@ __all__ = ["LADDER", "HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
 
 
 LADDER = "gangway:cluster.capacity"
+INSTALLED = "/opt/gangway/installer.sh"
+"""Where a machine keeps the script: what takes things away must not depend on a copy in somebody's home."""
+DIAL_TRIES = 5
+# The SSH user is root, or has a sudo that asks for nothing: a password would have nobody to type it.
+_AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
 
 
 def check_ladder(rungs: Sequence[AnyRung]) -> None:
@@ -43,13 +48,6 @@ def check_ladder(rungs: Sequence[AnyRung]) -> None:
             allowed="one rung",
             fix="write capacity: [{kind: on-demand}]",
         )
-
-
-INSTALLED = "/opt/gangway/installer.sh"
-"""Where a machine keeps the script: what takes things away must not depend on a copy in somebody's home."""
-DIAL_TRIES = 5
-# The SSH user is root, or has a sudo that asks for nothing: a password would have nobody to type it.
-_AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
 
 
 class HostArgs(TypedDict):

@@ -28,6 +28,13 @@ __all__ = [
 
 HEAD_ROOT_GIB = 64
 """Of a boot volume: it holds the trainer's image."""
+# Nova documentation, "Provide user data to instances": so many bytes of base64.
+USER_DATA_LIMIT_BYTES = 65_535
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# A node leaves only when it has saved; Nova waits a minute for it, and a busy hypervisor takes longer to clean up.
+DELETE_TIMEOUT = "30m"
+# Images for GPUs are large, and a volume is made of the whole of one.
+CREATE_TIMEOUT = "60m"
 
 
 class HeadNodeArgs(TypedDict):
@@ -85,15 +92,6 @@ class HeadNode(pulumi.ComponentResource):
         self.register_outputs(
             {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
         )
-
-
-# Nova documentation, "Provide user data to instances": so many bytes of base64.
-USER_DATA_LIMIT_BYTES = 65_535
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# A node leaves only when it has saved; Nova waits a minute for it, and a busy hypervisor takes longer to clean up.
-DELETE_TIMEOUT = "30m"
-# Images for GPUs are large, and a volume is made of the whole of one.
-CREATE_TIMEOUT = "60m"
 
 
 @dataclass(frozen=True)

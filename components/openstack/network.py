@@ -31,6 +31,10 @@ ROLES = ("fabric", "head")
 ANYWHERE = "0.0.0.0/0"
 METADATA_CIDR = "169.254.169.254/32"
 EVERY_PORT = (1, 65535)
+# Below the workers: the gateway, and room for what a person adds by hand.
+HEAD_OFFSET, WORKER_OFFSET = 10, 16
+CIDR_PLACE = "gangway:network.cidr"
+SERVICES_PLACE = "gangway:openstack.service_cidrs"
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,6 @@ def _way_out(
     # Which port a service of a private cloud answers on is its administrator's choice.
     for index, service in enumerate(service_cidrs):
         yield Rule(f"service-{index}-{role}", role, "egress", service, "tcp", EVERY_PORT)
-
-
-# Below the workers: the gateway, and room for what a person adds by hand.
-HEAD_OFFSET, WORKER_OFFSET = 10, 16
-CIDR_PLACE = "gangway:network.cidr"
-SERVICES_PLACE = "gangway:openstack.service_cidrs"
 
 
 class TrainingNetworkArgs(TypedDict):

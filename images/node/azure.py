@@ -35,6 +35,10 @@ ARM, LOGS, STORAGE = "https://management.azure.com/", "https://monitor.azure.com
 EVENTS_QUERY: Mapping[str, str] = MappingProxyType({"api-version": "2020-07-01"})
 # Events after which the machine is no more; and those after which it comes up again, maybe elsewhere.
 ENDINGS, RESTARTS = ("Preempt", "Terminate"), ("Reboot", "Redeploy")
+BLOB_VERSION = {"x-ms-version": "2021-12-02"}
+PUT_BLOB = {**BLOB_VERSION, "x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}
+# Longer than Azure takes for one, and no reason to stand still for ever.
+RESTART_SEC = 1800.0
 
 
 class AzureApi:
@@ -184,10 +188,6 @@ def log_row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float 
     }
 
 
-BLOB_VERSION = {"x-ms-version": "2021-12-02"}
-PUT_BLOB = {**BLOB_VERSION, "x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}
-
-
 def put_blob(azure: AzureApi, file: Path, url: str) -> None:
     """Copies a file into a container."""
     # From the disk as it goes: a checkpoint need not fit into memory beside the trainer.
@@ -216,10 +216,6 @@ def blob_exists(azure: AzureApi, url: str) -> bool:
 def _quoted(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{quote(url.partition(parts.netloc)[2], safe='/')}"
-
-
-# Longer than Azure takes for one, and no reason to stand still for ever.
-RESTART_SEC = 1800.0
 
 
 def _event(azure: AzureApi, ingestion_url: str, role: str, event: str, *pairs: str) -> bool:

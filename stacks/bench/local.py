@@ -23,6 +23,9 @@ from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from trainer.records.run_record import RunRecord
 
 _CPUINFO = Path("/proc/cpuinfo")
+DEVICES = ("auto", "cpu", "cuda")
+_LAST_LINES = 6
+_WORDS = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}
 
 
 class Hardware(dict[str, Any]):
@@ -69,9 +72,6 @@ def _gpus() -> list[str]:
         return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
     finally:
         pynvml.nvmlShutdown()
-
-
-DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,6 @@ def _number_visible(gpus: int, visible: str | None) -> int:
     devices = [word.strip() for word in visible.split(",")]
     shown = devices[: devices.index("-1")] if "-1" in devices else devices
     return min(gpus, sum(1 for word in shown if word))
-
-
-_LAST_LINES = 6
-_WORDS = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}
 
 
 class _Running(NamedTuple):

@@ -15,6 +15,9 @@ from typing import Any
 
 _SLICE_SEC = 0.2
 _ONCE = "\n{}: stopping, and destroying what stands. Once more leaves it standing.\n"
+_GRACE_SEC = 60.0
+_LOOKS = 20
+_PROC = Path("/proc")
 
 
 class AbandonedError(BaseException):
@@ -52,11 +55,6 @@ class Stop:
         until = time.monotonic() + seconds
         while not self.asked and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_SEC))
-
-
-_GRACE_SEC = 60.0
-_LOOKS = 20
-_PROC = Path("/proc")
 
 
 def process_facts(pid: int, word: str) -> dict[str, Any]:

@@ -25,6 +25,11 @@ from trainer.records.run_record import RunRecord
 if TYPE_CHECKING:
     from stacks.planning.plan import Plan
 
+_ON_PAPER_SEC = 30.0
+"""A log file shows no moving line: there, a line each so many seconds."""
+RESULTS_FILE = "results.json"
+_COLOURS = {"recorded": "green", "failed": "red", "stopped": "yellow", "planned": "dim"}
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -137,8 +142,6 @@ _EVENT_COLOURS = {
     "still standing": "bold red",
     "attached": "yellow",
 }
-_ON_PAPER_SEC = 30.0
-"""A log file shows no moving line: there, a line each so many seconds."""
 
 
 class Screen:
@@ -180,10 +183,6 @@ class Screen:
         """Nobody reads any more (a closed terminal, a pipe's end): no reason to leave something standing."""
         with suppress(OSError, SystemExit):
             self.console.print(text, soft_wrap=True)
-
-
-RESULTS_FILE = "results.json"
-_COLOURS = {"recorded": "green", "failed": "red", "stopped": "yellow", "planned": "dim"}
 
 
 def results_of(

@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 _TIMEOUT_SEC = 30.0
 _PAGE = 1000
 _DOMAINS = ("user_domain_name", "project_domain_name")
+_LEFT_OUT = ("checkpoints/", "data/")
+"""What a table does not need, and what may be as large as a disk."""
+_NO_BUCKET, _NO_PERMISSION, _NO_ANSWER = "there is no such bucket", "no permission to read it", "cannot be read"
+_CLIENT = {"timeout": "30s", "connect_timeout": "10s"}
+_REFUSED = re.compile(r"\b40[13]:? (Forbidden|Unauthorized)")
+_MISSING = re.compile(r"\b404:? Not Found")
+# An ended login, whatever status it comes with: AWS's tokens and SSO, Google's, Azure's.
+_ENDED = re.compile(r"expired|TokenRetrievalError|UnauthorizedSSOToken|invalid_grant|AADSTS", re.IGNORECASE)
+_OUTAGE = re.compile(
+    r"error sending request|connect|timed? ?out|\bdns\b|resolution|name or service|unreachable|\b50[0-4]\b",
+    re.IGNORECASE,
+)
+_RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 
 
 class SwiftFolder:
@@ -93,24 +106,11 @@ def _told_as_oserror() -> Iterator[None]:
 
 Result = TypeVar("Result")
 
-_LEFT_OUT = ("checkpoints/", "data/")
-"""What a table does not need, and what may be as large as a disk."""
-_NO_BUCKET, _NO_PERMISSION, _NO_ANSWER = "there is no such bucket", "no permission to read it", "cannot be read"
 _FIXES = {
     _NO_BUCKET: "make it, or name another in the stack file; one that the stack made itself somebody has deleted",
     _NO_PERMISSION: "log in as an account that may list and read it, such as the one that runs `up`",
     _NO_ANSWER: "look at it with the cloud's own command line, as the account that runs `up`",
 }
-_CLIENT = {"timeout": "30s", "connect_timeout": "10s"}
-_REFUSED = re.compile(r"\b40[13]:? (Forbidden|Unauthorized)")
-_MISSING = re.compile(r"\b404:? Not Found")
-# An ended login, whatever status it comes with: AWS's tokens and SSO, Google's, Azure's.
-_ENDED = re.compile(r"expired|TokenRetrievalError|UnauthorizedSSOToken|invalid_grant|AADSTS", re.IGNORECASE)
-_OUTAGE = re.compile(
-    r"error sending request|connect|timed? ?out|\bdns\b|resolution|name or service|unreachable|\b50[0-4]\b",
-    re.IGNORECASE,
-)
-_RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 
 
 def runs_url(provider: str, outputs: Mapping[str, Any], stack: str) -> str:

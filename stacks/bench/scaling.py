@@ -34,6 +34,13 @@ from trainer.config.train_config import TrainConfig
 MAX_WORKERS = 512
 _PLACE = "--machines"
 _ONE_SLICE = "one slice: the catalogue knows no bandwidth of the network between slices (DCN), so it stops there"
+LINES = 7
+"""Of statistics in a run, the first of which is left out."""
+_POLL_SEC = 0.1
+_ANY_FABRIC = "1e-9"
+_LAST_LINES = 6
+NO_RATE = "a CPU was measured, and its slow steps beside an accelerator's links would scale too well"
+"""Why a CPU's own rate is not projected from."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +95,6 @@ def _slices(name: str, generation: str, most_chips: int) -> Target:
     halves = load_tpus().generations[generation].devices_per_chip.value
     counted = f"; an accelerator is a chip, its {halves} devices together" if halves > 1 else ""
     return Target(name, torus, (1, *sizes), _ONE_SLICE + counted)
-
-
-LINES = 7
-"""Of statistics in a run, the first of which is left out."""
-_POLL_SEC = 0.1
-_ANY_FABRIC = "1e-9"
-_LAST_LINES = 6
 
 
 class Sample(NamedTuple):
@@ -196,8 +196,6 @@ def job(workers: int, folder: Path, data_dir: Path, placement: Placement) -> Job
 
 
 Mode = Literal["weak", "strong"]
-NO_RATE = "a CPU was measured, and its slow steps beside an accelerator's links would scale too well"
-"""Why a CPU's own rate is not projected from."""
 
 
 @dataclass(frozen=True)

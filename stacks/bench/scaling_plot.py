@@ -10,6 +10,10 @@ from matplotlib.ticker import PercentFormatter, ScalarFormatter
 from stacks.bench.scaling import Mode, Study
 from stacks.report.drawing import LIGHT, draw
 
+_MARKS = {"weak": "o", "strong": "s"}
+_BELOW: Mapping[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "fontsize": 8, "frameon": False}
+"""Legends stand below the axes: inside, they would lie on points."""
+
 
 def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
     """Workers (1 up to the most measured, even on a logarithmic axis) and the efficiency that the fit says of them.
@@ -31,11 +35,6 @@ def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, floa
         elif study.fit is not None:
             curve.append((n, alone / (n * study.fit.step_sec(n, wait))))
     return curve
-
-
-_MARKS = {"weak": "o", "strong": "s"}
-_BELOW: Mapping[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "fontsize": 8, "frameon": False}
-"""Legends stand below the axes: inside, they would lie on points."""
 
 
 def draw_scaling(study: Study, kind: Literal["png", "svg"]) -> bytes:

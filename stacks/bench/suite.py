@@ -22,6 +22,8 @@ LOCAL = "local"
 
 _NAME = r"^[a-z][a-z0-9-]{0,39}$"
 _Label = Annotated[str, Field(pattern=_NAME)]
+_HASH_DIGITS = 6
+_MAX_STACK_NAME = 40
 
 
 def _known_preset(preset: str) -> str:
@@ -256,10 +258,6 @@ def items_of(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
         for arm in _arms(suite)
         for seed in suite.seeds
     )
-
-
-_HASH_DIGITS = 6
-_MAX_STACK_NAME = 40
 
 
 def run_id_of(item: Item, stamp: str) -> str:

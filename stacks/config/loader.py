@@ -44,6 +44,8 @@ _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]
 # Not 010 (octal), 0x10, 1:30 (base 60) or 1_000.
 _PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})?(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 _PULUMIS_KEYS = ("config", "encryptedkey", "encryptionsalt", "environment", "secretsprovider")
+# 2035-07-02 11:30:00 +0000 UTC
+_GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(\d\d) \S+")
 
 
 def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
@@ -241,10 +243,6 @@ def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
 
 def _at(path: Path, node: yaml.Node) -> str:
     return f"{path}, line {node.start_mark.line + 1}"
-
-
-# 2035-07-02 11:30:00 +0000 UTC
-_GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(\d\d) \S+")
 
 
 def stack_model() -> type[StackConfig]:

@@ -26,6 +26,7 @@ _SITE = {
     "pue": 1.3,
     "country": "DE",
 }
+_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -328,9 +329,6 @@ def stack_file(answers: Answers) -> str:
         )
     lines = [line for name, value in _settings(answers).items() for line in _lines(name, value, "  ")]
     return "\n".join([*head, "config:", *lines, ""])
-
-
-_WIDTH = 120
 
 
 def _lines(name: str, value: Any, indent: str) -> list[str]:

@@ -18,6 +18,12 @@ from trainer.config.train_config import SELF_PREPARED
 
 _NAMED_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
+FAR_FROM_BEST = 1.05
+"""A run that takes longer by this factor than with the best interval is worth a word."""
+ENOUGH = 0.01
+"""Share of the time that checkpoints may take before saving less often is worth anything."""
+_NAMED = 3
+"""Lines that one finding names one by one."""
 
 
 def common_findings(
@@ -235,14 +241,6 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
 def _rung_hourly(config: StackConfig, cost: CostEstimate, position: int) -> float:
     """What the nodes of one rung cost an hour, in use or standing by."""
     return sum(component.hourly or 0.0 for component in rung_lines(config, cost.components, position))
-
-
-FAR_FROM_BEST = 1.05
-"""A run that takes longer by this factor than with the best interval is worth a word."""
-ENOUGH = 0.01
-"""Share of the time that checkpoints may take before saving less often is worth anything."""
-_NAMED = 3
-"""Lines that one finding names one by one."""
 
 
 def money_findings(

@@ -28,6 +28,10 @@ from stacks.planning.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_
 from stacks.planning.rules.resource_rules import SiteGrid, grid_of
 from stacks.planning.rules.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
 
+LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
+STACK = "pulumi:pulumi:Stack"
+"""What the engine registers before anything else."""
+
 
 @dataclass(frozen=True)
 class EngineResource:
@@ -54,10 +58,6 @@ def _item(values: Any, key: Any) -> Any:
     except UnknownValueError:
         return UNKNOWN
 
-
-LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
-STACK = "pulumi:pulumi:Stack"
-"""What the engine registers before anything else."""
 
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "required_tags": {"type": "array", "items": {"type": "string"}, "minItems": 1},

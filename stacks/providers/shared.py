@@ -19,6 +19,9 @@ from stacks.providers.registry import provider_of
 from trainer.records.run_record import RunContext
 
 Args = TypeVar("Args")
+RENDEZVOUS_PORT = 29400
+METRICS_PORT = 9400
+CLUSTER = "gangway:cluster"
 
 
 def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
@@ -52,10 +55,6 @@ def region_of(config: StackConfig) -> Region:
 def price_of(config: StackConfig, machine: SiteMachine) -> MachinePrice:
     """What an hour of one machine costs its owner, where the stack file says it."""
     return site_price(site_of(config), machine, config.region)
-
-
-RENDEZVOUS_PORT = 29400
-METRICS_PORT = 9400
 
 
 def check_head(provider: Provider, machine_type: str) -> None:
@@ -177,9 +176,6 @@ def _has_data(config: StackConfig) -> bool:
     """Whether there is anything in the folder: a site's data is there without a source."""
     has_source = config.storage is not None and config.storage.source is not None
     return has_source or provider_of(config.provider).own_data(config) is not None
-
-
-CLUSTER = "gangway:cluster"
 
 
 def trainable(machine: MachineType) -> Iterable[Finding]:

@@ -10,6 +10,11 @@ from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_of
 
+_ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
+_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
+_SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"
+_SITE_EXAMPLE = '{as_of: "2026-11-01", accelerator: H100x8, vcpus: 224, memory_gib: 2048, interconnect: nvswitch}'
+
 
 def unsupported_settings(config: StackConfig) -> Iterator[InputError]:
     """A mistake for each setting somebody wrote that `config.provider` does not read."""
@@ -35,10 +40,6 @@ def _written(config: StackConfig, path: str) -> Iterator[str]:
             yield path
     elif value != default:
         yield path
-
-
-_ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
-_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 
 
 def site_mistakes(config: StackConfig) -> Iterator[InputError]:
@@ -98,8 +99,6 @@ _FOREIGN_STORAGE = {
     "filestore": ("deployment", "throughput_mbps_per_tib", "efa", "metadata_iops", "export_runs"),
     "manila": ("deployment", "throughput_mbps_per_tib", "efa", "metadata_iops", "export_runs", "source", "tier"),
 }
-_SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"
-_SITE_EXAMPLE = '{as_of: "2026-11-01", accelerator: H100x8, vcpus: 224, memory_gib: 2048, interconnect: nvswitch}'
 
 
 def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:

@@ -14,6 +14,11 @@ from stacks.report.drawing import DARK, LIGHT, WIDTH_INCHES, Theme, draw
 from stacks.report.rendering import number, unit_text
 from trainer.records.quality import QualityRecord
 
+_WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "restart": "restarted"}
+_NEAR = 0.03
+"""Events closer than this share of the run get one mark."""
+_MOST_LABELS = 6
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -133,11 +138,6 @@ def _slug(text: str) -> str:
 
 
 Line = Mapping[str, Any]
-
-_WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "restart": "restarted"}
-_NEAR = 0.03
-"""Events closer than this share of the run get one mark."""
-_MOST_LABELS = 6
 
 
 @dataclass(frozen=True)

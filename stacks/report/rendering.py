@@ -11,6 +11,13 @@ from markupsafe import Markup
 from components.core.findings import InputError
 from trainer.records.quantity import Quantity
 
+_MINUS = "\N{MINUS SIGN}"
+_TIMES = "\N{MULTIPLICATION SIGN}"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PROVENANCE_WORDS = {"list-price": "list price"}
+_JOULES_PER_KWH = 3.6e6
+_LONG_SEC = 90
+
 
 def make_folder(folder: Path) -> None:
     """Makes a folder and those above it, where they are not there. InputError: it cannot be made."""
@@ -61,14 +68,6 @@ def render_template(name: str, styles: tuple[str, ...], filters: Mapping[str, An
     style = Markup("\n".join((_HERE / style).read_text("utf-8") for style in styles))  # our own files
     html = environment.get_template(name).render(style=style, **context)
     return f"{html.strip()}\n"
-
-
-_MINUS = "\N{MINUS SIGN}"
-_TIMES = "\N{MULTIPLICATION SIGN}"
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_PROVENANCE_WORDS = {"list-price": "list price"}
-_JOULES_PER_KWH = 3.6e6
-_LONG_SEC = 90
 
 
 class Source(NamedTuple):

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+# What identifies an element of a list of structures, in the order tried. Only tags may hold more than was declared.
+_KEYS = ("Key", "ResourceType", "Name", "Id")
+
 
 class Status(StrEnum):
     """What became of a declared resource."""
@@ -83,10 +86,6 @@ class Check:
     def place(self) -> str:
         """The path without its indexes."""
         return re.sub(r"\[[^\]]*\]", "", self.path)
-
-
-# What identifies an element of a list of structures, in the order tried. Only tags may hold more than was declared.
-_KEYS = ("Key", "ResourceType", "Name", "Id")
 
 
 def compare(declared: Any, read_back: Any, path: str = "") -> Iterator[Check]:

@@ -7,6 +7,9 @@ from typing import Any
 from stacks.sandbox.aws import Aws, Wire, one
 from stacks.sandbox.rows import Applied
 
+# Pulumi's inputs that FSx wants beside, not inside, LustreConfiguration.
+_FILE_SYSTEM = ("storageCapacity", "storageType", "subnetIds", "securityGroupIds", "kmsKeyId", "fileSystemTypeVersion")
+
 
 def _bucket(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDestroy")
@@ -94,10 +97,6 @@ BUCKET_HANDLERS = {
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _encryption,
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _lifecycle,
 }
-
-
-# Pulumi's inputs that FSx wants beside, not inside, LustreConfiguration.
-_FILE_SYSTEM = ("storageCapacity", "storageType", "subnetIds", "securityGroupIds", "kmsKeyId", "fileSystemTypeVersion")
 
 
 def _lustre(aws: Aws, wire: Wire) -> Applied:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _WARM_UP_LINES = 2
 """The first lines hold what happens once: kernels are chosen, memory is fetched."""
 _LIMIT_SEC = 600.0
+_POLL_SEC = 0.1
 
 
 def environment(threads: int) -> dict[str, str]:
@@ -119,7 +120,6 @@ def _at_home(run_dir: Path, threads: int) -> dict[str, str]:
     return {**environment(threads), "TMPDIR": str(run_dir.parent)}
 
 
-_POLL_SEC = 0.1
 _Line = Mapping[str, Any]
 
 

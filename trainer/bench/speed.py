@@ -16,6 +16,11 @@ from trainer.config.train_config import TrainConfig
 
 _BATCH, _CHANNELS, _SIZE, _KERNEL = 32, 256, 32, 3
 _ROUNDS = 12
+_LOSSES = ("loss_g", "loss_d")
+_SAME_LOSSES = 1e-2
+"""Rounding in another order grows with the steps, as all differences do in a game of two networks."""
+_TEXTBOOK, _REUSING = "textbook", "textbook, fakes reused"
+_OURS, _CONTIGUOUS, _LOW = "ours", "ours, contiguous", "ours, bf16"
 
 
 def convolution_gflops(threads: int) -> float:
@@ -38,13 +43,6 @@ def _measured(threads: int) -> float:
         torch.nn.functional.conv2d(images, kernels)
         times.append(time.perf_counter() - began)
     return 2 * _BATCH * _SIZE**2 * kernels.numel() / min(times) / 1e9
-
-
-_LOSSES = ("loss_g", "loss_d")
-_SAME_LOSSES = 1e-2
-"""Rounding in another order grows with the steps, as all differences do in a game of two networks."""
-_TEXTBOOK, _REUSING = "textbook", "textbook, fakes reused"
-_OURS, _CONTIGUOUS, _LOW = "ours", "ours, contiguous", "ours, bf16"
 
 
 def against_textbook(bench: Bench) -> Iterator[Result]:

@@ -25,6 +25,7 @@ _VALUE = re.compile(
 )
 _TYPES: Mapping[str, str] = MappingProxyType({"int": "a whole number", "float": "a number"})
 _FLAG = re.compile(r"--[a-z][a-z-]*")
+_KINDS: Mapping[object, str] = MappingProxyType({int: "N", float: "X", bool: "true|false", str: "NAMES"})
 
 
 class _WholeWords(argparse.HelpFormatter):
@@ -127,9 +128,6 @@ def _number(text: str, kind: Callable[[str], T], fits: Callable[[T], bool], allo
         if fits(value):
             return value
     raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: {allowed})")
-
-
-_KINDS: Mapping[object, str] = MappingProxyType({int: "N", float: "X", bool: "true|false", str: "NAMES"})
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:

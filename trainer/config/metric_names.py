@@ -6,6 +6,9 @@ from types import MappingProxyType
 from trainer.core.errors import broken_rule, nearest
 
 NONE = "none"
+DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"
+"""The two values of digits-classes, as they are called in run.json."""
+_OF_NEIGHBOURS, _OF_SPLITS = 6, 10
 
 
 def parse_names(text: str, known: Collection[str]) -> tuple[str, ...]:
@@ -27,8 +30,6 @@ def parse_names(text: str, known: Collection[str]) -> tuple[str, ...]:
     return names
 
 
-DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"
-"""The two values of digits-classes, as they are called in run.json."""
 METRICS: Mapping[str, str] = MappingProxyType(
     {
         "fid": "FID: Fréchet distance, TF-2015 Inception, TensorFlow's bilinear resizing (Heusel et al. 2017)",
@@ -45,7 +46,6 @@ METRICS: Mapping[str, str] = MappingProxyType(
 )
 """One line on each metric, by its name on the command line and in the configuration."""
 
-_OF_NEIGHBOURS, _OF_SPLITS = 6, 10
 FEWEST_IMAGES: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(METRICS, 2),

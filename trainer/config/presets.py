@@ -11,6 +11,8 @@ from typing import NamedTuple
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError, nearest
 
+_DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
+
 
 class Preset(NamedTuple):
     """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and
@@ -23,7 +25,6 @@ class Preset(NamedTuple):
     departures: tuple[str, ...]
 
 
-_DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 _DCGAN_DEPARTURES = (
     "PixelNorm in G and no norm in D instead of BatchNorm; He's initialisation",
     "non-saturating loss with R1 (arXiv:1801.04406), and an averaged generator",

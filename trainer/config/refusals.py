@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
 from trainer.config.train_config import TrainConfig
 
+_ANY = (1, 3)
+
 
 class Machine(NamedTuple):
     """What a worker is going to run on.
@@ -57,7 +59,6 @@ class DataSet(NamedTuple):
     num_classes: int | None
 
 
-_ANY = (1, 3)
 DATA_SETS: Mapping[str, DataSet] = MappingProxyType(
     {
         "digits": DataSet((1,), (), False, 10),

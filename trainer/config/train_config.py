@@ -25,6 +25,14 @@ from trainer.config.metric_names import NONE, parse, parse_names
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
 
+AUGMENTATIONS = ("color", "translation", "cutout")
+"""Parts a DiffAugment policy may be made of."""
+SELF_PREPARED = ("digits", "photos", "clips")
+"""Data sets that ship in Python packages, so that a run without data prepares its own."""
+_WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
+"""Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
 
 class Rule(NamedTuple):
     """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it."""
@@ -177,14 +185,6 @@ def first_broken(config: "TrainConfig") -> Rule | None:
     return next((rule for rule in RULES if rule.is_broken(config)), None)
 
 
-AUGMENTATIONS = ("color", "translation", "cutout")
-"""Parts a DiffAugment policy may be made of."""
-SELF_PREPARED = ("digits", "photos", "clips")
-"""Data sets that ship in Python packages, so that a run without data prepares its own."""
-
-_WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
-"""Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)

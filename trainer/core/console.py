@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+_TTY_SEC, _LOG_SEC = 2.0, 10.0
+
 
 def info(text: str) -> None:
     """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""
@@ -24,9 +26,6 @@ def warn(text: str) -> None:
 def announce(sentence: str) -> None:
     """The same of what goes on around the training, under our name: under torchrun others write there too."""
     warn(f"gangway: {sentence}")
-
-
-_TTY_SEC, _LOG_SEC = 2.0, 10.0
 
 
 class Progress:

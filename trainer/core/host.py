@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_CPUINFO = Path("/proc/cpuinfo")
 
 
 def boot_id() -> str:
@@ -14,9 +15,6 @@ def boot_id() -> str:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         return ""
-
-
-_CPUINFO = Path("/proc/cpuinfo")
 
 
 def code_sha256() -> str:

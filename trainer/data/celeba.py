@@ -10,6 +10,14 @@ from trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
 from trainer.data.index import Recipe, SourceNote, shard_size
 from trainer.data.sources import FileSet, fetch, files_in, fingerprint, read_text
 
+_ARCHIVE, _PARTITION = "img_align_celeba.zip", "list_eval_partition.txt"
+_CHECKSUMS = MappingProxyType({"00d2c5bc6d35e252742224ab0c1e8fcb": _ARCHIVE})
+_NUM_IMAGES = 202_599
+_SPLITS: Mapping[str, str] = MappingProxyType({"train": "0", "valid": "1", "test": "2"})
+_LARGEST_OF_SMALL_CROP = 64
+_SMALL_CROP: Box = (35, 55, 143, 163)
+_LARGE_CROP: Box = (25, 57, 153, 185)
+
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
     """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is
@@ -60,15 +68,6 @@ def _classes(files: FileSet, names: tuple[str, ...]) -> tuple[tuple[str, ...], t
     classes = tuple(sorted(set(of_each)))
     number = {name: position for position, name in enumerate(classes)}
     return classes, tuple(number[name] for name in of_each)
-
-
-_ARCHIVE, _PARTITION = "img_align_celeba.zip", "list_eval_partition.txt"
-_CHECKSUMS = MappingProxyType({"00d2c5bc6d35e252742224ab0c1e8fcb": _ARCHIVE})
-_NUM_IMAGES = 202_599
-_SPLITS: Mapping[str, str] = MappingProxyType({"train": "0", "valid": "1", "test": "2"})
-_LARGEST_OF_SMALL_CROP = 64
-_SMALL_CROP: Box = (35, 55, 143, 163)
-_LARGE_CROP: Box = (25, 57, 153, 185)
 
 
 def celeba_recipe(

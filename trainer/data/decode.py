@@ -21,6 +21,8 @@ SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom, in pixels."""
+_CLIPS_PER_FILM = 12
+"""Of UCF101, whose films have 186 frames on average and give 11 clips of 16."""
 
 
 def central_square(width: int, height: int) -> Box:
@@ -89,10 +91,6 @@ class PictureDecoder:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-_CLIPS_PER_FILM = 12
-"""Of UCF101, whose films have 186 frames on average and give 11 clips of 16."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from trainer.core.files import read_input, write_atomically
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
 _MEND = "restore the file from a copy, or delete the folder and prepare it anew"
+_SHARD_BYTES = 128 << 20
+_MOST_IMAGES = 16384
 
 
 class _Model(BaseModel):
@@ -151,10 +153,6 @@ class ShardIndex(_Model):
 def _dataset_sha256(shards: Sequence[Shard], labels: LabelsFile | None) -> str:
     hashes = [shard.sha256 for shard in shards] + ([labels.sha256] if labels else [])
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
-
-
-_SHARD_BYTES = 128 << 20
-_MOST_IMAGES = 16384
 
 
 class BrokenItemError(Exception):

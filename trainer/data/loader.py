@@ -17,6 +17,11 @@ from torch import Tensor
 from trainer.data.shards import ShardedImages
 from trainer.steps.pinned_batch import PinnedBatch
 
+MASK = (1 << 64) - 1
+_STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_AHEAD = 2
+"""Batches under way: one that the next step takes, and one more for a storage that hesitates."""
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -43,10 +48,6 @@ def _permutation(num_images: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return order
 
 
-MASK = (1 << 64) - 1
-_STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-
-
 def order_digest(first: int, numbers: NDArray[np.int64]) -> int:
     """The digest of images [n] shown one after the other, from place `first`: images of the run before it."""
     places = np.arange(first, first + len(numbers), dtype=np.uint64)
@@ -55,10 +56,6 @@ def order_digest(first: int, numbers: NDArray[np.int64]) -> int:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
     return int((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64))
-
-
-_AHEAD = 2
-"""Batches under way: one that the next step takes, and one more for a storage that hesitates."""
 
 
 Draw = Callable[[int], Mapping[str, Tensor]]

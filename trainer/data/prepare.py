@@ -27,6 +27,10 @@ from trainer.core.files import atomic_writer, cannot_be_written, clean_temporari
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 
 JOURNAL_FILE = "journal.jsonl"
+_CHUNKS_AHEAD_PER_WORKER = 3
+_CHUNKS_PER_SHARD = 16
+_LARGEST_CHUNK = 64
+_LABELS_FILE = "labels.npy"
 
 
 class _Head(BaseModel):
@@ -158,9 +162,6 @@ def _occupied(folder: Path, by: str) -> TrainerError:
     )
 
 
-_CHUNKS_AHEAD_PER_WORKER = 3
-_CHUNKS_PER_SHARD = 16
-_LARGEST_CHUNK = 64
 _recipe: Recipe
 """In a worker: what it decodes. Set once, by `_begin`, in a process that does nothing else."""
 
@@ -247,9 +248,6 @@ def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failed:
         return Broken(str(error))
     except TrainerError as error:
         return _Failed(error.fields())
-
-
-_LABELS_FILE = "labels.npy"
 
 
 def prepare(

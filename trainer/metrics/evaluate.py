@@ -20,6 +20,8 @@ from trainer.records.stats_log import StatsWriter, read_stats_log, require_run
 from trainer.records.summary import summarise
 from trainer.run.state import TrainState
 
+_DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
+
 
 class Moment:
     """The metrics of one moment.
@@ -79,9 +81,6 @@ class MetricsInTraining:
         now = time.monotonic()
         self._spent_sec += now - began
         return Moment(records, now - began, self._spent_sec / (now - self._began))
-
-
-_DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 
 
 def evaluate(

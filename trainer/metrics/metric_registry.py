@@ -25,6 +25,8 @@ from trainer.metrics.inception import InceptionFeatures
 from trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 
 Parameters = dict[str, int | float | str]
+_SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
+_NEIGHBOURS: Parameters = {"k": manifold.NEIGHBOURS, "k_density_coverage": manifold.COVERAGE_NEIGHBOURS}
 
 
 class WeightsPaths(NamedTuple):
@@ -121,8 +123,6 @@ def _digits(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Paramet
     return _first(team, compute)
 
 
-_SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
-_NEIGHBOURS: Parameters = {"k": manifold.NEIGHBOURS, "k_density_coverage": manifold.COVERAGE_NEIGHBOURS}
 _GATE: Parameters = {
     "confidence": CONFIDENT,
     "class_present_share": PRESENT,

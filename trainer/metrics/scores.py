@@ -18,6 +18,10 @@ SEED = 2020
 """torch-fidelity's."""
 SPLITS = 10
 KID_SUBSETS = 100
+NEIGHBOURS = 3
+COVERAGE_NEIGHBOURS = 5
+_BLOCK = 2048
+"""Rows of a block of distances: 2048 of 50,000 in float32 are 0.4 GB."""
 
 
 class Spread(NamedTuple):
@@ -83,12 +87,6 @@ def _cubic(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float64
     """The kernel of all pairs, [len(x), len(y)]; products in float32, as the features are, the rest in float64."""
     kernel: NDArray[np.float64] = ((x @ y.T).astype(np.float64) / x.shape[1] + 1) ** 3
     return kernel
-
-
-NEIGHBOURS = 3
-COVERAGE_NEIGHBOURS = 5
-_BLOCK = 2048
-"""Rows of a block of distances: 2048 of 50,000 in float32 are 0.4 GB."""
 
 
 class Manifolds(NamedTuple):

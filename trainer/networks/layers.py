@@ -13,6 +13,13 @@ from torch.nn import functional as F
 from trainer.steps.precision import Products
 
 _TINY = 1e-8
+_KERNEL_SIDE, _HALF = 4, 2
+_AT_ONCE = 1 << 22
+"""Numbers in a matrix of windows: what a cache holds, and what the allocator keeps instead of fetching it anew."""
+_KERNEL, _STRIDE, _PADDING = 4, 2, 1
+_FEW_CHANNELS = 4
+_SMALL_WIDTH = 4
+"""Of feature maps. The library gives a row of them to a matrix unit at a time, which has room for 16 pixels."""
 
 
 class PixelNorm(nn.Module):
@@ -42,11 +49,6 @@ class _Scale(torch.autograd.Function):
         normed, scale = ctx.saved_tensors
         shared = (gradient * normed).mean(dim=1, keepdim=True)
         return torch.addcmul(gradient, normed, shared, value=-1).mul_(scale)
-
-
-_KERNEL_SIDE, _HALF = 4, 2
-_AT_ONCE = 1 << 22
-"""Numbers in a matrix of windows: what a cache holds, and what the allocator keeps instead of fetching it anew."""
 
 
 def halved(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -132,12 +134,6 @@ def _windows(tensor: Tensor, kernel: int, stride: int) -> Iterator[tuple[slice, 
         windows = framed.as_strided(shape, (image, stride * row, stride * pixel, row, 1)).reshape(-1, length)
         yield slice(first, first + len(windows)), windows
         first += len(windows)
-
-
-_KERNEL, _STRIDE, _PADDING = 4, 2, 1
-_FEW_CHANNELS = 4
-_SMALL_WIDTH = 4
-"""Of feature maps. The library gives a row of them to a matrix unit at a time, which has room for 16 pixels."""
 
 
 class Halving(nn.Conv2d):

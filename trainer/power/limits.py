@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[..., object]
 """Writes an event: its name, then details."""
+_AUTO = "auto"
+_SLOWDOWN_FLAG = "--max-slowdown"
 
 
 class PowerAsked(NamedTuple):
@@ -182,10 +184,6 @@ def _measured(line: Mapping[str, Any]) -> bool:
 
 def _warn(sentence: str) -> None:
     announce(f"warning: {sentence}")
-
-
-_AUTO = "auto"
-_SLOWDOWN_FLAG = "--max-slowdown"
 
 
 def add_power(parser: argparse.ArgumentParser) -> None:

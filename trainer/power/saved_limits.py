@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from trainer.core.host import boot_id
 
 _MILLI = 1000
+FOLDER_VARIABLE = "GANGWAY_POWER_DIR"
+_DEFAULT_FOLDER = "/run/gangway"
+_PATTERN = "power-*.json"
 
 
 class Range(NamedTuple):
@@ -104,11 +107,6 @@ def reason_of(nvml: Any, error: Exception) -> str:
     if isinstance(error, nvml.NVMLError_NotSupported):
         return "this GPU has no such setting, as parts of a GPU (MIG) and virtual ones have none"
     return f"NVML: {error}"
-
-
-FOLDER_VARIABLE = "GANGWAY_POWER_DIR"
-_DEFAULT_FOLDER = "/run/gangway"
-_PATTERN = "power-*.json"
 
 
 def saved_limits_folder() -> Path:

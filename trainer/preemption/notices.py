@@ -17,6 +17,8 @@ from trainer.distributed.ranks import Ranks
 NOTICES_VARIABLE = "GANGWAY_NOTICES"
 
 Kind = Literal["spot-interruption", "lifecycle-terminate", "max-hours", "rebalance", "host-maintenance", "host-restart"]
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_PR_SET_PDEATHSIG = 1
 
 
 class Notice(NamedTuple):
@@ -61,10 +63,6 @@ def read_notices(path: Path | None) -> list[Notice]:
     if path is None or not path.exists():
         return []
     return [Notice(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_PR_SET_PDEATHSIG = 1
 
 
 class Request(IntEnum):

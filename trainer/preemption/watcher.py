@@ -30,6 +30,13 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
         "Freeze": "host-maintenance",
     }
 )
+POLL_SEC = 5.0
+_TOKEN_TTL_SEC = 21600
+# Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
+_GCE_POLL_SEC = 0.5
+_GCE_WAIT_SEC = 4
+# Azure's own advice: a preemption is told 30 s before.
+_AZURE_POLL_SEC = 1.0
 
 
 class AzureMetadata:
@@ -80,14 +87,6 @@ def _kind(event: Mapping[str, Any]) -> Kind | None:
 
 Poll = Callable[[], Iterable[tuple[Kind, str]]]
 """Asks once: the kind and the deadline (ISO 8601, or empty) of every notice that holds now."""
-
-POLL_SEC = 5.0
-_TOKEN_TTL_SEC = 21600
-# Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
-_GCE_POLL_SEC = 0.5
-_GCE_WAIT_SEC = 4
-# Azure's own advice: a preemption is told 30 s before.
-_AZURE_POLL_SEC = 1.0
 
 
 class AwsMetadata:

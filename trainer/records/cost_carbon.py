@@ -10,6 +10,11 @@ from trainer.records.run_record import CapacityUse, CarbonRecord, CostRecord, En
 CAPACITY_VARIABLE = "GANGWAY_CAPACITY"
 _SPOT = "spot"
 _NOT_SPOT = "on-demand"
+_JOULES_PER_KWH = 3.6e6
+_GRAMS_PER_KG = 1000.0
+_NO_ENERGY = Quantity.absent("J", "ended before its first line")
+_NO_PUE = Quantity.absent("1", "the launcher gave no PUE")
+_NO_INTENSITY = Quantity.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
 
 
 def own_capacity() -> str:
@@ -44,12 +49,6 @@ def price(reported_kind: str, context: "RunContext") -> tuple[str, Quantity]:
 
 Sessions = Mapping[int, SessionRecord]
 Contexts = Mapping[int, RunContext]
-
-_JOULES_PER_KWH = 3.6e6
-_GRAMS_PER_KG = 1000.0
-_NO_ENERGY = Quantity.absent("J", "ended before its first line")
-_NO_PUE = Quantity.absent("1", "the launcher gave no PUE")
-_NO_INTENSITY = Quantity.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
 
 
 def product(unit: str, method: str, first: Quantity, second: Quantity, scale: float = 1.0) -> Quantity:

@@ -14,6 +14,7 @@ from trainer.records.stats_log import Line
 
 PROXY_BELOW = 10_000
 """Fakes below which a score is a proxy: good for comparing runs at equal protocol, not with published values."""
+_DIGITS = 10
 
 
 class QualityProtocol(Frozen):
@@ -131,9 +132,6 @@ def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTrai
         cost_sec=Quantity.measured(cost_sec, "s", "wall clock; the workers wait for it together", note),
         share_of_wall=share or Quantity.absent("1", "the sessions have no time yet"),
     )
-
-
-_DIGITS = 10
 
 
 class _Unit(NamedTuple):

@@ -14,6 +14,13 @@ from trainer.core.console import info
 from trainer.core.errors import TrainerError
 from trainer.core.files import read_input
 
+STATS_FILE = "stats.jsonl"
+_ALWAYS = frozenset({"images", "time", "session"})
+_STATISTICS = frozenset({"loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})
+_BEGINNING = frozenset(
+    {"run_id", "world_size", "num_nodes", "backend", "device", "dataset", "context", "code_sha256", "versions"}
+)
+
 
 class SessionClock:
     """The time of day when it was made, and from then on as much later as time has really passed."""
@@ -26,14 +33,8 @@ class SessionClock:
         return self._offset + time.monotonic()
 
 
-STATS_FILE = "stats.jsonl"
 Line = dict[str, Any]
 
-_ALWAYS = frozenset({"images", "time", "session"})
-_STATISTICS = frozenset({"loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})
-_BEGINNING = frozenset(
-    {"run_id", "world_size", "num_nodes", "backend", "device", "dataset", "context", "code_sha256", "versions"}
-)
 _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
     {
         None: _STATISTICS,

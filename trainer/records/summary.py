@@ -27,6 +27,11 @@ from trainer.records.utilisation import utilisation
 
 SAVE_BUDGET_SEC = 20.0
 """From a notice to a state on disk. Google Cloud and Azure give about 30 s in all, AWS 120."""
+_SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
+_BEGINNINGS = ("start", "resume")
+_ENDINGS = ("interrupt", "done", "failed")
+_SILENT_SEC = 60.0
+_SILENT_GAPS = 5
 
 
 def interruptions(
@@ -100,13 +105,6 @@ def _lost_sec(before: Sequence[Line], resumed: Line) -> Quantity:
         "wall clock, from first holding the images it resumed from to going on from them",
         note="stopping, downtime, starting up and work done again",
     )
-
-
-_SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
-_BEGINNINGS = ("start", "resume")
-_ENDINGS = ("interrupt", "done", "failed")
-_SILENT_SEC = 60.0
-_SILENT_GAPS = 5
 
 
 def summarise(run_dir: Path, now: float | None = None) -> RunRecord:

@@ -31,6 +31,12 @@ _CRF = "12"
 """Of H.264: hardly a loss, since samples are looked at for their faults."""
 
 Pixels = NDArray[np.uint8]
+COLUMNS = 12
+ROWS = 8
+_CLIP_COLUMNS = 4
+_CLIPS = 16
+"""A clip costs as much as its frames, and a strip shows each frame."""
+_FRAMES_PER_SEC = 16
 
 
 def tile(images: Tensor, columns: int) -> Pixels:
@@ -99,14 +105,6 @@ def _mp4(frames: list[Pixels], frames_per_sec: int) -> bytes:
 def _plain(pixels: Pixels) -> Pixels:
     """Grey images without their channel, as Pillow wants them."""
     return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
-
-
-COLUMNS = 12
-ROWS = 8
-_CLIP_COLUMNS = 4
-_CLIPS = 16
-"""A clip costs as much as its frames, and a strip shows each frame."""
-_FRAMES_PER_SEC = 16
 
 
 def to_uint8(images: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ not get."""
 
 _SHIFT = 1 / 8
 _HOLE = 1 / 2
+EVERY_STEPS = 4
+"""Steps from one adjustment to the next, as in the paper."""
 
 
 def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
@@ -92,10 +94,6 @@ def _near(uniforms: Tensor, length: int) -> Tensor:
     centre = (uniforms * length).long()[:, None]
     positions = torch.arange(length, device=uniforms.device)
     return (positions >= centre - reach) & (positions < centre + reach)
-
-
-EVERY_STEPS = 4
-"""Steps from one adjustment to the next, as in the paper."""
 
 
 def first_p(config: TrainConfig) -> float:

@@ -34,6 +34,9 @@ PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     }
 )
 """TFLOP/s by device and number format; a device is looked up by the words of its name, longer entries first."""
+_COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
+_IMAGES = 4
+"""Of the batch that is counted; a step's work grows with its images alone."""
 
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Quantity:
@@ -53,11 +56,6 @@ def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Qu
                 source=f"the vendor's data sheet of the {name}, dense {precision}",
             )
     return Quantity.absent("FLOP/s", f"no published {precision} peak of this device: {device}; the launcher gave none")
-
-
-_COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
-_IMAGES = 4
-"""Of the batch that is counted; a step's work grows with its images alone."""
 
 
 class StepFlops(NamedTuple):

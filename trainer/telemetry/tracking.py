@@ -20,6 +20,17 @@ from trainer.core.errors import TrainerError, nearest
 Line = Mapping[str, Any]
 _NOT_SHOWN = frozenset({"time", "session"})
 """Of a statistics line: every target has a clock of its own, and the session is the run's."""
+FOLDER = "tensorboard"
+RUN_ID_TAG = "gangway.run_id"
+_STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+_FORBIDDEN = re.compile(r"[/\\#?%:]")
+_EXIT_CODES = {"done": 0, "interrupted": 0, "failed": 1}
+_QUEUE_LINES = 256
+_DONE_SEC = 60.0
+"""How long the end of a run waits for its trackers together."""
+_CLOSE_SEC = 5.0
+"""The same where the run is interrupted or has failed: a spot instance has 30 s in all."""
+_FLAG = "--track"
 
 
 class TrackedRun(NamedTuple):
@@ -63,9 +74,6 @@ def scalars(line: Line) -> dict[str, float]:
     }
 
 
-FOLDER = "tensorboard"
-
-
 class TensorBoardTracker:
     """Scalars and sample grids over images seen (OSError: not writable). What an earlier session wrote beyond the
     images it resumes from is hidden, since it is done again.
@@ -97,10 +105,6 @@ class TensorBoardTracker:
     def close(self, status: str) -> None:
         """Flushes and closes the event file; a status is nothing TensorBoard knows."""
         self._writer.close()
-
-
-RUN_ID_TAG = "gangway.run_id"
-_STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
 class MlflowTracker:
@@ -147,10 +151,6 @@ def _experiment(client: object, name: str) -> str:
     return str(found.experiment_id if found else client.create_experiment(name))  # type: ignore[attr-defined]
 
 
-_FORBIDDEN = re.compile(r"[/\\#?%:]")
-_EXIT_CODES = {"done": 0, "interrupted": 0, "failed": 1}
-
-
 class WandbTracker:
     """Numbers and sample grids over images seen (wandb.Error: no login, or the server refuses)."""
 
@@ -184,12 +184,6 @@ class WandbTracker:
         """Ends the session."""
         self._run.finish(exit_code=_EXIT_CODES[status])
 
-
-_QUEUE_LINES = 256
-_DONE_SEC = 60.0
-"""How long the end of a run waits for its trackers together."""
-_CLOSE_SEC = 5.0
-"""The same where the run is interrupted or has failed: a spot instance has 30 s in all."""
 
 Task = Callable[[Tracker], None]
 
@@ -270,9 +264,6 @@ class Feeds:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")
-
-
-_FLAG = "--track"
 
 
 def _tensorboard(run: TrackedRun) -> Tracker:

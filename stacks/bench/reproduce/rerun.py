@@ -27,6 +27,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Whoever calls has no account inside: caches of compilers ask for a name and a home.
 _ACCOUNT = {"HOME": "/tmp", "USER": "gangway"}
+_WORKERS_PER_CORE = 2
+"""More would compute the same, for very long."""
+_POLL_SEC = 0.2
+_LAST_LINES = 6
+_THREADS = re.compile(r"cpu, (\d+) thread")
 
 
 class Container(NamedTuple):
@@ -104,13 +109,6 @@ def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) 
     # Nor may a user without root raise a limit, and podman's containers are processes of that user.
     argv = container_argv(job, extra, None, {}, name=name, locks_memory=not podman or os.getuid() == 0)
     return [str(container.program), *argv, container.image, *job.torchrun_argv()]
-
-
-_WORKERS_PER_CORE = 2
-"""More would compute the same, for very long."""
-_POLL_SEC = 0.2
-_LAST_LINES = 6
-_THREADS = re.compile(r"cpu, (\d+) thread")
 
 
 class Rerun(NamedTuple):

@@ -16,6 +16,15 @@ _MOST_IN_A_FILTER = 200
 _LEAVING = ("terminated", "shutting-down", "deleting", "deleted", "failed")
 More: TypeAlias = dict[str, Any]
 """Fields of CloudResource."""
+TAG = "gangway:stack"
+GLOBAL_REGION = "us-east-1"
+"""Where the API lists what belongs to no region, such as IAM's."""
+_OWNER_TAGS = ("aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
+_MAKERS = ("aws:autoscaling/group:Group", "aws:ec2/fleet:Fleet", "aws:ec2/spotFleetRequest:SpotFleetRequest")
+"""Types whose instances name them by id."""
+_LONE = {"s3": "bucket", "sns": "topic", "sqs": "queue"}
+"""Services whose ARNs end with a mere name, and what it names."""
+_SHORT_ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[0-9a-f]{8,17}")
 
 
 class Detail(NamedTuple):
@@ -154,17 +163,8 @@ DETAILS: Mapping[str, Detail] = MappingProxyType(
 """By kind of resource."""
 
 
-TAG = "gangway:stack"
 Clients: TypeAlias = Callable[[str, str], Client]
 """Makes a boto3 client from the names of a service and a region."""
-GLOBAL_REGION = "us-east-1"
-"""Where the API lists what belongs to no region, such as IAM's."""
-_OWNER_TAGS = ("aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
-_MAKERS = ("aws:autoscaling/group:Group", "aws:ec2/fleet:Fleet", "aws:ec2/spotFleetRequest:SpotFleetRequest")
-"""Types whose instances name them by id."""
-_LONE = {"s3": "bucket", "sns": "topic", "sqs": "queue"}
-"""Services whose ARNs end with a mere name, and what it names."""
-_SHORT_ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[0-9a-f]{8,17}")
 _FREE = frozenset(
     {
         *("ec2:dhcp-options", "ec2:fleet", "ec2:internet-gateway", "ec2:key-pair", "ec2:launch-template"),

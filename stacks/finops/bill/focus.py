@@ -27,6 +27,20 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("Tags",),
 )
 """Columns that a bill must have, each under one of these names."""
+CUSTOM_PREFIX = "x_"
+_JOULES_PER_KWH = 3.6e6
+_NAMES = MappingProxyType({"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cloud"})
+_SERVICES = MappingProxyType(
+    {"aws": "Amazon Elastic Compute Cloud", "azure": "Virtual Machines", "gcp": "Compute Engine"}
+)
+_DYNAMIC = ("spot", "capacity-block")
+"""Whose price the provider sets anew at any time. A block is bought at the price of that day, and is no commitment
+discount, which has an id and takes something off other charges."""
+TIMES = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
+NUMBERS = (
+    *("BilledCost", "ConsumedQuantity", "ContractedCost", "EffectiveCost", "ListCost", "ListUnitPrice"),
+    *("PricingQuantity", "x_embodied_gco2e", "x_energy_kwh", "x_gco2e"),
+)
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
@@ -53,9 +67,6 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         billing_currency=str(row.get("BillingCurrency") or ""),
         tags=value_of(row, "Tags", tags_of),
     )
-
-
-CUSTOM_PREFIX = "x_"
 
 
 class Column(NamedTuple):
@@ -135,20 +146,6 @@ def _not_null(columns: Sequence[str]) -> list[str]:
     return [column for column in columns if column in MANDATORY and not MANDATORY[column].nullable]
 
 
-_JOULES_PER_KWH = 3.6e6
-_NAMES = MappingProxyType({"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cloud"})
-_SERVICES = MappingProxyType(
-    {"aws": "Amazon Elastic Compute Cloud", "azure": "Virtual Machines", "gcp": "Compute Engine"}
-)
-_DYNAMIC = ("spot", "capacity-block")
-"""Whose price the provider sets anew at any time. A block is bought at the price of that day, and is no commitment
-discount, which has an id and takes something off other charges."""
-
-TIMES = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
-NUMBERS = (
-    *("BilledCost", "ConsumedQuantity", "ContractedCost", "EffectiveCost", "ListCost", "ListUnitPrice"),
-    *("PricingQuantity", "x_embodied_gco2e", "x_energy_kwh", "x_gco2e"),
-)
 EXPORTED_COLUMNS = (
     *("BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"),
     *("BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency"),

@@ -23,6 +23,8 @@ SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".par
 _EXPORT_AGAIN = "download or export it again"
 _CHUNK = 1 << 18
 _BATCH_ROWS = 4096
+OWN_MARK = "x_run_id"
+"""A column that `gangway report --format focus` writes: what was recorded, and no bill."""
 
 
 class Table(NamedTuple):
@@ -185,10 +187,6 @@ def _parquet(path: Path) -> Table:
                 raise InputError(str(path), f"is damaged or cut short: {error}", fix=_EXPORT_AGAIN) from None
 
     return Table(tuple(file.schema_arrow.names), rows())
-
-
-OWN_MARK = "x_run_id"
-"""A column that `gangway report --format focus` writes: what was recorded, and no bill."""
 
 
 class _Format(NamedTuple):

@@ -21,6 +21,7 @@ Cost = Literal["effective", "billed"]
 _COSTS = {"effective": effective, "billed": billed}
 _HOUR_SEC = 3600.0
 _CLOUDS = ("aws", "azure", "gcp")
+_MOST_SERVICES = 4
 
 
 @dataclass(frozen=True)
@@ -242,9 +243,6 @@ def _sums(sums: Sums) -> dict[str, Any]:
         "first": None if sums.first is None else sums.first.isoformat(),
         "last": None if sums.last is None else sums.last.isoformat(),
     }
-
-
-_MOST_SERVICES = 4
 
 
 @contextmanager

@@ -34,6 +34,8 @@ BLOCK_FAMILIES = ("p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.
 SPOT_BATCH = 50
 """Machine types that one request about spot names."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
+FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current"
+LINES_BEFORE = 5
 
 
 class AwsSource:
@@ -182,8 +184,6 @@ def _day(text: Any, else_day: date) -> date:
     return date.fromisoformat(text[:10]) if isinstance(text, str) else else_day
 
 
-FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current"
-LINES_BEFORE = 5
 COLUMNS: Mapping[str, str] = {
     "Operating System": "Linux",
     "Tenancy": "Shared",

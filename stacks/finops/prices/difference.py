@@ -29,6 +29,9 @@ SAME = 1e-4
 
 Key: TypeAlias = tuple[str, str, PriceField]
 """Item, region, field."""
+CATALOGUE = "catalogue"
+NEWEST = "overlay"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,6 @@ def price_json(price: Price) -> dict[str, Any]:
         "origin": price.origin,
         **price.fact.model_dump(mode="json"),
     }
-
-
-CATALOGUE = "catalogue"
-NEWEST = "overlay"
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,14 @@ UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": 1 / 730}
 _DESCRIPTION = re.compile(
     r"(?:spot preemptible )?(?P<part>.+?)(?: attached to spot preemptible vms)?(?: (?:running )?in [^(]+)?"
 )
+API_URL = "https://cloudbilling.googleapis.com/v1"
+COMPUTE_ENGINE = "services/6F81-5844-456A"
+TITLE = "Google Cloud Billing Catalog"
+PAGE_SIZE = 5000
+SSD = "ssd backed local storage"
+TPU_PARTS: Mapping[str, str] = {"v5e": "tpuv5e", "v5p": "tpuv5p", "v6e": "tpuv6e"}
+"""Generations whose chips the entries of Compute Engine hold."""
+_FIELDS: Mapping[bool, tuple[PriceField, ...]] = {False: ("on_demand",), True: ("spot_low", "spot_high")}
 
 
 @dataclass(frozen=True)
@@ -72,13 +80,6 @@ def _usd_per_hour(sku: Mapping[str, Any]) -> float:
     return (int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9) * UNITS[unit]
 
 
-API_URL = "https://cloudbilling.googleapis.com/v1"
-COMPUTE_ENGINE = "services/6F81-5844-456A"
-TITLE = "Google Cloud Billing Catalog"
-PAGE_SIZE = 5000
-SSD = "ssd backed local storage"
-
-
 @dataclass(frozen=True)
 class Family:
     """The parts of a family of machines. `cards`: names that its accelerator has had; the first that has a price
@@ -100,9 +101,6 @@ FAMILIES: Mapping[str, Family] = {
     "a4-highgpu": Family(("a4 nvidia b200 (1 gpu slice)",)),
     "g2-standard": Family(("nvidia l4 gpu",), "g2 instance"),
 }
-TPU_PARTS: Mapping[str, str] = {"v5e": "tpuv5e", "v5p": "tpuv5p", "v6e": "tpuv6e"}
-"""Generations whose chips the entries of Compute Engine hold."""
-_FIELDS: Mapping[bool, tuple[PriceField, ...]] = {False: ("on_demand",), True: ("spot_low", "spot_high")}
 
 _Prices: TypeAlias = Mapping[Part, tuple[PartPrice, ...]]
 

@@ -12,6 +12,14 @@ from typing import Any, Protocol, TypeAlias
 
 from components.catalog.validators import Observed
 
+TIMEOUT_SEC = 60.0
+BUSY = (429, 500, 502, 503, 504)
+MAX_ATTEMPTS = 5
+MAX_UNREACHED = 2
+"""Attempts where nobody answers at all: a network that is down does not come up within seconds."""
+FIRST_PAUSE_SEC = 1.0
+LONGEST_PAUSE_SEC = 60.0
+
 
 @dataclass(frozen=True)
 class Query:
@@ -59,15 +67,6 @@ class PriceSource(Protocol):
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
         """What the lists say of `queries`; of what they do not have, nothing. SourceError: nothing can be told."""
         ...
-
-
-TIMEOUT_SEC = 60.0
-BUSY = (429, 500, 502, 503, 504)
-MAX_ATTEMPTS = 5
-MAX_UNREACHED = 2
-"""Attempts where nobody answers at all: a network that is down does not come up within seconds."""
-FIRST_PAUSE_SEC = 1.0
-LONGEST_PAUSE_SEC = 60.0
 
 
 class Reply(Protocol):

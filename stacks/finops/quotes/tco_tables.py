@@ -43,6 +43,7 @@ _WORDS = {
     "colo": "colocation",
     "ops": "operations",
 }
+_KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
 
 
 @dataclass(frozen=True)
@@ -254,9 +255,6 @@ def _above(utilisation: float) -> str:
 
 def _after(months: float) -> str:
     return "never" if math.isinf(months) else f"after [bold]{months:.1f}[/] months"
-
-
-_KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
 
 
 def write_plot(answer: Tco, out: Path) -> list[Path]:

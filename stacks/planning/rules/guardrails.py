@@ -46,6 +46,11 @@ PLAN_RULES: tuple[Rule, ...] = (
     *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _SAID_BY_PLAN),
 )
 """Rules whose breaches are findings of a plan, with their codes and severities."""
+# What other findings say with more of a reason stands for the rule's own.
+_SAID_AS = {
+    SHIELDED.code: {"machine.trusted-launch-off"},
+    SPOT_SAVES.code: {"checkpoint.interval", "capacity.spot-infeasible"},
+}
 
 
 def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
@@ -118,11 +123,6 @@ RESOURCE_RULES: tuple[ResourceRule, ...] = (
     CLEAN_REGION,
 )
 STACK_RULES: tuple[StackRule, ...] = (BUDGET_PRESENT, BLOCK_ENDS)
-# What other findings say with more of a reason stands for the rule's own.
-_SAID_AS = {
-    SHIELDED.code: {"machine.trusted-launch-off"},
-    SPOT_SAVES.code: {"checkpoint.interval", "capacity.spot-infeasible"},
-}
 
 
 def findings_of_resources(resources: Sequence[Declared], limits: Limits) -> Iterator[Finding]:

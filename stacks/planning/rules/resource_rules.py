@@ -16,6 +16,14 @@ from stacks.providers.registry import all_providers
 from stacks.providers.shared import region_of
 
 Inputs = Mapping[str, Any]
+SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
+AZURE_MACHINES = ("azure-native:compute:VirtualMachine", SCALE_SET)
+INSTANCES = ("aws:ec2:Instance", "aws:ec2:SpotInstanceRequest")
+IMDS = (*INSTANCES, "aws:ec2:LaunchTemplate", "aws:ec2:LaunchConfiguration")
+AT_HOST = ("securityProfile", "encryptionAtHost")
+SHIELDS = ("enableVtpm", "enableIntegrityMonitoring")
+_NAMED = 3
+SITE = "gangway:site:Site"
 
 
 def _on(value: Any) -> bool:
@@ -124,18 +132,12 @@ NO_PUBLIC_ADDRESS = ResourceRule(
 )
 
 
-SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
-AZURE_MACHINES = ("azure-native:compute:VirtualMachine", SCALE_SET)
-INSTANCES = ("aws:ec2:Instance", "aws:ec2:SpotInstanceRequest")
-IMDS = (*INSTANCES, "aws:ec2:LaunchTemplate", "aws:ec2:LaunchConfiguration")
 # Disks and databases of AWS, and the input that encrypts them.
 SWITCHES = {
     "aws:ebs:Volume": "encrypted",
     "aws:efs:FileSystem": "encrypted",
     "aws:rds:Instance": "storageEncrypted",
 }
-AT_HOST = ("securityProfile", "encryptionAtHost")
-SHIELDS = ("enableVtpm", "enableIntegrityMonitoring")
 
 
 def _unencrypted(resource: Declared, _: Limits) -> Iterable[str]:
@@ -218,10 +220,6 @@ SHIELDED = ResourceRule(
     "drivers that nobody signs would not load",
     check=_unshielded,
 )
-
-
-_NAMED = 3
-SITE = "gangway:site:Site"
 
 
 @dataclass(frozen=True)

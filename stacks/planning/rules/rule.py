@@ -15,6 +15,8 @@ from components.estimate.cost import Declared
 
 UNKNOWN = "${unknown}"
 _TYPE = re.compile(r"([a-z-]+)[^:]*:([^:/]+)[^:]*:(.+)")
+_NAMED = 3
+"""Resources that one finding names one by one."""
 
 
 def kind(type_token: str) -> str:
@@ -63,10 +65,6 @@ def below(inputs: Any, *path: str) -> Any:
             break
         inputs = inputs.get(name) if isinstance(inputs, Mapping) else None
     return inputs
-
-
-_NAMED = 3
-"""Resources that one finding names one by one."""
 
 
 class Limits(BaseModel):

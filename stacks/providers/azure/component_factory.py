@@ -49,6 +49,7 @@ PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
 """Between two tries, as far as the answer is not one of REFUSED."""
 REFUSED = (401, 403)
 _HOST = re.compile(r"[a-z0-9-]+\.azurecr\.io")
+TAG_KEY = "gangway-stack"
 
 
 def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi.Output[str]:
@@ -100,7 +101,6 @@ def _exchanged(host: str, token: str) -> str:
             raise RefusedError(error.code, error.reason) from None
 
 
-TAG_KEY = "gangway-stack"
 Key = EncryptionKey | None
 
 

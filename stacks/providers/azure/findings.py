@@ -18,6 +18,11 @@ from stacks.providers import shared
 from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
 from stacks.providers.shared import CLUSTER, nodes_stay
 
+# From a Preempt event to the machine's end ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
+NOTICE_SEC = 30
+# Azure/azhpc-images, packer/source.pkr.hcl: os_disk_size_gb.
+IMAGE_GIB = 64
+
 
 def security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Which protections are off, and what those that are on ask for."""
@@ -176,12 +181,6 @@ def _begins(starts_on: str) -> Iterable[Finding]:
             "months from now",
             f"set budget_starts_on: '{today.replace(day=1)}'",
         )
-
-
-# From a Preempt event to the machine's end ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
-NOTICE_SEC = 30
-# Azure/azhpc-images, packer/source.pkr.hcl: os_disk_size_gb.
-IMAGE_GIB = 64
 
 
 def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

@@ -31,6 +31,7 @@ ROOT_GIB = 256
 """A node's root disk where nobody says: Azure bills 200 GiB, the other clouds' size, as 256."""
 RUNS = "runs"
 """The folder of the file system that runs are in, which the data cannot be."""
+MOUNT = "/shared"
 
 
 @dataclass(frozen=True)
@@ -248,9 +249,6 @@ def _registry_id(config: StackConfig) -> str | None:
             fix=show,
         )
     return registry_id
-
-
-MOUNT = "/shared"
 
 
 def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:

@@ -44,6 +44,8 @@ _AZURE_IDS = {
     "source_account_id": "the resource id of the storage account that holds it",
     "importer_principal_id": "the object id, in your directory, of HPC Cache Resource Provider, which imports it",
 }
+# Azure's provider has no region: each resource names its own, and machines are what draws power.
+_MACHINES = ("azure-native:compute:VirtualMachine", "azure-native:compute:VirtualMachineScaleSet")
 
 
 def _program() -> "Program[AzurePlan]":
@@ -96,8 +98,6 @@ def _ids(config: StackConfig) -> Iterator[InputError]:
             )
 
 
-# Azure's provider has no region: each resource names its own, and machines are what draws power.
-_MACHINES = ("azure-native:compute:VirtualMachine", "azure-native:compute:VirtualMachineScaleSet")
 PROVIDER = Provider(
     name="azure",
     sdk="pulumi-azure-native",

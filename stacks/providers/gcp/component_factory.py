@@ -44,6 +44,7 @@ from stacks.providers.gcp.user_data import (
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
 Key = pulumi.Output[str] | None
+LABEL_KEY = "gangway-stack"
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,6 @@ def declare_fallback(
         content_type="application/json",
         opts=opts,
     )
-
-
-LABEL_KEY = "gangway-stack"
 
 
 @dataclass(frozen=True)

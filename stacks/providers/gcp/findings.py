@@ -23,6 +23,10 @@ _HAS_ITS_OWN = {
     "root_volume_gib": "hosts come with a disk of a fixed size",
     "image_id": "hosts start from the image of their TPU's runtime",
 }
+# How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
+NOTICE_SEC = 30
+# Torch's own, as images/locks/trainer.lock pins it.
+IMAGE_NCCL = "2.30.7"
 
 
 def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
@@ -236,12 +240,6 @@ def _hosts_without_packages(config: StackConfig) -> Finding:
         "Google's APIs alone: such a host gives up",
         "set egress: nat",
     )
-
-
-# How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
-NOTICE_SEC = 30
-# Torch's own, as images/locks/trainer.lock pins it.
-IMAGE_NCCL = "2.30.7"
 
 
 def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

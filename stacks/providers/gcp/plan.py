@@ -30,6 +30,10 @@ _TPU_TYPE = re.compile(r"v[0-9]+[a-z]*-[0-9]+|tpu[0-9]+x-[0-9]+")
 # As the TPU API writes it; in a stack file the zone stands beside it.
 _FULL_RESERVATION = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
 _SHARED_RESERVATION = re.compile(r"projects/([^/]+)/reservations/([^/]+)")
+FILESTORE_TIER = "basic-ssd"
+_IMAGE = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/[^@]+@sha256:[0-9a-f]{64}")
+_MULTI_REGIONS = ("us", "europe", "asia")
+MOUNT = "/shared"
 
 
 def slice_of(config: StackConfig) -> SlicePlan | None:
@@ -138,11 +142,6 @@ def reservation_name(rung: AnyRung, project: str, zone: str) -> str | None:
     shared = _SHARED_RESERVATION.fullmatch(rung.id)
     owner, name = (shared[1], shared[2]) if shared else (project, rung.id)
     return f"projects/{owner}/locations/{zone}/reservations/{name}"
-
-
-FILESTORE_TIER = "basic-ssd"
-_IMAGE = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/[^@]+@sha256:[0-9a-f]{64}")
-_MULTI_REGIONS = ("us", "europe", "asia")
 
 
 @dataclass(frozen=True)
@@ -312,9 +311,6 @@ def _repository_id(config: StackConfig) -> str | None:
             fix=f"push the image to Artifact Registry in {config.region}, or leave it out and let `up` build it",
         )
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
-
-
-MOUNT = "/shared"
 
 
 def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:

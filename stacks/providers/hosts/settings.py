@@ -19,6 +19,8 @@ HOST_KEY_EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFDYWOCYXsx/YEGKrwzFq1h/
 """Nobody's."""
 _ADDRESS = r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$"
 _FOLDER = r"^/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
+_NO_BILL = "nobody bills these machines through an account, so nothing counts against the budget"
+_NO_LOGS = "there is no log service: lines stay in the machines' journals"
 
 
 def _decryptable(value: Any) -> Any:
@@ -108,8 +110,6 @@ class HostsConfig(Section):
         return self
 
 
-_NO_BILL = "nobody bills these machines through an account, so nothing counts against the budget"
-_NO_LOGS = "there is no log service: lines stay in the machines' journals"
 SETTINGS = ProviderSettings(
     own=OwnSection(
         "hosts",

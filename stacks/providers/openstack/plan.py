@@ -21,6 +21,7 @@ from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
 
 _PLACE = "gangway:openstack"
+MOUNT = "/shared"
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,6 @@ def _idle(config: StackConfig) -> Iterator[InputError]:
             yield InputError(
                 path, f"of no effect without {beside}", allowed=f"only with {beside}", fix=f"remove {name}"
             )
-
-
-MOUNT = "/shared"
 
 
 def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec:

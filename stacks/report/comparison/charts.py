@@ -37,6 +37,8 @@ _PAGE_INCHES = 12.5
 """A page is wider than a column of a paper, at the same size of letters."""
 Paint = Callable[[Sheet, Sequence[Axes], Theme], None]
 """Draws on a sheet whose panels are ready."""
+_BANDS = "Line: mean over the seeds; band: from the lowest to the highest."
+_LABEL_WIDTH = 42
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,6 @@ class Drawing:
             paint, kind, theme, (width, self.height_inches), panels=self.panels, salt=self.name, svg_fonts=fonts,
             transparent=on_page,
         )  # fmt: skip
-
-
-_BANDS = "Line: mean over the seeds; band: from the lowest to the highest."
-_LABEL_WIDTH = 42
 
 
 class _Panel(NamedTuple):

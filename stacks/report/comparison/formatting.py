@@ -16,6 +16,8 @@ _MOST_DIGITS = 6
 _CENTS = 2
 _SMALL, _LARGE = 1e-4, 1e15
 """As in `number`: outside of them a power of ten is taken out."""
+_ARROWS: Mapping[str, str] = {"lower": "↓", "higher": "↑", "": ""}
+_NOTHING = "–"  # noqa: RUF001 - a dash in a table's empty field
 
 
 def printer(mean: float, spread: float, unit: str = "") -> Callable[[float], str]:
@@ -53,10 +55,6 @@ def printer(mean: float, spread: float, unit: str = "") -> Callable[[float], str
 def _exponent(value: float, digits: int) -> int:
     """The power of ten of the first digit, once the value is rounded to so many."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2])
-
-
-_ARROWS: Mapping[str, str] = {"lower": "↓", "higher": "↑", "": ""}
-_NOTHING = "–"  # noqa: RUF001 - a dash in a table's empty field
 
 
 class Worded(NamedTuple):

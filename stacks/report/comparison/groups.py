@@ -21,6 +21,13 @@ LOCAL = "local"
 """What a run without a stack ran on: whoever began it calls it this machine."""
 
 _NO_SUITE = Quantity.absent("USD", "no suite tells what its stack cost")
+_PLACES = ("stack", "arm", "provider", "region", "machine_type", "capacity", "device", "workers", "run")
+_SETTINGS = tuple(name for name in TrainConfig.model_fields if name not in ("seed", "preset", "dataset"))
+KEYS = (*_PLACES, *_SETTINGS)
+"""What rows may be made by."""
+_BY_THEMSELVES = ("stack", "arm", "machine_type", "device", "workers")
+"""What makes a row where nobody says otherwise: the place, and the treatment."""
+_MOST_NAMED = 3
 
 
 class _Item(BaseModel):
@@ -165,13 +172,6 @@ def _results(path: Path) -> _Results | None:
         ) from None
 
 
-_PLACES = ("stack", "arm", "provider", "region", "machine_type", "capacity", "device", "workers", "run")
-_SETTINGS = tuple(name for name in TrainConfig.model_fields if name not in ("seed", "preset", "dataset"))
-KEYS = (*_PLACES, *_SETTINGS)
-"""What rows may be made by."""
-_BY_THEMSELVES = ("stack", "arm", "machine_type", "device", "workers")
-"""What makes a row where nobody says otherwise: the place, and the treatment."""
-_MOST_NAMED = 3
 _Key = TypeVar("_Key", bound=Hashable)
 
 

@@ -10,6 +10,8 @@ from trainer.records.quality import QualityRecord
 from trainer.records.quantity import Quantity
 
 _PARTS = 10
+_JOULES_PER_KWH = 3.6e6
+_OLD = "not recorded by that version"
 
 
 def late_loss(member: Member, name: str) -> Quantity:
@@ -56,14 +58,12 @@ def _of_the_record(member: Member, name: str) -> Quantity:
 
 
 Better = Literal["lower", "higher", ""]
-_JOULES_PER_KWH = 3.6e6
 HOLDS = (
     "Time is that of training, from the first step, without the gaps between sessions. Cost is that of the nodes "
     "in that time: without boot, waiting, file systems, a head node and network gateways. Where the suite tells what "
     "the whole stack cost while it stood, that has a column of its own."
 )
 """What cost and time are made of: compared without it, spot and dear file systems look better than they are."""
-_OLD = "not recorded by that version"
 
 
 @dataclass(frozen=True)

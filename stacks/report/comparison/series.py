@@ -15,6 +15,11 @@ _MEASURED_FIRST = ("measured", "list-price", "estimated", "assumed")
 _FEW = 3
 """Below that many values a standard deviation says less than the values themselves: their range is told."""
 _MOST_SOURCES = 3
+METERED = ("it_kwh", "it_wh", "gco2e")
+"""Measures that are made of metered energy."""
+_NAMES: Mapping[str, str] = {"cpu": "CPU", "gpu": "GPU"}
+_MOST_POINTS = 240
+"""More than a page is wide would be drawn over each other."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +165,6 @@ def _joined(texts: Iterable[str]) -> str:
     return "; ".join([*different[:_MOST_SOURCES], *([f"and {more} more"] if more > 0 else [])])
 
 
-METERED = ("it_kwh", "it_wh", "gco2e")
-"""Measures that are made of metered energy."""
 _KINDS = (
     ("RAPL package counters", "RAPL counters"),
     ("NVML total energy counter", "NVML counters"),
@@ -169,7 +172,6 @@ _KINDS = (
     ("model: time x", "time x the launcher's power, whatever the load"),
 )
 """How the trainer's meters begin to say what they are: how many sockets or watts is no other way of metering."""
-_NAMES: Mapping[str, str] = {"cpu": "CPU", "gpu": "GPU"}
 
 
 def meters_note(groups: Sequence[Group]) -> str:
@@ -233,8 +235,6 @@ Points = Sequence[tuple[float, float]]
 """Progress and value, ascending."""
 Range = tuple[float, float]
 """The least and the greatest of a row's runs."""
-_MOST_POINTS = 240
-"""More than a page is wide would be drawn over each other."""
 
 
 class Curve(NamedTuple):

@@ -15,6 +15,10 @@ from stacks.report.comparison.series import Spread, alike, change, meters_note, 
 
 PUBLISHED = "published"
 """The provenance of a paper's figure: somebody else's, from print."""
+QUALITY = "<quality>"
+SCALING = "<scaling>"
+ENERGY = "<energy>"
+STACK_USD = "stack_usd"
 
 
 class PaperRow(BaseModel):
@@ -62,10 +66,6 @@ def paper_of(name: Literal["P2", "P3"]) -> Paper:
 
 
 Name = Literal["P2", "P3"]
-QUALITY = "<quality>"
-SCALING = "<scaling>"
-ENERGY = "<energy>"
-STACK_USD = "stack_usd"
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "P2": (
         *("total_h", "min_per_epoch", "s_per_epoch", "gpus", QUALITY, "loss_g", "loss_d"),

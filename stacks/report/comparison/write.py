@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 
 _ALL_BYTES = 2_000_000
 _MOST_PIXELS = 1024
+_SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~"})
+_HOW_TO_READ = (
+    "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two. Rows of the "
+    f"paper are in italics: theirs, not ours. {HOLDS}"
+)
+_OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "gco2e", "usd")
+_KINDS: Final = ("pdf", "svg")
 
 
 class Grid(NamedTuple):
@@ -102,13 +109,6 @@ def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
         image = image.resize((image.width // 2, image.height // 2))
 
 
-_SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~"})
-_HOW_TO_READ = (
-    "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two. Rows of the "
-    f"paper are in italics: theirs, not ours. {HOLDS}"
-)
-
-
 def as_markdown(report: Report) -> str:
     """The report; names are text, whatever is in them."""
     sources, table = Sources(), report.table
@@ -170,9 +170,6 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _plain(text: str) -> str:
     """Text that GitHub shows as it is."""
     return html.escape(" ".join(text.split()), quote=False).translate(_SPECIAL)
-
-
-_OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "gco2e", "usd")
 
 
 @dataclass(frozen=True)
@@ -275,9 +272,6 @@ def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
         ),
     ]
     return [(name, list(dict.fromkeys(values))) for name, values in facts]
-
-
-_KINDS: Final = ("pdf", "svg")
 
 
 @dataclass(frozen=True)
