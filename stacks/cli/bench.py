@@ -60,6 +60,7 @@ def scaling(
     from stacks.bench.local import hardware, placement
     from stacks.bench.scaling import study
     from stacks.bench.scaling_plot import draw_scaling
+    from stacks.report.rendering import write_whole
 
     config = _preset(preset)
     counts, modes = _counts(processes, config.batch_size), _modes(mode)
@@ -72,9 +73,9 @@ def scaling(
     measured = _measure(preset, counts, modes, rounds, steps, folder, data or folder / "data", place)
     result = study(measured, config.batch_size, images_per_sec, (overlap, serial_share), targets, place)
     facts = {"preset": preset, "rounds": rounds, "steps": steps, "load_average_before": load, **result.to_json()}
-    (folder / "scaling.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    write_whole(folder / "scaling.json", (json.dumps(facts, indent=2) + "\n").encode())
     for kind in ("png", "svg"):
-        (folder / f"scaling.{kind}").write_bytes(draw_scaling(result, kind))
+        write_whole(folder / f"scaling.{kind}", draw_scaling(result, kind))
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:

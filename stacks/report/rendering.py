@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,18 +31,16 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> Path:
-    """Writes a file in one step: a reader sees the old one or the new one.
-
-    Returns:
-        The path.
-
-    InputError: it cannot be written.
+    """Writes a file in one step: a reader sees the old one or the new one. InputError: it cannot be written, and
+    nothing of it stays.
     """
     partial = path.with_name(f".partial-{path.name}")
     try:
         partial.write_bytes(content)
         return partial.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
         raise InputError(
             str(path),
             f"cannot be written: {error.strerror or error}",

@@ -26,6 +26,7 @@ from components.estimate.tco import (
 )
 from stacks.finops.quotes.tco_inputs import UNITS, Inputs
 from stacks.report.drawing import LIGHT, draw
+from stacks.report.rendering import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -270,13 +271,11 @@ def write_plot(answer: Tco, out: Path) -> list[Path]:
     plots = {path: draw_plot(answer, kind) for path, kind in zip(paths, _KINDS, strict=True)}
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
-        for path, content in plots.items():
-            path.write_bytes(content)
     except OSError as error:
         raise InputError(
             "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name a file in a folder of yours"
         ) from None
-    return paths
+    return [write_whole(path, content) for path, content in plots.items()]
 
 
 def draw_plot(answer: Tco, kind: Literal["png", "svg"]) -> bytes:
