@@ -18,8 +18,8 @@ import components.gcp
 def components_of_the_package() -> list[type[pulumi.ComponentResource]]:
     """Every ComponentResource that a module of `components.gcp` defines."""
     found = []
-    for info in pkgutil.iter_modules(components.gcp.__path__):
-        module = importlib.import_module(f"components.gcp.{info.name}")
+    for info in pkgutil.walk_packages(components.gcp.__path__, "components.gcp."):
+        module = importlib.import_module(info.name)
         found += [
             member
             for _, member in inspect.getmembers(module, inspect.isclass)

@@ -94,19 +94,16 @@ def test_the_compilers_failures_are_what_it_raises() -> None:
         torch.compile(breaks, fullgraph=True, backend="eager")(torch.ones(2))
 
 
-def test_the_compilers_settings_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compilers_settings_are_still_there() -> None:
     from torch import _dynamo, _functorch
 
-    for config, name in (
-        (_dynamo.config, "optimize_ddp"),
-        (_dynamo.config, "recompile_limit"),
-        (_functorch.config, "force_non_lazy_backward_lowering"),
-    ):
-        monkeypatch.setattr(config, name, getattr(config, name))  # KeyError or AttributeError where it has gone
-    torch_private.compile_gradients_inside(10_000)
-    assert _dynamo.config.optimize_ddp is False
-    assert _dynamo.config.recompile_limit == 10_000
-    assert _functorch.config.force_non_lazy_backward_lowering is True
+    # `patch` refuses a setting that is not there, and puts back what was.
+    of_dynamo = _dynamo.config.patch(optimize_ddp=True, recompile_limit=8)
+    with of_dynamo, _functorch.config.patch(force_non_lazy_backward_lowering=False):
+        torch_private.compile_gradients_inside(10_000)
+        assert _dynamo.config.optimize_ddp is False
+        assert _dynamo.config.recompile_limit == 10_000
+        assert _functorch.config.force_non_lazy_backward_lowering is True
 
 
 def test_each_operation_is_noted_once() -> None:
