@@ -26,7 +26,7 @@ from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
 from trainer.steps.losses import DLoss, GLoss
 from trainer.steps.pinned_batch import to_device
-from trainer.steps.updates import Accumulator, make_fakes, nothing, update_of
+from trainer.steps.updates import Accumulator, make_fakes, update_of
 from trainer.telemetry.prometheus import serving
 
 
@@ -99,10 +99,9 @@ def _run(
     decisions.note(state)
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     accumulator = Accumulator(config, world.device)
-    update_g = nothing
     while state.images < config.total_images:
-        # Where the workers' averages come late, each update is made when the network is needed next: the generator's
-        # when the next step's first reals are judged, the discriminator's when the generator has made its fakes.
+        # Where the workers' averages come late, the discriminator's last update is made when the generator has made the
+        # fakes that it judges next.
         late = world.is_late(d_loss) and not compiled.on
 
         # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
@@ -111,10 +110,8 @@ def _run(
             accumulator.saw(batch.order(images))
             state.opt_d.zero_grad()
             for micro in batch.for_discriminator(state, images):
-                fakes = partial(make_fakes, state, micro.inputs, update_g)
-                begins = micro.first and images == state.images
                 with world.accumulating(d_loss, last=micro.last):
-                    terms = d_loss(micro.inputs, fakes if late and begins else fakes(), penalised)
+                    terms = d_loss(micro.inputs, make_fakes(state.generator, micro.inputs), penalised)
                     state.scale_d.backward(micro.weight * terms.total)
                 accumulator.add_d(micro.weight, terms)
                 signs += terms.real_sign * len(micro.inputs.latents)
@@ -140,8 +137,7 @@ def _run(
         # Images seen, phase of networks that grow; then the averaged generator, which belongs to the update.
         accumulator.close_step(penalised=penalised)
         state.advance()
-        if not late:
-            update_g()
+        update_g()
         world.flush()
 
         # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
@@ -152,7 +148,6 @@ def _run(
         request = requested()
         if not (request or _is_due(config, state, metrics)):
             continue
-        update_g()
         if request == Request.FAIL:
             reporter.fail()
 

@@ -20,13 +20,10 @@ from trainer.steps.rng import StepRng
 
 
 class Micro(NamedTuple):
-    """One micro-batch. `weight` is of its means, see `World.weight`; a worker's micro-batches add up to that. `first`
-    and `last` are of its batch.
-    """
+    """One micro-batch. `weight` is of its means, see `World.weight`; a worker's micro-batches add up to that."""
 
     inputs: Inputs
     weight: float
-    first: bool
     last: bool
 
 
@@ -136,7 +133,7 @@ class Batch:
         for part in self._parts:
             here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
             weight = (part.stop - part.start) * world_size / batch_size
-            yield Micro(Inputs(**here), weight, part is self._parts[0], part is self._parts[-1])
+            yield Micro(Inputs(**here), weight, part is self._parts[-1])
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: float) -> Tensor | None:
         """For `diffaugment`; with gates where the augmentation adapts."""

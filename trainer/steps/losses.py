@@ -76,20 +76,19 @@ class DLoss(nn.Module):
         self._r1_weight = config.r1_gamma / 2 * config.r1_interval
         self._r2_weight = config.r2_gamma / 2 * config.r1_interval
 
-    def forward(self, inputs: Inputs, fake: Tensor | Callable[[], Tensor], penalised: bool) -> DTerms:
-        """Judges real and fake images; `penalised`: this step carries the penalties that the configuration has. `fake`
-        is of the reals' shape, detached; or what makes them once the reals are judged.
+    def forward(self, inputs: Inputs, fake: Tensor, penalised: bool) -> DTerms:
+        """Judges real images and `fake`, of the reals' shape and detached; `penalised`: this step carries the penalties
+        that the configuration has.
         """
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
         real = diffaugment(inputs.real, config.augment, inputs.real_uniforms).detach()
         with_r1, with_r2 = penalised and config.r1_gamma > 0, penalised and config.r2_gamma > 0
-        if with_r1 or with_r2 or not isinstance(fake, Tensor):
+        fake = diffaugment(fake, config.augment, inputs.fake_uniforms).detach()
+        if with_r1 or with_r2:
             real_logits, r1 = self._logits(real, labels, with_r1)
-            fake = self._seen(fake if isinstance(fake, Tensor) else fake(), inputs)
             fake_logits, r2 = self._logits(fake, labels, with_r2)
         else:
-            fake = self._seen(fake, inputs)
             # One pass over both is faster and, without batch statistics, the same.
             both = None if labels is None else torch.cat([labels, labels])
             real_logits, fake_logits = self.discriminator(torch.cat([real, fake]), both).chunk(2)
@@ -102,9 +101,6 @@ class DLoss(nn.Module):
         total = loss + self._r1_weight * r1 + self._r2_weight * r2 + config.gp_weight * gp
         sign = real_logits.sign().mean()
         return DTerms(_with_idle(total, self.discriminator), torch.stack([loss, r1, r2, gp, sign]).detach())
-
-    def _seen(self, fake: Tensor, inputs: Inputs) -> Tensor:
-        return diffaugment(fake, self._config.augment, inputs.fake_uniforms).detach()
 
     def _logits(self, images: Tensor, labels: Tensor | None, penalised: bool) -> tuple[Tensor, Tensor]:
         if not penalised:

@@ -11,8 +11,7 @@ from torch.optim import Optimizer
 from trainer.config.train_config import TrainConfig
 from trainer.data.loader import MASK
 from trainer.distributed.world import World
-from trainer.networks.base import Network
-from trainer.run.state import TrainState
+from trainer.networks.base import Generator, Network
 from trainer.steps.losses import MEANS, DTerms, Inputs
 from trainer.steps.pinned_batch import to_device
 from trainer.steps.precision import LossScale
@@ -68,17 +67,13 @@ Update = Callable[[], None]
 """Does something at its first call alone."""
 
 
-def nothing() -> None:
-    """The update before the first."""
-
-
 def update_of(
     world: World,
     loss: nn.Module,
     network: Network,
     scale: LossScale,
     optimizer: Optimizer,
-    then: Callable[[], None] = nothing,
+    then: Callable[[], None] | None = None,
 ) -> Update:
     """A network's update on the gradients that the last backward has left; layers that are idle now take no part.
     `loss` is the network's, wrapped; `then` follows the update at once.
@@ -88,14 +83,14 @@ def update_of(
     def update() -> None:
         world.settle(loss)
         scale.step(world, optimizer)
-        then()
+        if then is not None:
+            then()
 
     return cache(update)
 
 
-def make_fakes(state: TrainState, inputs: Inputs, update_g: Update) -> Tensor:
-    """The discriminator's fakes, [n, C, H, W] or [n, C, T, H, W], without gradients; `update_g` comes first."""
-    update_g()
+def make_fakes(generator: Generator, inputs: Inputs) -> Tensor:
+    """The discriminator's fakes, [n, C, H, W] or [n, C, T, H, W], without gradients."""
     with torch.no_grad():
-        fakes: Tensor = state.generator(inputs.latents, inputs.labels)
+        fakes: Tensor = generator(inputs.latents, inputs.labels)
     return fakes
