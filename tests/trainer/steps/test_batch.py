@@ -53,9 +53,8 @@ def gradients(config, data, world, step):
         inputs = doubled(micro.inputs)
         with torch.no_grad():
             fakes = generator(inputs.latents, inputs.labels)
-        given = (lambda: fakes) if micro.first and world.is_late(d_loss) else fakes
         with world.accumulating(d_loss, last=micro.last):
-            (micro.weight * d_loss(inputs, given, step % config.r1_interval == 0).total).backward()
+            (micro.weight * d_loss(inputs, fakes, step % config.r1_interval == 0).total).backward()
     discriminator.requires_grad_(False)
     for micro in batch.for_generator(state):
         with world.accumulating(g_loss, last=micro.last):
