@@ -13,7 +13,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -138,12 +138,8 @@ def _train(arguments: argparse.Namespace) -> int:
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
     power = power_asked(arguments)
-    base = preset(arguments.preset) if arguments.preset is not None else TrainConfig.from_file(arguments.config)
-    values = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
-    given = {name: value for name, value in values.items() if value is not None}
-    flags = {name: f"--{name.replace('_', '-')}" for name in given}
-    with _naming(flags, f"--preset {arguments.preset}" if arguments.config is None else str(arguments.config)):
-        config = base.replace(given)
+    with _naming_flags(arguments):
+        config = _config(arguments)
         run_dir: Path = arguments.run_dir or Path("runs") / config.preset
         context = _context(arguments.context)
         if config.backend == "xla" and (launcher := _xla_launcher()):
@@ -170,6 +166,24 @@ def _train(arguments: argparse.Namespace) -> int:
         return train(config, run_dir, arguments.data or run_dir / "data", context, interruption, options)
 
 
+def train_config(argv: Sequence[str]) -> TrainConfig:
+    """What `python -m trainer` trains with these arguments, of which the first is `train`. TrainerError: as it."""
+    arguments = _parser().parse_args(argv)
+    with _naming_flags(arguments):
+        return _config(arguments)
+
+
+def _config(arguments: argparse.Namespace) -> TrainConfig:
+    base = preset(arguments.preset) if arguments.preset is not None else TrainConfig.from_file(arguments.config)
+    return base.replace(_given(arguments))
+
+
+def _given(arguments: argparse.Namespace) -> dict[str, str]:
+    """Fields of TrainConfig that have a flag on the command line."""
+    values = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _xla_launcher() -> list[str]:
     """Arguments of the launcher that starts this command once for each chip; empty where this process is enough."""
     if Ranks.under_torchrun():
@@ -183,8 +197,10 @@ def _xla_launcher() -> list[str]:
 
 
 @contextlib.contextmanager
-def _naming(flags: Mapping[str, str], otherwise: str) -> Iterator[None]:
-    """Lets an error about a field of TrainConfig name its source: a flag of `flags` (by field), or `otherwise`."""
+def _naming_flags(arguments: argparse.Namespace) -> Iterator[None]:
+    """Lets an error about a field of TrainConfig name its source: its flag, or else the preset or file."""
+    otherwise = f"--preset {arguments.preset}" if arguments.config is None else str(arguments.config)
+    flags = {name: f"--{name.replace('_', '-')}" for name in _given(arguments)}
     try:
         yield
     except TrainerError as error:

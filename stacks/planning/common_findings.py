@@ -173,7 +173,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         size = f"{trained.resolution}x{trained.resolution}"
         yield Finding.info(
             "data.prepared",
-            "gangway:job.preset",
+            "gangway:job.settings" if "dataset" in config.job.settings else "gangway:job.preset",
             f"the job reads {trained.dataset} at {size} from {named}, prepared before",
             f"write it with `{prepare}`; docs/data.md",
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
-from trainer.config.refusals import Machine, refusals
+from trainer.config.refusals import WITHOUT_BF16, Machine, refusals
 from trainer.config.train_config import TrainConfig
 
 
@@ -21,14 +21,27 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
     """An error for each reason why the trainer would not start; of machines that nothing trains on others speak."""
     if machine.backend not in ("nccl", "xla"):
         return
-    there = Machine("xla" if machine.backend == "xla" else "cuda", machine.accelerator)
-    for found in refusals(trained_on(config, machine), there):
+    # The fewest nodes have the most images each.
+    for found in refusals(trained_on(config, machine), node_of(machine), config.cluster.nodes.min):
         yield Finding.error(
             f"trainer.{found.field.replace('_', '-')}",
             "gangway:job.settings",
             f"the trainer refuses {found.problem}; allowed: {found.allowed}",
             f"set {_written(found.changes)} in job.settings" if found.changes else f"change {found.field}",
         )
+
+
+def node_of(machine: MachineType) -> Machine:
+    """A node as the trainer's rules see it."""
+    model = machine.accelerator.rpartition("x")[0].partition("-")[0]
+    return Machine(
+        "xla" if machine.backend == "xla" else "cuda",
+        machine.accelerator,
+        model not in WITHOUT_BF16,
+        machine.num_accelerators.value,
+        machine.memory_gib.value,
+        machine.accelerator_memory_gib.value,
+    )
 
 
 def _written(changes: Mapping[str, object]) -> str:

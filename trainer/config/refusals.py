@@ -10,21 +10,33 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
+from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks
 from trainer.config.train_config import TrainConfig
 
 _ANY = (1, 3)
+WITHOUT_BF16 = frozenset({"K80", "M60", "P4", "P40", "P100", "V100", "T4", "T4G"})
+"""NVIDIA's GPUs below compute capability 8.0, with which bfloat16 came (CUDA programming guide, arithmetic
+instructions): libraries refuse it there, or do it slowly in other instructions."""
 
 
 class Machine(NamedTuple):
-    """What a worker is going to run on.
+    """A node that workers are going to run on.
 
     Attributes:
         kind: what its environment is made for: NVIDIA GPUs, or PyTorch/XLA.
         name: of the accelerator, for messages.
+        has_bf16: whether the accelerator computes bfloat16.
+        num_workers: a worker for each accelerator.
+        memory_gib: of the node; None where nobody knows.
+        device_memory_gib: of one accelerator; likewise.
     """
 
     kind: Literal["cuda", "xla"]
     name: str
+    has_bf16: bool = True
+    num_workers: int = 1
+    memory_gib: float | None = None
+    device_memory_gib: float | None = None
 
 
 class Refusal(NamedTuple):
@@ -73,10 +85,11 @@ DATA_SETS: Mapping[str, DataSet] = MappingProxyType(
 """By name, as TrainConfig knows them."""
 
 
-def refusals(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
-    """All reasons not to start this configuration there; none where it would begin."""
+def refusals(config: TrainConfig, machine: Machine, num_nodes: int = 1) -> Iterator[Refusal]:
+    """All reasons not to start this configuration on so many of those; none where it would begin."""
     yield from _backend(config, machine)
     yield from _device(config, machine)
+    yield from _memory(config, machine, num_nodes)
     yield from _data(config)
     yield from _metrics(config)
 
@@ -109,9 +122,66 @@ def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
     if config.precision == "fp16" and kind == "xla":
         problem = f"precision fp16: PyTorch/XLA, on {name}, has no fp16 with scaled losses here"
         yield Refusal("precision", problem, "fp32 or bf16", {"precision": "bf16"})
+    if config.precision == "bf16" and kind == "cuda" and not machine.has_bf16:
+        instead = "fp16" if config.shard == "ddp" else "fp32"  # sharded networks have no scaled losses
+        allowed = "fp32 or fp16" if config.shard == "ddp" else "fp32"
+        problem = f"precision bf16: {name} is older than its instructions (compute capability 8.0)"
+        yield Refusal("precision", problem, allowed, {"precision": instead})
     if config.cuda_graphs and kind != "cuda":
         problem = f"cuda_graphs true: a worker computes on {name}, which has no CUDA graphs"
         yield Refusal("cuda_graphs", problem, "false", {"cuda_graphs": False})
+
+
+def _memory(config: TrainConfig, machine: Machine, num_nodes: int) -> Iterator[Refusal]:
+    """Networks that the node, or the accelerator, has no room for, and micro-batches likewise. Of XLA's devices nothing
+    is said: its compiler may compute anew what others keep.
+    """
+    on_cpu, workers, memory_gib = config.backend == "gloo", machine.num_workers, machine.memory_gib
+
+    def on_device(each: TrainConfig) -> Iterator[Refusal]:
+        if machine.kind == "cuda" and not on_cpu and machine.device_memory_gib is not None:
+            yield from device_memory(each, workers, num_nodes, machine.device_memory_gib, machine.name)
+
+    def needed_gib(each: TrainConfig) -> float:
+        return workers * host_gib(each, trains_here=on_cpu and each.shard == "ddp")
+
+    if memory_gib is None or needed_gib(config) <= memory_gib:
+        yield from on_device(config)
+        return
+    field, value = smaller_networks(
+        config, needed_gib, lambda each: needed_gib(each) <= memory_gib and not any(on_device(each))
+    )
+    yield Refusal(
+        field,
+        f"{field} {getattr(config, field)}: the networks need {needed_gib(config):,.1f} GiB for {workers} "
+        f"worker{'s' if workers > 1 else ''} on a node",
+        f"what fits into the node's {memory_gib:,.1f} GiB",
+        {} if value is None else {field: value},
+    )
+
+
+def device_memory(config: TrainConfig, workers: int, num_nodes: int, memory_gib: float, name: str) -> Iterator[Refusal]:
+    """What a step cannot do without (`network_size.device_gib`) on one of a node's `workers` devices, of so much memory
+    each: a smaller micro-batch where that helps, else smaller networks.
+    """
+    parts = {"ddp": 1, "fsdp2": workers * num_nodes, "hsdp": workers}[config.shard]
+    share = -(-config.batch_size // (workers * num_nodes))
+    at_once = min(config.batch_gpu or share, share)
+    needed = device_gib(config, at_once, parts)
+    if needed <= memory_gib:
+        return
+    least, room = f"a step needs {needed:,.1f} GiB at least", f"the {memory_gib:,.1f} GiB of {name}"
+    if (size := largest_batch_gpu(config, memory_gib, parts)) is not None:
+        problem = f"batch_gpu {config.batch_gpu}: {least}, for {at_once} image{'s' if at_once > 1 else ''} at once"
+        yield Refusal("batch_gpu", problem, f"{size} or less on {room}", {"batch_gpu": size})
+        return
+
+    def needed_gib(each: TrainConfig) -> float:
+        return device_gib(each, 1, parts)
+
+    field, value = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= memory_gib)
+    changes: dict[str, object] = {} if value is None else {field: value, "batch_gpu": 1}
+    yield Refusal(field, f"{field} {getattr(config, field)}: {least}", f"what fits into {room}", changes)
 
 
 def _data(config: TrainConfig) -> Iterator[Refusal]:

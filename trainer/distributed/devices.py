@@ -68,6 +68,11 @@ def _host_memory_gib() -> float:
     return total - available
 
 
+def device_memory_gib(device: torch.device) -> float:
+    """Of a GPU, all of it."""
+    return torch.cuda.get_device_properties(device).total_memory / _GIB
+
+
 def free_host_memory_gib() -> float:
     """Memory that new processes may have without swapping; of a container that has a limit, no more than that."""
     limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from trainer.config.network_size import SMALLEST, WIDEST, size_at
 from trainer.networks import base
 from trainer.networks.base import ClassEmbedding, ProjectionHead
 from trainer.networks.layers import PixelNorm
-from trainer.steps.progressive_schedule import SMALLEST, ProgressiveStage, enlarge, pool, size_at
+from trainer.steps.progressive_schedule import ProgressiveStage, enlarge, pool
 
-_WIDEST = 512
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)
 
@@ -67,7 +67,7 @@ class _Growing:
     def __init__(self, width: int, resolution: int, frames: int) -> None:
         self.frames, self.dims = frames, 2 if frames == 1 else 3
         self.resolutions = [SMALLEST << step for step in range(int(math.log2(resolution // SMALLEST)) + 1)]
-        self.widths = {each: min(_WIDEST, width * resolution // each) for each in self.resolutions}
+        self.widths = {each: min(WIDEST, width * resolution // each) for each in self.resolutions}
         self.first_size = size_at(SMALLEST, frames)
         self.full_size = size_at(resolution, frames)
 

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 
 import torch
 
+from trainer.config.network_size import host_gib, smaller_networks
+from trainer.config.refusals import device_memory
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import LoneError, TrainerError
-from trainer.distributed.devices import free_host_memory_gib
+from trainer.distributed.devices import device_memory_gib, free_host_memory_gib
 from trainer.distributed.world import World, is_shared_failure
-from trainer.networks.factory import build
 
 # From malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
@@ -38,37 +39,46 @@ def keep_freed_memory() -> str:
 
 
 def check_networks_fit(config: TrainConfig, world: World) -> None:
-    """TrainerError, with the field to blame, where this node's memory (not a GPU's) has no room for the networks.
+    """TrainerError, with the field to blame, where this node's memory has no room for the networks, or a GPU's none for
+    them and a step.
 
     Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
     moments besides.
     """
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
     workers = world.world_size // world.num_nodes
-    needed_gib, free_gib = workers * _gib_a_worker(config, trains_here), free_host_memory_gib()
-    if needed_gib <= free_gib:
+    _check_host(config, workers, trains_here=trains_here)
+    if world.device.type == "cuda":
+        memory_gib = device_memory_gib(world.device)
+        for found in device_memory(config, workers, world.num_nodes, memory_gib, "this GPU"):
+            flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in found.changes.items())
+            raise TrainerError(
+                place=f"TrainConfig.{found.field}",
+                problem=found.problem,
+                value=getattr(config, found.field),
+                allowed=found.allowed,
+                fix=flags or "smaller networks, or GPUs with more memory",
+            )
+
+
+def _check_host(config: TrainConfig, workers: int, *, trains_here: bool) -> None:
+    def needed_gib(each: TrainConfig) -> float:
+        return workers * host_gib(each, trains_here=trains_here)
+
+    free_gib = free_host_memory_gib()
+    if needed_gib(config) <= free_gib:
         return
-    # To blame is the field that saves most where it is no larger than usual.
-    usual = {name: TrainConfig.model_fields[name].default for name in ("ngf", "ndf", "z_dim", "num_classes")}
-    less = {name: {name: min(getattr(config, name), default)} for name, default in usual.items()}
-    field = min(less, key=lambda name: _gib_a_worker(config.model_copy(update=less[name]), trains_here))
-    flag = f"--{field.replace('_', '-')}"
+    field = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= free_gib).field
     parts = "weights, gradients, moments and average" if trains_here else "weights and average"
     of_whom = f"{workers} workers" if workers > 1 else "a worker"
     raise TrainerError(
         place=f"TrainConfig.{field}",
-        problem=f"the networks' {parts} need {needed_gib:,.1f} GiB for {of_whom} on a node",
+        problem=f"the networks' {parts} need {needed_gib(config):,.1f} GiB for {of_whom} on a node",
         value=getattr(config, field),
         allowed=f"what fits into the {free_gib:,.1f} GiB that are free here",
-        fix=f"a smaller {flag}{', fewer workers on a node' if workers > 1 else ''}, or a node with more memory",
+        fix=f"a smaller --{field.replace('_', '-')}{', fewer workers on a node' if workers > 1 else ''}, "
+        "or a node with more memory",
     )
-
-
-def _gib_a_worker(config: TrainConfig, trains_here: bool) -> float:
-    with torch.device("meta"):  # shapes alone
-        sizes = [sum(p.numel() * p.element_size() for p in network.parameters()) for network in build(config)]
-    copies = (5, 4) if trains_here else (2, 1)
-    return sum(copy * size for copy, size in zip(copies, sizes, strict=True)) / _GIB
 
 
 @contextmanager
@@ -78,9 +88,7 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
         yield
     except RuntimeError as error:
         found = _too_little(error)
-        if not found or is_shared_failure(
-            error
-        ):  # told: of metrics or a grid of samples, which no batch_gpu makes smaller
+        if not found or is_shared_failure(error):  # of metrics, or samples: no batch_gpu makes them smaller
             raise
         share = world.slice(config.batch_size)
         size = config.batch_gpu or share.stop - share.start

@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainer.checkpoint.resume import Restored, check_run_dir, is_done, restore, same_everywhere
+from trainer.config.metric_names import parse
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info, warn
 from trainer.data.dataset import open_on_all, prepare_if_missing
 from trainer.data.shards import ShardedImages
 from trainer.distributed.sharding import shard
 from trainer.distributed.world import World
+from trainer.metrics.metric_registry import check_applies
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
 from trainer.run.memory import check_networks_fit, keep_freed_memory
 from trainer.run.state import TrainState
 from trainer.steps.compilation import check_graphs
-from trainer.steps.precision import choose, choose_kernels, set_tf32
+from trainer.steps.precision import Precision, choose, choose_kernels, set_tf32
 
 
 @dataclass(frozen=True)
@@ -64,20 +66,30 @@ class Ready(NamedTuple):
     choices: dict[str, str]
 
 
+def check_start(config: TrainConfig, world: World) -> Precision:
+    """All that configuration, workers and machine decide, before a file is looked at; returns what to compute in.
+    TrainerError on every rank. Plans know the same rules (`trainer.config.refusals`).
+    """
+    config.check_workers(world.world_size, equal_shares=world.on_xla)
+    precision = world.run_on_all(lambda: choose(config.precision, world.device))
+    check_graphs(config, world.device)
+    world.run_on_all(lambda: check_networks_fit(config, world))
+    for name in parse(config.metrics):
+        check_applies(name, config)
+    return precision
+
+
 def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
     """Makes this worker ready; all workers call it together. Shards are prepared in `data_dir` where missing.
 
     `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
     checkpoints are not what the run needs.
     """
-    config.check_workers(world.world_size, equal_shares=world.on_xla)
-    precision = world.run_on_all(lambda: choose(config.precision, world.device))
-    check_graphs(config, world.device)
+    precision = check_start(config, world)
     set_tf32(enabled=config.tf32)
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
     world.run_on_rank0(lambda: check_run_dir(run_dir, data_dir))
     allocator = keep_freed_memory()
-    world.run_on_all(lambda: check_networks_fit(config, world))
     world.run_on_rank0(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
     state = TrainState.create(config, world.device)

@@ -59,6 +59,14 @@ def choose(name: str, device: torch.device) -> Precision:
     if name == "fp32":
         return Precision(name, kind, None, False, "fp32: asked for, or nothing else was")
     if name == "bf16":
+        if kind == "cuda" and not _has_bf16(device):
+            raise TrainerError(
+                place="TrainConfig.precision",
+                problem=f"{torch.cuda.get_device_name(device)} is older than bfloat16 (compute capability 8.0)",
+                value=name,
+                allowed="fp32 or fp16 on this device",
+                fix="--precision fp16 (fp32 where networks are sharded), or a newer GPU",
+            )
         products = _products(cpu_flags()) if kind == "cpu" else Products.NONE
         return Precision(name, kind, torch.bfloat16, False, f"bf16: asked for; {_bf16_here(device)}", products)
     if kind == "xla":
@@ -71,6 +79,11 @@ def choose(name: str, device: torch.device) -> Precision:
         )
     slow = "; a CPU computes it slower than fp32" if kind == "cpu" else ""
     return Precision(name, kind, torch.float16, True, f"fp16: asked for, penalties in fp32{slow}")
+
+
+def _has_bf16(device: torch.device) -> bool:
+    """AMD's GPUs have it, and call themselves cuda too."""
+    return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def set_tf32(*, enabled: bool) -> None:

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.config.network_size import SMALLEST, size_at
 from trainer.config.train_config import TrainConfig
 from trainer.steps.pinned_batch import to_device
-
-SMALLEST = 4
-"""Height and width that a progressive network starts with."""
 
 
 class ProgressiveStage(NamedTuple):
@@ -49,11 +47,6 @@ def fade_at(config: TrainConfig, images: int) -> tuple[int, float]:
         if kimg < config.stable_kimg or resolution == config.resolution:
             return resolution, 1.0
         kimg -= config.stable_kimg
-
-
-def size_at(resolution: int, frames: int) -> tuple[int, ...]:
-    """[H, W] of images at that resolution; [T, H, W] of clips that have `frames` when they are whole."""
-    return (resolution, resolution) if frames == 1 else (min(frames, resolution), resolution, resolution)
 
 
 def shrink(images: Tensor, phase: ProgressiveStage) -> Tensor:

@@ -1,5 +1,6 @@
 """What a plan is told that the trainer would refuse is what the trainer refuses."""
 
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -13,15 +14,17 @@ from trainer.core.errors import TrainerError
 from trainer.data import cifar10
 from trainer.data.dataset import SHIPPED, prepare_if_missing
 from trainer.data.index import ShardIndex
-from trainer.distributed.world import require_xla, start_world
+from trainer.distributed.world import World, require_xla, start_world
 from trainer.metrics import scores
 from trainer.metrics import scores as manifold
 from trainer.metrics.metric_registry import check_applies
+from trainer.run.memory import check_networks_fit
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import choose
 
 DIGITS, PROGAN, VIDEO = PRESETS["dcgan-digits"], PRESETS["progan-celeba128"], PRESETS["progan-video-ucf101"]
 GPU = Machine("cuda", "H100x8")
+OLD = Machine("cuda", "T4x1", has_bf16=False)
 TPU = Machine("xla", "v5litepod-8")
 
 
@@ -35,19 +38,37 @@ def test_every_preset_starts_on_a_gpu_and_with_xla_on_a_tpu(name: str) -> None:
     assert fields(PRESETS[name].replace({"backend": "xla"}), TPU) == []
 
 
+@pytest.mark.parametrize("shard", ["ddp", "fsdp2"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize(
-    ("machine", "backend", "device"), [(GPU, "auto", "cuda"), (GPU, "gloo", "cpu"), (TPU, "xla", "xla")]
+    ("machine", "backend", "device", "capability"),
+    [
+        (GPU, "auto", "cuda", (9, 0)),
+        (OLD, "auto", "cuda", (7, 5)),
+        (OLD, "gloo", "cpu", (7, 5)),
+        (GPU, "gloo", "cpu", (9, 0)),
+        (TPU, "xla", "xla", (0, 0)),
+    ],
 )
 def test_a_precision_is_refused_where_the_trainer_refuses_it(
-    precision: str, machine: Machine, backend: str, device: str
+    precision: str,
+    machine: Machine,
+    backend: str,
+    device: str,
+    capability: tuple[int, int],
+    shard: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
+    if shard != "ddp" and (precision == "fp16" or machine == TPU):
+        return  # no configuration
     try:
         choose(precision, torch.device(device))
         refused = False
     except TrainerError:
         refused = True
-    config = DIGITS.replace({"precision": precision, "backend": backend})
+    config = DIGITS.replace({"precision": precision, "backend": backend, "shard": shard})
     found = list(refusals(config, machine))
     assert [one.field for one in found] == (["precision"] if refused else [])
     for one in found:
@@ -174,3 +195,48 @@ def test_too_few_fakes_for_a_metric_are_refused(name: str) -> None:
     if fewest > 2:
         (found,) = refusals(config.replace({"metrics_samples": fewest - 1}), GPU)
         assert (found.field, found.changes) == ("metrics_samples", {"metrics_samples": fewest})
+
+
+LARGE: list[tuple[dict[str, Any], int]] = [
+    ({"batch_size": 1 << 17, "ndf": 512}, 1),
+    ({"batch_size": 1 << 18, "ndf": 512, "batch_gpu": 1 << 16}, 2),
+    ({"batch_size": 1 << 18, "ndf": 512, "shard": "fsdp2"}, 2),
+    ({"ngf": 8192, "shard": "hsdp"}, 4),
+    ({"ngf": 8192}, 1),
+    ({"ndf": 16384, "resolution": 64, "metrics": "none", "metrics_kimg": 0}, 2),
+    ({"num_classes": 65536, "z_dim": 65536, "dataset": "folder"}, 1),
+    ({"z_dim": 65536, "ngf": 4096, "batch_size": 8}, 1),
+]
+
+
+@pytest.mark.parametrize(("changes", "num_nodes"), LARGE, ids=[str(changes) for changes, _ in LARGE])
+@pytest.mark.parametrize("machine", [GPU, TPU], ids=["gpu", "tpu"])
+def test_what_has_no_room_is_refused_as_the_trainer_refuses_it(
+    changes: dict[str, Any], num_nodes: int, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node of eight workers, 15 GiB a device and 100 GiB of memory."""
+    if machine == TPU and "shard" in changes:
+        return  # no configuration
+    config = DIGITS.replace({"backend": "xla" if machine == TPU else "auto", "precision": "fp32", **changes})
+    there = machine._replace(num_workers=8, memory_gib=100.0, device_memory_gib=15.0)
+    device = torch.device("xla" if machine == TPU else "cuda")
+    world = World(0, 0, 8 * num_nodes, 0, num_nodes, device, "none", "a test's")
+    monkeypatch.setattr("trainer.run.memory.free_host_memory_gib", lambda: 100.0)
+    gpu = SimpleNamespace(total_memory=15 << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+
+    def refused(config: TrainConfig) -> str:
+        try:
+            check_networks_fit(config, world)
+        except TrainerError as error:
+            return error.place.removeprefix("TrainConfig.")
+        return ""
+
+    found = list(refusals(config, there, num_nodes))
+    assert bool(found) == bool(refused(config))
+    assert not found or refused(config) == found[0].field
+    for one in found:
+        mended = config.replace(one.changes)
+        assert one.changes
+        assert one.field not in [each.field for each in refusals(mended, there, num_nodes)], "the change mends it"
+    assert found or machine == TPU, "the device's memory alone"

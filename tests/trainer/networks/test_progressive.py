@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainer.config.network_size import size_at
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Discriminator, Generator
 from trainer.networks.factory import build
 from trainer.networks.progressive import EqualConv
-from trainer.steps.progressive_schedule import ProgressiveStage, shrink, size_at
+from trainer.steps.progressive_schedule import ProgressiveStage, shrink
 
 SMALL = {"ngf": 4, "ndf": 4, "z_dim": 5, "resolution": 16}
 

@@ -1,0 +1,249 @@
+"""How large the networks are, by configuration alone: parameters, and what a step keeps of an image for its gradients.
+
+Plans read it, and the trainer before it makes a network; so it imports no torch. The layers stand in
+`trainer.networks`, a module for each family; a test holds both to the same numbers, over all families.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from math import log2, prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+from trainer.config.train_config import TrainConfig, first_broken
+
+SMALLEST = 4
+"""Height and width that a generator starts with."""
+WIDEST = 512
+"""Channels that no layer of a progressive network exceeds."""
+_GIB = 1 << 30
+_FLOAT32 = 4
+_LAST_OF_RESNET = 8
+_GROUP = 16
+
+
+class Layer(NamedTuple):
+    """A layer with weights, or one network: `parameters`, and `kept`, the numbers of its inputs for one image that its
+    gradient needs. Of inputs that are enlarged before a layer the smaller ones count: the rest can be computed anew.
+    """
+
+    parameters: int
+    kept: int
+
+
+def generator_size(config: TrainConfig) -> Layer:
+    """Of the generator, at its full resolution."""
+    latent = config.z_dim * (2 if config.num_classes else 1)
+    embedding = Layer(config.num_classes * config.z_dim, 0)
+    return _sum([embedding, *_GENERATORS[config.architecture](config, latent)])
+
+
+def discriminator_size(config: TrainConfig) -> Layer:
+    """Of the discriminator, at its full resolution."""
+    return _sum(_DISCRIMINATORS[config.architecture](config))
+
+
+def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
+    """GiB of its host that a worker needs to make both networks, and the generator's average. What `trains_here`, whole
+    and on the CPU, has gradients and Adam's two moments besides.
+    """
+    generator, discriminator = generator_size(config).parameters, discriminator_size(config).parameters
+    of_g, of_d = (5, 4) if trains_here else (2, 1)
+    return _FLOAT32 * (of_g * generator + of_d * discriminator) / _GIB
+
+
+def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
+    """GiB that a worker's device cannot do without in a step on `images` images at once: weights, average, gradients
+    and moments (those two of one of `parts`, where networks are sharded), and the inputs of one network's layers. A
+    step takes more: penalties, the other network's pass, the libraries' work space.
+    """
+    generator, discriminator = generator_size(config), discriminator_size(config)
+    whole = generator.parameters + discriminator.parameters
+    weights = _FLOAT32 * (whole + generator.parameters + 3 * whole / parts)
+    number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
+    # The discriminator judges a real image and a fake for each of the generator's.
+    kept = number * images * max(2 * discriminator.kept, generator.kept)
+    return (weights + kept) / _GIB
+
+
+def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1) -> int | None:
+    """The largest micro-batch, a divisor of batch_size, with which `device_gib` is no more than `memory_gib`."""
+    divisors = (size for size in range(config.batch_size, 0, -1) if config.batch_size % size == 0)
+    return next((size for size in divisors if device_gib(config, size, parts) <= memory_gib), None)
+
+
+class Smaller(NamedTuple):
+    """`field` makes the networks larger than anything else does; `value` of it would do, None where none does."""
+
+    field: str
+    value: int | None
+
+
+def smaller_networks(
+    config: TrainConfig, needed_gib: Callable[[TrainConfig], float], fits: Callable[[TrainConfig], bool]
+) -> Smaller:
+    """What to change of networks that need more memory than there is. To blame is the field that saves most where it is
+    no larger than usual; advised is a half, a quarter, ... of it, the first that `fits`. Without classes, where these
+    are to blame.
+    """
+    usual = {name: TrainConfig.model_fields[name].default for name in ("ngf", "ndf", "z_dim", "num_classes")}
+    less = {name: {name: min(getattr(config, name), default)} for name, default in usual.items()}
+    field = min(less, key=lambda name: needed_gib(config.model_copy(update=less[name])))
+    whole: int = getattr(config, field)
+    values = [0] if field == "num_classes" else [whole >> step for step in range(1, whole.bit_length())]
+    changed = ((value, config.model_copy(update={field: value})) for value in values)
+    fitting = (value for value, each in changed if not first_broken(each) and fits(each))
+    return Smaller(field, next(fitting, None))
+
+
+def size_at(resolution: int, frames: int) -> tuple[int, ...]:
+    """[H, W] of images at that resolution; [T, H, W] of clips that have `frames` when they are whole."""
+    return (resolution, resolution) if frames == 1 else (min(frames, resolution), resolution, resolution)
+
+
+def _sum(layers: Iterable[Layer]) -> Layer:
+    columns = zip(*layers, strict=True)
+    return Layer(*map(sum, columns))
+
+
+def _conv(inputs: int, outputs: int, kernel: int, pixels: int, *, bias: bool = True, groups: int = 1) -> Layer:
+    """`kernel`: weights that an output has for each input channel of its group; `pixels`: of its inputs."""
+    return Layer(inputs // groups * outputs * kernel + bias * outputs, inputs * pixels)
+
+
+def _projection(config: TrainConfig, features: int) -> Layer:
+    return Layer(config.num_classes * features, 0)
+
+
+def _doublings(config: TrainConfig, smallest: int = SMALLEST) -> int:
+    return int(log2(config.resolution // smallest))
+
+
+def _dcgan_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
+    widths = [config.ngf << step for step in reversed(range(_doublings(config)))]
+    yield _conv(latent, widths[0], 16, 1)
+    for step, (wide, narrow) in enumerate(pairwise([*widths, config.channels])):
+        yield Layer(wide * narrow * 16 + narrow, wide * (SMALLEST << step) ** 2)
+
+
+def _dcgan_discriminator(config: TrainConfig) -> Iterator[Layer]:
+    widths = [config.ndf << step for step in range(_doublings(config))]
+    for step, (narrow, wide) in enumerate(pairwise([config.channels, *widths])):
+        yield _conv(narrow, wide, 16, (config.resolution >> step) ** 2)
+    yield _conv(widths[-1], 1, 16, 16)
+    yield _projection(config, widths[-1])
+
+
+def _resnet_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
+    width = config.ngf
+    yield Layer((latent + 1) * width * SMALLEST**2, latent)
+    for step in range(_doublings(config)):
+        small, large = ((SMALLEST << each) ** 2 for each in (step, step + 1))
+        yield from (_conv(width, width, 9, small), _conv(width, width, 9, large), _conv(width, width, 1, small))
+    yield _conv(width, config.channels, 9, config.resolution**2)
+
+
+def _resnet_discriminator(config: TrainConfig) -> Iterator[Layer]:
+    width, pixels = config.ndf, config.resolution**2
+    yield _conv(config.channels, width, 9, pixels)
+    yield _conv(width, width, 9, pixels)
+    yield _conv(config.channels, width, 1, pixels // 4)
+    for step in range(1, _doublings(config, _LAST_OF_RESNET)):
+        pixels = (config.resolution >> step) ** 2
+        yield from (_conv(width, width, 9, pixels), _conv(width, width, 9, pixels), _conv(width, width, 1, pixels))
+    yield from 4 * [_conv(width, width, 9, _LAST_OF_RESNET**2)]
+    yield Layer(width + 1, width)
+    yield _projection(config, width)
+
+
+def _r3gan_widths(width: int, config: TrainConfig) -> list[int]:
+    """Of each resolution from 4x4 up: halved with each doubling above 32x32."""
+    return [width // max(1, (SMALLEST << step) // 32) for step in range(_doublings(config) + 1)]
+
+
+def _r3gan_blocks(width: int, pixels: int) -> Iterator[Layer]:
+    hidden = 2 * width
+    groups = max(1, hidden // _GROUP)
+    for _ in range(2):
+        yield _conv(width, hidden, 1, pixels)
+        yield _conv(hidden, hidden, 9, pixels, groups=groups)
+        yield _conv(hidden, width, 1, pixels, bias=False)
+
+
+def _r3gan_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
+    widths = _r3gan_widths(config.ngf, config)
+    yield Layer(widths[0] * SMALLEST**2 + latent * widths[0], latent)
+    for step, (before, width) in enumerate(pairwise([widths[0], *widths])):
+        if before != width:
+            yield _conv(before, width, 1, (SMALLEST << step - 1) ** 2, bias=False)
+        yield from _r3gan_blocks(width, (SMALLEST << step) ** 2)
+    yield _conv(widths[-1], config.channels, 1, config.resolution**2, bias=False)
+
+
+def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
+    widths = _r3gan_widths(config.ndf, config)[::-1]
+    yield _conv(config.channels, widths[0], 1, config.resolution**2, bias=False)
+    for step, (before, width) in enumerate(pairwise([widths[0], *widths])):
+        if before != width:
+            yield _conv(before, width, 1, (config.resolution >> step) ** 2, bias=False)
+        yield from _r3gan_blocks(width, (config.resolution >> step) ** 2)
+    yield _conv(widths[-1], widths[-1], 16, 16, bias=False, groups=widths[-1])
+    yield Layer(widths[-1], widths[-1])
+    yield _projection(config, widths[-1])
+
+
+class _Growing(NamedTuple):
+    """What both progressive networks know of their sizes."""
+
+    resolutions: list[int]
+    widths: Mapping[int, int]
+    pixels: Mapping[int, int]
+    kernel: int
+
+
+def _growing(width: int, config: TrainConfig) -> _Growing:
+    resolutions = [SMALLEST << step for step in range(_doublings(config) + 1)]
+    widths = {each: min(WIDEST, width * config.resolution // each) for each in resolutions}
+    pixels = {each: prod(size_at(each, config.frames)) for each in resolutions}
+    return _Growing(resolutions, widths, pixels, 9 if config.frames == 1 else 27)
+
+
+def _progressive_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
+    resolutions, widths, pixels, kernel = _growing(config.ngf, config)
+    yield Layer((latent + 1) * widths[SMALLEST] * pixels[SMALLEST], latent)
+    for smaller, each in pairwise([SMALLEST, *resolutions]):
+        if each > SMALLEST:
+            yield _conv(widths[smaller], widths[each], kernel, pixels[smaller])
+        yield _conv(widths[each], widths[each], kernel, pixels[each])
+        yield _conv(widths[each], config.channels, 1, pixels[each] if each == config.resolution else 0)
+
+
+def _progressive_discriminator(config: TrainConfig) -> Iterator[Layer]:
+    resolutions, widths, pixels, kernel = _growing(config.ndf, config)
+    for smaller, each in pairwise([SMALLEST, *resolutions]):
+        yield _conv(config.channels, widths[each], 1, pixels[each] if each == config.resolution else 0)
+        yield _conv(widths[each], widths[each], kernel, pixels[each])
+        if each > SMALLEST:
+            yield _conv(widths[each], widths[smaller], kernel, pixels[each])
+    widest = widths[SMALLEST]
+    yield _conv(widest * pixels[SMALLEST], widest, 1, 1)
+    yield _conv(widest, 1, 1, 1)
+    yield _projection(config, widest)
+
+
+_GENERATORS: Mapping[str, Callable[[TrainConfig, int], Iterator[Layer]]] = MappingProxyType(
+    {
+        "dcgan": _dcgan_generator,
+        "resnet": _resnet_generator,
+        "r3gan": _r3gan_generator,
+        "progressive": _progressive_generator,
+    }
+)
+_DISCRIMINATORS: Mapping[str, Callable[[TrainConfig], Iterator[Layer]]] = MappingProxyType(
+    {
+        "dcgan": _dcgan_discriminator,
+        "resnet": _resnet_discriminator,
+        "r3gan": _r3gan_discriminator,
+        "progressive": _progressive_discriminator,
+    }
+)
