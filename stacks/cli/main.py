@@ -74,6 +74,9 @@ def plan(
     against: Annotated[
         Path | None, typer.Option(help="An earlier plan's JSON: say what changed since, in any format.")
     ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Print what to mend and the sum, no more.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
+    code: Annotated[str | None, typer.Option("--explain", metavar="CODE", help="Print one finding, whole.")] = None,
 ) -> None:
     """Check and price a stack, offline: resources, findings, cost, energy and carbon.
 
@@ -81,8 +84,10 @@ def plan(
     """
     from stacks.config.loader import find_stack_file, from_file
     from stacks.planning.plan import make_plan
-    from stacks.planning.show import print_plan
+    from stacks.planning.show import Detail, explain, print_plan
 
+    if brief and full:
+        raise InputError("--brief", "not beside --full", allowed="one of them", fix="leave one out")
     if as_json and output not in (None, PlanFormat.JSON):
         raise InputError("--json", f"not beside --format {output}", allowed="one of them", fix="leave --json out")
     path = find_stack_file(stack_or_file, stacks_dir())
@@ -97,7 +102,13 @@ def plan(
         made = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
-    print_plan(made, "json" if as_json else output or "text", previous)
+    if code is not None:
+        from rich.console import Console
+
+        explain(made, code, Console())
+        return
+    detail = Detail.BRIEF if brief else Detail.FULL if full else Detail.SUMMARY
+    print_plan(made, "json" if as_json else output or "text", previous, detail)
     raise typer.Exit(EXIT_FINDINGS if made.has_errors else 0)
 
 

@@ -3,15 +3,17 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 from rich.tree import Tree
 
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding, InputError, Severity
 from components.estimate.cost import CostEstimate
 from stacks.planning.common_findings import span
 from stacks.planning.difference import Change, Delta, Difference, compare
@@ -38,30 +40,94 @@ def usd(amount: float | None, digits: int = 2) -> str:
     return "unknown" if amount is None else f"${amount:,.{digits}f}"
 
 
-def show_plan(plan: Plan, console: Console) -> None:
-    """Prints tree, findings, cost, energy and carbon."""
-    console.print(resource_tree(plan.config.stack, plan.resources))
-    console.print(findings_table(plan.findings))
-    console.print(cost_table(plan.cost))
-    console.print(ladder_table(plan.rungs))
+class Detail(StrEnum):
+    """How much of a plan is shown: what to mend and the sum; all that there is in short; or all of it."""
+
+    BRIEF = "brief"
+    SUMMARY = "summary"
+    FULL = "full"
+
+
+def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> None:
+    """Prints the plan; the gravest findings and the sum come last, where a terminal stands when it is done."""
+    if detail is Detail.FULL:
+        console.print(resource_tree(plan.config.stack, plan.resources))
+    else:
+        console.print(_heading(plan), highlight=False)
+    if detail is not Detail.BRIEF:
+        full = detail is Detail.FULL
+        console.print(cost_table(plan.cost, sources=full))
+        console.print(ladder_table(plan.rungs, sources=full))
+        console.print(_envelope(plan, sources=full))
+    shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
+    if shown:
+        console.print(findings_table(shown, shorten=detail is not Detail.FULL))
+    console.print(_tally(plan, detail), highlight=False)
+
+
+def explain(plan: Plan, code: str, console: Console) -> None:
+    """Prints all that the plan says under this code. InputError: it says nothing under it."""
+    found = [finding for finding in plan.findings if finding.code == code]
+    if not found:
+        codes = dict.fromkeys(finding.code for finding in plan.findings)
+        raise InputError.not_among("--explain", "this plan has no such finding", code, codes)
+    console.print(findings_table(found))
+
+
+def _heading(plan: Plan) -> str:
+    """What is built, in a line, and of how many resources each component is made."""
+    config, kinds = plan.config, Counter[str]()
+    components = {resource.urn: resource.type for resource in plan.resources if not resource.custom}
+    for resource in plan.resources:
+        if resource.custom and resource.parent in components:
+            kinds[components[resource.parent].rpartition(":")[2]] += 1
+    made = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    nodes = config.cluster.nodes
+    num = f"{nodes.min}" if nodes.min == nodes.max else f"{nodes.min} to {nodes.max}"
+    machine = config.cluster.machine_type or config.cluster.accelerator or ""
+    number = sum(resource.custom for resource in plan.resources)
+    return (
+        f"[bold]{escape(config.stack)}[/]: {num} x {escape(machine)} on {config.provider}, {escape(config.region)}; "
+        f"{number} resources\n[dim]{escape(made)}[/]"
+    )
+
+
+def _envelope(plan: Plan, *, sources: bool) -> Panel:
     cost = plan.cost
     upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
     fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
-    least = "at least " if cost.unknown else ""
     missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
-    console.print(
-        Panel(
-            f"{least}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
-            f"[bold]{usd(cost.run)}[/] for a run of {_hours(plan)}"
-            f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
-            f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
-            f"\n{_energy(plan)}"
-            f"\n{_embodied(plan)}"
-            f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}[/]",
-            title="envelope (estimated)",
-            title_align="left",
-        )
+    origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}[/]"
+    return Panel(
+        f"{_least(cost)}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
+        f"[bold]{usd(cost.run)}[/] for a run of {_hours(plan)}"
+        f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
+        f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
+        f"\n{_energy(plan)}"
+        f"\n{_embodied(plan)}"
+        f"{origin if sources else ''}",
+        title="envelope (estimated)",
+        title_align="left",
     )
+
+
+def _least(cost: CostEstimate) -> str:
+    return "at least " if cost.unknown else ""
+
+
+def _tally(plan: Plan, detail: Detail) -> str:
+    """The plan in a line, and where the rest of it is."""
+    counts = Counter(finding.severity for finding in plan.findings)
+    numbers = ", ".join(
+        f"[{colour}]{counts[severity]} {name}{'s' if counts[severity] != 1 else ''}[/]"
+        if counts[severity]
+        else f"no {name}s"
+        for (severity, colour), name in zip(_COLOURS.items(), ("error", "warning", "note"), strict=True)
+    )
+    cost = plan.cost
+    money = f"{_least(cost)}{usd(cost.hourly)} an hour, {cost.run_hours:.4g} h, {usd(cost.run)} a run"
+    more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
+    return f"{numbers}; [bold]{money}[/]{more}"
 
 
 def _hours(plan: Plan) -> str:
@@ -109,13 +175,23 @@ def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
     return tree
 
 
-def findings_table(findings: Iterable[Finding]) -> Table:
-    """What the plan has to say, gravest first."""
-    order = list(_COLOURS)
+def findings_table(findings: Iterable[Finding], *, shorten: bool = False) -> Table:
+    """What the plan has to say, gravest last. `shorten`: of what nobody has to mend, the code and the first words."""
+    gravest_last = list(_COLOURS)[::-1]
     table = Table(title="findings", title_justify="left", expand=True)
     for column in ("severity", "what"):
         table.add_column(column, overflow="fold")
-    for finding in sorted(findings, key=lambda f: order.index(f.severity)):
+    ordered = sorted(findings, key=lambda f: gravest_last.index(f.severity))
+    if shorten:
+        notes = [finding for finding in ordered if finding.severity is Severity.INFO]
+        for code, count in Counter(note.code for note in notes).items():
+            first = next(note.message for note in notes if note.code == code)
+            times = f" ({count})" if count > 1 else ""
+            words = Text.from_markup(f"[dim]{escape(code)}{times}[/]  {escape(first)}", overflow="ellipsis")
+            words.no_wrap = True
+            table.add_row(f"[{_COLOURS[Severity.INFO]}]{Severity.INFO}[/]", words)
+        ordered = ordered[len(notes) :]
+    for finding in ordered:
         colour = _COLOURS[finding.severity]
         fix = f"\n[green]{escape(finding.fix)}[/]" if finding.fix else ""
         where = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
@@ -123,8 +199,9 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     return table
 
 
-def cost_table(cost: CostEstimate) -> Table:
-    """The bill, line by line, with each price's source. Equal small lines are added up."""
+def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
+    """The bill, line by line; with `sources`, each price's source, day and confidence."""
+    end = "\n" if sources else " "
     table = Table(title="cost (list and spot prices)", title_justify="left", expand=True)
     for column in ("what", "price", "an hour"):
         table.add_column(column, overflow="fold", justify="left" if column == "what" else "right")
@@ -132,22 +209,22 @@ def cost_table(cost: CostEstimate) -> Table:
         standby = " [dim](standby)[/]" if component.standby else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
         provenance = ", ".join(filter(None, (component.source, component.as_of, component.confidence)))
-        table.add_row(
-            f"{escape(component.name)}{standby}\n[dim]{escape(provenance)}[/]",
-            f"{component.quantity:g} {component.unit}\nat {usd(component.price, 4)}",
-            hourly,
-        )
+        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}"
+        source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
+        table.add_row(f"{escape(component.name)}{standby}{source}", price, hourly)
     return table
 
 
-def ladder_table(rungs: Iterable[RungCost]) -> Table:
-    """What a run costs on each rung, and what interruptions make of it."""
+def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:
+    """What a run costs on each rung, and what interruptions make of it; with `sources`, how often there are any by
+    whom.
+    """
     table = Table(title="a run on each rung of the ladder", title_justify="left", expand=True)
     for column in ("capacity", "an hour", "a month", "hours", "a run"):
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
     for rung in rungs:
         hours = "no end" if rung.run_hours is None else f"{rung.run_hours:.1f}"
-        taken = f"\n[dim]{escape(_taken(rung))}[/]" if rung.taken else ""
+        taken = f"\n[dim]{escape(_taken(rung, source=sources))}[/]" if rung.taken else ""
         table.add_row(
             f"{rung.position}: {rung.kind}{taken}",
             *(usd(rung.hourly), usd(rung.monthly), hours, usd(rung.run)),
@@ -155,17 +232,16 @@ def ladder_table(rungs: Iterable[RungCost]) -> Table:
     return table
 
 
-def _taken(rung: RungCost) -> str:
-    """How often a spot rung's nodes are taken and what that costs, with its source."""
+def _taken(rung: RungCost, *, source: bool) -> str:
+    """How often a spot rung's nodes are taken and what that costs."""
     spot, fact = rung.spot, rung.taken
     assert fact is not None, "asked of spot only"
-    source = f"{fact.source}, {fact.as_of}, {fact.confidence}"
+    by_whom = f": {fact.source}, {fact.as_of}, {fact.confidence}" if source else ""
     if spot is None:
-        return f"without interruptions, whose rate is not known: {source}"
-    return (
-        f"one interruption in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}, a checkpoint every "
-        f"{span(spot.interval_sec)} (best {span(spot.best_interval_sec)}): {source}"
-    )
+        return f"without interruptions, whose rate is not known{by_whom}"
+    lost = f"one interruption in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"
+    every = f", a checkpoint every {span(spot.interval_sec)} (best {span(spot.best_interval_sec)})"
+    return f"{lost}{every if source else ''}{by_whom}"
 
 
 def short_type(token: str) -> str:
@@ -241,12 +317,12 @@ def _number(value: float | None, sign: str = "") -> str:
     return "unknown" if value is None else f"{value:{sign},.2f}"
 
 
-def print_plan(plan: Plan, output: str, previous: Mapping[str, Any] | None) -> None:
+def print_plan(plan: Plan, output: str, previous: Mapping[str, Any] | None, detail: Detail = Detail.SUMMARY) -> None:
     """Prints `plan`. `output`: text, json or infracost; `previous`: an earlier plan, as `read_plan` gives it; None for
     no comparison.
     """
     if output == "text":
-        show_plan(plan, Console())
+        show_plan(plan, Console(), detail)
         if previous is not None:
             show_difference(compare(previous, _plain(plan)), Console())
         return

@@ -35,12 +35,14 @@ def generator_size(config: TrainConfig) -> Layer:
     """Of the generator, at its full resolution."""
     latent = config.z_dim * (2 if config.num_classes else 1)
     embedding = Layer(config.num_classes * config.z_dim, 0)
-    return _sum([embedding, *_GENERATORS[config.architecture](config, latent)])
+    layers, _ = _FAMILIES[config.architecture]
+    return _sum([embedding, *layers(config, latent)])
 
 
 def discriminator_size(config: TrainConfig) -> Layer:
     """Of the discriminator, at its full resolution."""
-    return _sum(_DISCRIMINATORS[config.architecture](config))
+    _, layers = _FAMILIES[config.architecture]
+    return _sum(layers(config))
 
 
 def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
@@ -231,19 +233,14 @@ def _progressive_discriminator(config: TrainConfig) -> Iterator[Layer]:
     yield _projection(config, widest)
 
 
-_GENERATORS: Mapping[str, Callable[[TrainConfig, int], Iterator[Layer]]] = MappingProxyType(
+_FAMILIES: Mapping[
+    str, tuple[Callable[[TrainConfig, int], Iterator[Layer]], Callable[[TrainConfig], Iterator[Layer]]]
+] = MappingProxyType(
     {
-        "dcgan": _dcgan_generator,
-        "resnet": _resnet_generator,
-        "r3gan": _r3gan_generator,
-        "progressive": _progressive_generator,
+        "dcgan": (_dcgan_generator, _dcgan_discriminator),
+        "resnet": (_resnet_generator, _resnet_discriminator),
+        "r3gan": (_r3gan_generator, _r3gan_discriminator),
+        "progressive": (_progressive_generator, _progressive_discriminator),
     }
 )
-_DISCRIMINATORS: Mapping[str, Callable[[TrainConfig], Iterator[Layer]]] = MappingProxyType(
-    {
-        "dcgan": _dcgan_discriminator,
-        "resnet": _resnet_discriminator,
-        "r3gan": _r3gan_discriminator,
-        "progressive": _progressive_discriminator,
-    }
-)
+"""The layers of both networks; a generator's by the length of its latents, the class's embedding beside them."""

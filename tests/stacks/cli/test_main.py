@@ -30,7 +30,7 @@ def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_clean_plan_exits_0(repo: Path) -> None:
-    done = gangway("plan", "aws-demo", cwd=repo)
+    done = gangway("plan", "aws-demo", "--full", cwd=repo)
     assert done.returncode == 0, done.stderr
     assert "gangway:aws:EfaNodePool" in done.stdout
     assert done.stderr == ""
@@ -48,6 +48,17 @@ def test_a_person_gets_tables(demo_plan: Plan) -> None:
     assert result.stdout.startswith("aws-demo")
     assert "envelope (estimated)" in result.stdout
     assert f"{demo_plan.cost.hourly:.2f}" in result.stdout
+
+
+def test_how_much_is_printed_is_asked_for(demo_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lines(*flags: str) -> int:
+        result = CliRunner().invoke(cli.app, ["plan", "aws-demo", *flags])
+        assert result.exit_code == 0
+        return len(result.stdout.splitlines())
+
+    assert lines("--explain", "fabric.efa") < lines("--brief") < lines() < lines("--full")
+    assert run_main(["plan", "aws-demo", "--brief", "--full"], monkeypatch) == 2
+    assert run_main(["plan", "aws-demo", "--explain", "fabric.ef"], monkeypatch) == 2
 
 
 def test_a_finding_of_severity_error_exits_1(monkeypatch: pytest.MonkeyPatch, demo_plan: Plan) -> None:

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from components.core.findings import Finding
+from components.core.findings import Finding, InputError
 from components.estimate.cost import estimate, unknown_price
 from stacks.planning.plan import Plan
 from stacks.planning.show import (
+    Detail,
     cost_table,
+    explain,
     findings_table,
     ladder_table,
     resource_tree,
@@ -53,16 +55,76 @@ def test_the_tree_shows_components_with_their_children(demo_plan: Plan) -> None:
     assert lines[pool + 1].startswith("│   ├── autoscaling.Group aws-demo-0-spot")
 
 
-def test_findings_come_gravest_first() -> None:
+def test_findings_come_gravest_last() -> None:
     said = [
         Finding.info("a.info", "p", "nice"),
         Finding.error("b.error", "p", "[bold]not markup[/bold]"),
         Finding.warning("c.warning", "p", "hm", "do something"),
     ]
     text = shown(findings_table(said))
-    assert text.index("b.error") < text.index("c.warning") < text.index("a.info")
+    assert text.index("a.info") < text.index("c.warning") < text.index("b.error")
     assert "[bold]not markup[/bold]" in text
     assert "do something" in text
+
+
+def all_of(plan: Plan, detail: Detail, width: int = 80) -> str:
+    console = Console(width=width, no_color=True)
+    with console.capture() as capture:
+        show_plan(plan, console, detail)
+    return capture.get()
+
+
+def test_short_notes_are_a_line_each_and_nothing_that_must_be_mended_is_shortened() -> None:
+    said = [
+        Finding.info("a.info", "p", "nice " * 40, "perhaps"),
+        Finding.info("a.info", "p", "another"),
+        Finding.warning("c.warning", "p", "hm " * 40 + "end", "do something"),
+    ]
+    lines = shown(findings_table(said, shorten=True), 80).splitlines()
+    assert sum("a.info (2)" in line for line in lines) == 1
+    assert not any("another" in line or "perhaps" in line for line in lines)
+    assert any("do something" in line for line in lines)
+    assert any("hm end" in line or line.strip("│ ").endswith("end") for line in lines)
+
+
+def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
+    demo_plan: Plan, gcp_plans: dict[str, Plan], azure_plans: dict[str, Plan]
+) -> None:
+    for plan in (demo_plan, *gcp_plans.values(), *azure_plans.values()):
+        lines = all_of(plan, Detail.SUMMARY).splitlines()
+        assert len(lines) <= 100, plan.config.stack
+        assert lines[0].startswith(f"{plan.config.stack}: ")
+        assert f"{plan.cost.run:,.2f} a run" in lines[-2]
+        assert "--full" in lines[-1]
+
+
+def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
+    bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
+    text = all_of(bad, Detail.BRIEF)
+    assert text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 1 warning, 8 notes; $50.57 an hour")
+    assert "fabric.efa" not in text
+    assert "envelope" not in text
+    assert "no errors, 1 warning, 8 notes; $50.57 an hour, 1.021 h, $51.63 a run" in all_of(demo_plan, Detail.BRIEF)
+    assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
+
+
+def test_everything_is_shown_on_demand(demo_plan: Plan) -> None:
+    text = all_of(demo_plan, Detail.FULL, width=400)
+    assert all(resource.name in text for resource in demo_plan.resources)
+    assert all(finding.message in text and finding.fix in text for finding in demo_plan.findings)
+    assert all(component.source in text for component in demo_plan.cost.components)
+
+
+def test_one_finding_is_explained_or_the_known_ones_are_named(demo_plan: Plan) -> None:
+    console = Console(width=400, no_color=True)
+    with console.capture() as capture:
+        explain(demo_plan, "budget.fallback", console)
+    (finding,) = [each for each in demo_plan.findings if each.code == "budget.fallback"]
+    assert finding.message in capture.get()
+    assert finding.fix in capture.get()
+    assert "fabric.efa" not in capture.get()
+    with pytest.raises(InputError, match=r"did you mean 'fabric\.efa'"):
+        explain(demo_plan, "fabric.ef", console)
 
 
 def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> None:
@@ -97,7 +159,7 @@ def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Pla
 def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: Plan) -> None:
     console = Console(width=200, no_color=True)
     with console.capture() as capture:
-        show_plan(demo_plan, console)
+        show_plan(demo_plan, console, Detail.FULL)
     text = capture.get()
     for words in (
         "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected on spot: 1 h undisturbed)",
