@@ -3,6 +3,7 @@ monthly of 730 h, components); a price nobody knows stays None and is listed as 
 each provider package turns its own resources into components.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -148,7 +149,9 @@ def elsewhere(priced: str, region: str) -> str:
 @dataclass(frozen=True)
 class CostEstimate:
     """Totals in US dollars of the components whose price is known, and the names of those whose price is not. `monthly`
-    and `run` hold `upfront` once, and `once`, what one run uses up.
+    and `run` hold `upfront` once, and `once`, what one run uses up. `standby_hourly` is of the dearest fallback rung:
+    a rung makes up for the nodes that those above it lack, so that all together hold one rung's nodes; while one fills
+    as another empties there are more for some minutes.
     """
 
     hourly: float
@@ -172,6 +175,10 @@ def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstim
     hourly = sum(component.hourly or 0.0 for component in in_use)
     upfront = sum(component.upfront for component in components)
     once = sum(component.once for component in in_use)
+    of_rungs: dict[str, float] = defaultdict(float)
+    for component in components:
+        if component.standby:  # their lines begin with the rung's name
+            of_rungs[component.name.partition(":")[0]] += component.hourly or 0.0
     return CostEstimate(
         hourly=hourly,
         upfront=upfront,
@@ -179,7 +186,7 @@ def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstim
         monthly=hourly * HOURS_PER_MONTH + upfront + once,
         run=hourly * run_hours + upfront + once,
         run_hours=run_hours,
-        standby_hourly=sum(component.hourly or 0.0 for component in components if component.standby),
+        standby_hourly=max(of_rungs.values(), default=0.0),
         unknown=tuple(component.name for component in in_use if component.hourly is None),
         components=tuple(components),
     )

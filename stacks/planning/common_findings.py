@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import date
-from math import ceil, floor, log10
+from math import ceil
 
 from components.catalog.schema import MachineType
 from components.catalog.validators import STALE_DAYS
@@ -12,7 +12,7 @@ from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimat
 from components.estimate.spot import SpotEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines, unsaid_usage
-from stacks.planning.trainer_findings import trainer_findings
+from stacks.planning.trainer_findings import length_findings, rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
 from trainer.config.train_config import SELF_PREPARED
 
@@ -36,6 +36,7 @@ def common_findings(
     unpriced = [
         *_batch(config, machine),
         *trainer_findings(config, machine),
+        *length_findings(config, machine),
         *([] if shared else _state(config)),
         *_data(config),
     ]
@@ -278,7 +279,7 @@ def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -
     lost_sec = spot.interval_sec / 2 + restart_sec
     elsewhere = "take fewer nodes, or put another kind of capacity in its place"
     best_sec = spot.best_interval_sec
-    every = _rounded(best_sec * job.images_per_second / 1000)
+    every = rounded_down(best_sec * job.images_per_second / 1000)
     mends = best_sec / 2 + restart_sec < mtbf_sec
     return Finding.error(
         "capacity.spot-infeasible",
@@ -313,7 +314,8 @@ def _interval(config: StackConfig, spot: SpotEstimate, job: Pace) -> Iterable[Fi
         f"{job.images_per_second:,.0f} images/s ({job.source}), is too {'often' if often else 'seldom'} for spot: the "
         f"run takes {ratio - 1:.0%} longer than with one every {span(best_sec)}, which is best (Young and Daly; a "
         f"checkpoint is taken to cost {save_sec:g} s: gangway:estimate.checkpoint_sec)",
-        f"set checkpoint_kimg: {_rounded(advised_sec * job.images_per_second / 1000):g}, one every {span(advised_sec)}",
+        f"set checkpoint_kimg: {rounded_down(advised_sec * job.images_per_second / 1000):g}, "
+        f"one every {span(advised_sec)}",
     )
 
 
@@ -353,13 +355,3 @@ def span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _rounded(value: float) -> float:
-    """To two digits, down: nobody writes 1327.4 for 1300.
-
-    >>> _rounded(1327.4), _rounded(0.0672)
-    (1300.0, 0.067)
-    """
-    step = 10.0 ** (floor(log10(value)) - 1)
-    return float(f"{floor(value / step) * step:.6g}")

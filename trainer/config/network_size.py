@@ -25,16 +25,18 @@ _GROUP = 16
 class Layer(NamedTuple):
     """A layer with weights, or one network: `parameters`, and `kept`, the numbers of its inputs for one image that its
     gradient needs. Of inputs that are enlarged before a layer the smaller ones count: the rest can be computed anew.
+    `products`: multiplications of a weight and an input in a pass of one image.
     """
 
     parameters: int
     kept: int
+    products: int
 
 
 def generator_size(config: TrainConfig) -> Layer:
     """Of the generator, at its full resolution."""
     latent = config.z_dim * (2 if config.num_classes else 1)
-    embedding = Layer(config.num_classes * config.z_dim, 0)
+    embedding = Layer(config.num_classes * config.z_dim, 0, 0)
     layers, _ = _FAMILIES[config.architecture]
     return _sum([embedding, *layers(config, latent)])
 
@@ -66,6 +68,17 @@ def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
     # The discriminator judges a real image and a fake for each of the generator's.
     kept = number * images * max(2 * discriminator.kept, generator.kept)
     return (weights + kept) / _GIB
+
+
+def least_flop(config: TrainConfig) -> float | None:
+    """FLOP that a step cannot do without for each real image it shows: making and judging fakes, judging reals, and the
+    weights' gradients; neither penalties nor what only gradients of images need. None for networks that grow, whose
+    first images cost less.
+    """
+    if config.architecture == "progressive":
+        return None
+    generator, discriminator = generator_size(config).products, discriminator_size(config).products
+    return 2 * (generator + 4 * discriminator + 2 * (generator + discriminator) / config.d_steps)
 
 
 def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1) -> int | None:
@@ -108,13 +121,25 @@ def _sum(layers: Iterable[Layer]) -> Layer:
     return Layer(*map(sum, columns))
 
 
-def _conv(inputs: int, outputs: int, kernel: int, pixels: int, *, bias: bool = True, groups: int = 1) -> Layer:
-    """`kernel`: weights that an output has for each input channel of its group; `pixels`: of its inputs."""
-    return Layer(inputs // groups * outputs * kernel + bias * outputs, inputs * pixels)
+def _conv(
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    pixels: int,
+    positions: int | None = None,
+    *,
+    bias: bool = True,
+    groups: int = 1,
+) -> Layer:
+    """`kernel`: weights that an output has for each input channel of its group; `pixels`: of its inputs; `positions`:
+    where the kernel is laid, if that is not each pixel.
+    """
+    weights = inputs // groups * outputs * kernel
+    return Layer(weights + bias * outputs, inputs * pixels, weights * (pixels if positions is None else positions))
 
 
 def _projection(config: TrainConfig, features: int) -> Layer:
-    return Layer(config.num_classes * features, 0)
+    return Layer(config.num_classes * features, 0, 0)
 
 
 def _doublings(config: TrainConfig, smallest: int = SMALLEST) -> int:
@@ -125,23 +150,25 @@ def _dcgan_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
     widths = [config.ngf << step for step in reversed(range(_doublings(config)))]
     yield _conv(latent, widths[0], 16, 1)
     for step, (wide, narrow) in enumerate(pairwise([*widths, config.channels])):
-        yield Layer(wide * narrow * 16 + narrow, wide * (SMALLEST << step) ** 2)
+        yield _conv(wide, narrow, 16, (SMALLEST << step) ** 2)
 
 
 def _dcgan_discriminator(config: TrainConfig) -> Iterator[Layer]:
     widths = [config.ndf << step for step in range(_doublings(config))]
     for step, (narrow, wide) in enumerate(pairwise([config.channels, *widths])):
-        yield _conv(narrow, wide, 16, (config.resolution >> step) ** 2)
-    yield _conv(widths[-1], 1, 16, 16)
+        yield _conv(narrow, wide, 16, (config.resolution >> step) ** 2, (config.resolution >> step + 1) ** 2)
+    yield _conv(widths[-1], 1, 16, 16, 1)
     yield _projection(config, widths[-1])
 
 
 def _resnet_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
     width = config.ngf
-    yield Layer((latent + 1) * width * SMALLEST**2, latent)
+    yield _conv(latent, width * SMALLEST**2, 1, 1)
     for step in range(_doublings(config)):
         small, large = ((SMALLEST << each) ** 2 for each in (step, step + 1))
-        yield from (_conv(width, width, 9, small), _conv(width, width, 9, large), _conv(width, width, 1, small))
+        yield _conv(width, width, 9, small, large)
+        yield _conv(width, width, 9, large)
+        yield _conv(width, width, 1, small, large)
     yield _conv(width, config.channels, 9, config.resolution**2)
 
 
@@ -154,7 +181,7 @@ def _resnet_discriminator(config: TrainConfig) -> Iterator[Layer]:
         pixels = (config.resolution >> step) ** 2
         yield from (_conv(width, width, 9, pixels), _conv(width, width, 9, pixels), _conv(width, width, 1, pixels))
     yield from 4 * [_conv(width, width, 9, _LAST_OF_RESNET**2)]
-    yield Layer(width + 1, width)
+    yield _conv(width, 1, 1, 1)
     yield _projection(config, width)
 
 
@@ -174,7 +201,8 @@ def _r3gan_blocks(width: int, pixels: int) -> Iterator[Layer]:
 
 def _r3gan_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
     widths = _r3gan_widths(config.ngf, config)
-    yield Layer(widths[0] * SMALLEST**2 + latent * widths[0], latent)
+    yield Layer(widths[0] * SMALLEST**2, 0, 0)
+    yield _conv(latent, widths[0], 1, 1, bias=False)
     for step, (before, width) in enumerate(pairwise([widths[0], *widths])):
         if before != width:
             yield _conv(before, width, 1, (SMALLEST << step - 1) ** 2, bias=False)
@@ -189,8 +217,8 @@ def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
         if before != width:
             yield _conv(before, width, 1, (config.resolution >> step) ** 2, bias=False)
         yield from _r3gan_blocks(width, (config.resolution >> step) ** 2)
-    yield _conv(widths[-1], widths[-1], 16, 16, bias=False, groups=widths[-1])
-    yield Layer(widths[-1], widths[-1])
+    yield _conv(widths[-1], widths[-1], 16, 16, 1, bias=False, groups=widths[-1])
+    yield _conv(widths[-1], 1, 1, 1, bias=False)
     yield _projection(config, widths[-1])
 
 
@@ -212,10 +240,10 @@ def _growing(width: int, config: TrainConfig) -> _Growing:
 
 def _progressive_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
     resolutions, widths, pixels, kernel = _growing(config.ngf, config)
-    yield Layer((latent + 1) * widths[SMALLEST] * pixels[SMALLEST], latent)
+    yield _conv(latent, widths[SMALLEST] * pixels[SMALLEST], 1, 1)
     for smaller, each in pairwise([SMALLEST, *resolutions]):
         if each > SMALLEST:
-            yield _conv(widths[smaller], widths[each], kernel, pixels[smaller])
+            yield _conv(widths[smaller], widths[each], kernel, pixels[smaller], pixels[each])
         yield _conv(widths[each], widths[each], kernel, pixels[each])
         yield _conv(widths[each], config.channels, 1, pixels[each] if each == config.resolution else 0)
 

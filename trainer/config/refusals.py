@@ -14,9 +14,6 @@ from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu,
 from trainer.config.train_config import TrainConfig
 
 _ANY = (1, 3)
-WITHOUT_BF16 = frozenset({"K80", "M60", "P4", "P40", "P100", "V100", "T4", "T4G"})
-"""NVIDIA's GPUs below compute capability 8.0, with which bfloat16 came (CUDA programming guide, arithmetic
-instructions): libraries refuse it there, or do it slowly in other instructions."""
 
 
 class Machine(NamedTuple):

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from trainer.config.accelerators import peak_of
 from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import each_operation
 from trainer.networks.base import Discriminator, Generator
@@ -18,22 +18,6 @@ from trainer.records.run_record import RunContext
 from trainer.steps.augment import UNIFORMS
 from trainer.steps.losses import DLoss, GLoss, Inputs
 
-PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        "T4": {"fp32": 8.1, "fp16": 65},
-        "V100": {"fp32": 15.7, "fp16": 125},
-        "A10G": {"fp32": 35, "tf32": 35, "bf16": 70, "fp16": 70},
-        "L4": {"fp32": 30.3, "tf32": 60, "bf16": 121, "fp16": 121},
-        "L40S": {"fp32": 91.6, "tf32": 183, "bf16": 362, "fp16": 362},
-        "A100": {"fp32": 19.5, "tf32": 156, "bf16": 312, "fp16": 312},
-        "H100 PCIe": {"fp32": 51, "tf32": 378, "bf16": 756, "fp16": 756},
-        "H100": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5},
-        "H200": {"fp32": 67, "tf32": 494.5, "bf16": 989.5, "fp16": 989.5},
-        "B200": {"fp32": 80, "tf32": 1100, "bf16": 2250, "fp16": 2250},
-        "MI300X": {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4},
-    }
-)
-"""TFLOP/s by device and number format; a device is looked up by the words of its name, longer entries first."""
 _COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
 _IMAGES = 4
 """Of the batch that is counted; a step's work grows with its images alone."""
@@ -46,15 +30,13 @@ def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Qu
     given_peak = given.get(precision)
     if given_peak is not None and given_peak.value is not None:
         return given_peak.model_copy(update={"value": given_peak.value * 1e12, "unit": "FLOP/s"})
-    names = set(device.replace("-", " ").split())
-    for name in sorted(PEAK_TFLOPS, key=len, reverse=True):
-        if set(name.split()) <= names and precision in PEAK_TFLOPS[name]:
-            return Quantity(
-                value=PEAK_TFLOPS[name][precision] * 1e12,
-                unit="FLOP/s",
-                provenance="assumed",
-                source=f"the vendor's data sheet of the {name}, dense {precision}",
-            )
+    if (peak := peak_of(device, precision)) is not None:
+        return Quantity(
+            value=peak.tflops * 1e12,
+            unit="FLOP/s",
+            provenance="assumed",
+            source=f"the vendor's data sheet of the {peak.name}, dense {precision}",
+        )
     return Quantity.absent("FLOP/s", f"no published {precision} peak of this device: {device}; the launcher gave none")
 
 

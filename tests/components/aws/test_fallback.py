@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from components.aws.fallback import EMPTY_MINUTES, FILL_MINUTES, FILL_WITHIN_MINUTES, plan_fill_steps
 from components.aws.node_pool import EfaNodePool
+from components.estimate.cost import CostComponent, estimate
 
 WANTED = 2
 Series = list[float | None]
@@ -34,6 +35,28 @@ def test_the_steps_always_fill_what_is_missing(num_nodes: int, data: st.DataObje
     assert missing <= size <= num_nodes
     if num_nodes <= 20:
         assert size == missing
+
+
+@given(
+    num_nodes=st.integers(1, 512),
+    prices=st.lists(st.floats(0.01, 100), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_what_stands_by_costs_no_more_than_the_dearest_rung_full(
+    num_nodes: int, prices: list[float], data: st.DataObject
+) -> None:
+    """Each rung is set to what those above it lack, of which it gets some: the estimate's `standby_hourly`."""
+    in_service, standby_hourly = data.draw(st.integers(0, num_nodes)), 0.0
+    for usd_per_hour in prices:
+        missing = num_nodes - in_service
+        size = size_after(num_nodes, missing) if missing else 0
+        came = data.draw(st.integers(0, min(size, missing)))
+        in_service, standby_hourly = in_service + came, standby_hourly + came * usd_per_hour
+    lines = [
+        CostComponent(f"demo-{at}-spot: nodes", "hours", num_nodes, usd, usd * num_nodes, "", "", "", standby=True)
+        for at, usd in enumerate(prices, 1)
+    ]
+    assert standby_hourly <= estimate(lines, 1).standby_hourly * (1 + 1e-9)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Cost estimates against bills worked out by hand, and what must hold for every bill."""
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -61,6 +62,17 @@ def test_a_price_nobody_knows_is_a_line_without_one() -> None:
     line = unknown_price("nodes", 2, "no price in the catalogue", unit="chip-hour")
     assert (line.price, line.hourly, line.unit, line.confidence) == (None, None, "chip-hours", "unknown")
     assert estimate([line], 1).unknown == ("nodes",)
+
+
+def test_of_several_fallback_rungs_the_dearest_can_stand_by() -> None:
+    lines = [
+        replace(component(10, standby=True), name="demo-1-spot: 2 x machine"),
+        replace(component(1, standby=True), name="demo-1-spot: root volumes"),
+        replace(component(30, standby=True), name="demo-2-on-demand: 2 x machine"),
+        replace(component(2, standby=True), name="demo-2-on-demand: root volumes"),
+    ]
+    assert estimate(lines, 1).standby_hourly == pytest.approx(2 * 32)
+    assert estimate([component(5)], 1).standby_hourly == 0
 
 
 def test_a_bill_adds_up_by_hand() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from trainer.config.network_size import (
     device_gib,
@@ -13,11 +14,13 @@ from trainer.config.network_size import (
     generator_size,
     host_gib,
     largest_batch_gpu,
+    least_flop,
     smaller_networks,
 )
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.networks.factory import build
+from trainer.telemetry.flops import count_step
 
 DIGITS = PRESETS["dcgan-digits"]
 GIB = 1 << 30
@@ -41,6 +44,31 @@ def test_parameters_are_counted_to_the_last(config: TrainConfig) -> None:
     with torch.device("meta"):
         made = [sum(weights.numel() for weights in network.parameters()) for network in build(config)]
     assert [generator_size(config).parameters, discriminator_size(config).parameters] == made
+
+
+@pytest.mark.parametrize("config", FAMILIES, ids=lambda c: f"{c.architecture}-{c.image_shape}-{c.num_classes}")
+def test_products_are_counted_as_torch_counts_them(config: TrainConfig) -> None:
+    labels = torch.zeros(1, dtype=torch.int64, device="meta") if config.num_classes else None
+    with torch.device("meta"):
+        given, networks = (torch.empty(1, config.z_dim), torch.empty(1, *config.image_shape)), build(config)
+    for network, inputs, said in zip(
+        networks, given, (generator_size(config), discriminator_size(config)), strict=True
+    ):
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            network(inputs, labels)
+        assert counter.get_total_flops() == 2 * said.products
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_least_work_is_no_more_than_the_work(name: str) -> None:
+    config = PRESETS[name]
+    least, work = least_flop(config), count_step(config).value
+    if config.architecture == "progressive":
+        assert least is None
+        return
+    assert least is not None
+    assert work is not None
+    assert work / 3 < least < work
 
 
 def kept_numbers(config: TrainConfig) -> tuple[int, int]:

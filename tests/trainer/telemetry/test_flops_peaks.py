@@ -2,8 +2,9 @@
 
 import pytest
 
+from trainer.config.accelerators import PEAK_TFLOPS, WITHOUT_BF16
 from trainer.records.quantity import Quantity
-from trainer.telemetry.flops import PEAK_TFLOPS, peak_flops
+from trainer.telemetry.flops import peak_flops
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,7 @@ def test_fewer_bits_are_never_slower() -> None:
     for name, peaks in PEAK_TFLOPS.items():
         known = [peaks[precision] for precision in order if precision in peaks]
         assert known == sorted(known), name
+
+
+def test_who_has_no_bf16_has_no_peak_of_it() -> None:
+    assert not [name for name, peaks in PEAK_TFLOPS.items() if name in WITHOUT_BF16 and "bf16" in peaks]
