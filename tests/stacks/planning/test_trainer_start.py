@@ -74,23 +74,27 @@ def pretended(machine: MachineType) -> Iterator[None]:
         yield
 
 
-def refused(config: TrainConfig, machine: MachineType, num_nodes: int) -> str:
+def refused(argv: list[str], machine: MachineType, num_nodes: int) -> str:
     """What the trainer's start-up refuses on so many nodes (of a TPU: slices); nothing where it begins."""
+    try:
+        return _refused(train_config(argv), machine, num_nodes)
+    except TrainerError as error:
+        return f"{error.place}: {error.problem}"
+
+
+def _refused(config: TrainConfig, machine: MachineType, num_nodes: int) -> str:
     on_xla = machine.backend == "xla"
     if on_xla != (config.backend == "xla"):
         return "" if config.backend == "gloo" else f"backend {config.backend}, which needs the other environment"
     device = torch.device("xla" if on_xla else "cpu" if config.backend == "gloo" else "cuda")
     workers = machine.num_accelerators.value
     world = World(0, 0, workers * num_nodes, 0, num_nodes, device, "none", "a test's")
-    try:
-        with pretended(machine):
-            check_start(config, world)
-        if config.dataset in SHIPPED:
-            recipe = SHIPPED[config.dataset](config)
-            if recipe.shape != config.image_shape or config.num_classes not in (0, len(recipe.classes)):
-                return f"shards of {recipe.shape}, {len(recipe.classes)} classes"
-    except TrainerError as error:
-        return f"{error.place}: {error.problem}"
+    with pretended(machine):
+        check_start(config, world)
+    if config.dataset in SHIPPED:
+        recipe = SHIPPED[config.dataset](config)
+        if recipe.shape != config.image_shape or config.num_classes not in (0, len(recipe.classes)):
+            return f"shards of {recipe.shape}, {len(recipe.classes)} classes"
     return ""
 
 
@@ -162,12 +166,11 @@ def test_what_the_trainer_refuses_is_an_error_of_the_plan(
         assert made
         return
     machine = program_of(made.config.provider).plan(made.config).machine
-    trained = train_config(made.job["argv"])
-    nodes = made.config.cluster.nodes
-    reasons = {num: reason for num in range(nodes.min, nodes.max + 1) if (reason := refused(trained, machine, num))}
+    nodes, argv = made.config.cluster.nodes, made.job["argv"]
+    reasons = {num: reason for num in range(nodes.min, nodes.max + 1) if (reason := refused(argv, machine, num))}
     errors = [finding for finding in made.findings if finding.severity is Severity.ERROR]
     event(f"plan {'red' if errors else 'green'}, trainer {'refuses' if reasons else 'starts'}")
-    assert errors or not reasons, (trained, machine.name, reasons)
+    assert errors or not reasons, (argv, machine.name, reasons)
     mine = [finding for finding in errors if finding.code.startswith(("trainer.", "batch."))]
     assert mine or not reasons, (errors, reasons)
     assert all(finding.fix for finding in mine)
