@@ -12,7 +12,7 @@ from trainer.core.errors import TrainerError
 from trainer.data.index import INDEX_FILE, Recipe
 from trainer.data.loader import Sampler
 from trainer.data.packaged_data import clips_recipe, digits_recipe, photos_recipe
-from trainer.data.prepare import prepare
+from trainer.data.prepare import foreign_file, prepare
 from trainer.data.shards import ShardedImages, labels_missing
 
 if TYPE_CHECKING:
@@ -33,11 +33,21 @@ SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
 
 
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
-    """Writes the configured data set's shards unless the folder has an index already. TrainerError: not writable, or
-    the data set needs a source: with the command to run.
+    """Writes the configured data set's shards unless the folder has an index already. TrainerError: not writable, the
+    folder holds other files, or the data set needs a source: with the command to run.
     """
     if (folder / INDEX_FILE).exists():
         return
+    if foreign := foreign_file(folder):
+        out = _beside(folder, config.model_copy(update={"dataset": "folder", "frames": 1}))
+        raise TrainerError(
+            place="--data",
+            problem=f"holds no data set but other files, such as {foreign}, and nothing is written among them",
+            value=str(folder),
+            allowed="a folder of shards, or one that is empty or not there",
+            fix=f"for pictures: `{_pictures(config, folder, out)}`, then train with --dataset folder --data {out}; for "
+            f"{config.dataset}: name another folder",
+        )
     if config.dataset not in SHIPPED:
         raise TrainerError(
             place="--data",
@@ -98,10 +108,16 @@ def _beside(folder: Path, config: TrainConfig) -> Path:
     return named.with_name(f"{named.name}-{config.dataset}-{'x'.join(map(str, config.image_shape))}")
 
 
-def _command(config: TrainConfig, folder: Path) -> str:
+def _pictures(config: TrainConfig, folder: Path, out: Path) -> str:
+    """The command that makes shards of a folder of pictures, as this configuration can train on."""
+    images = {"dataset": "folder", "frames": 1}
+    return _command(config.model_copy(update=images), out, source=str(folder))
+
+
+def _command(config: TrainConfig, folder: Path, source: str = "PATH_OR_URL") -> str:
     command = ["python -m trainer data prepare", config.dataset]
     if config.dataset not in SHIPPED:
-        command.append("--source PATH_OR_URL")
+        command.append(f"--source {source}")
     if config.dataset != "cifar10":
         command.append(f"--resolution {config.resolution}")
     if config.channels == 1 and config.dataset != "digits":

@@ -42,6 +42,16 @@ class _Head(BaseModel):
     recipe_sha256: str
 
 
+def foreign_file(folder: Path) -> str:
+    """The name of a file, or folder, that nobody has prepared there; nothing where there is none. What a file system
+    keeps for itself is not looked at.
+    """
+    if not folder.is_dir() or any((folder / name).exists() for name in (JOURNAL_FILE, INDEX_FILE)):
+        return ""
+    names = sorted(each.name for each in folder.iterdir())
+    return next((name for name in names if not name.startswith(".") and name != "lost+found"), "")
+
+
 class Entry(BaseModel):
     """A finished shard, with names of the items left out.
 
@@ -78,6 +88,14 @@ class Journal:
         path = folder / JOURNAL_FILE
         if (folder / INDEX_FILE).exists() and not path.exists():
             raise _occupied(folder, "a data set that this command did not begin")
+        if not path.exists() and (foreign := foreign_file(folder)):
+            raise TrainerError(
+                place="--out",
+                problem=f"the folder holds other files, such as {foreign}, and nothing is written among them",
+                value=str(folder),
+                allowed="a folder that is empty or not there, or one that the same command began",
+                fix="name another folder",
+            )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = path.open("a+b")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from trainer.__main__ import main
 from trainer.config.train_config import SELF_PREPARED, TrainConfig
@@ -103,6 +104,35 @@ def test_what_needs_a_source_says_the_command(changes: dict[str, object], comman
         prepare_if_missing(_config(**changes), tmp_path)
     assert caught.value.fix == f"python -m trainer data prepare {command.format(tmp_path)}"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dataset", ["digits", "folder"])
+def test_nothing_is_written_among_pictures_and_the_command_that_prepares_them_works(
+    dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures = tmp_path / "shapes"
+    pictures.mkdir()
+    for number in range(4):
+        Image.new("L", (40, 40), 60 * number).save(pictures / f"{number}.png")
+    before = sorted(pictures.iterdir())
+    with pytest.raises(TrainerError, match=r"--data: holds no data set but other files, such as 0\.png") as caught:
+        prepare_if_missing(_config(dataset=dataset), pictures)
+    assert sorted(pictures.iterdir()) == before
+    _, command, then = caught.value.fix.split("`")
+    assert main(command.removeprefix("python -m trainer ").split()) == 0
+    assert sorted(pictures.iterdir()) == before
+    out = Path(then.partition("--data ")[2].partition(";")[0])
+    assert len(open_matching(_config(dataset="folder"), out)) == 4
+    assert main(command.removeprefix("python -m trainer ").replace(f"--out {out}", f"--out {pictures}").split()) == 2
+    assert "--out: the folder holds other files, such as 0.png" in capsys.readouterr().err
+    assert sorted(pictures.iterdir()) == before
+
+
+def test_what_a_file_system_keeps_for_itself_is_nobodys_picture(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".snapshot").mkdir()
+    prepare_if_missing(_config(), tmp_path)
+    assert len(open_matching(_config(), tmp_path)) > 0
 
 
 def test_a_folder_begun_with_another_resolution_is_named_by_its_flag(tmp_path: Path) -> None:
