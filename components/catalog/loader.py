@@ -51,7 +51,7 @@ from components.catalog.schema import (
     TpuPrice,
 )
 from components.catalog.tables import Source, read_file, with_facts
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError, letters_wrong, nearest_hint
 
 __all__ = [
     "PROVIDERS",
@@ -144,9 +144,17 @@ class Catalog(Frozen):
 
     def region(self, name: str, provider: str, place: str = "region") -> Region:
         """The region called `name` of `provider`."""
-        return _look_up(
-            {k: r for k, r in self.regions.items() if r.provider == provider}, name, place, f"{provider} region"
-        )
+        known = {k: r for k, r in self.regions.items() if r.provider == provider}
+        if name not in known:
+            word = misspelt_region(name, known)
+            raise InputError(
+                place,
+                f"this {provider} region is not in the catalogue",
+                value=name,
+                allowed=f"known are {', '.join(sorted(known))}",
+                fix=f"did you mean {word!r}?" if word else "choose one of the known regions",
+            )
+        return known[name]
 
     def price(self, machine_type: str, region: str) -> MachinePrice | None:
         """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
@@ -168,6 +176,19 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
     if name not in table:
         raise InputError.not_among(place, f"no such {what}", name, sorted(table))
     return table[name]
+
+
+def misspelt_region(name: str, known: Collection[str]) -> str | None:
+    """The region that was meant where up to two letters are wrong. Another number is another region, and so is another
+    first word: eu-west-2 is London, neither Ireland nor Oregon, and data may be bound to a country.
+    """
+
+    def place_of(region: str) -> tuple[str, list[str]]:
+        letters = region.lower().replace("_", "-")
+        return letters.partition("-")[0] if "-" in letters else "", [each for each in letters if each.isdigit()]
+
+    close = [word for word in known if place_of(word) == place_of(name) and letters_wrong(name.lower(), word) <= 2]
+    return min(close, key=lambda word: letters_wrong(name.lower(), word), default=None)
 
 
 def accelerator_hint(wanted: str, offered: Collection[str]) -> str:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Self
 
-__all__ = ["Finding", "InputError", "Severity", "nearest", "nearest_hint"]
+__all__ = ["Finding", "InputError", "Severity", "letters_wrong", "nearest", "nearest_hint"]
 
 
 class Severity(StrEnum):
@@ -100,3 +100,17 @@ def nearest_hint(value: str, allowed: Iterable[str]) -> str:
     """A fix for a mistyped word: `did you mean ...?`, or where to look when nothing is close."""
     word = nearest(value, allowed)
     return f"did you mean {word!r}?" if word else "choose one of the allowed values"
+
+
+def letters_wrong(word: str, meant: str) -> int:
+    """Letters to add, leave out or replace (Levenshtein's distance; one that changes places with its neighbour is two).
+
+    >>> letters_wrong("us-esat-1", "us-east-1"), letters_wrong("eastuss", "eastus")
+    (2, 1)
+    """
+    row = list(range(len(meant) + 1))
+    for at, letter in enumerate(word, 1):
+        above, row = row, [at]
+        for column, other in enumerate(meant, 1):
+            row.append(min(above[column] + 1, row[-1] + 1, above[column - 1] + (letter != other)))
+    return row[-1]

@@ -107,7 +107,10 @@ def test_the_program_declares_the_stack_and_exports(
 
 MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "of the file": (lambda v: v["gangway:job"].update(kimg="x"), "stack aws-demo: gangway:job.kimg"),
-    "of the cloud": (lambda v: v.update({"gangway:region": "us"}), "gangway:region: no such aws region"),
+    "of the cloud": (
+        lambda v: v.update({"gangway:region": "us"}),
+        "gangway:region: this aws region is not in the catalogue",
+    ),
     "unknown key": (lambda v: v.update({"gangway:netwrok": {}}), "did you mean 'network'?"),
     "missing": (lambda v: v.pop("gangway:region"), "stack aws-demo: gangway:region: missing"),
     "no JSON": (lambda v: v.update({"gangway:cluster": "H100x8"}), "stack aws-demo: gangway:cluster: not an accepted"),

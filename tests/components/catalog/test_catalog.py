@@ -292,12 +292,30 @@ def test_an_accelerator_that_several_machines_carry_does_not_pick_one(catalog: C
     assert caught.value.fix == "write machine_type: p5.48xlarge in place of accelerator"
 
 
-def test_an_unknown_region_names_the_nearest_of_the_same_provider(catalog: Catalog) -> None:
-    with pytest.raises(InputError, match="no such aws region") as caught:
-        catalog.region("us-east-22", "aws")
-    assert caught.value.fix in ("did you mean 'us-east-2'?", "did you mean 'us-east-1'?")
-    with pytest.raises(InputError, match="no such gcp region"):
-        catalog.region("us-east-2", "gcp")
+@pytest.mark.parametrize(
+    ("provider", "written", "meant"),
+    [
+        ("aws", "us-esat-1", "us-east-1"),
+        ("aws", "us-east1", "us-east-1"),
+        ("aws", "US-EAST-1", "us-east-1"),
+        ("aws", "us_east_1", "us-east-1"),
+        ("gcp", "us-central", ""),
+        ("gcp", "us-centrall1", "us-central1"),
+        ("azure", "eastuss", "eastus"),
+        ("aws", "us-east-3", ""),
+        ("aws", "us-west-3", ""),
+        ("aws", "eu-west-2", ""),
+        ("aws", "ca-west-1", ""),
+        ("aws", "mars", ""),
+        ("gcp", "us-east-2", ""),
+    ],
+)
+def test_of_regions_a_typo_alone_is_mended(provider: str, written: str, meant: str) -> None:
+    """Another number, or another first word, is another region, where other laws may hold."""
+    with pytest.raises(InputError, match=f"this {provider} region is not in the catalogue") as caught:
+        load_provider(provider).region(written, provider)
+    assert caught.value.fix == (f"did you mean '{meant}'?" if meant else "choose one of the known regions")
+    assert caught.value.allowed.startswith("known are ")
 
 
 def test_the_catalogue_is_read_once_and_cannot_be_changed(catalog: Catalog) -> None:

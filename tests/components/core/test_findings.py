@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import Finding, InputError, nearest, nearest_hint
+from components.core.findings import Finding, InputError, letters_wrong, nearest, nearest_hint
 
 
 def test_a_message_names_place_value_allowed_and_fix() -> None:
@@ -51,3 +51,11 @@ def test_the_nearest_word(written: str, meant: str | None) -> None:
 def test_a_suggestion_is_always_an_allowed_word(written: str, words: list[str]) -> None:
     word = nearest(written, words)
     assert word is None or word in words
+
+
+@given(st.text("abc-1", max_size=6), st.text("abc-1", max_size=6), st.text("abc-1", max_size=6))
+def test_wrong_letters_are_a_distance(one: str, other: str, third: str) -> None:
+    assert (letters_wrong(one, other) == 0) == (one == other)
+    assert letters_wrong(one, other) == letters_wrong(other, one) <= max(len(one), len(other))
+    assert letters_wrong(one, third) <= letters_wrong(one, other) + letters_wrong(other, third)
+    assert letters_wrong(one, one + "x") == 1
