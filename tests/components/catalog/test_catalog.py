@@ -310,7 +310,7 @@ def test_an_accelerator_that_several_machines_carry_does_not_pick_one(catalog: C
         ("gcp", "us-east-2", ""),
     ],
 )
-def test_of_regions_a_typo_alone_is_mended(provider: str, written: str, meant: str) -> None:
+def test_of_regions_a_typo_alone_is_mended(provider: Provider, written: str, meant: str) -> None:
     """Another number, or another first word, is another region, where other laws may hold."""
     with pytest.raises(InputError, match=f"this {provider} region is not in the catalogue") as caught:
         load_provider(provider).region(written, provider)
