@@ -144,7 +144,7 @@ BAD: Mapping[str, tuple[list[str], list[str]]] = {
     "provider": (["--provider", "gpc"], ["--provider: no such provider", "'gpc'", "aws, gcp", "did you mean 'gcp'?"]),
     "stack": (["--stack", "a/b"], ["--stack: no name of a stack", "'a/b'", "--stack dev"]),
     "stack's letters": (["--stack", "Dev"], ["Pulumi.Dev.yaml: gangway:stack", "'Dev'", "rename the stack"]),
-    "region": (["--region", "us-east-9"], ["Pulumi.dev.yaml: gangway:region", "'us-east-9'", "did you mean 'us-east-"]),
+    "region": (["--region", "us-esat-1"], ["Pulumi.dev.yaml: gangway:region", "'us-esat-1'", "mean 'us-east-1'?"]),
     "accelerator": (["--accelerator", "H100x9"], ["gangway:cluster.accelerator", "'H100x9'", "did you mean 'H100x8'?"]),
     "machine type": (["--machine-type", "g5.xlarg"], ["gangway:cluster.machine_type", "did you mean 'g5.xlarge'?"]),
     "nodes": (["--nodes", "two"], ["--nodes: no number of nodes", "'two'", "2, or 2-4"]),

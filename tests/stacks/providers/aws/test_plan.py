@@ -49,7 +49,7 @@ MISTAKES = {
         "gangway:cluster.machine_type", "p5.48xl", "did you mean 'p5.48xlarge'?",
     ),
     "region": (
-        lambda v: v.update({"gangway:region": "eu-north-2"}), "gangway:region", "eu-north-2",
+        lambda v: v.update({"gangway:region": "eu-nort-1"}), "gangway:region", "eu-nort-1",
         "did you mean 'eu-north-1'?",
     ),
     "head node": (
