@@ -19,7 +19,10 @@ SHARED = ["catalog", "core", "estimate"]
 MAX_FUNCTION_LINES = 60
 # One readable loop, whose phases carry one comment line each, beats the same loop cut into pieces.
 MAX_LOOP_LINES = 200
-FOR_STACKS = ("trainer.config.", "trainer.records.", "trainer.core.errors.EXIT_")
+FOR_STACKS = (
+    *("trainer.config.", "trainer.records.", "trainer.core.errors.EXIT_", "trainer.core.program."),
+    "trainer.__main__.run",  # `gangway train` and its like, which load torch themselves
+)
 """What stacks may import of the trainer; it must not load torch."""
 
 

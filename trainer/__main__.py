@@ -35,6 +35,7 @@ from trainer.core.errors import (
     WorkerFailedError,
     from_validation,
 )
+from trainer.core.program import program
 from trainer.distributed.ranks import Ranks
 from trainer.power.limits import add_power, power_asked
 
@@ -68,8 +69,24 @@ def main(argv: Sequence[str]) -> int:
     return code
 
 
+class _Version(argparse.Action):
+    """The package's, which a container of the trainer alone does not have."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"gangway {version('gangway-iac')}")
+        except PackageNotFoundError:
+            from trainer.core.host import code_sha256
+
+            print(f"gangway's trainer, code {code_sha256()[:12]}")
+        raise SystemExit(0)
+
+
 def _parser() -> Parser:
-    parser = Parser(prog="python -m trainer", description="Trains GANs; see each command's --help.")
+    parser = Parser(prog=program(), description="Trains GANs; see each command's --help.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, sentence: str) -> Parser:

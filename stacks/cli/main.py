@@ -24,6 +24,7 @@ from stacks.cli.reconcile import reconcile
 from stacks.cli.report import report
 from stacks.cli.reproduce import reproduce
 from stacks.cli.tco import tco
+from stacks.cli.trainer import add_trainer
 from stacks.extras import missing_extra
 from stacks.planning.gc_pause import without_gc
 
@@ -40,6 +41,7 @@ class PlanFormat(StrEnum):
 
 
 app = typer.Typer(
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
     no_args_is_help=True,
     add_completion=False,
@@ -58,10 +60,23 @@ app.command()(reconcile)
 app.command()(report)
 app.command()(reproduce)
 app.command()(tco)
+add_trainer(app)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"gangway {version('gangway-iac')}")
+        raise typer.Exit
 
 
 @app.callback()
-def _gangway() -> None:
+def _gangway(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Keeps `gangway` a group of commands."""
 
 

@@ -15,6 +15,7 @@ from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines,
 from stacks.planning.trainer_findings import length_findings, rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
 from trainer.config.train_config import SELF_PREPARED
+from trainer.core.program import program
 
 _NAMED_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
@@ -169,7 +170,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         return
     provider = provider_of(config.provider)
     named = (config.storage and config.storage.source) or provider.own_data(config)
-    prepare = f"python -m trainer data prepare {trained.dataset}"
+    prepare = f"{program()} data prepare {trained.dataset}"
     if named:
         size = f"{trained.resolution}x{trained.resolution}"
         yield Finding.info(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError
+from trainer.core.program import program
 from trainer.records.digest import WRONG_DIGEST
 from trainer.records.run_record import RunRecord
 
@@ -41,7 +42,7 @@ def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
         found = [] if not there else [place] if place.is_file() else sorted(place.rglob(RECORD))
         if not found:
             problem = "holds no run.json" if there else "no such folder or file"
-            fix = "name a run's directory; `python -m trainer record --run-dir DIR` writes its run.json anew"
+            fix = f"name a run's directory; `{program()} record --run-dir DIR` writes its run.json anew"
             raise InputError(flag, problem, value=str(place), fix=fix)
         records += found
     runs = [_read(path) for path in dict.fromkeys(path.resolve() for path in records)]
@@ -101,16 +102,16 @@ def _read(path: Path) -> Run:
                 "was changed after it was written",
                 value=f"content with digest {first['ctx']['found']}",
                 allowed=f"digest {first['ctx']['expected']}",
-                fix="fetch it anew, or write it anew from stats.jsonl: python -m trainer record --run-dir DIR",
+                fix=f"fetch it anew, or write it anew from stats.jsonl: {program()} record --run-dir DIR",
             ) from None
         where = ".".join(str(part) for part in first["loc"])
         raise InputError(
             f"{path}: {where}" if where else str(path),
             f"no run record of this version: {first['msg']}",
-            fix="write it anew from stats.jsonl: python -m trainer record --run-dir DIR",
+            fix=f"write it anew from stats.jsonl: {program()} record --run-dir DIR",
         ) from None
     if not record.sessions:
-        fix = "write it anew from stats.jsonl: python -m trainer record --run-dir DIR"
+        fix = f"write it anew from stats.jsonl: {program()} record --run-dir DIR"
         raise InputError(f"{path}: sessions", "a record without a session is of no run", value="[]", fix=fix)
     _refuse_odd_times(path, record)
     plan = path.parent / "plan.json"
@@ -133,7 +134,7 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
                     "is no time",
                     value=moment,
                     allowed="ISO 8601 with its zone, such as 2026-01-31T08:00:00+00:00",
-                    fix="write it anew from stats.jsonl: python -m trainer record --run-dir DIR",
+                    fix=f"write it anew from stats.jsonl: {program()} record --run-dir DIR",
                 )
 
 

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from trainer.commands.arguments import Parser, add_run_dir, path
 from trainer.config.metric_names import METRICS, parse
 from trainer.core.errors import TrainerError, from_rule
+from trainer.core.program import program
 from trainer.distributed.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     try:
         return () if text is None else parse(text)
     except PydanticCustomError as error:
-        raise from_rule(error, "--metrics", value=text, fix="`python -m trainer evaluate --help` lists them") from None
+        raise from_rule(error, "--metrics", value=text, fix=f"`{program()} evaluate --help` lists them") from None
 
 
 def _print_values(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:

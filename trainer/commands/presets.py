@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trainer.config.presets import CATALOGUE, preset
+from trainer.core.program import program
 
 if TYPE_CHECKING:
     from trainer.commands.arguments import Parser
 
 _WIDTH = 100
-_MORE = "`python -m trainer presets NAME` shows a preset's values, and what departs from its source."
 
 
 def add_presets(parser: "Parser") -> None:
@@ -42,7 +42,8 @@ def presets_table() -> str:
         shape = "x".join(map(str, entry.config.image_shape))
         rows.append((name, entry.summary, entry.config.dataset, shape, entry.source))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "".join(f"{_aligned(row[:4], widths)}  {row[4]}\n" for row in rows) + f"\n{_MORE}\n"
+    more = f"`{program()} presets NAME` shows a preset's values, and what departs from its source."
+    return "".join(f"{_aligned(row[:4], widths)}  {row[4]}\n" for row in rows) + f"\n{more}\n"
 
 
 def _aligned(cells: Iterable[str], widths: Iterable[int]) -> str:

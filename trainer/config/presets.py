@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError, nearest
+from trainer.core.program import program
 
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 
@@ -277,6 +278,6 @@ def preset(name: str, place: str = "--preset") -> TrainConfig:
             problem="no such preset",
             value=name,
             allowed=", ".join(PRESETS),
-            fix=f"did you mean {near!r}?" if near else "`python -m trainer presets` lists them with their sources",
+            fix=f"did you mean {near!r}?" if near else f"`{program()} presets` lists them with their sources",
         )
     return PRESETS[name]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
+from trainer.core.program import program
 from trainer.data.index import INDEX_FILE, Recipe
 from trainer.data.loader import Sampler
 from trainer.data.packaged_data import clips_recipe, digits_recipe, photos_recipe
@@ -115,7 +116,7 @@ def _pictures(config: TrainConfig, folder: Path, out: Path) -> str:
 
 
 def _command(config: TrainConfig, folder: Path, source: str = "PATH_OR_URL") -> str:
-    command = ["python -m trainer data prepare", config.dataset]
+    command = [f"{program()} data prepare", config.dataset]
     if config.dataset not in SHIPPED:
         command.append(f"--source {source}")
     if config.dataset != "cifar10":

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from trainer.core.errors import broken_rule, from_validation
 from trainer.core.files import read_input, write_atomically
+from trainer.core.program import program
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
@@ -139,7 +140,7 @@ class ShardIndex(_Model):
     def read(cls, folder: Path) -> Self:
         """Reads a folder's index (TrainerError: none, or damaged)."""
         path = folder / INDEX_FILE
-        fix = f"prepare one: python -m trainer data prepare DATASET --out {folder}"
+        fix = f"prepare one: {program()} data prepare DATASET --out {folder}"
         try:
             return cls.model_validate_json(read_input(path, fix, missing="no data set here"))
         except ValidationError as error:

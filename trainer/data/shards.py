@@ -95,6 +95,11 @@ class ShardedImages:
         maps = [np.load(folder / shard.file, mmap_mode="r") for shard in index.shards]
         return cls(index, maps, labels, str(folder / INDEX_FILE))
 
+    @property
+    def folder(self) -> Path:
+        """Where the shards are, as it was named."""
+        return Path(self._place).parent
+
     def __len__(self) -> int:
         return self.index.num_images
 

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
+from trainer.core.program import program
 from trainer.records.quantity import Frozen
 from trainer.records.stats_log import STATS_FILE, StatsLog
 
@@ -75,7 +76,7 @@ def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | Non
         problem="was changed after it was written",
         value=f"content with digest {first['ctx']['found']}",
         allowed=f"digest {first['ctx']['expected']}",
-        fix="restore it from a copy, or write it anew: python -m trainer record --run-dir DIR",
+        fix=f"restore it from a copy, or write it anew: {program()} record --run-dir DIR",
     )
 
 

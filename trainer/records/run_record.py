@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import from_validation
 from trainer.core.files import read_input, read_text_input
+from trainer.core.program import program
 from trainer.records.digest import DigestedRecord, wrong_digest_error
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
@@ -312,7 +313,7 @@ class RunRecord(DigestedRecord):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Reads a run.json (TrainerError: none, not a record of this version, or changed after it was written)."""
-        fix = "name a run directory that has run.json, or write it: python -m trainer record --run-dir DIR"
+        fix = f"name a run directory that has run.json, or write it: {program()} record --run-dir DIR"
         try:
             return cls.model_validate_json(read_input(path, fix, missing="no run record"))
         except ValidationError as error:

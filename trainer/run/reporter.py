@@ -5,6 +5,7 @@ rank, only rank 0 writes, and its error (a full disk) is raised on all. What it 
 """
 
 import contextlib
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, WorkerFailedError
 from trainer.core.host import code_sha256, versions
+from trainer.core.program import program
 from trainer.data.loader import Sampler
 from trainer.distributed.devices import device_name
 from trainer.distributed.world import World, is_shared_failure
@@ -58,6 +60,7 @@ class Reporter:
         self._endpoint, self._options = endpoint, options
         self._opened: RunWriter | None = None
         self._begun: TrainState | None = None
+        self._data_flag: tuple[str, ...] = ()  # for commands that look for the data in the run's directory
         self._status, self._starved = "failed", False
         self._saved_images = -1
         self._telemetry_sec = self._metrics_sec = 0.0
@@ -103,6 +106,8 @@ class Reporter:
     def _open(self, ready: Ready, facts: Mapping[str, Any]) -> None:
         """On rank 0: opens the session's files and says what it is."""
         state, data, world = ready.state, ready.data, self._world
+        if data.folder.resolve() != (self._dir / "data").resolve():
+            self._data_flag = ("--data", str(data.folder))
         writer = self._opened = RunWriter(
             self._dir,
             self._config,
@@ -249,7 +254,8 @@ class Reporter:
             self._write_samples(state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
             if not cause:
-                evaluate = f"python -m trainer evaluate --run-dir {self._dir}"
+                evaluate = shlex.join(["evaluate", "--run-dir", str(self._dir), *self._data_flag])
+                evaluate = f"{program()} {evaluate}"
                 self._writer.say(
                     f"{self._dir}: done, {state.images:,} images; look at samples.png there, or judge it: {evaluate}"
                 )

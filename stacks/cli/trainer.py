@@ -1,0 +1,40 @@
+"""The trainer's commands, handed on as they are: `gangway train ...` is `python -m trainer train ...`."""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import typer
+
+from trainer.core.program import COMMANDS
+
+_SENTENCES = {
+    "train": "Train a GAN here, or go on with a run.",
+    "evaluate": "Judge a run's newest checkpoint and update its run.json.",
+    "record": "Write run.json anew from stats.jsonl, as after a kill.",
+    "data": "Prepare data sets, or measure how fast they are read.",
+    "sample": "Make a grid or a film of a run's images.",
+    "export": "Write a run's generator as ONNX, torch.export or safetensors.",
+    "presets": "List every preset with its source, or what departs from it.",
+}
+_AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+
+
+def add_trainer(app: typer.Typer) -> None:
+    """Adds a command for each; their flags, their help and their exit codes are the trainer's own."""
+    for name in COMMANDS:
+        app.command(
+            name,
+            help=_SENTENCES[name],
+            context_settings={**_AS_THEY_ARE, "help_option_names": []},
+            add_help_option=False,
+            rich_help_panel="The trainer (extra train)",
+        )(_handing_on(name))
+
+
+def _handing_on(name: str) -> Callable[[typer.Context], None]:
+    def command(context: typer.Context) -> NoReturn:
+        from trainer.__main__ import run
+
+        run([name, *context.args])
+
+    return command
