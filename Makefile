@@ -9,7 +9,8 @@ TOOLS_EXTRAS := aws gcp azure openstack hosts report
 XLA := .venv-xla/bin
 XLA_READY := .venv-xla/.ready
 XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
-COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+# Extras stay in the locks: pip takes `coverage[toml]` for another requirement than `coverage`, and its newest release.
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-strip-extras \
     --custom-compile-command "make lock" --quiet
 # With the progress of uv, or of pip, shown; without the bytecode of modules that nobody imports: Python writes what is
 # used, and all of it would be two minutes and some hundred MB more. $(1) is the environment's bin, $(2) the lock.
