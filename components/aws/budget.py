@@ -45,7 +45,7 @@ def stop_policy(log_group_arn: str, stack: str) -> dict[str, Any]:
     return document(
         [
             allow("FindGroups", [find], "*"),
-            on_groups_of(stack, "EmptyOwnGroups", empty),
+            on_groups_of(stack, "EmptyOwnGroups", empty, log_group_arn),
             allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], f"{log_group_arn}:*"),
         ]
     )
@@ -184,7 +184,7 @@ class Budget(pulumi.ComponentResource):
         return declare_topic(
             f"{self._name}-{suffix}",
             "budgets.amazonaws.com",
-            "arn:aws:budgets::{account}:*",
+            "arn:{partition}:budgets::{account}:*",
             kms_key_arn=self._args.get("kms_key_arn"),
             tags=self._args["tags"],
             opts=self._child,

@@ -26,6 +26,8 @@ __all__ = [
     "key_policy",
     "node_policy",
     "on_groups_of",
+    "partition_in",
+    "partition_of",
     "trust",
 ]
 
@@ -40,6 +42,8 @@ LAUNCH_ROLES = (
     "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
     "spotfleet.amazonaws.com/AWSServiceRoleForEC2SpotFleet",
 )
+PARTITIONS: Mapping[str, str] = MappingProxyType({"us-gov-": "aws-us-gov", "cn-": "aws-cn"})
+"""How the names of regions begin that are not in the partition `aws`."""
 PUBLISH = ["kms:Decrypt", "kms:GenerateDataKey"]
 ENCRYPT = [
     *PUBLISH,
@@ -62,12 +66,14 @@ def key_policy(account: str, region: str) -> dict[str, Any]:
     """The account's own IAM policies decide, and some services may use the key for it. Resource `*` is the key itself.
     Volumes: EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with encrypted volumes".
     """
-    here = {"StringEquals": {"aws:SourceAccount": account}}
-    log_groups = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:{region}:{account}:log-group:*"}}
+    partition, here = partition_in(region), {"StringEquals": {"aws:SourceAccount": account}}
+    log_groups = {
+        "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:{partition}:logs:{region}:{account}:log-group:*"}
+    }
     # FSx makes a role for each link to S3; a principal takes no wildcard, a condition does.
     links = {
         "StringEquals": {"kms:CallerAccount": account, "kms:ViaService": f"s3.{region}.amazonaws.com"},
-        "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{account}:role/{FSX_LINK_ROLES}"},
+        "ArnLike": {"aws:PrincipalArn": f"arn:{partition}:iam::{account}:role/{FSX_LINK_ROLES}"},
     }
     # The roles that launch nodes stand in a condition: KMS refuses a principal that does not exist, and in a fresh
     # account Auto Scaling's role comes only with the first group. The account as the principal would not do: it leaves
@@ -75,12 +81,14 @@ def key_policy(account: str, region: str) -> dict[str, Any]:
     launching = {
         "StringEquals": {"kms:CallerAccount": account},
         "ArnEquals": {
-            "aws:PrincipalArn": [f"arn:aws:iam::{account}:role/aws-service-role/{role}" for role in LAUNCH_ROLES]
+            "aws:PrincipalArn": [
+                f"arn:{partition}:iam::{account}:role/aws-service-role/{role}" for role in LAUNCH_ROLES
+            ]
         },
     }
     for_volumes = {**launching, "Bool": {"kms:GrantIsForAWSResource": "true"}}
     statements = [
-        ("AccountDecides", {"AWS": f"arn:aws:iam::{account}:root"}, ["kms:*"], None),
+        ("AccountDecides", {"AWS": f"arn:{partition}:iam::{account}:root"}, ["kms:*"], None),
         # Budgets cannot publish to a topic under AWS's own SNS key, only under one that names it.
         ("BudgetsMayPublish", {"Service": "budgets.amazonaws.com"}, PUBLISH, here),
         ("AlarmsMayPublish", {"Service": "cloudwatch.amazonaws.com"}, PUBLISH, here),
@@ -144,6 +152,24 @@ def account_of(arn: str) -> str:
     return parts[4] if len(parts) > 5 else f"${{account of {arn.strip('${}')}}}"
 
 
+def partition_of(arn: str) -> str:
+    """The partition in `arn`; that of most regions where a plan has a reference in its place.
+
+    >>> partition_of("arn:aws-us-gov:s3:::runs"), partition_of("${Bucket.demo.arn}")
+    ('aws-us-gov', 'aws')
+    """
+    return arn.split(":")[1] if arn.startswith("arn:") else "aws"
+
+
+def partition_in(region: str) -> str:
+    """The partition that a region is in: AWS General Reference, "Amazon Resource Names (ARNs)".
+
+    >>> partition_in("us-gov-west-1"), partition_in("cn-north-1"), partition_in("eu-west-1")
+    ('aws-us-gov', 'aws-cn', 'aws')
+    """
+    return next((name for start, name in PARTITIONS.items() if region.startswith(start)), "aws")
+
+
 Statement = dict[str, Any]
 
 SESSION_ACTIONS = (
@@ -188,9 +214,11 @@ def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, A
     return {**allowed, "Condition": condition} if condition else allowed
 
 
-def on_groups_of(stack: str, sid: str, actions: list[str]) -> Statement:
-    """Allows `actions` on the stack's Auto Scaling groups. Its tag decides: names of other stacks may begin alike."""
-    groups = f"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
+def on_groups_of(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
+    """Allows `actions` on the stack's Auto Scaling groups, in the partition of the ARN `beside`. Their tag decides: names
+    of other stacks may begin alike.
+    """
+    groups = f"arn:{partition_of(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
     return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
 
 
@@ -241,7 +269,7 @@ def node_policy(
             *_pull(repository_arn),
             # By this a node finds the group it is in.
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
-            _own_groups(stack, self_termination),
+            _own_groups(stack, self_termination, run_bucket_arn),
             _session(),
             *_optional(log_group_arn, kms_key_arn),
         ]
@@ -288,7 +316,7 @@ def _session() -> Statement:
     return allow("SessionManager", list(SESSION_ACTIONS), "*")
 
 
-def _own_groups(stack: str, self_termination: bool) -> Statement:
+def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
     """A node's word about itself, to its own group."""
     actions = [
         "autoscaling:CompleteLifecycleAction",
@@ -298,7 +326,7 @@ def _own_groups(stack: str, self_termination: bool) -> Statement:
         "autoscaling:SuspendProcesses",
         *(["autoscaling:TerminateInstanceInAutoScalingGroup"] if self_termination else []),
     ]
-    return on_groups_of(stack, "OwnGroups", actions)
+    return on_groups_of(stack, "OwnGroups", actions, beside)
 
 
 def _optional(log_group_arn: str | None, kms_key_arn: str | None) -> list[Statement]:

@@ -8,7 +8,7 @@ import pulumi
 from pulumi_aws import cloudwatch, sns
 
 from components.aws.alarms import NAMESPACE, AlarmPlan, CompositePlan, check_groups, plan_alarms, plan_no_steps
-from components.aws.identity import account_of
+from components.aws.identity import account_of, partition_of
 from components.core.findings import InputError
 
 __all__ = [
@@ -36,8 +36,11 @@ INTERRUPTIONS_PER_HOUR = 3
 
 
 def topic_policy(topic_arn: str, service: str, source: str) -> dict[str, Any]:
-    """Only `service` may publish, and only for what matches `source`, an ARN with `{account}` for the topic's own."""
+    """Only `service` may publish, and only for what matches `source`, an ARN with `{partition}` and `{account}` for the
+    topic's own.
+    """
     account = account_of(topic_arn)
+    sender = source.format(partition=partition_of(topic_arn), account=account)
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -49,7 +52,7 @@ def topic_policy(topic_arn: str, service: str, source: str) -> dict[str, Any]:
                 "Resource": topic_arn,
                 "Condition": {
                     "StringEquals": {"aws:SourceAccount": account},
-                    "ArnLike": {"aws:SourceArn": source.format(account=account)},
+                    "ArnLike": {"aws:SourceArn": sender},
                 },
             }
         ],
@@ -329,7 +332,7 @@ class Observability(pulumi.ComponentResource):
         self._topic = declare_topic(
             f"{name}-alarms",
             "cloudwatch.amazonaws.com",
-            "arn:aws:cloudwatch:*:{account}:alarm:*",
+            "arn:{partition}:cloudwatch:*:{account}:alarm:*",
             kms_key_arn=args.get("kms_key_arn"),
             tags=args["tags"],
             opts=self._child,

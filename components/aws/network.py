@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, ec2, iam, route53, vpc
 
-from components.aws.identity import account_of, allow, document, trust
+from components.aws.identity import account_of, allow, document, partition_in, trust
 from components.core.dependencies import after
 from components.core.fields import Egress
 from components.core.network import HeadPortsArgs, private_network
@@ -173,7 +173,7 @@ def delivery_trust(account: str, region: str) -> dict[str, Any]:
     """Who may take the role: the flow log service, for this account's flow logs and nobody else's."""
     condition = {
         "StringEquals": {"aws:SourceAccount": account},
-        "ArnLike": {"aws:SourceArn": f"arn:aws:ec2:{region}:{account}:vpc-flow-log/*"},
+        "ArnLike": {"aws:SourceArn": f"arn:{partition_in(region)}:ec2:{region}:{account}:vpc-flow-log/*"},
     }
     return trust("vpc-flow-logs.amazonaws.com", condition)
 
@@ -267,8 +267,9 @@ def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
     Amazon Linux 2023's packages, among them the Lustre client. The buckets' and roles' own policies decide the
     rest.
     """
-    layers = f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"
-    packages = f"arn:aws:s3:::al2023-repos-{region}-de612dc2/*"
+    buckets = f"arn:{partition_in(region)}:s3:::"
+    layers = f"{buckets}prod-{region}-starport-layer-bucket/*"
+    packages = f"{buckets}al2023-repos-{region}-de612dc2/*"
     ours = [part for arn in bucket_arns for part in (arn, f"{arn}/*")]
     return {
         "Version": "2012-10-17",

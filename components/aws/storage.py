@@ -367,7 +367,7 @@ class RunBucket(pulumi.ComponentResource):
         rule = s3.BucketLifecycleConfigurationRuleArgs(
             id="overwritten-and-unfinished",
             status="Enabled",
-            filter=s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
+            filter=s3.BucketLifecycleConfigurationRuleFilterArgs(),  # all objects
             noncurrent_version_expiration=s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
                 noncurrent_days=NONCURRENT_DAYS
             ),

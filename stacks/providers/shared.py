@@ -22,6 +22,10 @@ Args = TypeVar("Args")
 RENDEZVOUS_PORT = 29400
 METRICS_PORT = 9400
 CLUSTER = "gangway:cluster"
+PCIE_BUS_GBPS = 80.0
+"""What GPUs that reach each other over PCIe alone have to reach: 10 GB/s. Eight of them were seen at 28 GB/s inside one
+machine with PCIe 5 (github.com/NVIDIA/nccl, issue 1639), whatever the network cards between the machines carry.
+"""
 
 
 def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
@@ -196,14 +200,27 @@ def trainable(machine: MachineType) -> Iterable[Finding]:
         )
 
 
+def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float) -> float | None:
+    """The bus bandwidth below which a job on such a fabric does not start; None where nothing is to be tested. What
+    nobody has written is at most what PCIe carries, where the GPUs of a machine have nothing better.
+    """
+    check = config.cluster.fabric_check
+    if not check.enabled or config.cluster.nodes.max < 2:
+        return None
+    least = fabric_gbps * check.min_fraction
+    by_pcie = machine.interconnect.value == "pcie" and "min_fraction" not in check.model_fields_set
+    return min(least, PCIE_BUS_GBPS) if by_pcie else least
+
+
 def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Finding]:
     """What the job has to reach before it starts; nothing where nothing is tested."""
     if least_gbps is not None:
+        share = f"{config.cluster.fabric_check.min_fraction:g} of the fabric's"
+        why = "as much as PCIe carries between its GPUs" if least_gbps == PCIE_BUS_GBPS else share
         yield Finding.info(
             "fabric.check",
             f"{CLUSTER}.fabric_check",
-            f"before the job an all-reduce has to reach {least_gbps:g} Gbit/s, "
-            f"{config.cluster.fabric_check.min_fraction:g} of the fabric's, or it does not start",
+            f"before the job an all-reduce has to reach {least_gbps:g} Gbit/s, {why}, or it does not start",
             "set fabric_check: {enabled: false} to start without",
         )
 

@@ -14,7 +14,6 @@ machines of every kind should meet a quarter of nominal, and a fabric with most 
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from trainer.core.errors import UnhealthyError
@@ -49,12 +48,11 @@ def check_fabric(
     expected: Quantity | None,
     *,
     clock: Callable[[], float] = time.perf_counter,
-    devices: Path = Path("/sys/class/infiniband"),
 ) -> FabricRecord:
     """Measures, unless there is nothing to measure; all workers call it together and get the same verdict.
 
     `min_gbps` is the least bus bandwidth with which the job may start, None when nobody asked; `expected` is the
-    launcher's; `devices` is where the kernel lists RDMA devices, EFA's among them.
+    launcher's. A demand is measured whatever devices the kernel lists: GPUDirect-TCPX goes over ordinary network cards.
     """
     threshold = (
         Quantity.absent(_UNIT, "no --fabric-min-gbps")
@@ -62,7 +60,7 @@ def check_fabric(
         else Quantity(value=min_gbps, unit=_UNIT, provenance="assumed", source="--fabric-min-gbps")
     )
     known = expected or Quantity.absent(_UNIT, "the launcher expects nothing")
-    reason = _why_not(world, min_gbps, devices)
+    reason = _why_not(world, min_gbps)
     if reason or min_gbps is None:
         absent = Quantity.absent(_UNIT, reason)
         return FabricRecord(bus_bandwidth=absent, expected=known, threshold=threshold, verdict="skipped", reason=reason)
@@ -80,7 +78,7 @@ def check_fabric(
     )
 
 
-def _why_not(world: "World", min_gbps: float | None, devices: Path) -> str:
+def _why_not(world: "World", min_gbps: float | None) -> str:
     """Why there is nothing to measure; empty when there is."""
     if min_gbps is None:
         return "not asked for: no --fabric-min-gbps"
@@ -88,10 +86,6 @@ def _why_not(world: "World", min_gbps: float | None, devices: Path) -> str:
         return "one process: nothing to measure"
     if world.on_xla:
         return "PyTorch/XLA runs its all-reduces inside its programs: nothing to time alone"
-    # An answer of one worker would not do: nodes may differ, and all must go the same way.
-    here = devices.is_dir() and any(devices.iterdir())
-    if world.backend == "nccl" and not any(world.gather(here)):
-        return f"no RDMA device on any node (none under {devices})"
     return ""
 
 

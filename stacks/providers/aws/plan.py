@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from components.aws.budget import plan_budget_alarms
 from components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
+from components.aws.identity import partition_in
 from components.aws.launch import count_efa
 from components.aws.monitoring import check_retention
 from components.aws.network import plan_network
@@ -136,7 +137,7 @@ def _repository_arn(config: StackConfig) -> str | None:
             allowed=f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>",
             fix=f"push the image to ECR in {config.region}, or leave it out and let `up` build it",
         )
-    return f"arn:aws:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
+    return f"arn:{partition_in(match[2])}:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
 
 
 def purchases(config: StackConfig) -> list[CostComponent]:
@@ -167,11 +168,10 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
 
 def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
     """The bus bandwidth below which the job does not start; None where there is nothing to test."""
-    check = config.cluster.fabric_check
     gbps = planned.machine.network_gbps.value
-    if not check.enabled or not planned.head or not count_efa(planned.machine) or gbps is None:
+    if not planned.head or not count_efa(planned.machine) or gbps is None:
         return None
-    return gbps * check.min_fraction
+    return shared.least_bus_gbps(config, planned.machine, gbps)
 
 
 def run_dir(config: StackConfig) -> str:

@@ -365,11 +365,11 @@ def _as_the_trainer_counts(config: StackConfig, planned: GcpPlan) -> tuple[Machi
 
 def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
     """The bus bandwidth below which the job does not start; None where there is nothing to test."""
-    check, gbps = config.cluster.fabric_check, planned.machine.network_gbps.value
-    if planned.tpu is not None or not check.enabled or config.cluster.nodes.max < 2 or gbps is None:
+    gbps = planned.machine.network_gbps.value
+    if planned.tpu is not None or gbps is None:
         return None
     plugin = nccl_plugin(planned.gpu_machine, own_image=config.cluster.image_id is not None)
-    return None if plugin is None else gbps * check.min_fraction
+    return None if plugin is None else shared.least_bus_gbps(config, planned.machine, gbps)
 
 
 def run_dir(config: StackConfig) -> str:

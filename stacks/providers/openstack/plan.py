@@ -195,10 +195,7 @@ def data_dir(config: StackConfig) -> str | None:
 
 def fabric_min_gbps(config: StackConfig, planned: OpenstackPlan) -> float | None:
     """The bus bandwidth below which the job does not start; None where there is nothing to test."""
-    check = config.cluster.fabric_check
-    if not check.enabled or config.cluster.nodes.max < 2 or not planned.fabric.num_devices:
-        return None
-    return planned.fabric.gbps * check.min_fraction
+    return shared.least_bus_gbps(config, planned.machine, planned.fabric.gbps) if planned.fabric.num_devices else None
 
 
 def run_dir(config: StackConfig) -> str:

@@ -9,7 +9,7 @@ from components.aws.monitoring import Observability, topic_policy
 
 
 def test_only_one_service_may_publish_and_only_for_the_account() -> None:
-    (statement,) = topic_policy("arn:aws:sns:us-east-2:1234:x", "s.amazonaws.com", "arn:aws:s::{account}:*")[
+    (statement,) = topic_policy("arn:aws:sns:us-east-2:1234:x", "s.amazonaws.com", "arn:{partition}:s::{account}:*")[
         "Statement"
     ]
     assert statement["Principal"] == {"Service": "s.amazonaws.com"}

@@ -62,6 +62,25 @@ def test_a_fabric_and_its_check_are_told(edited: Edited) -> None:
     assert "fabric.efa" in without
 
 
+@pytest.mark.parametrize(
+    ("machine_type", "check", "expected"),
+    [
+        ("g7e.48xlarge", {}, "has to reach 80 Gbit/s, as much as PCIe carries"),  # a quarter of its cards: 400
+        ("g7e.48xlarge", {"min_fraction": 0.25}, "has to reach 400 Gbit/s, 0.25 of the fabric's"),
+        ("g6e.24xlarge", {}, "has to reach 50 Gbit/s, 0.25 of the fabric's"),
+        ("p5.48xlarge", {}, "has to reach 800 Gbit/s, 0.25 of the fabric's"),
+    ],
+)
+def test_gpus_on_pcie_need_not_reach_what_only_nvlink_feeds(
+    edited: Edited, machine_type: str, check: dict[str, float], expected: str
+) -> None:
+    def changed(values: dict[str, Any]) -> None:
+        on(machine_type)(values)
+        values["gangway:cluster"]["fabric_check"] = check
+
+    assert expected in found_in(edited(changed))["fabric.check"].message
+
+
 def test_several_nodes_without_a_fabric_are_a_warning_and_one_is_not(edited: Edited) -> None:
     slow = found_in(edited(on("g5.xlarge", 2)))["fabric.none"]
     assert slow.severity is Severity.WARNING
