@@ -215,8 +215,8 @@ def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, A
 
 
 def on_groups_of(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
-    """Allows `actions` on the stack's Auto Scaling groups, in the partition of the ARN `beside`. Their tag decides: names
-    of other stacks may begin alike.
+    """Allows `actions` on the stack's Auto Scaling groups, in the partition of the ARN `beside`. Their tag decides:
+    names of other stacks may begin alike.
     """
     groups = f"arn:{partition_of(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
     return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
