@@ -53,8 +53,8 @@ MIB = 1 << 20
 
 
 class Gpu:
-    """A world of 16 workers on GPUs whose all-reduces reach `bus_gbps` and whose buffers need no memory. Whether its kernel
-    lists RDMA devices does not matter: machines with GPUDirect-TCPX have none.
+    """A world of 16 workers on GPUs whose all-reduces reach `bus_gbps` and whose buffers need no memory. Whether its
+    kernel lists RDMA devices does not matter: machines with GPUDirect-TCPX have none.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free_gib: float, bus_gbps: float) -> None:
