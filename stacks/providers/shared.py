@@ -125,10 +125,11 @@ def job_of(
     env: Mapping[str, str] = MappingProxyType({}),
     backend: Literal["nccl", "xla"] = "nccl",
     num_nodes: tuple[int, int] | None = None,
+    shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
     """The job the nodes run. `state` is its folder on every node, shared where they are several, so that any can take
     it up again; `volumes` and `env` are what the fabric needs besides; `num_nodes`, least and most, is for where a node
-    of the stack file is several machines.
+    of the stack file is several machines; `shutdown_timeout_sec` fits into 30 s of notice unless a cloud gives more.
     """
     least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
     return JobSpec(
@@ -143,6 +144,7 @@ def job_of(
         env={"GANGWAY_CONTEXT": context.model_dump_json(), **env},
         run_id=context.run_id,
         argv=tuple(argv),
+        shutdown_timeout_sec=shutdown_timeout_sec,
     )
 
 

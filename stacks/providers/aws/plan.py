@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 MOUNT = "/fsx"
+NOTICE_SEC = 120
+"""From a spot interruption's notice to its machine's end: EC2 user guide, "Spot Instance interruption notices"."""
+SHUTDOWN_SEC = 90
+"""For the checkpoint: what is left of the notice once it was polled for, with room for systemd and the leave."""
 _ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/([^@:]+)@sha256:[0-9a-f]{64}")
 
 
@@ -162,7 +166,14 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
     at = shared.rendezvous(config, at_head=planned.head)
     processes = planned.machine.num_accelerators.value
     return shared.job_of(
-        config, image, context, argv, state=shared.state_root(config, MOUNT), processes_per_node=processes, at=at
+        config,
+        image,
+        context,
+        argv,
+        state=shared.state_root(config, MOUNT),
+        processes_per_node=processes,
+        at=at,
+        shutdown_timeout_sec=SHUTDOWN_SEC,
     )
 
 

@@ -7,9 +7,11 @@ import pytest
 
 from components.core.findings import InputError, Severity
 from components.estimate.cost import estimate
+from images.render import STOP_MARGIN_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.findings import findings
-from stacks.providers.aws.plan import job_spec, plan
+from stacks.providers.aws.plan import NOTICE_SEC, job_spec, plan
+from trainer.preemption.watcher import poll_sec_of
 from trainer.records.run_record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -108,6 +110,11 @@ def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackCon
     assert context.image_digest == "sha256:" + "0" * 64
     assert context.pue is not None
     assert context.pue.value == 1.13
+
+
+def test_a_checkpoint_has_most_of_the_two_minutes_of_notice(demo_config: StackConfig) -> None:
+    job = job_spec(demo_config, plan(demo_config), "x")
+    assert 60 <= job.shutdown_timeout_sec <= NOTICE_SEC - STOP_MARGIN_SEC - poll_sec_of("aws")
 
 
 @pytest.mark.parametrize(("kimg", "written"), [(25000, "25000"), (0.5, "0.5"), (1234567.5, "1234567.5")])
