@@ -183,8 +183,17 @@ GIB = NcclPlugin(
     install_volumes=_VAR_LIB,
     host_dir="/var/lib/gib",
     # NCCL_NET makes NCCL fail where the plug-in does not load; it would go on over TCP otherwise.
-    env=MappingProxyType({"LD_LIBRARY_PATH": "/usr/local/gib/lib64", "NCCL_NET": "gIB"}),
-    # Chooses every other NCCL variable by the machine it runs on; Google asks to set none by hand.
+    # The two gVNICs are named, as in Google's examples for A4 and A3 Ultra: NCCL's bootstrap and gloo could take one of
+    # the eight RDMA interfaces instead, which nothing else reaches.
+    env=MappingProxyType(
+        {
+            "LD_LIBRARY_PATH": "/usr/local/gib/lib64",
+            "NCCL_NET": "gIB",
+            "NCCL_SOCKET_IFNAME": "enp0s19,enp192s20",
+            "GLOO_SOCKET_IFNAME": "enp0s19",
+        }
+    ),
+    # Chooses every other NCCL variable by the machine it runs on; Google asks to set no more by hand.
     env_script="/usr/local/gib/scripts/set_nccl_env.sh",
     volumes=(Volume(source="/var/lib/gib", target="/usr/local/gib", read_only=True),),
     devices=("/dev/infiniband",),
