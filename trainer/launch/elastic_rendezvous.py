@@ -3,20 +3,19 @@
 torchrun closes a rendezvous for good when an agent ends, which with a store on the head node would bar every later
 start of the same job. Here an ending node only leaves, at once, without waiting for missed heartbeats; a node may join
 a group that is up, workers may be started anew, and a node up before the store (`trainer.launch.rendezvous`) waits for
-it.
+it. Where the store is lost, workers that train go on; once one answers again, all nodes meet there.
 """
 
 import socket
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trainer.core.console import announce
-from trainer.core.errors import TrainerError
 from trainer.core.torch_private import forget_store, leave_rendezvous
+from trainer.launch.lifecycle import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
@@ -25,15 +24,23 @@ if TYPE_CHECKING:
 BACKEND = "gangway"
 """The name for torchrun's `--rdzv-backend`; everything else of c10d stays as it is."""
 
-STORE_WAIT_SEC = 900.0
+POLL_SEC = 5.0
 _LEAVE_SEC = 5.0
+_ANSWER_SEC = 5.0
+
+
+class StoreAnswersAgainError(Exception):
+    """Raised in torchrun's loop once a lost store answers again: its workers are told to leave, and all meet anew."""
 
 
 class ElasticRendezvous:
-    """The rendezvous of this process, so that it can be left."""
+    """The rendezvous of this process, so that it can be left. `on` hears of every round and of the store's absence."""
 
-    def __init__(self) -> None:
+    def __init__(self, on: Callable[[Event], None]) -> None:
+        self._on = on
         self._handler: DynamicRendezvousHandler | None = None
+        self._before: DynamicRendezvousHandler | None = None
+        self._lost_at: float | None = None
 
     def register(self) -> None:
         """Makes torchrun know `BACKEND`, and open a store of the workers' own in every round; once for each process."""
@@ -43,8 +50,12 @@ class ElasticRendezvous:
         rendezvous_handler_registry.register(BACKEND, self._create)
         # Of every dynamic rendezvous, --standalone's too.
         DynamicRendezvousHandler.next_rendezvous = _anew(  # type: ignore[assignment]  # torch has no hook for it
-            DynamicRendezvousHandler.next_rendezvous
+            DynamicRendezvousHandler.next_rendezvous, self._joined
         )
+
+    def _joined(self) -> None:
+        self._before = None  # by now other nodes' workers have left the store that its process has served
+        self._on(Event.JOINED)
 
     def _create(self, params: "RendezvousParameters") -> "DynamicRendezvousHandler":
         from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
@@ -54,14 +65,36 @@ class ElasticRendezvous:
         handler = create_handler(store, backend, params)
         handler.get_backend = lambda: BACKEND  # type: ignore[method-assign]  # torchrun compares it with its argument
         handler.shutdown = self.leave  # type: ignore[method-assign]  # torchrun calls it when an agent ends
-        self._handler = handler
+        waiting = handler.num_nodes_waiting
+        handler.num_nodes_waiting = lambda: self._waiting(waiting, params.endpoint)  # type: ignore[method-assign]
+        self._handler, self._lost_at = handler, None
         return handler
+
+    def _waiting(self, ask: Callable[[], int], endpoint: str) -> int:
+        """How many nodes wait to be taken in: torchrun asks some times a second while its workers train. None as long
+        as the store is gone. StoreAnswersAgainError: it is there again, and empty where it has been started anew.
+        """
+        from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousStateError
+
+        now = time.monotonic()
+        if self._lost_at is None:
+            try:
+                return ask()
+            except (RendezvousConnectionError, RendezvousStateError):
+                self._on(Event.STORE_LOST)
+                self._lost_at = now - POLL_SEC
+        if now - self._lost_at >= POLL_SEC:
+            self._lost_at = now
+            if not why_no_answer(endpoint):
+                raise StoreAnswersAgainError
+        return 0
 
     def leave(self) -> bool:
         """Takes this node out; False where that was not possible: its heartbeats will be missed."""
         if self._handler is None:
             return False
         handler, self._handler = self._handler, None
+        self._before = handler
         try:
             leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
         except Exception as error:  # the store may be gone, and nothing is left to be done about it
@@ -70,8 +103,8 @@ class ElasticRendezvous:
         return True
 
 
-def _anew(honest: "NextRendezvous") -> "NextRendezvous":
-    """`next_rendezvous` with a new store for the workers, announced to all nodes, in every round.
+def _anew(honest: "NextRendezvous", joined: Callable[[], None]) -> "NextRendezvous":
+    """`next_rendezvous` with a new store for the workers, announced to all nodes, in every round, and `joined` told.
 
     torch 2.15 opens and announces one only when a node is first of its group for the first time. So a node that joins
     later waits in vain, and the first one with it (seen: 60 s, both end with 1); and workers started anew find
@@ -82,30 +115,30 @@ def _anew(honest: "NextRendezvous") -> "NextRendezvous":
         before = forget_store(handler)
         info = honest(handler)
         del before  # not earlier: other nodes' workers may have been at their last checkpoint until now
+        joined()
         return info
 
     return next_rendezvous
 
 
-def wait_for_store(endpoint: str, wait_sec: float = STORE_WAIT_SEC, poll_sec: float = 5.0) -> None:
-    """Returns when something listens at `host:port`; a head node may boot later than the workers. TrainerError: nothing
-    does within `wait_sec`.
-    """
+def why_no_answer(endpoint: str) -> str:
+    """Why nothing takes a connection at `host:port`; empty where something does."""
     host, _, port = endpoint.rpartition(":")
-    began = time.monotonic()
-    while True:
-        try:
-            socket.create_connection((host, int(port)), timeout=poll_sec).close()
-            return
-        except OSError as error:
-            reason = str(error)
-        if time.monotonic() - began > wait_sec:
-            raise TrainerError(
-                place="--rdzv-endpoint",
-                problem=f"no rendezvous store answers: {reason}",
-                value=endpoint,
-                allowed="the head node's name and port",
-                fix=f"start it there: python -m trainer.launch.rendezvous --port {port}",
-            )
-        announce(f"waiting for the rendezvous store at {endpoint}: {reason}")
+    try:
+        socket.create_connection((host, int(port)), timeout=_ANSWER_SEC).close()
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def wait_for_store(endpoint: str, poll_sec: float = POLL_SEC) -> None:
+    """Returns when something listens at `host:port`: a head node may boot later than the workers, and again. Waits for
+    as long as nobody ends the job; says so at first, and then ever more seldom.
+    """
+    began, said = time.monotonic(), 0.0
+    while reason := why_no_answer(endpoint):
+        waited = time.monotonic() - began
+        if waited >= 2 * said:
+            said = max(waited, poll_sec)
+            announce(f"waiting for the rendezvous store at {endpoint}, {waited:.0f} s so far: {reason}")
         time.sleep(poll_sec)

@@ -5,7 +5,8 @@ torchrun itself ends with 1 whatever its workers said; here a worker's own code 
 again) or an interruption (75: start the same command again). Before torchrun's own arguments, `--watch aws`, `azure` or
 `gcp` looks out for the cloud's notices, and `--start-when` with `--hours` and `--forecast` waits for clean power
 (trainer.power.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is the job's deadline. When its workers are gone, it
-restores what a killed one has left set on a GPU (trainer.power.saved_limits).
+restores what a killed one has left set on a GPU (trainer.power.saved_limits). A job that waits for peers, or whose
+rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a line on stderr.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +22,16 @@ from types import FrameType
 
 from trainer.commands.arguments import positive
 from trainer.core.console import announce, warn
-from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, TrainerError, nearest
+from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, TrainerError, nearest
 from trainer.core.torch_private import note_ends
-from trainer.launch.elastic_rendezvous import BACKEND, ElasticRendezvous, wait_for_store
+from trainer.launch.elastic_rendezvous import (
+    BACKEND,
+    POLL_SEC,
+    ElasticRendezvous,
+    StoreAnswersAgainError,
+    wait_for_store,
+)
+from trainer.launch.lifecycle import Event, Life
 from trainer.power import carbon_start
 from trainer.power.saved_limits import undo_left_over
 from trainer.preemption.notices import NOTICES_VARIABLE
@@ -82,44 +91,79 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
-def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
-    from torch.distributed import run
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+class _Job:
+    """The job's life on this node, told line by line."""
 
-    received: list[int] = []
+    def __init__(self) -> None:
+        self.life = Life()
+
+    def on(self, event: Event, code: int = EXIT_INTERRUPTED) -> None:
+        """Notes an event, and says what it has led to."""
+        self.life = self.life.after(event, code)
+        announce(f"{event}: {self.life.state}")
+
+
+def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
+    """Runs torchrun until the job has ended here, as often as it takes: it knows only one patience for waiting, and
+    gives up where its store is gone.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+
+    job, received = _Job(), list[int]()
 
     def leave(number: int, frame: FrameType | None) -> None:
         # Once: a second signal (a notice and the end of the service) must not cut short the wait for the checkpoint.
         received.append(number)
         if len(received) == 1:
+            job.on(Event.SIGNAL)
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
     note_ends(ends)
-    rendezvous = ElasticRendezvous()
+    rendezvous = ElasticRendezvous(job.on)
     rendezvous.register()
-    # torchrun would take these two over, and only when its workers start: until then a node may wait for minutes.
+    # torchrun would take these two over, and only when its workers start: until then a node may wait for hours.
     parsed.signals_to_handle = "SIGHUP,SIGQUIT"
     for number in _SIGNALS:
         signal.signal(number, leave)
     try:
         if watcher is not None:
             watcher.start()
+        while job.life.exit_code is None:
+            _one_torchrun(parsed, job)
+    except SignalException as stopped:
+        rendezvous.leave()
+        job.on(Event.ENDED, _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval))
+    assert job.life.exit_code is not None
+    return job.life.exit_code
+
+
+def _one_torchrun(parsed: argparse.Namespace, job: _Job) -> None:
+    """One agent of torchrun's, which meets the others, starts workers and watches them."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous.api import (
+        RendezvousConnectionError,
+        RendezvousStateError,
+        RendezvousTimeoutError,
+    )
+
+    try:
         if parsed.rdzv_backend == BACKEND:
             wait_for_store(parsed.rdzv_endpoint)
         run.run(parsed)  # type: ignore[no-untyped-call]  # torch publishes no types for it
+        job.on(Event.ENDED, 0)
     except ChildFailedError as failed:
         code = failed.get_first_failure()[1].exitcode
         # A negative code is the signal that killed the worker; the shell's convention is 128 + signal.
-        return 128 - code if code < 0 else code
-    except SignalException as stopped:
-        rendezvous.leave()
-        return _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval)
-    except TrainerError as error:
-        warn(str(error))
-        return EXIT_FAILED
-    return 0
+        job.on(Event.ENDED, 128 - code if code < 0 else code)
+    except RendezvousTimeoutError:
+        job.on(Event.TOO_FEW)
+    except (RendezvousConnectionError, RendezvousStateError):
+        job.on(Event.NO_STORE)
+        time.sleep(POLL_SEC)
+    except StoreAnswersAgainError:
+        job.on(Event.STORE_BACK)
 
 
 def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
