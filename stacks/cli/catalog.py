@@ -147,6 +147,7 @@ def tpus_table() -> "Table":
     from rich.table import Table
 
     from components.catalog.loader import load_tpus
+    from components.catalog.offered import zone_names
 
     tpus = load_tpus()
     # Names that people copy are never cut: all of it fits 80 columns.
@@ -154,14 +155,14 @@ def tpus_table() -> "Table":
     for heading in ("types", "GiB a\nchip", "chips\na host", "USD/\nchip h", "in region", "zones"):
         table.add_column(heading, justify="right" if "\n" in heading else "left", no_wrap=True)
     for tpu in tpus.generations.values():
-        price = tpus.price(tpu.name, HOME_REGION["gcp"])
+        price, sold = tpus.price(tpu.name, HOME_REGION["gcp"]), tpu.offered.zones.value or {}
         table.add_row(
             f"{tpu.prefix}-{tpu.suffix_counts.upper()}",
             _number(tpu.hbm_gib.value),
             str(tpu.chips_per_host.value),
             _usd(price.on_demand.value if price else None),
             price.region if price else "?",
-            "\n".join(tpu.zones.value),
+            "\n".join(name for region, zones in sold.items() for name in zone_names("gcp", region, zones)),
         )
     return table
 

@@ -363,18 +363,21 @@ def test_a_machine_of_google_cloud_is_priced_where_it_is_offered(gcp: Catalog) -
     for price in gcp.prices:
         machine = gcp.machine(price.machine_type)
         assert isinstance(machine, GcpMachineType)
-        assert any(zone.rsplit("-", 1)[0] == price.region for zone in machine.zones.value), price
+        assert machine.offered is not None
+        assert price.region in machine.offered.regions, price
 
 
 def test_zones_of_google_cloud_are_those_of_its_regions(gcp: Catalog, tpus: TpuCatalog) -> None:
-    known = {f"{name}-{letter}" for name, region in gcp.regions.items() for letter in region.zones}
     for generation in tpus.generations.values():
-        assert set(generation.zones.value) <= known, generation.name
-        regions = {zone.rsplit("-", 1)[0] for zone in generation.zones.value}
-        assert {p.region for p in tpus.prices if p.generation == generation.name} <= regions, generation.name
-    for machine in gcp.machines.values():
-        assert isinstance(machine, GcpMachineType)
-        assert set(machine.zones.value) <= known, machine.name
+        assert set(generation.offered.regions) <= set(gcp.regions), generation.name
+        priced = {p.region for p in tpus.prices if p.generation == generation.name}
+        assert priced <= set(generation.offered.regions), generation.name
+    lists = {machine.name: machine.offered for machine in gcp.machines.values()}
+    for name, offered in (lists | {tpu.name: tpu.offered for tpu in tpus.generations.values()}).items():
+        assert offered is not None, name
+        assert offered.zones.value, name
+        for region in set(offered.regions) & set(gcp.regions):
+            assert set(offered.zones.value[region]) <= set(gcp.regions[region].zones), (name, region)
 
 
 def test_machines_of_google_cloud_are_plausible(gcp: Catalog) -> None:
