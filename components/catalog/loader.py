@@ -14,6 +14,7 @@ prices refresh` is, and what it has read is laid over the prices here (`componen
     8
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -99,6 +100,7 @@ __all__ = [
 
 T = TypeVar("T")
 _ROOT = Path(__file__).parents[2]
+_COMPASS = re.compile(r"east|west|north|south|central")
 Provider = Literal["aws", "gcp", "azure"]
 PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")
 """Each is read alone: a plan waits for no other's data."""
@@ -182,14 +184,22 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
 
 def misspelt_region(name: str, known: Collection[str]) -> str | None:
     """The region that was meant where up to two letters are wrong. Another number is another region, and so is another
-    first word: eu-west-2 is London, neither Ireland nor Oregon, and data may be bound to a country.
+    first word or another point of the compass: eu-west-2 is London, neither Ireland nor Oregon, japanwest is not
+    japaneast, and data may be bound to a country.
     """
 
     def place_of(region: str) -> tuple[str, list[str]]:
         letters = region.lower().replace("_", "-")
         return letters.partition("-")[0] if "-" in letters else "", [each for each in letters if each.isdigit()]
 
-    close = [word for word in known if place_of(word) == place_of(name) and letters_wrong(name.lower(), word) <= 2]
+    def turned(word: str) -> bool:
+        return not set(_COMPASS.findall(name.lower())) <= set(_COMPASS.findall(word))
+
+    close = [
+        word
+        for word in known
+        if place_of(word) == place_of(name) and not turned(word) and letters_wrong(name.lower(), word) <= 2
+    ]
     return min(close, key=lambda word: letters_wrong(name.lower(), word), default=None)
 
 

@@ -301,7 +301,11 @@ def test_an_accelerator_that_several_machines_carry_does_not_pick_one(catalog: C
         ("aws", "us_east_1", "us-east-1"),
         ("gcp", "us-central", ""),
         ("gcp", "us-centrall1", "us-central1"),
+        ("gcp", "asia-northest1", "asia-northeast1"),
         ("azure", "eastuss", "eastus"),
+        ("azure", "estus", "eastus"),
+        ("azure", "eastus3", ""),
+        ("azure", "japanwest", ""),
         ("aws", "us-east-3", ""),
         ("aws", "us-west-3", ""),
         ("aws", "eu-west-2", ""),
@@ -311,7 +315,7 @@ def test_an_accelerator_that_several_machines_carry_does_not_pick_one(catalog: C
     ],
 )
 def test_of_regions_a_typo_alone_is_mended(provider: Provider, written: str, meant: str) -> None:
-    """Another number, or another first word, is another region, where other laws may hold."""
+    """Another number, first word or point of the compass is another region, where other laws may hold."""
     with pytest.raises(InputError, match=f"this {provider} region is not in the catalogue") as caught:
         load_provider(provider).region(written, provider)
     assert caught.value.fix == (f"did you mean '{meant}'?" if meant else "choose one of the known regions")
