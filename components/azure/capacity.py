@@ -327,13 +327,19 @@ def _rungs_apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[F
 def _own_zone(context: LadderContext) -> Iterable[Finding]:
     if context.zone and context.zone not in context.region_zones:
         yield _no_such_zone(context.zone, "gangway:cluster.zone", context)
-    elif context.zone and context.machine.zones.value is None:
+    elif context.zone and not _published_zones(context):
         yield Finding.info(
             "capacity.zone-unpublished",
             "gangway:cluster.zone",
             f"whether zone {context.zone} of {context.region} offers {context.machine.name} is not published: "
             f"`az vm list-skus --location {context.region} --size {context.machine.name} --zone` shows it",
         )
+
+
+def _published_zones(context: LadderContext) -> tuple[str, ...]:
+    """The zones of the region that sell the machine type; empty where no list names any."""
+    offered = context.machine.offered
+    return () if offered is None else (offered.zones.value or {}).get(context.region, ())
 
 
 def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:

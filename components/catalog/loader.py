@@ -1,7 +1,7 @@
 """Facts about machines, prices, storage and regions, each with its source, date and confidence. One directory a
-provider holds the data (`machines.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the typed way in.
-A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway prices
-refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
+provider holds the data (`machines.yaml`, `offered.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the
+typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway
+prices refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
 
     >>> catalog = load()
     >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
@@ -14,6 +14,7 @@ refresh` is, and what it has read is laid over the prices here (`components.cata
     8
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,7 @@ from components.catalog.schema import (
     LustreTier,
     MachinePrice,
     MachineType,
+    Offered,
     Region,
     RoceFabric,
     ServicePrice,
@@ -73,6 +75,7 @@ __all__ = [
     "LustreTier",
     "MachinePrice",
     "MachineType",
+    "Offered",
     "Provider",
     "Region",
     "RoceFabric",
@@ -97,6 +100,7 @@ __all__ = [
 
 T = TypeVar("T")
 _ROOT = Path(__file__).parents[2]
+_COMPASS = re.compile(r"east|west|north|south|central")
 Provider = Literal["aws", "gcp", "azure"]
 PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")
 """Each is read alone: a plan waits for no other's data."""
@@ -180,14 +184,22 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
 
 def misspelt_region(name: str, known: Collection[str]) -> str | None:
     """The region that was meant where up to two letters are wrong. Another number is another region, and so is another
-    first word: eu-west-2 is London, neither Ireland nor Oregon, and data may be bound to a country.
+    first word or another point of the compass: eu-west-2 is London, neither Ireland nor Oregon, japanwest is not
+    japaneast, and data may be bound to a country.
     """
 
     def place_of(region: str) -> tuple[str, list[str]]:
         letters = region.lower().replace("_", "-")
         return letters.partition("-")[0] if "-" in letters else "", [each for each in letters if each.isdigit()]
 
-    close = [word for word in known if place_of(word) == place_of(name) and letters_wrong(name.lower(), word) <= 2]
+    def turned(word: str) -> bool:
+        return not set(_COMPASS.findall(name.lower())) <= set(_COMPASS.findall(word))
+
+    close = [
+        word
+        for word in known
+        if place_of(word) == place_of(name) and not turned(word) and letters_wrong(name.lower(), word) <= 2
+    ]
     return min(close, key=lambda word: letters_wrong(name.lower(), word), default=None)
 
 
@@ -224,6 +236,15 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
         raise InputError(f"{file}: {place}", problem, fix=fix) from None
 
 
+def _offered(folder: Path, table: str) -> dict[str, dict[str, Any]]:
+    """Where each machine is sold, by its name; a provider need not have such lists."""
+    path = folder / "offered.yaml"
+    if not path.exists():
+        return {}
+    tables, sources = read_file(path)
+    return {name: with_facts(Offered, row, sources) for name, row in tables[table].items()}
+
+
 def read_catalog(folder: Path, provider: str, model: type[MachineType] = MachineType) -> Catalog:
     """What one directory holds, as it is written there: machines, prices, storage and regions. InputError: a machine's
     row breaks a rule of its shape.
@@ -233,10 +254,14 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
     storage, storage_sources = read_file(folder / "storage.yaml")
     regions, region_sources = read_file(folder / "regions.yaml")
     rows = _rows(model, machines["machine_types"], machine_sources, provider)
+    offered = _offered(folder, "machine_types")
     where = folder.relative_to(_ROOT) if folder.is_relative_to(_ROOT) else folder
     return Catalog.model_validate(
         {
-            "machines": {name: _machine(model, row, f"{where.as_posix()}/machines.yaml") for name, row in rows},
+            "machines": {
+                name: _machine(model, {**row, "offered": offered.get(name)}, f"{where.as_posix()}/machines.yaml")
+                for name, row in rows
+            },
             "prices": [
                 {"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]
             ],
@@ -291,11 +316,15 @@ def _tpus_with(overlay: OverlayFile | None) -> TpuCatalog:
         bundled = load_bundled_tpus()
         prices = lay_over(bundled.prices, read_overlay(overlay.path).tpus, "generation")
         return bundled.model_copy(update={"prices": prices})
-    tables, sources = read_file(Path(__file__).parent / "gcp" / "tpus.yaml")
-    generations = tables["generations"].items()
+    folder = Path(__file__).parent / "gcp"
+    tables, sources = read_file(folder / "tpus.yaml")
+    generations, offered = tables["generations"].items(), _offered(folder, "tpus")
     return TpuCatalog.model_validate(
         {
-            "generations": {n: {"name": n, **with_facts(TpuGeneration, row, sources)} for n, row in generations},
+            "generations": {
+                name: {"name": name, **with_facts(TpuGeneration, row, sources), "offered": offered[name]}
+                for name, row in generations
+            },
             "prices": [with_facts(TpuPrice, row, sources) for row in tables["prices"]],
         }
     )

@@ -28,6 +28,7 @@ __all__ = [
     "LustreTier",
     "MachinePrice",
     "MachineType",
+    "Offered",
     "Region",
     "RoceFabric",
     "ServicePrice",
@@ -125,6 +126,29 @@ Fabric: TypeAlias = EfaFabric
 """A second kind makes this `Annotated[EfaFabric | OtherFabric, Field(discriminator="kind")]`."""
 
 
+class Offered(Frozen):
+    """Where a machine is sold, as one list has it.
+
+    Attributes:
+        zones: of each region that has it, in the words of `Region.zones`; a region without any has it, and its zones
+            are not published. None where nobody publishes a list.
+        complete: what a place's absence proves. `zones`: that neither the region nor the zone sells it; `regions`: that
+            the region does not, while its zones are those that one account sees; `none`: nothing, as in a price list.
+    """
+
+    zones: Fact[Mapping[str, tuple[str, ...]] | None]
+    complete: Literal["zones", "regions", "none"]
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Those that have it."""
+        return tuple(self.zones.value or ())
+
+    def excludes(self, region: str) -> bool:
+        """Whether the list proves that `region` does not sell it."""
+        return self.complete != "none" and region not in self.regions
+
+
 class MachineType(Frozen):
     """A machine with accelerators.
 
@@ -136,6 +160,7 @@ class MachineType(Frozen):
         interconnect: how the accelerators of one machine reach each other.
         network_gbps: all network cards together, at their peak.
         fabric: the network between machines that bypasses the kernel; None where there is none.
+        offered: where it is sold; None where no list is at hand, and for a site's own.
     """
 
     name: str
@@ -153,6 +178,7 @@ class MachineType(Frozen):
     network_gbps: Fact[float | None]
     instance_store_gib: Fact[int | None]
     fabric: Fabric | None
+    offered: Offered | None = None
 
     @property
     def vcpus_per_accelerator(self) -> float:
@@ -257,7 +283,6 @@ class AzureMachineType(MachineType):
         topology_file: what NCCL_TOPO_FILE names on that image; None where the image has none for the size.
         nccl_conf: what that image writes to /etc/nccl.conf for the size.
         capacity: how it can be bought at all.
-        zones: the zones of each region that offer it; None where nobody publishes that.
         quota_family: whose vCPU quota it counts against, except on spot.
         trusted_launch: whether the size takes it; None where nobody knows.
         encryption_at_host: whether the size takes it; None where nobody knows.
@@ -272,7 +297,6 @@ class AzureMachineType(MachineType):
     topology_file: Fact[str | None]
     nccl_conf: Fact[Mapping[str, str]]
     capacity: Fact[tuple[AzureCapacityKind, ...]]
-    zones: Fact[Mapping[str, tuple[str, ...]] | None]
     quota_family: Fact[str]
     trusted_launch: Fact[bool | None]
     encryption_at_host: Fact[bool | None]
@@ -344,12 +368,11 @@ GpuFabric: TypeAlias = Annotated[GpuDirectFabric | RoceFabric, Field(discriminat
 class GcpMachineType(MachineType):
     """A Compute Engine machine type with GPUs. Its fabric is `gpu_fabric`; `fabric`, which means EFA, stays None.
     `gpu_fabric`: the network between machines for the GPUs; None where they share the machine's own NIC; `capacity`:
-    how it can be bought at all; `zones`: where it is offered, as public lists of that day have it.
+    how it can be bought at all.
     """
 
     gpu_fabric: GpuFabric | None
     capacity: Fact[tuple[CapacityKind, ...]]
-    zones: Fact[tuple[str, ...]]
 
 
 class SizeRange(Frozen):
@@ -413,7 +436,7 @@ class TpuGeneration(Frozen):
     max_side: Fact[int]
     runtime_version: Fact[str | None]
     api_type: Fact[str | None]
-    zones: Fact[tuple[str, ...]]
+    offered: Offered
 
 
 class TpuPrice(Frozen):

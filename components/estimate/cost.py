@@ -3,6 +3,7 @@ monthly of 730 h, components); a price nobody knows stays None and is listed as 
 each provider package turns its own resources into components.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,8 @@ __all__ = [
 ]
 
 HOURS_PER_MONTH = 730
+# What `elsewhere` has written.
+_ELSEWHERE = re.compile(r"\(price of ([\w-]+)\)")
 
 
 class Declared(Protocol):
@@ -80,6 +83,12 @@ class CostComponent:
     standby: bool = False
     upfront: float = 0.0
     once: float = 0.0
+
+    @property
+    def priced_in(self) -> str:
+        """The region whose price stands in for that of the stack's own; empty where none does."""
+        found = _ELSEWHERE.search(self.source)
+        return found[1] if found else ""
 
 
 def paid_once(name: str, usd: float, source: str) -> CostComponent:

@@ -5,7 +5,7 @@ lacks stays None; none travels to another region, as it does in a plan.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from components.catalog.loader import Catalog, accelerator_hint
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
@@ -30,14 +30,18 @@ class Carrier:
         prices: in every region that has one.
         regions: all of the provider's.
         capacity: the kinds it can be had in, in the words of a stack file; None where all of them.
-        offered_in: regions that have it, as far as the catalogue says.
     """
 
     machine: MachineType
     prices: Sequence[MachinePrice]
     regions: Mapping[str, Region]
     capacity: frozenset[str] | None = None
-    offered_in: tuple[str, ...] = ()
+
+    @property
+    def offered_in(self) -> tuple[str, ...]:
+        """Regions of the catalogue that have it, as far as a list says."""
+        offered = self.machine.offered
+        return () if offered is None else tuple(region for region in offered.regions if region in self.regions)
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,6 @@ def carriers_of(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carri
             prices=[price for price in catalog.prices if price.machine_type == machine.name],
             regions=catalog.regions,
             capacity=_capacity(machine),
-            offered_in=_offered_in(machine),
         )
         for catalog in catalogs.values()
         for machine in catalog.machines.values()
@@ -89,16 +92,6 @@ def _capacity(machine: MachineType) -> frozenset[str] | None:
     """Google's and Azure's types say how they are had; what AWS has depends on the region."""
     fact: Fact[tuple[str, ...]] | None = getattr(machine, "capacity", None)
     return None if fact is None else frozenset(fact.value)
-
-
-def _offered_in(machine: MachineType) -> tuple[str, ...]:
-    """The regions of the zones that a machine type lists."""
-    fact: Fact[Any] | None = getattr(machine, "zones", None)
-    if fact is None or fact.value is None:
-        return ()
-    if isinstance(fact.value, Mapping):
-        return tuple(fact.value)
-    return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in fact.value))
 
 
 def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str, further: str = "") -> InputError:
@@ -127,7 +120,11 @@ def find_offers(carriers: Iterable[Carrier]) -> list[Offer]:
 
 def _offers(carrier: Carrier) -> Iterable[Offer]:
     rows = {price.region: price for price in carrier.prices}
+    offered = carrier.machine.offered
     for region in dict.fromkeys([*rows, *carrier.offered_in]):
+        # A list of prices may have a region that the provider's own list does not.
+        if offered is not None and offered.excludes(region):
+            continue
         for kind in KINDS:
             if _is_had(carrier, kind):
                 yield _offer(carrier, region, rows.get(region), kind)

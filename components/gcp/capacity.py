@@ -221,18 +221,8 @@ def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
 
 
 def _zone(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
-    machine, zone = context.machine, rung_zone(rung, context.zone)
+    zone = rung_zone(rung, context.zone)
     named = f"{path}.zone" if isinstance(rung, Reservation) else f"{path}.zones"
-    if zone not in machine.zones.value:
-        region = zone.rpartition("-")[0]
-        near = [known for known in machine.zones.value if known.startswith(f"{region}-")]
-        # A warning: public lists lag behind, and a reservation's owner knows better.
-        yield Finding.warning(
-            "capacity.zone-without-machine",
-            named if zone != context.zone else "gangway:cluster.zone",
-            f"{machine.name} is not known to be offered in {zone} (list of {machine.zones.as_of})",
-            f"set zone: {near[0]}" if near else f"zones that have it: {', '.join(machine.zones.value)}",
-        )
     if zone != context.zone:
         yield _other_zone(rung, named, zone, context)
 

@@ -1,7 +1,8 @@
-"""`gangway catalog list` and `gangway catalog check --live`: the machine catalogue, and whether EC2 agrees with it.
+"""`gangway catalog list` and `gangway catalog check`: the machine catalogue, and whether others say the same.
 
     $ gangway catalog list --json
     $ gangway catalog list --provider azure
+    $ gangway catalog check
     $ gangway catalog check --live --region us-east-2
 
 Prints and compares; it never rewrites the catalogue. What takes long to import is imported by the command that needs
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from components.aws.pricing import Difference, Ec2Client
+    from components.catalog.crosscheck import Difference as Disagreement
+    from components.catalog.crosscheck import Value
     from components.catalog.loader import Catalog, Provider
     from components.catalog.schema import MachineType
 
 EXIT_DIFFERENT = 1
+_NAMED = 3
+"""Machine types that a row names one by one."""
 HOME_REGION = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 """The region whose prices the list shows, one a provider."""
 
@@ -94,20 +99,12 @@ def check(
     region: Annotated[str, typer.Option(help="Which region of AWS to ask.")] = "us-east-1",
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Check the catalogue: that it loads and, with --live, that EC2 says the same.
+    """Check the catalogue: against other public catalogues or, with --live, against EC2.
 
-    Exit code 0: no difference. 1: differences. 2: EC2 could not be asked.
+    Exit code 0: no difference, or each with its reason. 1: differences. 2: EC2 could not be asked.
     """
     if not live:
-        from components.catalog.loader import PROVIDERS, load_provider, load_tpus
-
-        known = sum(len(load_provider(provider).machines) for provider in PROVIDERS)
-        generations = len(load_tpus().generations)
-        typer.echo(
-            f"{known} machine types and {generations} TPU generations load and keep their layout rules; "
-            "--live asks EC2 too"
-        )
-        return
+        raise typer.Exit(0 if _check_offline(as_json=as_json) else EXIT_DIFFERENT)
     import boto3
 
     outcome = check_live(region, boto3.client("ec2", region_name=region))
@@ -125,6 +122,60 @@ def check(
         if outcome.not_offered:
             console.print(f"not offered in {region}: {', '.join(outcome.not_offered)}")
     raise typer.Exit(EXIT_DIFFERENT if outcome.differences else 0)
+
+
+def _check_offline(*, as_json: bool) -> bool:
+    """Whether the catalogue loads and every difference from other public catalogues has its reason; says so."""
+    from components.catalog.crosscheck import check as compare_with_others
+    from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+
+    outcomes = {provider: compare_with_others(provider) for provider in PROVIDERS}
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({provider: outcome.to_json() for provider, outcome in outcomes.items()}, indent=2))
+        return all(outcome.passes for outcome in outcomes.values())
+    from rich.console import Console
+
+    console = Console()
+    known = sum(len(load_provider(provider).machines) for provider in PROVIDERS)
+    generations = len(load_tpus().generations)
+    typer.echo(f"{known} machine types and {generations} TPU generations load and keep their layout rules")
+    for provider, outcome in outcomes.items():
+        for shown, title in ((outcome.explained, "explained"), (outcome.unexplained, "nobody has said why")):
+            if shown:
+                console.print(others_table(shown, f"{provider}: {title}"))
+        for source, fact, item in outcome.idle:
+            typer.echo(f"{provider}: a reason explains nothing any more: {item}, {fact}, {source}")
+        typer.echo(
+            f"{provider}: {outcome.compared} facts of {len(outcome.sources)} other catalogues compared, "
+            f"{len(outcome.explained)} differences explained, {len(outcome.unexplained)} not"
+        )
+    typer.echo("--live asks EC2 too; --json has every source")
+    return all(outcome.passes for outcome in outcomes.values())
+
+
+def others_table(differences: "Iterable[Disagreement]", title: str) -> "Table":
+    """Where other catalogues say something else, with the reasons that are known; alike ones in one row."""
+    from rich.table import Table
+
+    alike: dict[tuple[str, str, str], list[Disagreement]] = {}
+    for one in differences:
+        alike.setdefault((one.source, one.field, one.why), []).append(one)
+    table = Table(title=title, title_justify="left", expand=True)
+    for column in ("who, and which fact", "ours and theirs"):
+        table.add_column(column, overflow="fold")
+    for (source, fact, why), group in alike.items():
+        values = "; ".join(f"{one.item} {_said(one.ours)} / {_said(one.theirs)}" for one in group[:_NAMED])
+        more = f"; and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
+        table.add_row(f"{source}\n{fact}", f"{values}{more}\n[dim]{why or 'add the reason to crosscheck.yaml'}[/]")
+    return table
+
+
+def _said(value: "Value") -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return "?" if value is None else f"{value:g}"
 
 
 def _rows(provider: "Provider") -> list[dict[str, Any]]:
@@ -147,6 +198,7 @@ def tpus_table() -> "Table":
     from rich.table import Table
 
     from components.catalog.loader import load_tpus
+    from components.catalog.offered import zone_names
 
     tpus = load_tpus()
     # Names that people copy are never cut: all of it fits 80 columns.
@@ -154,14 +206,14 @@ def tpus_table() -> "Table":
     for heading in ("types", "GiB a\nchip", "chips\na host", "USD/\nchip h", "in region", "zones"):
         table.add_column(heading, justify="right" if "\n" in heading else "left", no_wrap=True)
     for tpu in tpus.generations.values():
-        price = tpus.price(tpu.name, HOME_REGION["gcp"])
+        price, sold = tpus.price(tpu.name, HOME_REGION["gcp"]), tpu.offered.zones.value or {}
         table.add_row(
             f"{tpu.prefix}-{tpu.suffix_counts.upper()}",
             _number(tpu.hbm_gib.value),
             str(tpu.chips_per_host.value),
             _usd(price.on_demand.value if price else None),
             price.region if price else "?",
-            "\n".join(tpu.zones.value),
+            "\n".join(name for region, zones in sold.items() for name in zone_names("gcp", region, zones)),
         )
     return table
 

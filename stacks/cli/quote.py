@@ -134,13 +134,11 @@ def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
         raise InputError(place, mistake.problem, value=accelerator, allowed=mistake.allowed, fix=fix) from None
     tpus = load_tpus()
     prices = [slice_price(plan, row.region) for row in tpus.prices if row.generation == plan.generation]
-    zones = tpus.generations[plan.generation].zones.value
     return Carrier(
         machine=slice_machine(plan),
         prices=[price for price in prices if price is not None],
         regions=catalog.regions,
         capacity=frozenset({"on-demand", "spot"}),
-        offered_in=tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in zones)),
     )
 
 

@@ -192,7 +192,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
 
 
 def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
-    if any("(price of " in component.source for component in cost.components):
+    if any(component.priced_in for component in cost.components):
         yield Finding.info(
             "cost.other-region",
             "gangway:region",

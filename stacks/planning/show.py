@@ -209,7 +209,8 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
         standby = " [dim](standby)[/]" if component.standby else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
         provenance = ", ".join(filter(None, (component.source, component.as_of, component.confidence)))
-        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}"
+        where = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
+        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{where}"
         source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
         table.add_row(f"{escape(component.name)}{standby}{source}", price, hourly)
     return table

@@ -3,13 +3,15 @@ site's machine; and findings in the same words.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from components.catalog.loader import Provider, load_provider
+from components.catalog.offered import region_findings, zone_findings
 from components.catalog.schema import MachinePrice, MachineType, Region
 from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
-from components.core.capacity import Spot
+from components.core.capacity import Spot, plan_ladder
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
@@ -237,6 +239,28 @@ def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> It
             f"of no effect: {'one node' if config.cluster.nodes.max < 2 else why} has no fabric to be tested",
             "remove fabric_check",
         )
+
+
+def sold_here(
+    config: StackConfig, machine: MachineType, provider: Provider, zone: str, today: date
+) -> Iterable[Finding]:
+    """Whether region and zones sell the cluster's machine type, and the rungs' further ones. `zone`: the cluster's own,
+    empty for none; `today`: against which a list is old.
+    """
+    catalog, ladder = load_provider(provider), plan_ladder(config.cluster.capacity)
+    region, reserved = config.region, all(rung.reserved for rung in ladder)
+    yield from region_findings(machine, region, catalog.regions, today, reserved=reserved)
+    if zone:
+        yield from zone_findings(machine, region, zone, f"{CLUSTER}.zone", today, reserved=reserved)
+    for index, rung in enumerate(ladder):
+        path = f"{CLUSTER}.capacity[{index}]"
+        for name in rung.machine_types:
+            further = catalog.machine(name, f"{path}.machine_types")
+            yield from region_findings(further, region, catalog.regions, today, path=f"{path}.machine_types")
+        for other in rung.zones:
+            if other != zone:
+                named = f"{path}.{'zone' if rung.reserved else 'zones'}"
+                yield from zone_findings(machine, region, other, named, today, reserved=rung.reserved)
 
 
 def zone(name: str, reason: str) -> Iterable[Finding]:

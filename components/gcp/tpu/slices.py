@@ -281,6 +281,7 @@ def slice_machine(plan: SlicePlan) -> MachineType:
         network_gbps=_fact(None, counted),
         instance_store_gib=_fact(None, counted),
         fabric=None,
+        offered=tpu.offered,
     )
 
 

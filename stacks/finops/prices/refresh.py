@@ -63,13 +63,13 @@ class Report:
 
 def queries_of(catalog: Catalog, tpus: TpuCatalog | None, region: str) -> list[Query]:
     """Every item that is worth asking about in `region`; Google's only where the catalogue says they are offered."""
-    machines = [m.name for m in catalog.machines.values() if not isinstance(m, GcpMachineType) or _in(m.zones, region)]
-    chips = [] if tpus is None else [tpu.name for tpu in tpus.generations.values() if _in(tpu.zones, region)]
+    machines = [
+        machine.name
+        for machine in catalog.machines.values()
+        if not isinstance(machine, GcpMachineType) or machine.offered is None or region in machine.offered.regions
+    ]
+    chips = [] if tpus is None else [tpu.name for tpu in tpus.generations.values() if region in tpu.offered.regions]
     return [Query(item, region) for item in (*machines, *chips)]
-
-
-def _in(zones: Fact[tuple[str, ...]], region: str) -> bool:
-    return any(zone.rpartition("-")[0] == region for zone in zones.value)
 
 
 def refresh(

@@ -15,12 +15,12 @@ from components.estimate.cost import CostEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
-from stacks.providers.shared import fabric_check, nodes_stay, spot_caps, trainable, zone
+from stacks.providers.shared import fabric_check, nodes_stay, sold_here, spot_caps, trainable, zone
 
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
-    nodes = config.cluster.nodes
+    nodes, now = config.cluster.nodes, datetime.now(UTC)
     context = LadderContext(
         machine=planned.machine,
         zone=planned.zone,
@@ -28,11 +28,12 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         num_nodes_min=nodes.min,
         num_nodes_max=nodes.max,
         max_hours=config.job.max_hours,
-        now=datetime.now(UTC),
+        now=now,
     )
     return (
         *common_findings(config, planned.machine, cost),
         *trainable(planned.machine),
+        *sold_here(config, planned.machine, "aws", planned.zone, now.date()),
         *_fabric(config, planned),
         *zone(planned.zone, planned.zone_reason),
         *capacity_findings(config.cluster.capacity, context),

@@ -11,6 +11,7 @@ from components.aws.monitoring import check_retention
 from components.aws.network import plan_network
 from components.aws.storage import plan_lustre
 from components.catalog.loader import load
+from components.catalog.offered import first_zone, zone_names
 from components.catalog.schema import MachineType, Region
 from components.core.capacity import CapacityBlock
 from components.core.findings import InputError
@@ -78,7 +79,7 @@ def plan(config: StackConfig) -> AwsPlan:
     check_head("aws", head_type(config))
     check_ladder(cluster.capacity, machine)
     check_zones(cluster.capacity, _zones_of(region))
-    zone, reason = _zone(config, region)
+    zone, reason = _zone(config, region, machine)
     zones = ladder_zones(cluster.capacity, zone)
     plan_network(config.network.cidr, len(zones))
     if storage := config.storage:
@@ -117,14 +118,14 @@ def head_type(config: StackConfig) -> str:
 
 
 def _zones_of(region: Region) -> list[str]:
-    return [f"{region.name}{letter}" for letter in region.zones]
+    return zone_names("aws", region.name, region.zones)
 
 
-def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
+def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
     """The cluster's zone and why that one."""
     zones = _zones_of(region)
     if config.cluster.zone is None:
-        return preferred_zone(config.cluster.capacity) or (zones[0], f"the first zone of {region.name}")
+        return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
     return named_zone(config.cluster.zone, zones, region.name), ""
 
 

@@ -205,15 +205,8 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
 
 def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Whether the machine type is there at all: only a subscription is told, but some signs are public."""
-    machine, region = planned.machine, planned.region.name
-    price = load_provider("azure").price(machine.name, region)
-    if price is None or price.region != region:
-        yield Finding.info(
-            "machine.region-unknown",
-            "gangway:region",
-            f"whether {region} sells {machine.name} is not known: the catalogue has no price of it there",
-            f"look before `up`: `az vm list-skus --location {region} --size {machine.name} --output table`",
-        )
+    machine = planned.machine
+    yield from shared.sold_here(config, machine, "azure", planned.zone, datetime.now(UTC).date())
     if machine.no_new_capacity:
         yield Finding.info(
             "machine.no-new-capacity",

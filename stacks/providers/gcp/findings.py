@@ -3,6 +3,7 @@ Pure.
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from components.catalog.schema import GpuDirectFabric, RoceFabric
 from components.core.capacity import AnyRung, Reservation, Spot
@@ -14,8 +15,8 @@ from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowe
 from components.gcp.identity import bucket_of, prefix_of
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
-from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, offered_zones, zone_is_assumed
-from stacks.providers.shared import CLUSTER, fabric_check, ignored_check, nodes_stay, spot_notice, zone
+from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, zone_is_assumed
+from stacks.providers.shared import CLUSTER, fabric_check, ignored_check, nodes_stay, sold_here, spot_notice, zone
 
 # Settings of a cluster that mean nothing to a slice.
 _HAS_ITS_OWN = {
@@ -37,7 +38,6 @@ def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield from _rung(config.cluster.capacity[0])
     if zone_is_assumed(config):
         yield from zone_unnamed(config.cluster.capacity[0], f"{CLUSTER}.capacity[0]", planned.zone)
-    yield from _zone(planned)
     yield from _energy(planned)
 
 
@@ -126,19 +126,6 @@ def _rung(rung: AnyRung) -> Iterable[Finding]:
             path,
             f"{rung.id} has to be an ordinary reservation: one that was made in calendar mode has to be asked for with "
             "the provisioning model reservation-bound, which version 2 of the TPU API does not have",
-        )
-
-
-def _zone(planned: GcpPlan) -> Iterable[Finding]:
-    zones = offered_zones(planned.machine, planned.tpu)
-    if planned.zone not in zones:
-        near = [zone for zone in zones if zone.startswith(f"{planned.region.name}-")]
-        # A warning: public lists lag behind.
-        yield Finding.warning(
-            "capacity.zone-without-machine",
-            f"{CLUSTER}.zone",
-            f"{planned.machine.name} is not known to be offered in {planned.zone}",
-            f"set zone: {near[0]}" if near else f"zones that have it: {', '.join(zones)}",
         )
 
 
@@ -247,6 +234,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
     nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
+        *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
         *nodes,
         *zone(planned.zone, planned.zone_reason),
         *spot_notice(config, NOTICE_SEC),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from components.catalog.loader import load_provider, load_tpus
+from components.catalog.offered import first_zone, zone_names
 from components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
 from components.core.capacity import AnyRung, OnDemand, Reservation, Spot
 from components.core.findings import InputError
@@ -190,7 +191,7 @@ def plan(config: StackConfig) -> GcpPlan:
         check_tpu_rungs(cluster.capacity)
     check_ladder(cluster.capacity)
     _check_zones(config, _zones_of(region))
-    zone, reason = _zone(config, region, machine, tpu)
+    zone, reason = _zone(config, region, machine)
     further = 0 if tpu is not None else len(plan_interfaces(cast("GcpMachineType", machine))) - 1
     plan_network(config.network.cidr, further)
     _check_storage(config)
@@ -245,32 +246,20 @@ def _check_zones(config: StackConfig, zones: list[str]) -> None:
 
 
 def _zones_of(region: Region) -> list[str]:
-    return [f"{region.name}-{letter}" for letter in region.zones]
+    return zone_names("gcp", region.name, region.zones)
 
 
-def _zone(config: StackConfig, region: Region, machine: MachineType, tpu: SlicePlan | None) -> tuple[str, str]:
+def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
     """The cluster's zone and why that one."""
     zones = _zones_of(region)
     if config.cluster.zone is not None:
         return named_zone(config.cluster.zone, zones, region.name), ""
-    if tied := preferred_zone(config.cluster.capacity):
-        return tied
-    offering = [zone for zone in offered_zones(machine, tpu) if zone in zones]
-    if offering:
-        return offering[0], f"the first of {region.name} that has {machine.name}"
-    return zones[0], f"the first of {region.name}"
+    return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
 
 
 def zone_is_assumed(config: StackConfig) -> bool:
     """Whether nobody has named a zone, neither for the cluster nor for a rung."""
     return config.cluster.zone is None and preferred_zone(config.cluster.capacity) is None
-
-
-def offered_zones(machine: MachineType, tpu: SlicePlan | None) -> tuple[str, ...]:
-    """Where such nodes are offered, as public lists have it."""
-    if tpu is not None:
-        return load_tpus().generations[tpu.generation].zones.value
-    return cast("GcpMachineType", machine).zones.value
 
 
 def _check_storage(config: StackConfig) -> None:

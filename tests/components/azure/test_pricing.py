@@ -15,7 +15,7 @@ from components.azure.pricing import DISK_TIERS, SCALE_SET, disk_tier, price_res
 from components.catalog.loader import load_provider
 from components.estimate.cost import CostComponent, estimate
 
-A100, SMALL, H200 = "Standard_ND96asr_v4", "Standard_NC40ads_H100_v5", "Standard_ND96isr_H200_v5"
+A100, SMALL, UNPRICED = "Standard_ND96asr_v4", "Standard_NC40ads_H100_v5", "Standard_ND128isr_GB300_v6"
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,17 @@ def test_a_cap_above_the_price_on_demand_is_no_limit() -> None:
     """Azure never charges more than that for spot."""
     nodes, _ = bill(group(SMALL, 2, **spot(500)))
     assert (nodes.hourly, nodes.confidence) == (2 * 6.98, "list-price")
-    unknown, _ = bill(group(H200, 2, **spot(500)))
+    unknown, _ = bill(group(UNPRICED, 2, **spot(500)))
     assert unknown.hourly == 1000, "there the cap is all that is known"
 
 
 def test_spot_without_any_price_is_no_limit_of_anything() -> None:
-    nodes, _ = bill(group(H200, 2, **spot()))
-    assert (nodes.name, nodes.price) == (f"pool-0: 2 x {H200}, spot", None)
+    nodes, _ = bill(group(UNPRICED, 2, **spot()))
+    assert (nodes.name, nodes.price) == (f"pool-0: 2 x {UNPRICED}, spot", None)
 
 
 def test_what_nobody_knows_is_unknown_and_not_nothing() -> None:
-    nodes, disks = bill(group(H200, 2))
+    nodes, disks = bill(group(UNPRICED, 2))
     assert (nodes.price, nodes.confidence) == (None, "unknown")
     assert estimate([nodes, disks], 1).unknown == (nodes.name,)
     (elsewhere,) = [line for line in bill(group(A100, 1), region="northeurope") if " x " in line.name]

@@ -55,7 +55,9 @@ def test_a_service_costs_what_its_region_says_or_another_ones() -> None:
     line = from_service("disks", price, 730, "here", standby=True)
     assert line.hourly == pytest.approx(0.1)
     assert (line.unit, line.source, line.standby) == ("GiB-months", "a list", True)
-    assert from_service("disks", price, 730, "there").source == "a list (price of here)"
+    assert line.priced_in == ""
+    elsewhere = from_service("disks", price, 730, "there")
+    assert (elsewhere.source, elsewhere.priced_in) == ("a list (price of here)", "here")
 
 
 def test_a_price_nobody_knows_is_a_line_without_one() -> None:

@@ -1,12 +1,13 @@
 """What one accelerator costs everywhere: which offers there are, and that no price is made up or travels."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 
 import pytest
 
-from components.catalog.loader import PROVIDERS, Catalog, load_provider
-from components.catalog.schema import Fact, MachinePrice
+from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
+from components.catalog.schema import Fact, MachinePrice, Offered
 from components.core.findings import InputError
 from components.estimate.offers import KINDS, Carrier, Offer, carriers_of, find_offers, unknown_accelerator
 
@@ -23,9 +24,9 @@ def fact(value: float | None) -> Fact[float | None]:
 
 
 def carrier(catalog: Catalog, machine_type: str, region: str, **prices: float) -> Carrier:
-    """A machine with a price row of its own in one region."""
+    """A machine with a price row of its own in one region, and sold nowhere else."""
     fields = ("on_demand", "spot_low", "spot_high", "reserved_1y", "reserved_3y", "block")
-    machine = catalog.machines[machine_type]
+    machine = catalog.machines[machine_type].model_copy(update={"offered": None})
     row = MachinePrice(
         provider=machine.provider,
         machine_type=machine_type,
@@ -102,15 +103,32 @@ def test_regions_without_a_price_are_offers_without_a_price(catalogs: dict[str, 
     assert any(offer.region == "asia-northeast1" for offer in offers)
 
 
-def test_zones_by_region_name_the_regions_that_have_a_machine(catalogs: dict[str, Catalog]) -> None:
+def test_a_list_names_the_regions_that_have_a_machine(catalogs: dict[str, Catalog]) -> None:
+    """Of those that the catalogue has: no grid and no building is known of any other."""
     machine = catalogs["azure"].machines["Standard_ND96isr_H100_v5"]
     zones = Fact[Mapping[str, tuple[str, ...]] | None](
-        value={"swedencentral": ("1",)}, source="a test", as_of=date(2026, 11, 1), confidence="assumed"
+        value={"spaincentral": ("1",), "mars": ()}, source="a test", as_of=date(2026, 11, 1), confidence="assumed"
     )
-    placed = machine.model_copy(update={"zones": zones})
-    catalog = catalogs["azure"].model_copy(update={"machines": {machine.name: placed}})
+    placed = machine.model_copy(update={"offered": Offered(zones=zones, complete="none")})
+    catalog = catalogs["azure"].model_copy(update={"machines": {machine.name: placed}, "prices": ()})
     offers = find_offers(carriers_of("H100x8", {"azure": catalog}))
-    assert [o.price.value for o in offers if o.region == "swedencentral"] == [None] * 4
+    assert [(offer.region, offer.price.value) for offer in offers] == [("spaincentral", None)] * 4
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_price_is_of_a_region_that_sells_the_machine(catalogs: dict[str, Catalog], provider: Provider) -> None:
+    for price in catalogs[provider].prices:
+        offered = catalogs[provider].machines[price.machine_type].offered
+        assert offered is not None, price.machine_type
+        assert price.on_demand.value is None or not offered.excludes(price.region), (price.machine_type, price.region)
+
+
+def test_nothing_is_offered_where_a_complete_list_lacks_it(catalogs: dict[str, Catalog]) -> None:
+    """A price there would make an offer that nobody can take."""
+    priced = carrier(catalogs["aws"], "trn2u.48xlarge", "us-east-1", on_demand=55)
+    assert {offer.region for offer in find_offers([priced])} == {"us-east-1"}, "without a list"
+    listed = replace(priced, machine=catalogs["aws"].machines["trn2u.48xlarge"])
+    assert not find_offers([listed])
 
 
 def test_each_offer_knows_its_grid_and_says_where_it_is(catalogs: dict[str, Catalog]) -> None:

@@ -116,7 +116,7 @@ def test_the_list_of_azure_shows_infiniband_whole_on_a_narrow_terminal() -> None
     done = CliRunner().invoke(app, ["list", "--provider", "azure"], env={"COLUMNS": "80"})
     assert done.exit_code == 0
     (row,) = [line for line in done.stdout.splitlines() if "Standard_ND128isr_NDR_GB200_v6" in line]
-    assert row.replace("│", " ").split()[1:] == ["GB200x4", "192", "128", "1600", "4", "IB", "?"]
+    assert row.replace("│", " ").split()[1:] == ["GB200x4", "192", "128", "1600", "4", "IB", "108.160"]
     (row,) = [line for line in done.stdout.splitlines() if "Standard_ND96isr_H100_v5" in line]
     assert row.replace("│", " ").split()[1:] == ["H100x8", "80", "96", "3200", "8", "IB", "98.320"]
 

@@ -1,6 +1,7 @@
 """`gangway quote` from outside: the ranking, the JSON with its sources, mistakes, and what it does not load."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -89,8 +90,8 @@ def test_without_a_rate_of_interruptions_spot_stands_apart() -> None:
 
 def test_spot_that_cannot_finish_is_infeasible() -> None:
     answer = ask("--deadline", "100h", "--providers", "aws")
-    (spot,) = answer["infeasible"]
-    assert spot["kind"] == "spot"
+    assert {row["kind"] for row in answer["infeasible"]} == {"spot"}
+    (spot,) = [row for row in answer["infeasible"] if row["region"] == "us-east-1"]
     assert spot["reason"].startswith("too late: 100.4 h expected with interruptions, the deadline is 100 h")
     assert "cannot do it" in run("--deadline", "100h", "--providers", "aws")
 
@@ -113,7 +114,7 @@ def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
     assert "aws us-east-1 p5.48xlarge spot" in text
     assert "more: --top 0" in text
     assert "Standard_ND96isr_H100_v5" in text
-    assert "in 3 regions: no price in the catalogue" in text
+    assert re.search(r"in \d+ regions: no price in the catalogue", text)
     assert "more: --top 0" not in run("--top", "0")
 
 
@@ -176,9 +177,9 @@ def test_a_slice_is_offered_where_its_generation_is() -> None:
 
 def test_a_region_without_a_grid_says_so() -> None:
     """Prices may come from regions that the catalogue has no grid of."""
-    offers = find_offers(carriers("H100x8", ("aws",)))
+    here = [offer for offer in find_offers(carriers("H100x8", ("aws",))) if offer.region == "us-east-1"]
     job = Job(1, 10)
-    quoted = [quote_one(replace(offer, place=None), job) for offer in offers if offer.kind == "on-demand"]
+    quoted = [quote_one(replace(offer, place=None), job) for offer in here if offer.kind == "on-demand"]
     answer = answer_json(Answer("H100x8", job, "carbon", None, 0, rank(quoted, "carbon")))
     (row,) = answer["unknown"]
     assert row["reason"] == "emissions not known: no grid intensity and PUE of us-east-1 in the catalogue"

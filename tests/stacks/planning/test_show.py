@@ -137,6 +137,14 @@ def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> Non
     assert "(standby)" in standby
 
 
+def test_a_line_names_the_region_whose_price_stands_in(demo_plan: Plan) -> None:
+    """Also in short, where no source is shown: us-east-2 is not what us-east-1 costs."""
+    short = shown(cost_table(demo_plan.cost, sources=False), 80)
+    assert short.count("price of us-east-1") == len(demo_plan.cost.components)
+    own = replace(demo_plan.cost.components[0], source="a list")
+    assert "price of" not in shown(cost_table(estimate([own], 1), sources=False))
+
+
 def test_an_unknown_price_is_shown_as_such(demo_plan: Plan) -> None:
     unknown = replace(demo_plan.cost.components[0], price=None, hourly=None)
     assert shown(cost_table(estimate([unknown], 1))).count("unknown") == 2

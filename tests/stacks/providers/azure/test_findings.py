@@ -156,9 +156,10 @@ def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited)
 
 def test_whether_a_region_sells_a_size_is_looked_up_where_nobody_says(azure_edited: Edited) -> None:
     assert "machine.region-unknown" not in found_in(azure_edited(V5))
-    found = found_in(azure_edited(V5, region="spaincentral"))["machine.region-unknown"]
-    assert (found.severity, found.path) == (Severity.INFO, "gangway:region")
-    assert "az vm list-skus --location spaincentral --size Standard_ND96isr_H100_v5" in found.fix
+    found = found_in(azure_edited(V5, region="francecentral"))["machine.region-unknown"]
+    assert (found.severity, found.path) == (Severity.WARNING, "gangway:region")
+    assert "has it in australiaeast, canadacentral" in found.message
+    assert "az vm list-skus --location francecentral --size Standard_ND96isr_H100_v5" in found.fix
 
 
 def test_a_size_that_microsoft_adds_no_more_of(azure_edited: Edited) -> None:

@@ -71,16 +71,19 @@ def test_a_zone_that_was_chosen_by_itself_has_its_reason(gcp_edited: Edited) -> 
 
 @pytest.mark.parametrize(("name", "zone"), [(GPU, "us-central1-f"), (POD, "us-west4-c")])
 def test_a_zone_without_such_machines_names_those_with_them(gcp_edited: Edited, name: str, zone: str) -> None:
+    """How grave it is tests/components/catalog/test_offered.py says."""
     finding = found_in(gcp_edited(name, cluster={"zone": zone}))["capacity.zone-without-machine"]
-    assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.zone")
+    assert finding.path == "gangway:cluster.zone"
     assert zone in finding.message
     assert finding.fix.startswith("set zone: ")
 
 
-def test_slices_where_no_zone_has_them_name_the_zones_that_do(gcp_edited: Edited) -> None:
-    image = {"prebuilt": None}
-    finding = found_in(gcp_edited(POD, region="us-east4", image=image))["capacity.zone-without-machine"]
-    assert finding.fix.startswith("zones that have it: ")
+def test_slices_where_no_zone_has_them_name_the_regions_that_do(gcp_edited: Edited) -> None:
+    found = found_in(gcp_edited(POD, region="us-east4", image={"prebuilt": None}))
+    said = [found[code] for code in ("machine.not-in-region", "machine.region-unknown") if code in found]
+    assert [finding.path for finding in said] == ["gangway:region"]
+    assert "us-west4" in said[0].message
+    assert "capacity.zone-without-machine" not in found, "a zone's region is said once"
 
 
 def test_spot_tells_its_notice(gcp_edited: Edited) -> None:

@@ -31,9 +31,7 @@ WRONG_SLICES = [
 ]
 REGIONS = sorted(load_provider("gcp").regions)
 ZONES = {n: [f"{n}-{letter}" for letter in load_provider("gcp").regions[n].zones] for n in REGIONS}
-TPU_REGIONS = sorted(
-    {zone.rpartition("-")[0] for tpu in load_tpus().generations.values() for zone in tpu.zones.value} & set(REGIONS)
-)
+TPU_REGIONS = sorted({name for tpu in load_tpus().generations.values() for name in tpu.offered.regions} & set(REGIONS))
 DIGEST = "sha256:" + "0a" * 32
 RESERVATIONS = st.sampled_from(
     [

@@ -1,0 +1,207 @@
+"""What other public catalogues say of our facts: where one says something else, and nobody has said why, the check
+fails. `crosscheck.yaml` of a provider holds their claims and the reasons, each difference with both values: a reason
+explains no other difference than the one that it was found for.
+
+    >>> check("aws").unexplained
+    ()
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+from components.catalog.loader import Provider, load_bundled, load_bundled_tpus
+from components.catalog.schema import Frozen, MachineType
+from components.catalog.tables import Source, load_interruptions, read_file
+
+__all__ = ["Check", "Claims", "Difference", "Value", "check", "claims_of"]
+
+Value = float | tuple[str, ...] | None
+FACTS = ("vcpus", "memory_gib", "num_accelerators", "accelerator_memory_gib")
+SAME = 1e-3
+"""Share by which two figures may differ and be the same: prices are published rounded."""
+
+
+class Claims(Frozen):
+    """What one catalogue says of one machine type or TPU generation; None and empty where it says nothing.
+
+    Attributes:
+        on_demand: US dollars an hour by region; of a TPU generation by the chip.
+        zones: of each region that has it, in the words of `Region.zones`. A list may lack some.
+    """
+
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    num_accelerators: int | None = None
+    accelerator_memory_gib: float | None = None
+    on_demand: Mapping[str, float] = {}
+    zones: Mapping[str, tuple[str, ...]] = {}
+
+
+class Explained(Frozen):
+    """Why one catalogue says something else. `items`: ours and theirs of each difference that this explains."""
+
+    source: str
+    field: str
+    why: str
+    items: Mapping[str, "Pair"]
+
+
+class Pair(Frozen):
+    """One difference: of zones those that ours lacks."""
+
+    ours: Value = None
+    theirs: Value
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where another catalogue says something else.
+
+    Attributes:
+        item: the machine type or TPU generation.
+        field: which fact, with its region where it has one.
+        ours: None where we do not know; of places always, since what counts is which are missing.
+        why: the reason that the catalogue's data gives; empty where nobody has said one.
+    """
+
+    source: str
+    item: str
+    field: str
+    ours: Value
+    theirs: Value
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**vars(self), "theirs": list(self.theirs) if isinstance(self.theirs, tuple) else self.theirs}
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outcome of comparing one provider's facts.
+
+    Attributes:
+        sources: the catalogues that were compared, by their names in the data.
+        compared: facts that somebody else speaks of, too.
+        explained: differences with their reasons.
+        unexplained: differences that fail the check.
+        idle: reasons of no difference any more, which fail it, too: source, field and item.
+    """
+
+    sources: Mapping[str, Source]
+    compared: int
+    explained: tuple[Difference, ...]
+    unexplained: tuple[Difference, ...]
+    idle: tuple[tuple[str, str, str], ...]
+
+    @property
+    def passes(self) -> bool:
+        """Whether everything is the same or explained."""
+        return not self.unexplained and not self.idle
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "sources": {name: {**about, "as_of": str(about["as_of"])} for name, about in self.sources.items()},
+            "compared": self.compared,
+            "explained": [difference.to_json() for difference in self.explained],
+            "unexplained": [difference.to_json() for difference in self.unexplained],
+            "idle": [list(key) for key in self.idle],
+        }
+
+
+@cache
+def _read(provider: Provider) -> tuple[Mapping[str, Source], Mapping[str, Mapping[str, Claims]], tuple[Explained, ...]]:
+    tables, sources = read_file(Path(__file__).parent / provider / "crosscheck.yaml")
+    claims = {
+        source: {item: Claims.model_validate(row) for item, row in rows.items()}
+        for source, rows in tables["claims"].items()
+    }
+    return sources, claims, tuple(Explained.model_validate(row) for row in tables["explained"])
+
+
+def claims_of(provider: Provider) -> Mapping[str, Mapping[str, Claims]]:
+    """What each catalogue says, by its name and by the machine type or TPU generation."""
+    return _read(provider)[1]
+
+
+def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None = None) -> Check:
+    """Compares our facts, as they ship, with `claims`; those of the provider's own data where left out."""
+    sources, bundled, reasons = _read(provider)
+    chosen = bundled if claims is None else claims
+    known = {
+        (reason.source, reason.field, item): (pair, reason.why)
+        for reason in reasons
+        for item, pair in reason.items.items()
+    }
+    explained, unexplained = [], []
+    used: set[tuple[str, str, str]] = set()
+    for found in (*_differences(provider, chosen), *_taken_elsewhere(provider)):
+        key = (found.source, found.field, found.item)
+        pair, why = known.get(key, (None, ""))
+        if pair is not None and (pair.ours, pair.theirs) == (found.ours, found.theirs):
+            used.add(key)
+            explained.append(Difference(**{**vars(found), "why": why}))
+        else:
+            unexplained.append(found)
+    compared = sum(len(list(_facts(each))) for rows in chosen.values() for each in rows.values())
+    idle = tuple(key for key in known if key not in used) if claims is None else ()
+    return Check(sources, compared, tuple(explained), tuple(unexplained), idle)
+
+
+def _facts(claims: Claims) -> Iterator[str]:
+    yield from (name for name in FACTS if getattr(claims, name) is not None)
+    yield from (f"on_demand {region}" for region in claims.on_demand)
+    yield from (f"zones {region}" for region in claims.zones)
+
+
+def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]]) -> Iterator[Difference]:
+    machines, tpus = load_bundled(provider).machines, load_bundled_tpus() if provider == "gcp" else None
+    prices = {(price.machine_type, price.region): price.on_demand.value for price in load_bundled(provider).prices}
+    offered = {name: machine.offered for name, machine in machines.items()}
+    if tpus is not None:
+        prices |= {(price.generation, price.region): price.on_demand.value for price in tpus.prices}
+        offered |= {name: tpu.offered for name, tpu in tpus.generations.items()}
+    for source, rows in claims.items():
+        for item, said in rows.items():
+            if item in machines:
+                yield from _of_the_machine(source, machines[item], said)
+            for region, theirs in said.on_demand.items():
+                ours = prices.get((item, region))
+                if not _same(ours, theirs):
+                    yield Difference(source, item, f"on_demand {region}", ours, theirs)
+            places = offered[item]
+            listed = {} if places is None else places.zones.value or {}
+            lacking = [
+                f"{region} {zone}"
+                for region, zones in said.zones.items()
+                for zone in zones
+                if zone not in listed.get(region, ())
+            ]
+            if lacking:
+                yield Difference(source, item, "zones", None, tuple(lacking))
+
+
+def _of_the_machine(source: str, machine: MachineType, said: Claims) -> Iterator[Difference]:
+    for name in FACTS:
+        ours, theirs = getattr(machine, name).value, getattr(said, name)
+        if theirs is not None and not _same(ours, theirs):
+            yield Difference(source, machine.name, name, ours, theirs)
+
+
+def _taken_elsewhere(provider: Provider) -> Iterator[Difference]:
+    """Regions with a rate of interruptions that our list of regions lacks: who takes machines back, has them."""
+    for name, row in load_interruptions(provider).rows.items():
+        offered = load_bundled(provider).machines[name].offered
+        regions = () if offered is None else offered.regions
+        lacking = tuple(region for region in row.by_region.value if region not in regions)
+        if lacking:
+            yield Difference("interruptions", name, "regions", None, lacking)
+
+
+def _same(ours: float | None, theirs: float) -> bool:
+    return ours is not None and isclose(ours, theirs, rel_tol=SAME)

@@ -1,0 +1,130 @@
+"""Whether a place sells a machine, judged by what its lists are worth: an error where a complete and recent one lacks
+the place, a warning where nobody knows. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import date
+
+from components.catalog.schema import Fact, MachineType, Offered, Region
+from components.catalog.validators import STALE_DAYS
+from components.core.findings import Finding
+
+__all__ = ["first_zone", "region_findings", "zone_findings", "zone_names"]
+
+REGION = "gangway:region"
+ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}
+"""How a zone's whole name is made of `Region.zones`; elsewhere a zone's word is its name."""
+ASK: Mapping[str, str] = {
+    "aws": "aws ec2 describe-instance-type-offerings --location-type availability-zone --region {region} "
+    "--filters Name=instance-type,Values={machine}",
+    "gcp": 'gcloud compute machine-types list --filter="name={machine} AND zone~{region}"',
+    "azure": "az vm list-skus --location {region} --size {machine} --zone --output table",
+}
+"""Who can be asked, with an account."""
+ASK_TPU = "gcloud compute tpus accelerator-types list --zone={region}-ZONE"
+
+
+def zone_names(provider: str, region: str, zones: Iterable[str]) -> list[str]:
+    """The whole names of a region's zones."""
+    form = ZONE_FORMS.get(provider, "{zone}")
+    return [form.format(region=region, zone=zone) for zone in zones]
+
+
+def first_zone(machine: MachineType, region: Region) -> tuple[str, str]:
+    """The zone of a region with zones that a cluster takes where nobody names one, and why that one."""
+    offered = {} if machine.offered is None else machine.offered.zones.value or {}
+    selling = [zone for zone in offered.get(region.name, ()) if zone in region.zones]
+    why = f"the first of {region.name}{f' that has {machine.name}' if selling else ''}"
+    return zone_names(machine.provider, region.name, selling or region.zones)[0], why
+
+
+def region_findings(
+    machine: MachineType,
+    region: str,
+    known: Collection[str],
+    today: date,
+    *,
+    path: str = REGION,
+    reserved: bool = False,
+) -> Iterator[Finding]:
+    """What is to be said of `machine` in `region`; nothing where a list has it there. `known`: the catalogue's regions,
+    which alone can be proposed; `reserved`: whether all of it is reserved, so that its owner knows better than a list.
+    """
+    offered = machine.offered
+    if offered is None or offered.zones.value is None:
+        why = "no list at hand" if offered is None else offered.zones.source
+        message = f"whether {region} sells {machine.name} is not known: {why}"
+        yield Finding.warning("machine.region-unknown", path, message, _look(machine, region))
+    elif region not in offered.regions:
+        has_it = f"has it in {_named(offered.regions, known)}"
+        doubt = _doubt(offered, today, complete=offered.excludes(region), reserved=reserved)
+        if doubt:
+            message = f"whether {region} sells {machine.name} is not known: {_said(offered.zones)} {has_it}; {doubt}"
+            yield Finding.warning("machine.region-unknown", path, message, _look(machine, region))
+        else:
+            message = f"{region} does not sell {machine.name}: {_said(offered.zones)} {has_it}"
+            yield Finding.error("machine.not-in-region", path, message, _elsewhere(offered, known))
+
+
+def zone_findings(
+    machine: MachineType, region: str, zone: str, path: str, today: date, *, reserved: bool = False
+) -> Iterator[Finding]:
+    """What is to be said of `machine` in `zone`, a whole name; nothing where a list has it there, names no zones, or
+    lacks the region, of which `region_findings` speaks.
+    """
+    offered = machine.offered
+    words = () if offered is None else (offered.zones.value or {}).get(region, ())
+    if offered is None or not words:
+        return
+    zones = zone_names(machine.provider, region, words)
+    if zone in zones:
+        return
+    doubt = _doubt(offered, today, complete=offered.complete == "zones", reserved=reserved)
+    if doubt and offered.complete == "regions":
+        doubt = "its letters of zones are one account's, and yours may be others"
+    has_it = f"{_said(offered.zones)} has it in {', '.join(zones)}"
+    fix = f"set zone: {zones[0]}"
+    if doubt:
+        message = f"{machine.name} is not known to be offered in {zone}: {has_it}; {doubt}"
+        yield Finding.warning("capacity.zone-without-machine", path, message, fix)
+    else:
+        message = f"{zone} does not sell {machine.name}: {has_it}"
+        yield Finding.error("capacity.zone-without-machine", path, message, fix)
+
+
+def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:
+    """Why a place's absence proves nothing; empty where it does."""
+    age = (today - offered.zones.as_of).days
+    if not complete:
+        return "that list is not complete"
+    if age > STALE_DAYS:
+        return f"that list is {age} days old"
+    return "what is reserved its owner knows better" if reserved else ""
+
+
+def _said(fact: Fact[Mapping[str, tuple[str, ...]] | None]) -> str:
+    return f"the list of {fact.as_of} ({fact.source})"
+
+
+def _named(regions: Collection[str], known: Collection[str]) -> str:
+    """Regions that have it: those that a stack can be in by name, the others by their number."""
+    if not regions:
+        return "no region"
+    usable = [region for region in regions if region in known]
+    others = len(regions) - len(usable)
+    if not usable:
+        return ", ".join(regions)
+    more = f" and {others} that {'is' if others == 1 else 'are'} not in the catalogue" if others else ""
+    return f"{', '.join(usable)}{more}"
+
+
+def _elsewhere(offered: Offered, known: Collection[str]) -> str:
+    usable = [region for region in offered.regions if region in known]
+    if not usable:
+        return "choose another machine type: no region of the catalogue sells this one"
+    return f"set {REGION}: {' or '.join((', '.join(usable[:-1]), usable[-1]) if usable[1:] else usable)}"
+
+
+def _look(machine: MachineType, region: str) -> str:
+    form = ASK_TPU if machine.backend == "xla" else ASK[machine.provider]
+    return f"look before `up`: `{form.format(machine=machine.name, region=region)}`"
