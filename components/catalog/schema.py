@@ -207,12 +207,24 @@ class LustreOffer(Frozen):
 
 
 class Region(Frozen):
-    """A region's grid intensity (location-based) and PUE."""
+    """A region, its grid and its PUE. Estimates and rankings use the average intensity, and no other.
+
+    Attributes:
+        zones: of the region, in the provider's spelling.
+        grid: Electricity Maps' zone, whose regions all have one intensity; empty where a stack file states its own.
+        intensity_g_per_kwh: average of the grid's consumption, location-based.
+        marginal_g_per_kwh: what one more kWh makes the grid emit; None where nobody says.
+        market_g_per_kwh: market-based, after the provider's certificates and contracts; None where it publishes none.
+        pue: power usage effectiveness.
+    """
 
     name: str
     provider: str
     zones: tuple[str, ...]
+    grid: str = ""
     intensity_g_per_kwh: Fact[float]
+    marginal_g_per_kwh: Fact[float | None]
+    market_g_per_kwh: Fact[float | None]
     pue: Fact[float]
 
 

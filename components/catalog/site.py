@@ -206,6 +206,7 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
     defaults = load_site_defaults()
     where = f" ({site.country})" if site.country else ""
     grid, pue = site.intensity_g_per_kwh, site.pue
+    unsaid = Fact[float | None](value=None, source="a site's own", as_of=site.as_of, confidence="stated")
     return Region(
         name=name,
         provider=provider,
@@ -213,6 +214,8 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
         intensity_g_per_kwh=defaults.intensity_g_per_kwh
         if grid is None
         else _stated(site, "intensity_g_per_kwh", grid, where),
+        marginal_g_per_kwh=unsaid,
+        market_g_per_kwh=unsaid,
         pue=defaults.pue if pue is None else _stated(site, "pue", pue),
     )
 

@@ -55,13 +55,20 @@ class EnergyEstimate:
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based; None where its energy is not known."""
+    """Emissions of a run in gCO2e, location-based; None where its energy is not known. The grid's marginal intensity and
+    the provider's market-based one stand beside, counted by nothing; None where nobody publishes them.
+    """
 
     gco2e: float | None
     intensity_g_per_kwh: float
     method: str
     source: str
     as_of: str
+    grid: str
+    marginal_g_per_kwh: float | None
+    marginal_source: str
+    market_g_per_kwh: float | None
+    market_source: str
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -116,13 +123,18 @@ def _watts(machine: MachineType) -> str:
 
 def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
     """Facility energy times the grid's mean intensity."""
-    intensity = region.intensity_g_per_kwh
+    intensity, marginal, market = region.intensity_g_per_kwh, region.marginal_g_per_kwh, region.market_g_per_kwh
     return CarbonEstimate(
         gco2e=None if energy.kwh is None else energy.kwh * intensity.value,
         intensity_g_per_kwh=intensity.value,
         method="location-based annual mean; IT energy x PUE x intensity; embodied emissions apart",
         source=intensity.source,
         as_of=intensity.as_of.isoformat(),
+        grid=region.grid,
+        marginal_g_per_kwh=marginal.value,
+        marginal_source=marginal.source,
+        market_g_per_kwh=market.value,
+        market_source=market.source,
     )
 
 

@@ -27,7 +27,7 @@ def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) ->
     assert pue is not None
     assert (pue.value, pue.unit) == (1.13, "1")
     assert intensity is not None
-    assert (intensity.value, intensity.unit, intensity.as_of) == (396, "gCO2e/kWh", "2024-12-31")
+    assert (intensity.value, intensity.unit, intensity.as_of) == (396.25, "gCO2e/kWh", "2023-12-31")
 
 
 def test_each_kind_of_capacity_has_its_price_and_each_card_its_emissions(demo_config: StackConfig) -> None:

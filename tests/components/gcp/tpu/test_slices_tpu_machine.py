@@ -62,4 +62,4 @@ def test_power_that_is_published_is_estimated_and_other_power_is_not_invented() 
     assert (unknown.kwh, unknown.it_kwh, unknown.kwh_low, unknown.kwh_high) == (None, None, None, None)
     assert unknown.source == "absent: Google publishes no power figure for a chip of this generation"
     carbon = estimate_carbon(unknown, region)
-    assert (carbon.gco2e, carbon.intensity_g_per_kwh) == (None, 413)
+    assert (carbon.gco2e, carbon.intensity_g_per_kwh) == (None, 501.42)
