@@ -40,7 +40,7 @@ __all__ = [
 
 
 T = TypeVar("T")
-Confidence = Literal["documented", "list-price", "recalled", "assumed", "stated"]
+Confidence = Literal["documented", "list-price", "modelled", "secondary", "recalled", "assumed", "stated"]
 Architecture = Literal["x86_64", "arm64"]
 Interconnect = Literal["nvswitch", "nvlink", "pcie", "neuronlink", "roce", "ici", "xgmi", "none"]
 Device = Literal["ena", "efa-only"]
@@ -62,7 +62,8 @@ class Fact(Frozen, Generic[T]):
         source: title of the page or list.
         url: its public address; empty for what was recalled or assumed.
         as_of: the day the source is of or, where it bears no date, was read.
-        confidence: documented by the vendor, a public list price, recalled, assumed, or stated by the stack file.
+        confidence: documented by the vendor or a paper, a public list price, modelled (what a public model computes),
+            secondary (as others quote a source that was not read), recalled, assumed, or stated by the stack file.
     """
 
     value: T
@@ -132,10 +133,11 @@ class MachineType(Frozen):
         accelerator: model and number, such as `H100x8`: what a stack file asks for.
         backend: the collective library its accelerators are made for.
         accelerator_watts: board power of one accelerator; None where no figure is published.
-        host_watts: everything else in the machine.
+        host_watts: everything else in the machine, mean while training.
         interconnect: how the accelerators of one machine reach each other.
         network_gbps: all network cards together, at their peak.
         fabric: the network between machines that bypasses the kernel; None where there is none.
+        accelerator_mean_watts: what one draws on average, where its maker has measured it.
     """
 
     name: str
@@ -153,6 +155,7 @@ class MachineType(Frozen):
     network_gbps: Fact[float | None]
     instance_store_gib: Fact[int | None]
     fabric: Fabric | None
+    accelerator_mean_watts: Fact[float] | None = None
 
     @property
     def vcpus_per_accelerator(self) -> float:
@@ -396,7 +399,8 @@ class TpuGeneration(Frozen):
         prefix: the word before the number in an accelerator type, such as `v5litepod`.
         suffix_counts: what that number counts.
         devices_per_chip: what one process of PyTorch/XLA drives: 1 where the two TensorCores act as one device.
-        chip_watts: None where no figure is published.
+        chip_watts: the most that one draws; None where no figure is published.
+        chip_mean_watts: the mean that Google measured; None where no figure is published.
         host_watts: the virtual machine of a slice of several hosts, without its chips.
         chips_per_host: chips of each virtual machine in a slice of several hosts.
         single_host_chips: sizes that one virtual machine holds.
@@ -415,6 +419,7 @@ class TpuGeneration(Frozen):
     hbm_gib: Fact[float]
     peak_bf16_tflops: Fact[float]
     chip_watts: Fact[float | None]
+    chip_mean_watts: Fact[float | None]
     host_watts: Fact[float]
     host_vcpus: Fact[int]
     host_memory_gib: Fact[float]

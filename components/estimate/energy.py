@@ -1,13 +1,14 @@
 """Energy and carbon envelopes from board power, before anything runs: E = PUE * t * n * (gpus * board watts *
-utilisation + host watts). Such estimates err by 27 to 37 % against meters (hence the band; studies in
-docs/decisions.md). Carbon is location-based; with the emissions of making the cards it is Software Carbon
+share + host watts). Estimates from rated power err by 27 to 37 % against meters, hence the band (studies in
+docs/decisions.md). Carbon is location-based; with the emissions of making the machines it is Software Carbon
 Intensity's E * I + M.
 """
 
 from dataclasses import asdict, dataclass
+from datetime import date
 from typing import Any
 
-from components.catalog.schema import MachineType, Region
+from components.catalog.schema import Fact, MachineType, Region
 from components.catalog.tables import card_kg, life_hours
 
 __all__ = [
@@ -17,18 +18,29 @@ __all__ = [
     "CarbonEstimate",
     "EmbodiedEstimate",
     "EnergyEstimate",
+    "board_share",
     "estimate_carbon",
     "estimate_embodied",
     "estimate_energy",
 ]
 
-UTILISATION = 0.75
-"""Mean share of board power while training, assumed: see UTILISATION_SOURCE."""
+UTILISATION = 0.76
+"""Mean share of its rating that a node draws in heavy training, taken of boards: measured of 8 x H100 as a whole."""
 
-UTILISATION_SOURCE = "8 x H100 nodes average about three quarters of their peak"
+UTILISATION_SOURCE = "heavy training on 8 x H100 draws 76 % of the node's rated 10.2 kW (arXiv 2506.14551, abstract), taken of each board"
 
 ERROR_BAND = 0.37
-"""The wide end of what studies found."""
+"""The wide end of what estimates from rated power err by (the same abstract); upwards never beyond all at its rating."""
+
+
+def board_share(machine: MachineType) -> Fact[float]:
+    """Of its board power, what an accelerator draws on average: its maker's measurement, or else UTILISATION."""
+    board, mean = machine.accelerator_watts, machine.accelerator_mean_watts
+    if mean is None or board.value is None:
+        url, as_of = "https://arxiv.org/abs/2506.14551", date(2025, 6, 17)
+        return Fact[float](value=UTILISATION, source=UTILISATION_SOURCE, url=url, as_of=as_of, confidence="assumed")
+    source = f"{mean.source}: {mean.value:g} of {board.value:g} W on average"
+    return mean.model_copy(update={"value": mean.value / board.value, "source": source})
 
 
 @dataclass(frozen=True)
@@ -93,10 +105,10 @@ class EmbodiedEstimate:
 
 def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: Region) -> EnergyEstimate:
     """The energy `num_nodes` machines use in `hours`, in `region`'s data centre."""
-    board = machine.accelerator_watts
+    board, share = machine.accelerator_watts, board_share(machine).value
     it_kwh = kwh = None
     if board.value is not None:
-        watts = machine.num_accelerators.value * board.value * UTILISATION + machine.host_watts.value
+        watts = machine.num_accelerators.value * board.value * share + machine.host_watts.value
         it_kwh = num_nodes * watts * hours / 1000
         kwh = it_kwh * region.pue.value
     return EnergyEstimate(
@@ -104,7 +116,7 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
         it_kwh=it_kwh,
         pue=region.pue.value,
         kwh_low=None if kwh is None else kwh * (1 - ERROR_BAND),
-        kwh_high=None if kwh is None else kwh * (1 + ERROR_BAND),
+        kwh_high=None if kwh is None else kwh * min(1 + ERROR_BAND, 1 / share),
         hours=hours,
         source=f"absent: {board.source}" if kwh is None else f"estimated: {_watts(machine)}",
         pue_source=region.pue.source,
@@ -114,9 +126,9 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
 
 
 def _watts(machine: MachineType) -> str:
-    board, host = machine.accelerator_watts, machine.host_watts
+    board, host, share = machine.accelerator_watts, machine.host_watts, board_share(machine).value
     return (
-        f"{machine.num_accelerators.value} x {board.value:g} W ({board.confidence}) x {UTILISATION} "
+        f"{machine.num_accelerators.value} x {board.value:g} W ({board.confidence}) x {share:.3g} "
         f"+ {host.value:g} W host ({host.confidence}) per node"
     )
 

@@ -11,7 +11,7 @@ from components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from components.catalog.tables import card_kg, life_hours
 from components.core.capacity import AnyRung, CapacityBlock
 from components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
-from components.estimate.energy import UTILISATION, UTILISATION_SOURCE
+from components.estimate.energy import board_share
 from images.render import render_dockerfile
 from images.specs import DOCKERFILE_FLAVOURS, Flavour
 from stacks.config.stack_config import StackConfig
@@ -95,7 +95,7 @@ def cloud_context(
         accelerator_life_hours=_quantity(life_hours(), "h"),
         accelerator_watts=_quantity(machine.accelerator_watts, "W"),
         accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
-        accelerator_utilisation=Quantity(value=UTILISATION, unit="1", provenance="assumed", source=UTILISATION_SOURCE),
+        accelerator_utilisation=_quantity(board_share(machine), "1"),
         host_watts=_quantity(machine.host_watts, "W"),
         fabric_gbps=_quantity(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
         pue=_quantity(region.pue, "1"),
