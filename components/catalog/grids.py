@@ -1,4 +1,4 @@
-"""The grids that the clouds' regions are on: one average intensity a zone and year, and WattTime's marginal beside it."""
+"""The grids that the clouds' regions are on: one average intensity a zone and year, WattTime's marginal beside it."""
 
 from collections.abc import Mapping
 from functools import cache

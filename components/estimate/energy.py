@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from components.catalog.embodied import life_hours, machine_emissions
 from components.catalog.schema import Fact, MachineType, Region
-from components.catalog.tables import card_kg, life_hours
 
 __all__ = [
     "ERROR_BAND",
@@ -27,10 +27,12 @@ __all__ = [
 UTILISATION = 0.76
 """Mean share of its rating that a node draws in heavy training, taken of boards: measured of 8 x H100 as a whole."""
 
-UTILISATION_SOURCE = "heavy training on 8 x H100 draws 76 % of the node's rated 10.2 kW (arXiv 2506.14551, abstract), taken of each board"
+UTILISATION_SOURCE = (
+    "arXiv 2506.14551 (abstract): heavy training at 76 % of an 8 x H100 node's 10.2 kW, taken of boards"
+)
 
 ERROR_BAND = 0.37
-"""The wide end of what estimates from rated power err by (the same abstract); upwards never beyond all at its rating."""
+"""The wide end of what estimates from rated power err by (the same abstract); nothing goes beyond its rating."""
 
 
 def board_share(machine: MachineType) -> Fact[float]:
@@ -67,8 +69,8 @@ class EnergyEstimate:
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based; None where its energy is not known. The grid's marginal intensity and
-    the provider's market-based one stand beside, counted by nothing; None where nobody publishes them.
+    """Emissions of a run in gCO2e, location-based; None where its energy is not known. The grid's marginal intensity
+    and the provider's market-based one stand beside, counted by nothing; None where nobody publishes them.
     """
 
     gco2e: float | None
@@ -89,10 +91,17 @@ class CarbonEstimate:
 
 @dataclass(frozen=True)
 class EmbodiedEstimate:
-    """A run's share of the emissions of making its cards, gCO2e; None where nobody knows those of such a card."""
+    """A run's share of the emissions of making its machines, gCO2e, with the band that the sources leave open; all None
+    where nobody knows those of such a machine. `machine_share`: of a whole machine, that one of the type counts as.
+    """
 
     gco2e: float | None
-    kg_per_card: float | None
+    gco2e_low: float | None
+    gco2e_high: float | None
+    kg_per_machine: float | None
+    kg_low: float | None
+    kg_high: float | None
+    machine_share: float
     life_hours: float
     source: str
     as_of: str
@@ -151,14 +160,20 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
 
 
 def estimate_embodied(machine: MachineType, num_nodes: int, hours: float) -> EmbodiedEstimate:
-    """What making the cards emitted, shared out over their life: the part of `hours` on `num_nodes` machines."""
-    card, life = card_kg(machine.accelerator), life_hours()
-    cards = num_nodes * machine.num_accelerators.value
+    """What making the machines emitted, shared out over their life: the part of `hours` on `num_nodes` of them."""
+    made, life = machine_emissions(machine), life_hours()
+    kgs = made.kg.value, made.low.value, made.high.value
+    gco2e, low, high = (None if kg is None else num_nodes * kg * 1000 * hours / life.value for kg in kgs)
     return EmbodiedEstimate(
-        gco2e=None if card.value is None else cards * card.value * 1000 * hours / life.value,
-        kg_per_card=card.value,
+        gco2e=gco2e,
+        gco2e_low=low,
+        gco2e_high=high,
+        kg_per_machine=made.kg.value,
+        kg_low=made.low.value,
+        kg_high=made.high.value,
+        machine_share=made.share,
         life_hours=life.value,
-        source=f"{card.source}; {life.source}",
-        as_of=card.as_of.isoformat(),
-        confidence=card.confidence,
+        source=f"{made.kg.source}; {life.source}",
+        as_of=made.kg.as_of.isoformat(),
+        confidence=made.kg.confidence,
     )

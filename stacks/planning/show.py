@@ -98,7 +98,8 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
     fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
     missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
-    origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}[/]"
+    origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
+    origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
     return Panel(
         f"{_least(cost)}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
         f"[bold]{usd(cost.run)}[/] for a run of {_hours(plan)}"
@@ -162,12 +163,16 @@ def _beside(carbon: CarbonEstimate) -> str:
 
 
 def _embodied(plan: Plan) -> str:
-    """The cards' share, and all of it for 1,000 images."""
+    """The machines' share, and all of it for 1,000 images."""
     embodied, sci = plan.embodied, plan.sci_g_per_kimg
     if embodied.gco2e is None:
-        return "[bold]unknown[/] kg CO2e more for a run's share of making the cards"
+        return "[bold]unknown[/] kg CO2e more for a run's share of making the machines"
     whole = "" if sci is None else f"; in all {sci:.3g} g CO2e for 1,000 images (SCI)"
-    return f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more for a run's share of making the cards{whole}"
+    low, high = ((end or 0.0) / 1000 for end in (embodied.gco2e_low, embodied.gco2e_high))
+    return (
+        f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more ({low:.2f} to {high:.2f}) for a run's share of making the "
+        f"machines{whole}"
+    )
 
 
 def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:

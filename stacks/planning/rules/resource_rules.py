@@ -273,8 +273,8 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
     cleaner = sorted((one.intensity_g_per_kwh.value, one.name) for one in regions.values())[:_NAMED]
     named = ", ".join(f"{name} ({grams:.0f})" for grams, name in cleaner)
     yield (
-        f"{region}: {fact.value:.0f} gCO2e per kWh ({fact.source}, {fact.as_of}) is above {limits.max_g_per_kwh:g}; the "
-        f"cleanest regions of {provider.name} are {named}"
+        f"{region}: {fact.value:.0f} gCO2e per kWh ({fact.source}, {fact.as_of}) is above {limits.max_g_per_kwh:g}; "
+        f"the cleanest regions of {provider.name} are {named}"
     )
 
 
