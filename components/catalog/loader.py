@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from components.catalog.grids import on_grid
 from components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
 from components.catalog.schema import (
     AmlfsTier,
@@ -224,6 +225,17 @@ def _rows(
         yield name, {"name": name, "provider": provider, **with_facts(model, row, sources)}
 
 
+def _regions(
+    table: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Source], provider: str
+) -> dict[str, dict[str, Any]]:
+    """Regions in their shape, with what their grids emit."""
+    plain = {
+        name: {key: value for key, value in row.items() if key not in ("marginal", "stand_in")}
+        for name, row in table.items()
+    }
+    return {name: {**row, **on_grid(table[name], sources)} for name, row in _rows(Region, plain, sources, provider)}
+
+
 def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
     """A row as its model. InputError: which row breaks a rule of its shape, and where."""
     try:
@@ -271,7 +283,7 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
             "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)}
             if storage["lustre"]
             else {},
-            "regions": dict(_rows(Region, regions["regions"], region_sources, provider)),
+            "regions": _regions(regions["regions"], region_sources, provider),
         }
     )
 

@@ -41,7 +41,7 @@ __all__ = [
 
 
 T = TypeVar("T")
-Confidence = Literal["documented", "list-price", "recalled", "assumed", "stated"]
+Confidence = Literal["documented", "list-price", "modelled", "secondary", "recalled", "assumed", "stated"]
 Architecture = Literal["x86_64", "arm64"]
 Interconnect = Literal["nvswitch", "nvlink", "pcie", "neuronlink", "roce", "ici", "xgmi", "none"]
 Device = Literal["ena", "efa-only"]
@@ -63,7 +63,8 @@ class Fact(Frozen, Generic[T]):
         source: title of the page or list.
         url: its public address; empty for what was recalled or assumed.
         as_of: the day the source is of or, where it bears no date, was read.
-        confidence: documented by the vendor, a public list price, recalled, assumed, or stated by the stack file.
+        confidence: documented by the vendor or a paper, a public list price, modelled (what a public model computes),
+            secondary (as others quote a source that was not read), recalled, assumed, or stated by the stack file.
     """
 
     value: T
@@ -156,11 +157,12 @@ class MachineType(Frozen):
         accelerator: model and number, such as `H100x8`: what a stack file asks for.
         backend: the collective library its accelerators are made for.
         accelerator_watts: board power of one accelerator; None where no figure is published.
-        host_watts: everything else in the machine.
+        host_watts: everything else in the machine, mean while training.
         interconnect: how the accelerators of one machine reach each other.
         network_gbps: all network cards together, at their peak.
         fabric: the network between machines that bypasses the kernel; None where there is none.
         offered: where it is sold; None where no list is at hand, and for a site's own.
+        accelerator_mean_watts: what one draws on average, where its maker has measured it.
     """
 
     name: str
@@ -179,6 +181,7 @@ class MachineType(Frozen):
     instance_store_gib: Fact[int | None]
     fabric: Fabric | None
     offered: Offered | None = None
+    accelerator_mean_watts: Fact[float] | None = None
 
     @property
     def vcpus_per_accelerator(self) -> float:
@@ -233,12 +236,24 @@ class LustreOffer(Frozen):
 
 
 class Region(Frozen):
-    """A region's grid intensity (location-based) and PUE."""
+    """A region, its grid and its PUE. Estimates and rankings use the average intensity, and no other.
+
+    Attributes:
+        zones: of the region, in the provider's spelling.
+        grid: Electricity Maps' zone, whose regions all have one intensity; empty where a stack file states its own.
+        intensity_g_per_kwh: average of the grid's consumption, location-based.
+        marginal_g_per_kwh: what one more kWh makes the grid emit; None where nobody says.
+        market_g_per_kwh: market-based, after the provider's certificates and contracts; None where it publishes none.
+        pue: power usage effectiveness.
+    """
 
     name: str
     provider: str
     zones: tuple[str, ...]
+    grid: str = ""
     intensity_g_per_kwh: Fact[float]
+    marginal_g_per_kwh: Fact[float | None]
+    market_g_per_kwh: Fact[float | None]
     pue: Fact[float]
 
 
@@ -407,7 +422,8 @@ class TpuGeneration(Frozen):
         prefix: the word before the number in an accelerator type, such as `v5litepod`.
         suffix_counts: what that number counts.
         devices_per_chip: what one process of PyTorch/XLA drives: 1 where the two TensorCores act as one device.
-        chip_watts: None where no figure is published.
+        chip_watts: the most that one draws; None where no figure is published.
+        chip_mean_watts: the mean that Google measured; None where no figure is published.
         host_watts: the virtual machine of a slice of several hosts, without its chips.
         chips_per_host: chips of each virtual machine in a slice of several hosts.
         single_host_chips: sizes that one virtual machine holds.
@@ -426,6 +442,7 @@ class TpuGeneration(Frozen):
     hbm_gib: Fact[float]
     peak_bf16_tflops: Fact[float]
     chip_watts: Fact[float | None]
+    chip_mean_watts: Fact[float | None]
     host_watts: Fact[float]
     host_vcpus: Fact[int]
     host_memory_gib: Fact[float]

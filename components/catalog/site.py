@@ -10,6 +10,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.catalog.loader import PROVIDERS, load_bundled
+from components.catalog.power import load_power
 from components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
 from components.catalog.tables import read_file, with_facts
 from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
@@ -125,7 +126,6 @@ class SiteConfig(_Written):
 class SiteDefaults(Frozen):
     """What stands in for what a site does not say."""
 
-    host_watts_per_vcpu: Fact[float]
     pue: Fact[float]
     intensity_g_per_kwh: Fact[float]
 
@@ -188,7 +188,7 @@ def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = 
         if known
         else Fact[float | None](value=None, source="no catalogue knows it", as_of=site.as_of, confidence="assumed"),
         accelerator_watts=_board_watts(site, accelerator),
-        host_watts=_host_watts(site),
+        host_watts=_host_watts(site, accelerator),
         vcpus=_stated(site, "vcpus", site.vcpus),
         memory_gib=_stated(site, "memory_gib", site.memory_gib),
         interconnect=_stated(site, "interconnect", site.interconnect),
@@ -206,6 +206,7 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
     defaults = load_site_defaults()
     where = f" ({site.country})" if site.country else ""
     grid, pue = site.intensity_g_per_kwh, site.pue
+    unsaid = Fact[float | None](value=None, source="a site's own", as_of=site.as_of, confidence="stated")
     return Region(
         name=name,
         provider=provider,
@@ -213,6 +214,8 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
         intensity_g_per_kwh=defaults.intensity_g_per_kwh
         if grid is None
         else _stated(site, "intensity_g_per_kwh", grid, where),
+        marginal_g_per_kwh=unsaid,
+        market_g_per_kwh=unsaid,
         pue=defaults.pue if pue is None else _stated(site, "pue", pue),
     )
 
@@ -260,11 +263,20 @@ def _fabric(site: SiteConfig) -> SiteFabric | None:
     )
 
 
-def _host_watts(site: SiteConfig) -> Fact[float]:
+def _host_watts(site: SiteConfig, accelerator: str) -> Fact[float]:
+    """The stack file's word; else that of the machine with as many such accelerators and about as many vCPUs; else by
+    vCPUs and memory.
+    """
     if site.host_watts is not None:
         return _stated(site, "host_watts", site.host_watts)
-    per_vcpu = load_site_defaults().host_watts_per_vcpu
-    return per_vcpu.model_copy(update={"value": per_vcpu.value * site.vcpus})
+    alike = [machine for machine in _machines() if machine.accelerator == accelerator]
+    if alike:
+        nearest = min(alike, key=lambda machine: abs(machine.vcpus.value - site.vcpus))
+        fact = nearest.host_watts
+        return fact.model_copy(update={"source": f"as a {nearest.name}: {fact.source}", "confidence": "assumed"})
+    by_size = load_power().hosts["intel"]
+    value = by_size.host_watts(site.vcpus, site.memory_gib)
+    return by_size.watts_per_vcpu.model_copy(update={"value": value})
 
 
 def _machines() -> Iterator[MachineType]:

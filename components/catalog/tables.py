@@ -1,4 +1,4 @@
-"""From a YAML table to rows that name their source; embodied emissions, spot interruptions, accelerator links."""
+"""From a YAML table to rows that name their source; spot interruptions, accelerator links."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -16,19 +16,15 @@ __all__ = [
     "FABRIC_FIELDS",
     "OPEN_BUCKET",
     "Bucket",
-    "EmbodiedTable",
     "Ici",
     "InterruptionTable",
     "Latency",
     "LinkTable",
     "Source",
     "by_model",
-    "card_kg",
     "ici",
     "latency",
-    "life_hours",
     "link_gbps",
-    "load_embodied",
     "load_interruptions",
     "load_links",
     "read_file",
@@ -86,50 +82,6 @@ def _fact_fields(model: type[BaseModel]) -> tuple[str, ...]:
 
 def _is_fact(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Fact)
-
-
-class CardEmissions(Frozen):
-    """Of one accelerator card."""
-
-    kg_co2e: Fact[float | None]
-
-
-class Life(Frozen):
-    """How long a card is in use before another takes its place."""
-
-    hours: Fact[float]
-
-
-class EmbodiedTable(Frozen):
-    """Cards by their model; `unknown` stands for every other."""
-
-    cards: Mapping[str, CardEmissions]
-    life: Life
-    unknown: CardEmissions
-
-
-@cache
-def load_embodied() -> EmbodiedTable:
-    """The table, read once a process."""
-    tables, sources = read_file(Path(__file__).parent / "embodied.yaml")
-    return EmbodiedTable.model_validate(
-        {
-            "cards": by_model(CardEmissions, tables["cards"], sources),
-            "life": with_facts(Life, tables["life"], sources),
-            "unknown": with_facts(CardEmissions, tables["unknown"], sources),
-        }
-    )
-
-
-def card_kg(accelerator: str) -> Fact[float | None]:
-    """Of one card of `accelerator`, such as `H100x8`, in kg CO2e; None where nobody says."""
-    table = load_embodied()
-    return table.cards.get(accelerator.rpartition("x")[0], table.unknown).kg_co2e
-
-
-def life_hours() -> Fact[float]:
-    """Hours over which a card's emissions are shared out."""
-    return load_embodied().life.hours
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]

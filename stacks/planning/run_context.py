@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pulumi
 
+from components.catalog.embodied import life_hours, machine_emissions
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
-from components.catalog.tables import card_kg, life_hours
 from components.core.capacity import AnyRung, CapacityBlock
 from components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
-from components.estimate.energy import UTILISATION, UTILISATION_SOURCE
+from components.estimate.energy import board_share
 from images.render import render_dockerfile
 from images.specs import DOCKERFILE_FLAVOURS, Flavour
 from stacks.config.stack_config import StackConfig
@@ -79,6 +79,12 @@ def cloud_context(
     kinds = tuple(rung.kind for rung in ladder)
     # The first rung of a kind stands for all of them: their nodes cost alike, but for two blocks bought apart.
     prices = {rung.kind: _price(rung, config.cluster.nodes.max, price) for rung in reversed(ladder)}
+    made, boards = machine_emissions(machine), machine.num_accelerators.value
+    whole = f"the machine's, over its {boards} accelerators"
+
+    def each(fact: Fact[float | None]) -> Fact[float | None]:
+        return fact if fact.value is None else fact.model_copy(update={"value": fact.value / boards})
+
     return RunContext(
         run_id=config.job.run_id or "",
         stack=config.stack,
@@ -91,11 +97,13 @@ def cloud_context(
         usd_per_hour=prices[kinds[0]],
         usd_per_hour_by_kind=prices,
         accelerators_per_node=machine.num_accelerators.value,
-        embodied_kg_per_accelerator=_quantity(card_kg(machine.accelerator), "kg"),
+        embodied_kg_per_accelerator=_quantity(each(made.kg), "kg", note=whole),
+        embodied_kg_per_accelerator_low=_end(each(made.low), "low"),
+        embodied_kg_per_accelerator_high=_end(each(made.high), "high"),
         accelerator_life_hours=_quantity(life_hours(), "h"),
         accelerator_watts=_quantity(machine.accelerator_watts, "W"),
         accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
-        accelerator_utilisation=Quantity(value=UTILISATION, unit="1", provenance="assumed", source=UTILISATION_SOURCE),
+        accelerator_utilisation=_quantity(board_share(machine), "1"),
         host_watts=_quantity(machine.host_watts, "W"),
         fabric_gbps=_quantity(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
         pue=_quantity(region.pue, "1"),
@@ -141,6 +149,13 @@ def _price(rung: AnyRung, num_nodes: int, price: MachinePrice | None) -> Quantit
         return Quantity.absent("USD/h", unsaid)
     at_most = ", which it stays below" if rung.kind == "flex-start" else ""
     return _quantity(fact, "USD/h", note=f"{rung.kind}, {price.region}{at_most}")
+
+
+def _end(fact: Fact[float | None], name: str) -> Quantity:
+    """One end of the band of embodied emissions. The source stands at the figure itself: user data has little room."""
+    if fact.value is None:
+        return Quantity.absent("kg", fact.source)
+    return Quantity(value=fact.value, unit="kg", provenance="assumed", source=f"{name} end of its sources")
 
 
 def _quantity(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Quantity:

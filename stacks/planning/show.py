@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from components.core.findings import Finding, InputError, Severity
 from components.estimate.cost import CostEstimate
+from components.estimate.energy import CarbonEstimate
 from stacks.planning.common_findings import span
 from stacks.planning.difference import Change, Delta, Difference, compare
 from stacks.planning.infracost import infracost
@@ -97,7 +98,8 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
     fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
     missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
-    origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}[/]"
+    origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
+    origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
     return Panel(
         f"{_least(cost)}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
         f"[bold]{usd(cost.run)}[/] for a run of {_hours(plan)}"
@@ -144,22 +146,33 @@ def _energy(plan: Plan) -> str:
     if energy.kwh is None or carbon.gco2e is None:
         return (
             f"[bold]unknown[/] kWh and [bold]unknown[/] kg CO2e a run: PUE {energy.pue:g}, "
-            f"grid at {carbon.intensity_g_per_kwh:g} g/kWh"
+            f"grid at {carbon.intensity_g_per_kwh:.0f} g/kWh"
         )
     return (
         f"[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
         f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
-        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:g} g/kWh"
+        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:.0f} g/kWh"
     )
 
 
+def _beside(carbon: CarbonEstimate) -> str:
+    """The two intensities that are not counted, where somebody publishes them."""
+    others = {"marginal": carbon.marginal_g_per_kwh, "market-based": carbon.market_g_per_kwh}
+    known = [f"{name} {value:.0f} g/kWh" for name, value in others.items() if value is not None]
+    return f"; {carbon.grid}, beside it and not counted: {', '.join(known)}" if known else ""
+
+
 def _embodied(plan: Plan) -> str:
-    """The cards' share, and all of it for 1,000 images."""
+    """The machines' share, and all of it for 1,000 images."""
     embodied, sci = plan.embodied, plan.sci_g_per_kimg
     if embodied.gco2e is None:
-        return "[bold]unknown[/] kg CO2e more for a run's share of making the cards"
+        return "[bold]unknown[/] kg CO2e more for a run's share of making the machines"
     whole = "" if sci is None else f"; in all {sci:.3g} g CO2e for 1,000 images (SCI)"
-    return f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more for a run's share of making the cards{whole}"
+    low, high = ((end or 0.0) / 1000 for end in (embodied.gco2e_low, embodied.gco2e_high))
+    return (
+        f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more ({low:.2f} to {high:.2f}) for a run's share of making the "
+        f"machines{whole}"
+    )
 
 
 def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:

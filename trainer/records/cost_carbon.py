@@ -14,6 +14,7 @@ _JOULES_PER_KWH = 3.6e6
 _GRAMS_PER_KG = 1000.0
 _NO_ENERGY = Quantity.absent("J", "ended before its first line")
 _NO_PUE = Quantity.absent("1", "the launcher gave no PUE")
+_KG = "embodied_kg_per_accelerator"
 _NO_INTENSITY = Quantity.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
 
 
@@ -129,8 +130,8 @@ def energy(devices: Mapping[str, Quantity], sessions: Sessions, contexts: Contex
 
 
 def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Contexts) -> CarbonRecord:
-    """Emissions of the energy used and of making the cards, and both for 1,000 images: (E * I + M) / R. `images` that
-    had to be done again count once; `contexts` are of each session: one that moves has another grid.
+    """Emissions of the energy used and of making the machines, and both for 1,000 images: (E * I + M) / R. `images`
+    that had to be done again count once; `contexts` are of each session: one that moves has another grid.
     """
     method = "operational, location-based: IT energy x PUE x grid intensity"
     parts = [
@@ -138,7 +139,10 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
         for facility, _, intensity in _by_site(sessions, contexts)
     ]
     grams = total([each for each, _ in parts])
-    embodied = total([_embodied(sessions[number], contexts[number]) for number in sessions])
+    embodied, low, high = (
+        total([_embodied(sessions[number], contexts[number], end) for number in sessions])
+        for end in (_KG, f"{_KG}_low", f"{_KG}_high")
+    )
     both = total([grams, embodied])
     per_run = both.model_copy(update={"source": f"SCI, (E * I + M) / R with R one run: {both.source}"})
     return CarbonRecord(
@@ -146,6 +150,8 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
         intensity_g_per_kwh=_mean([each for _, each in parts], grams, record.facility_joules, _JOULES_PER_KWH),
         method=method,
         embodied_gco2e=embodied,
+        embodied_gco2e_low=low,
+        embodied_gco2e_high=high,
         sci_g_per_run=both if both.value is None else per_run,
         sci_g_per_kimg=_per_kimg(both, images),
     )
@@ -182,17 +188,20 @@ def _mean(factors: Sequence[Quantity], whole: Quantity, base: Quantity, scale: f
     )
 
 
-def _embodied(session: SessionRecord, context: RunContext) -> Quantity:
-    """The session's share of making its cards, by their hours in use of those that a card lives."""
-    cards, unknown = context.accelerators_per_node, Quantity.absent("kg", "the launcher gave no emissions of a card")
+def _embodied(session: SessionRecord, context: RunContext, field: str) -> Quantity:
+    """The session's share of making its machines, by the hours in use of those that they live. `field`: of the context,
+    that has the emissions, or an end of their band.
+    """
+    cards, unknown = context.accelerators_per_node, Quantity.absent("kg", "the launcher gave no emissions of a machine")
     if not cards:
         return Quantity.absent("gCO2e", "the launcher did not say how many accelerators a node has")
     hours = session.wall_sec * session.num_nodes * cards / 3600
-    card_hours = Quantity.measured(hours, "h", f"wall clock x nodes x {cards} cards a node")
-    kg = product("kg", "card hours x kg of a card", card_hours, context.embodied_kg_per_accelerator or unknown)
+    card_hours = Quantity.measured(hours, "h", f"wall clock x nodes x {cards} accelerators a node")
+    made: Quantity | None = getattr(context, field)
+    kg = product("kg", "accelerator hours x kg of a machine for each of them", card_hours, made or unknown)
     life = context.accelerator_life_hours
     if kg.value is None or life is None or life.value is None:
-        return Quantity.absent("gCO2e", kg.source if kg.value is None else "the launcher gave no life of a card")
+        return Quantity.absent("gCO2e", kg.source if kg.value is None else "the launcher gave no life of a machine")
     return kg.model_copy(
         update={
             "value": kg.value * _GRAMS_PER_KG / life.value,

@@ -37,8 +37,10 @@ class RunContext(Frozen):
         accelerator_watts: board power of one accelerator, W; for the estimate where it has no meter.
         accelerator_utilisation: mean share of board power while training, 0..1.
         accelerators_per_node: accelerators in one node; 0 where the launcher does not say.
-        embodied_kg_per_accelerator: emissions of making one accelerator card, kg CO2e.
-        accelerator_life_hours: how long a card is in use, h; its emissions are shared out over them.
+        embodied_kg_per_accelerator: emissions of making the machine, for each of its accelerators, kg CO2e.
+        embodied_kg_per_accelerator_low: the low end of what the sources leave open.
+        embodied_kg_per_accelerator_high: the high end.
+        accelerator_life_hours: how long a machine is in use, h; its emissions are shared out over them.
         host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
         fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
         accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16.
@@ -60,6 +62,8 @@ class RunContext(Frozen):
     accelerator_utilisation: Quantity | None = None
     accelerators_per_node: int = Field(default=0, ge=0)
     embodied_kg_per_accelerator: Quantity | None = None
+    embodied_kg_per_accelerator_low: Quantity | None = None
+    embodied_kg_per_accelerator_high: Quantity | None = None
     accelerator_life_hours: Quantity | None = None
     host_watts: Quantity | None = None
     fabric_gbps: Quantity | None = None
@@ -230,7 +234,9 @@ class CarbonRecord(Frozen):
         gco2e: operational: IT energy x PUE x grid intensity.
         intensity_g_per_kwh: of the grid.
         method: how `gco2e` came about.
-        embodied_gco2e: the run's share of making its accelerator cards.
+        embodied_gco2e: the run's share of making its machines.
+        embodied_gco2e_low: the same at the low end of what the sources leave open.
+        embodied_gco2e_high: the same at the high end.
         sci_g_per_run: both, for the run.
         sci_g_per_kimg: both, for 1,000 images.
     """
@@ -239,6 +245,8 @@ class CarbonRecord(Frozen):
     intensity_g_per_kwh: Quantity
     method: str
     embodied_gco2e: Quantity = Quantity.absent("gCO2e", "not recorded by that version")
+    embodied_gco2e_low: Quantity = Quantity.absent("gCO2e", "not recorded by that version")
+    embodied_gco2e_high: Quantity = Quantity.absent("gCO2e", "not recorded by that version")
     sci_g_per_run: Quantity = Quantity.absent("gCO2e", "not recorded by that version")
     sci_g_per_kimg: Quantity = Quantity.absent("gCO2e/kimg", "not recorded by that version")
 

@@ -125,8 +125,8 @@ class HostPowerEstimate:
 
 
 class GpuPowerEstimate:
-    """Board power x utilisation x time of one GPU, both from the launcher; absent without. Off by 27-37 % in published
-    comparisons.
+    """Board power x utilisation x time of one GPU, both from the launcher; absent without. Estimates from rated power
+    are off by 27-37 % in published comparisons (arXiv 2506.14551).
     """
 
     def __init__(self, gpu: Gpu, context: RunContext) -> None:

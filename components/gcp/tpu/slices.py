@@ -264,7 +264,7 @@ def _topology_rule(tpu: TpuGeneration) -> str:
 def slice_machine(plan: SlicePlan) -> MachineType:
     """One slice as a machine type: processes for accelerators, its hosts' CPUs, memory and watts added up."""
     tpu = load_tpus().generations[plan.generation]
-    counted = tpu.topologies
+    counted, mean = tpu.topologies, _worker_watts(plan, tpu.chip_mean_watts)
     return MachineType(
         name=plan.accelerator_type,
         provider="gcp",
@@ -273,7 +273,8 @@ def slice_machine(plan: SlicePlan) -> MachineType:
         backend="xla",
         num_accelerators=_fact(plan.processes, counted),
         accelerator_memory_gib=_fact(tpu.hbm_gib.value * plan.chips / plan.processes, tpu.hbm_gib),
-        accelerator_watts=_worker_watts(plan, tpu),
+        accelerator_watts=_worker_watts(plan, tpu.chip_watts),
+        accelerator_mean_watts=None if mean.value is None else Fact[float].model_validate(mean.model_dump()),
         host_watts=_fact(plan.hosts * tpu.host_watts.value, tpu.host_watts),
         vcpus=_fact(plan.hosts * tpu.host_vcpus.value, tpu.host_vcpus),
         memory_gib=_fact(plan.hosts * tpu.host_memory_gib.value, tpu.host_memory_gib),
@@ -312,8 +313,8 @@ def worker_tflops(plan: SlicePlan) -> Fact[float | None]:
     return _times(plan.chips / plan.processes, Fact[float | None].model_validate(peak.model_dump()))
 
 
-def _worker_watts(plan: SlicePlan, tpu: TpuGeneration) -> Fact[float | None]:
-    return _times(plan.chips / plan.processes, tpu.chip_watts)
+def _worker_watts(plan: SlicePlan, chip_watts: Fact[float | None]) -> Fact[float | None]:
+    return _times(plan.chips / plan.processes, chip_watts)
 
 
 def _times(factor: float, fact: Fact[float | None]) -> Fact[float | None]:

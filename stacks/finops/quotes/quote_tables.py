@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from components.catalog.schema import Fact, Region
 from components.estimate.energy import ERROR_BAND
 from components.estimate.quotes import Job, Quoted, Ranking, Sort
 
@@ -70,6 +71,7 @@ def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
         "in_time": quoted.in_time,
         "energy": _value(quoted, quoted.kwh, "kWh"),
         "carbon": _value(quoted, quoted.gco2e, "gCO2e"),
+        "grid": None if offer.place is None else _grid(offer.place),
         "details": quoted.details,
     }
 
@@ -109,6 +111,29 @@ def _value(quoted: Quoted, value: float | None, unit: str) -> dict[str, Any]:
         "as_of": as_of.isoformat(),
         "confidence": "unknown" if value is None else "estimated",
         "error_band": ERROR_BAND,
+    }
+
+
+def _grid(place: Region) -> dict[str, Any]:
+    """The average intensity, which is counted and ranked by, and the two others, which are not."""
+    facts: dict[str, Fact[float] | Fact[float | None]] = {
+        "average": place.intensity_g_per_kwh,
+        "marginal": place.marginal_g_per_kwh,
+        "market_based": place.market_g_per_kwh,
+    }
+    return {
+        "zone": place.grid,
+        "counted": "average",
+        **{
+            name: {
+                "value": fact.value,
+                "unit": "gCO2e/kWh",
+                "source": fact.source,
+                "as_of": fact.as_of.isoformat(),
+                "confidence": "unknown" if fact.value is None else fact.confidence,
+            }
+            for name, fact in facts.items()
+        },
     }
 
 
@@ -153,8 +178,9 @@ def show_answer(answer: Answer, console: "Console") -> None:
     if answer.left_out:
         console.print(f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh")
     console.print(
-        f"[dim]Nodes only: storage, network and the head node are the plan's. Energy is estimated, +-{ERROR_BAND:.0%}; "
-        "CO2e location-based. --json has every source.[/]",
+        "[dim]Nodes only: storage, network and the head node are the plan's. Energy is estimated, "
+        f"+-{ERROR_BAND:.0%} and never beyond its rating; CO2e location-based, the grid's average of one year. "
+        "--json has every source.[/]",
         highlight=False,
     )
 

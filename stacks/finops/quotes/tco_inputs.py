@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from components.catalog.schema import Fact
 from components.core.findings import InputError
 from components.estimate.cost import HOURS_PER_MONTH
-from components.estimate.energy import UTILISATION
+from components.estimate.energy import board_share
 from components.estimate.tco import HOURS_PER_YEAR, CloudSide, OnPremSide, load_onprem
 
 if TYPE_CHECKING:
@@ -107,20 +107,20 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
     """Price, draw and colocation of a node of one's own; None where nobody knows."""
     table = load_onprem()
     own = table.nodes.get(accelerator)
-    board, host = machine.accelerator_watts, machine.host_watts
+    board, host, share = machine.accelerator_watts, machine.host_watts, board_share(machine).value
     mean = peak = None
     if board.value is not None:
         boards = machine.num_accelerators.value * board.value
-        source = f"{board.source}, {UTILISATION:.0%} of it used on average; {host.source}"
+        source = f"{board.source}, {share:.0%} of it used on average; {host.source}"
         mean = Fact[float](
-            value=(boards * UTILISATION + host.value) / 1000, source=source, as_of=board.as_of, confidence="assumed"
+            value=(boards * share + host.value) / 1000, source=source, as_of=board.as_of, confidence="assumed"
         )
-        peak = (boards + host.value) / 1000
+        peak = (boards + host.value / share) / 1000
     if own is not None:
         peak = own.peak_kw.value
     if kw is not None and (own is None or kw > own.peak_kw.value):
         # No node draws more on average than at its peak.
-        peak = kw / UTILISATION
+        peak = kw / share
     rate = table.colo_usd_per_kw_month
     colo = None
     if peak is not None:

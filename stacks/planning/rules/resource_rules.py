@@ -255,7 +255,7 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
     if resource.type == SITE:
         grams, source = resource.inputs["grams"], resource.inputs["source"]
         if grams > limits.max_g_per_kwh and resource.name not in limits.allowed_regions:
-            yield f"{resource.name}: {grams:g} gCO2e per kWh ({source}) is above {limits.max_g_per_kwh:g}"
+            yield f"{resource.name}: {grams:.0f} gCO2e per kWh ({source}) is above {limits.max_g_per_kwh:g}"
         return
     found = _region(resource)
     if found is None:
@@ -271,10 +271,10 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
     if fact.value <= limits.max_g_per_kwh:
         return
     cleaner = sorted((one.intensity_g_per_kwh.value, one.name) for one in regions.values())[:_NAMED]
-    named = ", ".join(f"{name} ({grams:g})" for grams, name in cleaner)
+    named = ", ".join(f"{name} ({grams:.0f})" for grams, name in cleaner)
     yield (
-        f"{region}: {fact.value:g} gCO2e per kWh ({fact.source}, {fact.as_of}) is above {limits.max_g_per_kwh:g}; the "
-        f"cleanest regions of {provider.name} are {named}"
+        f"{region}: {fact.value:.0f} gCO2e per kWh ({fact.source}, {fact.as_of}) is above {limits.max_g_per_kwh:g}; "
+        f"the cleanest regions of {provider.name} are {named}"
     )
 
 

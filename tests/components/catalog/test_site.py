@@ -63,7 +63,10 @@ def test_what_is_stated_is_taken_with_its_place_and_day() -> None:
 
 def test_what_is_not_stated_is_assumed_and_said() -> None:
     machine, region = site_machine(site(), "openstack", "A100x8"), site_region(site(), "openstack", "RegionOne")
-    assert machine.host_watts.value == pytest.approx(11.5 * 96)
+    assert machine.host_watts.value == 2510, "that of the clouds' machines with eight A100"
+    assert machine.host_watts.source.startswith("as a p4d.24xlarge: ")
+    other = site_machine(site(accelerator_watts=300), "openstack", "A100x3")
+    assert other.host_watts.value == pytest.approx(4.5 * other.vcpus.value + 0.4 * other.memory_gib.value)
     for fact in (machine.host_watts, region.pue, region.intensity_g_per_kwh):
         assert fact.confidence == "assumed"
         assert fact.source

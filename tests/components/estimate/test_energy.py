@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load
-from components.estimate.energy import ERROR_BAND, UTILISATION, estimate_carbon, estimate_energy
+from components.catalog.loader import load, load_provider
+from components.estimate.energy import ERROR_BAND, UTILISATION, board_share, estimate_carbon, estimate_energy
+from components.gcp.tpu.slices import plan_slice, slice_machine
 
 MACHINES = st.sampled_from(sorted(load().machines))
 REGIONS = st.sampled_from(sorted(load().regions))
@@ -13,19 +14,22 @@ HOURS = st.floats(min_value=0, max_value=1e4)
 
 
 def test_two_p5_for_an_hour_in_ohio() -> None:
-    """2 x (8 x 700 W x 0.75 + 2200 W) x 1 h = 12.8 kWh; x PUE 1.13 = 14.464 kWh; x 396 g/kWh = 5727.744 g."""
+    """2 x (8 x 700 W x 0.76 + 3500 W) x 1 h = 15.512 kWh; x PUE 1.13 = 17.52856 kWh; x 396.25 g/kWh = 6945.69 g.
+
+    A node so draws 7,756 W: 76 % of 10.2 kW are 7,752 W. At the most it draws what boards and host are rated for.
+    """
     catalog = load()
     region = catalog.region("us-east-2", "aws")
     energy = estimate_energy(catalog.machine("p5.48xlarge"), 2, 1, region)
-    assert energy.it_kwh == pytest.approx(12.8)
-    assert energy.kwh == pytest.approx(14.464)
-    assert (energy.kwh_low, energy.kwh_high) == pytest.approx((14.464 * 0.63, 14.464 * 1.37))
-    assert energy.source == "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node"
+    assert energy.it_kwh == pytest.approx(15.512)
+    assert energy.kwh == pytest.approx(17.52856)
+    assert (energy.kwh_low, energy.kwh_high) == pytest.approx((17.52856 * 0.63, 17.52856 / 0.76))
+    assert energy.source == "estimated: 8 x 700 W (recalled) x 0.76 + 3500 W host (assumed) per node"
     carbon = estimate_carbon(energy, region)
-    assert carbon.gco2e == pytest.approx(5727.744)
-    assert carbon.intensity_g_per_kwh == 396
+    assert carbon.gco2e == pytest.approx(6945.692)
+    assert carbon.intensity_g_per_kwh == 396.25
     assert carbon.method.startswith("location-based")
-    assert carbon.as_of == "2024-12-31"
+    assert carbon.as_of == "2023-12-31"
     assert "Green Software Foundation" in carbon.source
 
 
@@ -72,6 +76,21 @@ def test_the_json_is_what_the_plan_prints() -> None:
     ]  # fmt: skip
     assert "Green Software Foundation" in energy.pue_source
     assert list(estimate_carbon(energy, region).to_json()) == [
-        "gco2e", "intensity_g_per_kwh", "method", "source", "as_of",
+        "gco2e", "intensity_g_per_kwh", "method", "source", "as_of", "grid", "marginal_g_per_kwh", "marginal_source",
+        "market_g_per_kwh", "market_source",
     ]  # fmt: skip
     assert 0.27 <= ERROR_BAND <= 0.37, "the studies' error against meters"
+
+
+def test_a_chip_whose_mean_its_maker_measured_is_counted_with_it() -> None:
+    """Google on TPU v4: 90, 170 and 192 W at the least, on average and at most; four of them and their host."""
+    slice_of_four = slice_machine(plan_slice("v4", chips=4))
+    share = board_share(slice_of_four)
+    assert share.value == pytest.approx(170 / 192)
+    assert share.confidence == "documented"
+    region = load_provider("gcp").region("us-central2", "gcp")
+    energy = estimate_energy(slice_of_four, 1, 1, region)
+    assert energy.it_kwh == pytest.approx((4 * 170 + 1243) / 1000)
+    assert energy.kwh is not None
+    assert energy.kwh_high == pytest.approx(energy.kwh * 192 / 170)
+    assert board_share(load().machine("p5.48xlarge")).value == UTILISATION

@@ -36,13 +36,13 @@ def offer(kind: Kind, price: float | None, share: float | None = None, on_demand
 
 
 def test_on_demand_by_hand() -> None:
-    """4 nodes x 100 h x 50 USD; 8 x 700 W x 0.75 and the host's watts, PUE 1.15, 396 g/kWh."""
+    """4 nodes x 100 h x 50 USD; 8 x 700 W x 0.76 and the host's watts, PUE 1.15, 396.25 g/kWh."""
     found = quote(offer("on-demand", 50.0), Job(4, 100))
     host = load_provider("aws").machines["p5.48xlarge"].host_watts.value
-    kwh = 4 * 100 * (8 * 700 * 0.75 + host) / 1000 * 1.15
+    kwh = 4 * 100 * (8 * 700 * 0.76 + host) / 1000 * 1.15
     assert (found.usd, found.hours, found.risk_hours, found.in_time) == (20_000, 100, 0, None)
     assert found.kwh == pytest.approx(kwh)
-    assert found.gco2e == pytest.approx(kwh * 396)
+    assert found.gco2e == pytest.approx(kwh * 396.25)
     assert (found.problem, found.missing) == ("", "")
 
 

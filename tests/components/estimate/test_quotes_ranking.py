@@ -58,7 +58,7 @@ def test_each_place_has_its_reason() -> None:
     assert reasons[2].startswith("3.0 times the dollars; 94% fewer emissions; ")
     carbon = [reason for _, reason in ranked(SPOT, SWEDEN, sort="carbon").ranked]
     assert carbon[0].startswith("emits least; not taken back")
-    assert "16.6 times the emissions; 67% fewer dollars" in carbon[1]
+    assert "16.8 times the emissions; 67% fewer dollars" in carbon[1]
     risk = [reason for _, reason in ranked(SPOT, VIRGINIA, sort="risk").ranked]
     assert risk[0].startswith("least at risk")
     assert "6 min expected to be lost; 60% fewer dollars" in risk[1]

@@ -108,7 +108,7 @@ def test_a_reservation_is_paid_for_whole_terms() -> None:
 
 def test_no_node_draws_more_on_average_than_at_its_peak() -> None:
     assert inputs(kw=8.0).value("colo") == pytest.approx(200 * 10.2)
-    assert inputs(kw=15.0).value("colo") == pytest.approx(200 * 15 / 0.75)
+    assert inputs(kw=15.0).value("colo") == pytest.approx(200 * 15 / 0.76)
 
 
 def test_a_price_nobody_has_is_asked_for() -> None:
@@ -117,9 +117,9 @@ def test_a_price_nobody_has_is_asked_for() -> None:
     assert caught.value.fix == "give --capex"
     # With the price alone the rest is known: the draw from the catalogue, colocation by it.
     found = gather("A100x8", 1, 3, find_offers(carriers("A100x8", ("aws",))), {"capex": 200_000})
-    assert found.value("kw") == pytest.approx((8 * 400 * 0.75 + 1100) / 1000, rel=0.2)
+    assert found.value("kw") == pytest.approx((8 * 400 * 0.76 + 2510) / 1000, rel=0.2)
     assert found.value("colo") == pytest.approx(
-        200 * (8 * 400 + found.rented.machine.host_watts.value) / 1000 if found.rented else 0
+        200 * (8 * 400 + found.rented.machine.host_watts.value / 0.76) / 1000 if found.rented else 0
     )
 
 
@@ -127,7 +127,7 @@ def test_a_draw_nobody_publishes_is_asked_for() -> None:
     offers = find_offers(carriers("v5p-64", ("gcp",)))
     with pytest.raises(InputError, match="--kw"):
         gather("v5p-64", 1, 3, offers, {"capex": 1e6})
-    assert gather("v5p-64", 1, 3, offers, {"capex": 1e6, "kw": 15}).value("colo") == pytest.approx(200 * 15 / 0.75)
+    assert gather("v5p-64", 1, 3, offers, {"capex": 1e6, "kw": 15}).value("colo") == pytest.approx(200 * 15 / 0.76)
 
 
 def test_the_plot_is_written_as_png_and_svg(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def test_the_demo_has_its_bill_by_hand(demo_plan: Plan) -> None:
     assert cost.run == pytest.approx(hourly * cost.run_hours), "max_hours is 1"
     assert cost.standby_hourly == pytest.approx(2 * 55.04 + 400 * 0.08 / 730)
     assert cost.unknown == ()
-    assert demo_plan.energy.kwh == pytest.approx(14.464 * cost.run_hours)
-    assert demo_plan.carbon.gco2e == pytest.approx(5727.744 * cost.run_hours)
+    assert demo_plan.energy.kwh == pytest.approx(17.52856 * cost.run_hours)
+    assert demo_plan.carbon.gco2e == pytest.approx(17.52856 * 396.25 * cost.run_hours)
 
 
 def test_the_json_has_the_keys_of_the_design(demo_plan: Plan) -> None:

@@ -27,7 +27,7 @@ def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) ->
     assert pue is not None
     assert (pue.value, pue.unit) == (1.13, "1")
     assert intensity is not None
-    assert (intensity.value, intensity.unit, intensity.as_of) == (396, "gCO2e/kWh", "2024-12-31")
+    assert (intensity.value, intensity.unit, intensity.as_of) == (396.25, "gCO2e/kWh", "2023-12-31")
 
 
 def test_each_kind_of_capacity_has_its_price_and_each_card_its_emissions(demo_config: StackConfig) -> None:
@@ -41,7 +41,10 @@ def test_each_kind_of_capacity_has_its_price_and_each_card_its_emissions(demo_co
     kg, life = context.embodied_kg_per_accelerator, context.accelerator_life_hours
     assert kg is not None
     assert life is not None
-    assert (kg.value, life.value, life.provenance) == (575, 35_040, "assumed")
+    assert (kg.value, life.value, life.provenance) == (7011 / 8, 35_040, "assumed")
+    assert "(secondary)" in kg.source
+    ends = (context.embodied_kg_per_accelerator_low, context.embodied_kg_per_accelerator_high)
+    assert [end.value if end else None for end in ends] == [4384 / 8, 16800 / 8]
 
 
 def test_a_block_costs_what_was_paid_for_it(edited: Callable[[Callable[[Any], object]], StackConfig]) -> None:

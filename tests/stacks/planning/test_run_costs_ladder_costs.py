@@ -52,7 +52,7 @@ def test_the_demos_spot_rung_by_hand(demo_plan: Plan) -> None:
 
 def test_energy_is_of_the_expected_hours(demo_plan: Plan) -> None:
     assert demo_plan.energy.hours == demo_plan.cost.run_hours == demo_plan.rungs[0].run_hours
-    assert demo_plan.embodied.gco2e == pytest.approx(16 * 575_000 * demo_plan.cost.run_hours / 35040)
+    assert demo_plan.embodied.gco2e == pytest.approx(2 * 7_011_000 * demo_plan.cost.run_hours / 35040)
     assert demo_plan.sci_g_per_kimg == pytest.approx(
         ((demo_plan.carbon.gco2e or 0) + (demo_plan.embodied.gco2e or 0)) / 150
     )

@@ -173,10 +173,10 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected on spot: 1 h undisturbed)",
         "standby: $110.12 an hour more at most",
         "when the job is done: $50.57 an hour until the stack is destroyed",
-        "14.8 kWh a run (9.3 to 20.2; 13.1 kWh of machines x PUE 1.13)",
-        "5.85 kg CO2e a run at 396 g/kWh",
-        "0.27 kg CO2e more for a run's share of making the cards; in all 40.8 g CO2e for 1,000 images (SCI)",
-        "estimated: 8 x 700 W (recalled) x 0.75 + 2200 W host (assumed) per node",
+        "17.9 kWh a run (11.3 to 23.5; 15.8 kWh of machines x PUE 1.13)",
+        "7.09 kg CO2e a run at 396 g/kWh",
+        "0.41 kg CO2e more (0.26 to 0.98) for a run's share of making the machines; in all 50 g CO2e for 1,000 images",
+        "estimated: 8 x 700 W (recalled) x 0.76 + 3500 W host (assumed) per node",
     ):
         assert words in text
 
@@ -211,7 +211,7 @@ def test_usage_is_shown_once_a_run(demo_plan: Plan) -> None:
 def test_unknown_energy_is_unknown_carbon_too(gcp_plans: dict[str, Plan]) -> None:
     text = shown_plan(gcp_plans["gcp-v5e-pod"])
     assert "unknown kWh and unknown kg CO2e a run: PUE" in text
-    assert "unknown kg CO2e more for a run's share of making the cards" in text
+    assert "unknown kg CO2e more for a run's share of making the machines" in text
 
 
 def test_the_sandbox_says_that_it_is_one_and_counts_by_type() -> None:

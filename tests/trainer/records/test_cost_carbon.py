@@ -23,6 +23,8 @@ CONTEXT = RunContext(
     intensity_g_per_kwh=figure(400, "gCO2e/kWh"),
     accelerators_per_node=8,
     embodied_kg_per_accelerator=figure(575, "kg"),
+    embodied_kg_per_accelerator_low=figure(400, "kg"),
+    embodied_kg_per_accelerator_high=figure(2000, "kg"),
     accelerator_life_hours=figure(35_040, "h"),
 )
 
@@ -108,17 +110,20 @@ def test_parts_add_up_and_lie_between_the_prices(sessions: Sequence[tuple[float,
 
 
 def test_software_carbon_intensity_by_hand() -> None:
-    """1 kWh x 1.25 x 400 g, and two nodes of 8 H100 for 4 of the 35,040 hours that 575 kg a card are for."""
+    """1 kWh x 1.25 x 400 g, and two nodes of 8 H100 for 4 of the 35,040 hours that 575 kg an accelerator are for."""
     record = emitted([session(4, "spot", "spot")])
     embodied = 2 * 8 * 4 * 575_000 / 35_040
     assert record.gco2e.value == pytest.approx(500)
     assert record.embodied_gco2e.value == pytest.approx(embodied)
+    assert record.embodied_gco2e_low.value == pytest.approx(embodied * 400 / 575)
+    assert record.embodied_gco2e_high.value == pytest.approx(embodied * 2000 / 575)
     assert record.sci_g_per_run.value == pytest.approx(500 + embodied)
     assert record.sci_g_per_kimg.value == pytest.approx((500 + embodied) / 2)
     assert (record.sci_g_per_kimg.unit, record.sci_g_per_kimg.provenance) == ("gCO2e/kimg", "estimated")
-    assert record.embodied_gco2e.note == "measured: wall clock x nodes x 8 cards a node"
+    assert record.embodied_gco2e.note == "measured: wall clock x nodes x 8 accelerators a node"
     assert record.embodied_gco2e.source == (
-        "card hours x kg of a card; list-price: catalogue, over 35040 h of use (list-price: catalogue)"
+        "accelerator hours x kg of a machine for each of them; list-price: catalogue, over 35040 h of use "
+        "(list-price: catalogue)"
     )
 
 
@@ -126,9 +131,9 @@ def test_software_carbon_intensity_by_hand() -> None:
     ("missing", "why"),
     [
         ({"accelerators_per_node": 0}, "the launcher did not say how many accelerators a node has"),
-        ({"embodied_kg_per_accelerator": None}, "the launcher gave no emissions of a card"),
+        ({"embodied_kg_per_accelerator": None}, "the launcher gave no emissions of a machine"),
         ({"embodied_kg_per_accelerator": Quantity.absent("kg", "nobody publishes it")}, "nobody publishes it"),
-        ({"accelerator_life_hours": None}, "the launcher gave no life of a card"),
+        ({"accelerator_life_hours": None}, "the launcher gave no life of a machine"),
     ],
 )
 def test_without_the_cards_emissions_there_is_no_intensity(missing: dict[str, object], why: str) -> None:

@@ -57,9 +57,9 @@ def test_its_price_is_that_of_its_chips(named: tuple[str, int]) -> None:
 def test_power_that_is_published_is_estimated_and_other_power_is_not_invented() -> None:
     region = load_provider("gcp").region("us-central1", "gcp")
     known = estimate_energy(slice_machine(plan_slice("v4", chips=8)), 1, 1, region)
-    assert known.it_kwh == pytest.approx((8 * 192 * 0.75 + 2 * 2750) / 1000)
+    assert known.it_kwh == pytest.approx((8 * 170 + 2 * 1243) / 1000)
     unknown = estimate_energy(slice_machine(plan_slice("v5e", chips=64)), 1, 1, region)
     assert (unknown.kwh, unknown.it_kwh, unknown.kwh_low, unknown.kwh_high) == (None, None, None, None)
     assert unknown.source == "absent: Google publishes no power figure for a chip of this generation"
     carbon = estimate_carbon(unknown, region)
-    assert (carbon.gco2e, carbon.intensity_g_per_kwh) == (None, 413)
+    assert (carbon.gco2e, carbon.intensity_g_per_kwh) == (None, 501.42)

@@ -1,0 +1,71 @@
+"""What whole machines draw at full load, where somebody publishes it, and what a host beside its accelerators draws."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from components.catalog.schema import Fact, Frozen
+from components.catalog.tables import read_file, with_facts
+
+__all__ = ["FullLoad", "HostPower", "PowerTable", "ServerPower", "TrainingPower", "load_power"]
+
+
+class TrainingPower(Frozen):
+    """Of a node in heavy training: `share` of its rated power on average, and the most that was seen."""
+
+    share: Fact[float]
+    measured_peak_watts: Fact[float]
+
+
+class ServerPower(Frozen):
+    """A maker's own server: rated power of all of it, and the boards in it."""
+
+    rated_watts: Fact[float]
+    boards: Fact[int]
+    board_watts: Fact[float]
+
+    def host_watts(self, boards: int, share: float) -> float:
+        """Of the part that goes with so many boards, at a share of the rating."""
+        rest = self.rated_watts.value - self.boards.value * self.board_watts.value
+        return rest * share * boards / self.boards.value
+
+
+class HostPower(Frozen):
+    """A host by its processor, at half load."""
+
+    watts_per_vcpu: Fact[float]
+    watts_per_gib: Fact[float]
+
+    def host_watts(self, vcpus: float, memory_gib: float) -> float:
+        """Of a host of that size."""
+        return vcpus * self.watts_per_vcpu.value + memory_gib * self.watts_per_gib.value
+
+
+class FullLoad(Frozen):
+    """Whole machines at full load, by machine type."""
+
+    machines: Fact[Mapping[str, float]]
+
+
+class PowerTable(Frozen):
+    """`servers` by the accelerator's model, `hosts` by the processor's maker."""
+
+    training: TrainingPower
+    servers: Mapping[str, ServerPower]
+    hosts: Mapping[Literal["intel", "amd"], HostPower]
+    full_load: FullLoad
+
+
+@cache
+def load_power() -> PowerTable:
+    """The table, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "power.yaml")
+    return PowerTable.model_validate(
+        {
+            "training": with_facts(TrainingPower, tables["training"], sources),
+            "servers": {model: with_facts(ServerPower, row, sources) for model, row in tables["servers"].items()},
+            "hosts": {maker: with_facts(HostPower, row, sources) for maker, row in tables["hosts"].items()},
+            "full_load": with_facts(FullLoad, tables["full_load_watts"], sources),
+        }
+    )
