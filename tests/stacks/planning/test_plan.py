@@ -159,7 +159,7 @@ def test_a_budget_below_one_hour_is_refused_with_one_that_lasts(edited: Edited) 
     with pytest.raises(InputError, match="below the cost of one hour") as caught:
         make_plan(config)
     assert (caught.value.place, caught.value.value) == ("gangway:budget.monthly_usd", 50)
-    assert caught.value.allowed == "at least 50.57 USD"
+    assert caught.value.allowed == "at least 50.58 USD"
     mended = float(caught.value.fix.split()[2])
     assert make_plan(edited(lambda v: v["gangway:budget"].update(monthly_usd=mended))).cost.monthly == pytest.approx(
         mended, abs=1
