@@ -1,6 +1,7 @@
 """What data cost from one region of a provider to another, by the pair: the price depends on both ends."""
 
 from collections.abc import Mapping
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -21,10 +22,13 @@ class PairPrice(Frozen):
 
 
 class TransferTable(Frozen):
-    """Of one provider. `areas`: the names of a region's areas, by region; `pairs`: the first that fits counts."""
+    """Of one provider. `areas`: the names of a region's areas, by region; `pairs`: the first that fits counts; `as_of`:
+    the day of the newest source.
+    """
 
     areas: Mapping[str, frozenset[str]]
     pairs: tuple[PairPrice, ...]
+    as_of: date
 
     def price(self, source: str, destination: str) -> Fact[float | None] | None:
         """US dollars a GiB; None where there is no row."""
@@ -37,14 +41,16 @@ class TransferTable(Frozen):
 
 @cache
 def load_transfer(provider: str) -> TransferTable:
-    """The table of one provider, read once a process."""
+    """The table of one provider, empty where there is none; read once a process."""
     tables, sources = read_file(Path(__file__).parent / "transfer.yaml")
     areas: dict[str, set[str]] = {}
-    for area, regions in tables["areas"][provider].items():
+    for area, regions in tables["areas"].get(provider, {}).items():
         for region in regions:
             areas.setdefault(region, set()).add(area)
-    rows = [with_facts(PairPrice, row, sources) for row in tables["pairs"][provider]]
-    return TransferTable.model_validate({"areas": areas, "pairs": rows})
+    rows = [with_facts(PairPrice, row, sources) for row in tables["pairs"].get(provider, ())]
+    return TransferTable.model_validate(
+        {"areas": areas, "pairs": rows, "as_of": max(source["as_of"] for source in sources.values())}
+    )
 
 
 def transfer_price(provider: str, source: str, destination: str) -> Fact[float | None]:
@@ -54,4 +60,4 @@ def transfer_price(provider: str, source: str, destination: str) -> Fact[float |
     if known is not None and known.value is not None:
         return known
     why = f"no price from {source} to {destination} in the catalogue"
-    return Fact[float | None](value=None, source=why, as_of=table.pairs[0].usd_per_gib.as_of, confidence="recalled")
+    return Fact[float | None](value=None, source=why, as_of=table.as_of, confidence="recalled")

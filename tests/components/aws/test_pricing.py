@@ -215,5 +215,6 @@ def test_what_watches_costs_by_metric_and_dashboard() -> None:
 def test_an_address_costs_also_while_it_is_in_use() -> None:
     address, zone = bill(Resource("aws:ec2/eip:Eip", "nat", {}), Resource("aws:route53/zone:Zone", "z", {}))
     assert (address.name, address.hourly) == ("nat: public address", 0.005)
-    assert (zone.name, zone.hourly) == ("z: private DNS zone", pytest.approx(0.5 / 730))
+    assert zone.name == "z: private DNS zone"
+    assert zone.hourly == pytest.approx(0.5 / 730)
     assert address.of == ("aws:ec2/eip:Eip::nat",)

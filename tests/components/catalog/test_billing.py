@@ -1,8 +1,10 @@
 """What costs nothing and what is paid by use: each type once, with its source."""
 
 from collections import Counter
+from typing import Any
 
 from components.catalog.billing import load_billing
+from components.catalog.schema import Fact
 
 
 def test_no_type_is_both_free_and_paid_by_use() -> None:
@@ -14,7 +16,8 @@ def test_no_type_is_both_free_and_paid_by_use() -> None:
 
 def test_every_row_says_where_it_is_from() -> None:
     table = load_billing()
-    for fact in (*(row.usd for row in table.free), *(row.per for row in table.by_use)):
+    facts: list[Fact[Any]] = [*(row.usd for row in table.free), *(row.per for row in table.by_use)]
+    for fact in facts:
         assert fact.source
         assert fact.url.startswith("https://") or fact.confidence in ("recalled", "assumed"), fact
     assert {row.usd.value for row in table.free} == {0}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.catalog.loader import PROVIDERS, load_provider
+from components.catalog.loader import PROVIDERS, Provider, load_provider
 from components.catalog.transfer import load_transfer, transfer_price
 
 
@@ -40,6 +40,7 @@ def test_pairs_by_hand(provider: str, source: str, destination: str, usd: float)
         ("gcp", "us", "us-central1"),
         ("gcp", "australia-southeast1", "us-central1"),
         ("azure", "southafricanorth", "eastus"),
+        ("toy", "here", "there"),
     ],
 )
 def test_a_pair_without_a_row_is_unknown(provider: str, source: str, destination: str) -> None:
@@ -48,7 +49,7 @@ def test_a_pair_without_a_row_is_unknown(provider: str, source: str, destination
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_every_pair_of_the_catalogues_regions_is_known(provider: str) -> None:
+def test_every_pair_of_the_catalogues_regions_is_known(provider: Provider) -> None:
     regions = load_provider(provider).regions
     pairs = [(one, other) for one in regions for other in regions if one != other]
     assert [pair for pair in pairs if transfer_price(provider, *pair).value is None] == []
