@@ -2,14 +2,22 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from components.catalog.loader import Catalog
 from components.catalog.schema import EfaFabric, MachinePrice, MachineType
 from components.core.findings import InputError
-from components.estimate.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
+from components.estimate.cost import (
+    CostComponent,
+    Declared,
+    elsewhere,
+    from_fact,
+    from_service,
+    of_resources,
+    unknown_price,
+)
 
 __all__ = ["Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "price_resources"]
 
@@ -158,27 +166,36 @@ def _trains_over_efa(row: Answer) -> bool:
 
 def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
     """The bill of `resources` in `region`, nodes first."""
-    return [*_nodes(resources, catalog, region), *_surroundings(resources, catalog, region)]
+    return [
+        *_nodes(resources, catalog, region),
+        *_surroundings(resources, catalog, region),
+        *_monitoring(resources, catalog, region),
+    ]
 
 
 def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     templates, opened = _templates(resources), _opened_sizes(resources)
     for group in resources:
-        if group.type != "aws:autoscaling/group:Group":
-            continue
-        market, offers = _launches(group, templates)
-        machine_types = [template.inputs["instanceType"] for template in offers]
-        desired = group.inputs.get("desiredCapacity")
-        standby = desired is None
-        # A group that is still closed costs its price as soon as it opens.
-        num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if standby else desired or 0)
-        disk = _root_gib(offers[0])
-        prices = [_node_price(group.name, market, name, num_nodes, catalog, region, standby) for name in machine_types]
-        # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
-        yield max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
-        label = f"{group.name}: root volumes, {disk:g} GiB a node"
-        price = catalog.service_price("aws", region, "ebs-gp3")
-        yield from_service(label, price, num_nodes * disk, region, standby=standby)
+        if group.type == "aws:autoscaling/group:Group":
+            yield from of_resources(_group(group, templates, opened, catalog, region), group)
+
+
+def _group(
+    group: Declared, templates: Mapping[str, Declared], opened: Mapping[str, int], catalog: Catalog, region: str
+) -> Iterable[CostComponent]:
+    market, offers = _launches(group, templates)
+    machine_types = [template.inputs["instanceType"] for template in offers]
+    desired = group.inputs.get("desiredCapacity")
+    standby = desired is None
+    # A group that is still closed costs its price as soon as it opens.
+    num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if standby else desired or 0)
+    disk = _root_gib(offers[0])
+    prices = [_node_price(group.name, market, name, num_nodes, catalog, region, standby) for name in machine_types]
+    # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
+    yield max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
+    label = f"{group.name}: root volumes, {disk:g} GiB a node"
+    price = catalog.service_price("aws", region, "ebs-gp3")
+    yield from_service(label, price, num_nodes * disk, region, standby=standby)
 
 
 def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
@@ -235,18 +252,9 @@ def _paid(price: MachinePrice | None, region: str) -> str:
 
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    templates = _templates(resources)
     for resource in resources:
-        match resource.type:
-            case "aws:fsx/lustreFileSystem:LustreFileSystem":
-                yield from _lustre(resource, catalog, region)
-            case "aws:ec2/instance:Instance":
-                template = _templates(resources)[resource.inputs["launchTemplate"]["id"]]
-                yield from _instance(resource, template, catalog, region)
-            case "aws:kms/key:Key":
-                yield from_service(f"{resource.name}: key", catalog.service_price("aws", region, "kms-key"), 1, region)
-            case "aws:ec2/natGateway:NatGateway":
-                price = catalog.service_price("aws", region, "nat-gateway")
-                yield from_service(f"{resource.name}: NAT gateway", price, 1, region)
+        yield from of_resources(_one(resource, templates, catalog, region), resource)
     interfaces = [
         resource
         for resource in resources
@@ -254,9 +262,57 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
     ]
     if interfaces:
         count = sum(len(resource.inputs["subnetIds"]) for resource in interfaces)
-        yield from_service(
-            "interface endpoints", catalog.service_price("aws", region, "interface-endpoint"), count, region
-        )
+        price = catalog.service_price("aws", region, "interface-endpoint")
+        yield from of_resources([from_service("interface endpoints", price, count, region)], *interfaces)
+
+
+def _one(
+    resource: Declared, templates: Mapping[str, Declared], catalog: Catalog, region: str
+) -> Iterable[CostComponent]:
+    def of_service(label: str, service: str) -> CostComponent:
+        return from_service(f"{resource.name}: {label}", catalog.service_price("aws", region, service), 1, region)
+
+    match resource.type:
+        case "aws:fsx/lustreFileSystem:LustreFileSystem":
+            yield from _lustre(resource, catalog, region)
+        case "aws:ec2/instance:Instance":
+            yield from _instance(resource, templates[resource.inputs["launchTemplate"]["id"]], catalog, region)
+        case "aws:kms/key:Key":
+            yield of_service("key", "kms-key")
+        case "aws:ec2/natGateway:NatGateway":
+            yield of_service("NAT gateway", "nat-gateway")
+        case "aws:ec2/eip:Eip":
+            yield of_service("public address", "public-ipv4")
+        case "aws:route53/zone:Zone":
+            yield of_service("private DNS zone", "dns-zone")
+
+
+def _monitoring(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """CloudWatch, a line for each of its prices: each resource costs little, and there are many. An alarm costs by the
+    metrics that its expression looks at; a metric counts from its first point.
+    """
+
+    def line(label: str, service: str, kind: str, each: Callable[[Declared], int]) -> Iterable[CostComponent]:
+        found = [one for one in resources if one.type == f"aws:cloudwatch/{kind}"]
+        number = sum(map(each, found))
+        if not found:
+            return ()
+        price = catalog.service_price("aws", region, service)
+        return of_resources([from_service(f"CloudWatch: {label}, {number}", price, number, region)], *found)
+
+    yield from line("dashboards", "dashboard", "dashboard:Dashboard", _one_each)
+    yield from line("metrics that alarms look at", "metric-alarm", "metricAlarm:MetricAlarm", _metrics_of)
+    yield from line("composite alarms", "composite-alarm", "compositeAlarm:CompositeAlarm", _one_each)
+    yield from line("metrics out of log lines", "metric", "logMetricFilter:LogMetricFilter", _one_each)
+
+
+def _one_each(_resource: Declared) -> int:
+    return 1
+
+
+def _metrics_of(alarm: Declared) -> int:
+    """Metrics that an alarm looks at; one where it has no expression."""
+    return sum("metric" in query for query in alarm.inputs.get("metricQueries") or ()) or 1
 
 
 def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:

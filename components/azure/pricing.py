@@ -1,15 +1,21 @@
 """What the declared Azure resources cost, priced from the resource graph. Not in it: usage that no declaration fixes
-(requests, data processed, egress, log lines, blobs, flow logs, operations on keys, a Logic App's actions), discounts
-and commitments.
+(`components/catalog/billing.yaml` names it by type), discounts and commitments.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.azure.names import NODES_TAG, RUNG_TAG
 from components.catalog.loader import Catalog
-from components.estimate.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
+from components.estimate.cost import (
+    CostComponent,
+    Declared,
+    elsewhere,
+    from_fact,
+    from_service,
+    of_resources,
+    unknown_price,
+)
 
 __all__ = ["disk_tier", "price_resources"]
 
@@ -40,18 +46,21 @@ def disk_tier(size_gib: float) -> int:
 
 def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     for group in resources:
-        if group.type != SCALE_SET:
-            continue
-        profile, tags = group.inputs["virtualMachineProfile"], group.inputs["tags"]
-        market = _market(profile)
-        # Every scale set is made empty; its tags say what it may come to hold. One below the first is a lower rung.
-        # What is reserved is paid for in the meantime, too.
-        standby = tags[RUNG_TAG] != "0" and market != "reservation"
-        num_nodes = int(tags[NODES_TAG])
-        yield _node_price(group, market, num_nodes, catalog, region, standby)
-        size = profile["storageProfile"]["osDisk"]["diskSizeGB"]
-        label = f"{group.name}: root disks, {size:g} GiB a node"
-        yield _disk(label, size, num_nodes, catalog, region, standby=standby)
+        if group.type == SCALE_SET:
+            yield from of_resources(_group(group, catalog, region), group)
+
+
+def _group(group: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    profile, tags = group.inputs["virtualMachineProfile"], group.inputs["tags"]
+    market = _market(profile)
+    # Every scale set is made empty; its tags say what it may come to hold. One below the first is a lower rung. What is
+    # reserved is paid for in the meantime, too.
+    standby = tags[RUNG_TAG] != "0" and market != "reservation"
+    num_nodes = int(tags[NODES_TAG])
+    yield _node_price(group, market, num_nodes, catalog, region, standby)
+    size = profile["storageProfile"]["osDisk"]["diskSizeGB"]
+    label = f"{group.name}: root disks, {size:g} GiB a node"
+    yield _disk(label, size, num_nodes, catalog, region, standby=standby)
 
 
 def _market(profile: Mapping[str, Any]) -> str:
@@ -90,37 +99,44 @@ def _at_the_cap(label: str, cap_usd: float, num_nodes: int, standby: bool) -> Co
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     for resource in resources:
-        name, inputs = resource.name, resource.inputs
-        match resource.type.removeprefix(f"{_AZURE}:"):
-            case "storagecache:AmlFilesystem":
-                sku, size = inputs["sku"]["name"], inputs["storageCapacityTiB"] * GIB_PER_TIB
-                service = f"managed-lustre-{sku.rpartition('-')[2]}"
-                yield _service(f"{name}: {size:g} GiB, {sku}", service, size, catalog, region)
-            case "compute:VirtualMachine":
-                yield from _machine(resource, catalog, region)
-            case "containerregistry:Registry":
-                sku = inputs["sku"]["name"]
-                yield _service(f"{name}: container registry, {sku}", f"acr-{sku.lower()}", 1, catalog, region)
-            case "network:NatGateway":
-                yield _service(f"{name}: NAT gateway", "nat-gateway", 1, catalog, region)
-            case "network:PublicIPAddress":
-                yield _service(f"{name}: public address", "public-ip", 1, catalog, region)
-            case "network:PrivateEndpoint":
-                yield _service(f"{name}: private endpoint", "private-endpoint", 1, catalog, region)
-            case "network:BastionHost":
-                sku = inputs["sku"]["name"]
-                yield _service(f"{name}: Bastion, {sku}", f"bastion-{sku.lower()}", 1, catalog, region)
-            case "privatedns:PrivateZone":
-                yield _service(f"{name}: private DNS zone", "private-dns-zone", 1, catalog, region)
+        yield from of_resources(_one(resource, catalog, region), resource)
+
+
+def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    name, inputs = resource.name, resource.inputs
+    match resource.type.removeprefix(f"{_AZURE}:"):
+        case "storagecache:AmlFilesystem":
+            sku, size = inputs["sku"]["name"], inputs["storageCapacityTiB"] * GIB_PER_TIB
+            service = f"managed-lustre-{sku.rpartition('-')[2]}"
+            yield _service(f"{name}: {size:g} GiB, {sku}", service, size, catalog, region)
+        case "compute:VirtualMachine":
+            yield from _machine(resource, catalog, region)
+        case "containerregistry:Registry":
+            sku = inputs["sku"]["name"]
+            yield _service(f"{name}: container registry, {sku}", f"acr-{sku.lower()}", 1, catalog, region)
+        case "network:NatGateway":
+            yield _service(f"{name}: NAT gateway", "nat-gateway", 1, catalog, region)
+        case "network:PublicIPAddress":
+            yield _service(f"{name}: public address", "public-ip", 1, catalog, region)
+        case "network:PrivateEndpoint":
+            yield _service(f"{name}: private endpoint", "private-endpoint", 1, catalog, region)
+        case "network:BastionHost":
+            sku = inputs["sku"]["name"]
+            yield _service(f"{name}: Bastion, {sku}", f"bastion-{sku.lower()}", 1, catalog, region)
+        case "privatedns:PrivateZone":
+            yield _service(f"{name}: private DNS zone", "private-dns-zone", 1, catalog, region)
 
 
 def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     """All alarms that ask equally often in one line: each costs little, and there are many."""
     rules = [one for one in resources if one.type == f"{_AZURE}:monitor:ScheduledQueryRule"]
-    often = Counter(str(rule.inputs["evaluationFrequency"]) for rule in rules)
-    for frequency, number in sorted(often.items()):
-        label = f"query alarms: {number}, each asks every {frequency.removeprefix('PT').removesuffix('M')} minutes"
-        yield _service(label, f"query-alert-{frequency}", number, catalog, region)
+    often: dict[str, list[Declared]] = {}
+    for rule in rules:
+        often.setdefault(str(rule.inputs["evaluationFrequency"]), []).append(rule)
+    for frequency, alike in sorted(often.items()):
+        minutes = frequency.removeprefix("PT").removesuffix("M")
+        label = f"query alarms: {len(alike)}, each asks every {minutes} minutes"
+        yield from of_resources([_service(label, f"query-alert-{frequency}", len(alike), catalog, region)], *alike)
 
 
 def _machine(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:

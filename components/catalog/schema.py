@@ -212,7 +212,7 @@ class ServicePrice(Frozen):
     provider: str
     region: str
     service: str
-    unit: Literal["hour", "month", "GiB-month", "IOPS-month", "GiB"]
+    unit: Literal["hour", "month", "GiB-month", "IOPS-month", "GiB", "10k-operations"]
     usd: Fact[float | None]
 
 

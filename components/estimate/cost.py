@@ -5,8 +5,8 @@ each provider package turns its own resources into components.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from components.catalog.schema import Fact, ServicePrice
@@ -20,6 +20,8 @@ __all__ = [
     "estimate",
     "from_fact",
     "from_service",
+    "key_of",
+    "of_resources",
     "paid_once",
     "unknown_price",
     "used_once",
@@ -70,6 +72,7 @@ class CostComponent:
         standby: billed only when a fallback rung steps in; left out of the totals.
         upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
         once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
+        of: the resources that it is the bill of, as `key_of` writes them; none of what no declaration fixes.
     """
 
     name: str
@@ -83,6 +86,18 @@ class CostComponent:
     standby: bool = False
     upfront: float = 0.0
     once: float = 0.0
+    of: tuple[str, ...] = ()
+
+
+def key_of(kind: str, name: str) -> str:
+    """A resource by its type and its name, as a URN ends."""
+    return f"{kind}::{name}"
+
+
+def of_resources(lines: Iterable[CostComponent], *resources: Declared) -> Iterator[CostComponent]:
+    """The lines, as the bill of these resources."""
+    of = tuple(key_of(resource.type, resource.name) for resource in resources)
+    return (replace(line, of=of) for line in lines)
 
     @property
     def priced_in(self) -> str:

@@ -1,13 +1,22 @@
 """What the declared Google Cloud resources cost, priced from the resource graph. Not in it: usage that no declaration
-fixes (requests, data processed, egress, log lines, key versions after the first), discounts and commitments.
+fixes (`components/catalog/billing.yaml` names it by type), key versions after the first, discounts and commitments.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
 from components.catalog.schema import Fact
-from components.estimate.cost import CostComponent, Declared, elsewhere, from_fact, from_service, unknown_price
+from components.estimate.cost import (
+    CostComponent,
+    Declared,
+    elsewhere,
+    from_fact,
+    from_service,
+    of_resources,
+    unknown_price,
+)
 from components.gcp.tpu.slices import SlicePlan, plan_slice
 
 __all__ = ["price_resources"]
@@ -17,7 +26,11 @@ GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 RESIZE_REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
 # A dynamic resource: the engine puts its language before it.
 QUEUED_TPU = ":QueuedTpuRequest"
+NAT = "gcp:compute/routerNat:RouterNat"
 TPU_VM = "gcp:tpu/v2Vm:V2Vm"
+INSTANCE = "gcp:compute/instance:Instance"
+# Cloud NAT pricing: by the machine up to so many, and above at one price. As many share an address at 64 ports each.
+NAT_MACHINES, NAT_MACHINES_PER_ADDRESS = 32, 1008
 MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
 
 
@@ -26,9 +39,15 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
     tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
     return [
         *_nodes(resources, catalog, region),
-        *(_tpu(tpu.name, tpu.inputs, region) for tpu in tpus),
-        *(_tpu(vm.name, _as_queued(vm.inputs), region) for vm in resources if vm.type == TPU_VM),
+        *(line for tpu in tpus for line in of_resources([_tpu(tpu.name, tpu.inputs, region)], tpu)),
+        *(
+            line
+            for vm in resources
+            if vm.type == TPU_VM
+            for line in of_resources([_tpu(vm.name, _as_queued(vm.inputs), region)], vm)
+        ),
         *_surroundings(resources, catalog, region),
+        *_alarms(resources, catalog, region),
     ]
 
 
@@ -36,18 +55,23 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
     templates = {r.id: r for r in resources if r.type == TEMPLATE}
     sizes = _sizes(resources)
     for group in resources:
-        if group.type != GROUP:
-            continue
-        (version,) = group.inputs["versions"]
-        template = templates[version["instanceTemplate"]].inputs
-        # A group without nodes is a lower rung, which may come to hold as many as the one that has them. What is
-        # reserved is paid for in the meantime, too.
-        standby = not sizes[group.name] and _market(template) != "reservation"
-        num_nodes = sizes[group.name] or max(sizes.values())
-        yield _node_price(group.name, template, num_nodes, catalog, region, standby)
-        (disk,) = template["disks"]
-        label = f"{group.name}: boot disks, {disk['diskSizeGb']:g} GiB a node"
-        yield _disk(label, disk["diskType"], num_nodes * disk["diskSizeGb"], catalog, region, standby)
+        if group.type == GROUP:
+            (version,) = group.inputs["versions"]
+            template = templates[version["instanceTemplate"]].inputs
+            yield from of_resources(_group(group.name, template, sizes, catalog, region), group)
+
+
+def _group(
+    name: str, template: Mapping[str, Any], sizes: Mapping[str, int], catalog: Catalog, region: str
+) -> Iterable[CostComponent]:
+    # A group without nodes is a lower rung, which may come to hold as many as the one that has them. What is reserved
+    # is paid for in the meantime, too.
+    standby = not sizes[name] and _market(template) != "reservation"
+    num_nodes = sizes[name] or max(sizes.values())
+    yield _node_price(name, template, num_nodes, catalog, region, standby)
+    (disk,) = template["disks"]
+    label = f"{name}: boot disks, {disk['diskSizeGb']:g} GiB a node"
+    yield _disk(label, disk["diskType"], num_nodes * disk["diskSizeGb"], catalog, region, standby)
 
 
 def _sizes(resources: Sequence[Declared]) -> dict[str, int]:
@@ -131,21 +155,60 @@ def _slice(inputs: Mapping[str, Any]) -> SlicePlan:
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     for resource in resources:
-        name, inputs = resource.name, resource.inputs
-        match resource.type:
-            case "gcp:lustre/instance:Instance":
-                size, tier = int(inputs["capacityGib"]), inputs["perUnitStorageThroughput"]
-                label, service = f"{name}: {size} GiB at {tier} MB/s/TiB", f"managed-lustre-{tier}"
-                yield from_service(label, catalog.service_price("gcp", region, service), size, region)
-            case "gcp:filestore/instance:Instance":
-                yield _filestore(resource, catalog, region)
-            case "gcp:compute/instance:Instance":
-                yield from _instance(resource, catalog, region)
-            case "gcp:kms/cryptoKey:CryptoKey":
-                yield from_service(f"{name}: key version", catalog.service_price("gcp", region, "kms-key"), 1, region)
-            case "gcp:compute/routerNat:RouterNat":
-                price = catalog.service_price("gcp", region, "cloud-nat")
-                yield from_service(f"{name}: Cloud NAT, at most", price, 1, region)
+        lines = (
+            _nat(resource.name, resources, catalog, region) if resource.type == NAT else _one(resource, catalog, region)
+        )
+        yield from of_resources(lines, resource)
+
+
+def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    name, inputs = resource.name, resource.inputs
+    match resource.type:
+        case "gcp:lustre/instance:Instance":
+            size, tier = int(inputs["capacityGib"]), inputs["perUnitStorageThroughput"]
+            label, service = f"{name}: {size} GiB at {tier} MB/s/TiB", f"managed-lustre-{tier}"
+            yield from_service(label, catalog.service_price("gcp", region, service), size, region)
+        case "gcp:filestore/instance:Instance":
+            yield _filestore(resource, catalog, region)
+        case "gcp:compute/instance:Instance":
+            yield from _instance(resource, catalog, region)
+        case "gcp:kms/cryptoKey:CryptoKey":
+            yield from_service(f"{name}: key version", catalog.service_price("gcp", region, "kms-key"), 1, region)
+        case "gcp:dns/managedZone:ManagedZone":
+            yield from_service(f"{name}: DNS zone", catalog.service_price("gcp", region, "dns-zone"), 1, region)
+
+
+def _nat(name: str, resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """Cloud NAT: by the machines without an address of their own, which all of ours are, and by its own addresses."""
+    number = _machines(resources)
+    if number <= NAT_MACHINES:
+        each = catalog.service_price("gcp", region, "cloud-nat-machine")
+        yield from_service(f"{name}: Cloud NAT, {number} machines", each, number, region)
+    else:
+        flat = catalog.service_price("gcp", region, "cloud-nat")
+        yield from_service(f"{name}: Cloud NAT, more than {NAT_MACHINES} machines", flat, 1, region)
+    addresses = max(1, math.ceil(number / NAT_MACHINES_PER_ADDRESS))
+    price = catalog.service_price("gcp", region, "public-ipv4")
+    yield from_service(f"{name}: Cloud NAT's addresses", price, addresses, region)
+
+
+def _machines(resources: Sequence[Declared]) -> int:
+    """Virtual machines while the first rung is full: nodes, head, hosts of slices."""
+    slices = [
+        (one.inputs, int(one.inputs.get("num_slices") or 1)) for one in resources if one.type.endswith(QUEUED_TPU)
+    ]
+    slices += [(_as_queued(one.inputs), 1) for one in resources if one.type == TPU_VM]
+    hosts = sum(_slice(inputs).hosts * number for inputs, number in slices)
+    return sum(_sizes(resources).values()) + sum(one.type == INSTANCE for one in resources) + hosts
+
+
+def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """The conditions of all alerting policies in one line: each costs little, and there are many."""
+    policies = [one for one in resources if one.type == "gcp:monitoring/alertPolicy:AlertPolicy"]
+    if policies:
+        number = sum(len(policy.inputs["conditions"]) for policy in policies)
+        price = catalog.service_price("gcp", region, "alert-condition")
+        yield from of_resources([from_service(f"alarms: conditions, {number}", price, number, region)], *policies)
 
 
 def _filestore(resource: Declared, catalog: Catalog, region: str) -> CostComponent:

@@ -6,13 +6,14 @@ one figure is the stack file's `gangway:site.usd_per_node_hour`; head, share, vo
 from collections.abc import Iterable, Sequence
 
 from components.catalog.schema import MachinePrice
-from components.estimate.cost import CostComponent, Declared, from_fact, unknown_price
+from components.estimate.cost import CostComponent, Declared, from_fact, of_resources, unknown_price
 from components.openstack.tags import ROLE_TAG
 
 __all__ = ["price_resources"]
 
 INSTANCE = "openstack:compute/instance:Instance"
 SHARE = "openstack:sharedfilesystem/share:Share"
+CONTAINER = "openstack:objectstorage/container:Container"
 _WHY = "OpenStack has no price list; what CloudKitty rates is its administrator's to say"
 
 
@@ -26,23 +27,33 @@ def _nodes(resources: Sequence[Declared], price: MachinePrice) -> Iterable[CostC
     for resource in _instances(resources, "worker"):
         pools.setdefault(resource.name.rpartition("-")[0], []).append(resource)
     for pool, nodes in pools.items():
-        label = f"{pool}: {len(nodes)} x {price.machine_type}"
-        if price.on_demand.value is None:
-            yield unknown_price(label, len(nodes), price.on_demand.source)
-        else:
-            yield from_fact(label, price.on_demand, len(nodes))
-        yield from _volumes(pool, nodes)
+        yield from of_resources(_pool(pool, nodes, price), *nodes)
+
+
+def _pool(pool: str, nodes: Sequence[Declared], price: MachinePrice) -> Iterable[CostComponent]:
+    label = f"{pool}: {len(nodes)} x {price.machine_type}"
+    if price.on_demand.value is None:
+        yield unknown_price(label, len(nodes), price.on_demand.source)
+    else:
+        yield from_fact(label, price.on_demand, len(nodes))
+    yield from _volumes(pool, nodes)
 
 
 def _surroundings(resources: Sequence[Declared]) -> Iterable[CostComponent]:
-    for resource in _instances(resources, "head"):
+    for resource in resources:
+        yield from of_resources(_one(resource), resource)
+
+
+def _one(resource: Declared) -> Iterable[CostComponent]:
+    if resource in _instances([resource], "head"):
         yield unknown_price(f"{resource.name}: {resource.inputs['flavorName']}", 1, _WHY)
         yield from _volumes(resource.name, [resource])
-    for resource in resources:
-        if resource.type == SHARE:
-            size = resource.inputs["size"]
-            name = f"{resource.name}: {size:g} GiB, {resource.inputs['shareProto']}"
-            yield unknown_price(name, size, _WHY, unit="GiB-month")
+    elif resource.type == SHARE:
+        size = resource.inputs["size"]
+        name = f"{resource.name}: {size:g} GiB, {resource.inputs['shareProto']}"
+        yield unknown_price(name, size, _WHY, unit="GiB-month")
+    elif resource.type == CONTAINER:
+        yield unknown_price(f"{resource.name}: objects kept", 1, _WHY, unit="month")
 
 
 def _instances(resources: Sequence[Declared], role: str) -> list[Declared]:

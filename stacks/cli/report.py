@@ -33,8 +33,10 @@ class ReportFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     FOCUS = "focus"
+    FOCUS_1_2 = "focus-1.2"
 
 
+_FOCUS_FORMATS = (ReportFormat.FOCUS, ReportFormat.FOCUS_1_2)
 _TABLES = (ReportFormat.HTML, ReportFormat.MD, ReportFormat.JSON)
 
 
@@ -42,7 +44,10 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them such as a suite's.")],
     output: Annotated[
         ReportFormat,
-        typer.Option("--format", help="html: a page; md: the table; json: all of it; csv: a line a run; focus: FOCUS."),
+        typer.Option(
+            "--format",
+            help="html: a page; md: the table; json: all of it; csv: a line a run; focus: FOCUS 1.4; focus-1.2: that.",
+        ),
     ] = ReportFormat.JSON,
     out: Annotated[
         Path | None,
@@ -73,7 +78,7 @@ def report(
     found = find_runs(runs, "RUNS")
     for sentence in not_sealed(run.record for run in found):
         typer.echo(sentence, err=True)
-    if output is not ReportFormat.FOCUS:
+    if output not in _FOCUS_FORMATS:
         _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})
     if output not in _TABLES:
         _refuse(output, {"--group-by": group_by})
@@ -91,7 +96,7 @@ def report(
 
         _deliver(figures_csv(members_of(found).members), out)
     else:
-        _focus(found, out, billing_account, usd_per_hour)
+        _focus(found, out, billing_account, usd_per_hour, output)
 
 
 def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
@@ -152,8 +157,14 @@ def _json(runs: "Sequence[Run]", out: Path | None, group_by: str | None) -> None
     _deliver(report_json([run.record for run in runs], table, no_table), out)
 
 
-def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None, usd_per_hour: float | None) -> None:
-    from stacks.finops.bill.focus import focus_rows, priced, without_rows
+def _focus(
+    runs: "Sequence[Run]",
+    out: Path | None,
+    billing_account: str | None,
+    usd_per_hour: float | None,
+    output: ReportFormat,
+) -> None:
+    from stacks.finops.bill.focus import Version, focus_rows, priced, without_rows
     from stacks.report.exports import focus_csv, focus_parquet
     from stacks.report.rendering import write_whole
 
@@ -162,7 +173,7 @@ def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None,
     if billing_account is not None and not billing_account.strip():
         fix = "write the account as the invoice has it, or leave it out"
         raise InputError("--billing-account", "is empty", value=billing_account, allowed="who pays", fix=fix)
-    rows = []
+    rows, version = [], Version.V1_2 if output is ReportFormat.FOCUS_1_2 else Version.V1_4
     for run in runs:
         record = run.record if usd_per_hour is None else priced(run.record, usd_per_hour)
         why = without_rows(record)
@@ -171,14 +182,14 @@ def _focus(runs: "Sequence[Run]", out: Path | None, billing_account: str | None,
             continue
         if billing_account is None:
             typer.echo(f"{record.id}: no --billing-account: the stack's name stands in BillingAccountId", err=True)
-        rows += focus_rows(record, billing_account or record.stack or "none")
+        rows += focus_rows(record, billing_account or record.stack or "none", version)
     if not rows:
         raise typer.Exit(EXIT_NOTHING)
     if out is not None and out.suffix == ".parquet":
-        write_whole(out, focus_parquet(rows, out))
+        write_whole(out, focus_parquet(rows, out, version))
         typer.echo(f"wrote {out}", err=True)
     else:
-        _deliver(focus_csv(rows), out)
+        _deliver(focus_csv(rows, version), out)
 
 
 def _page(run: "Run", out: Path | None) -> None:

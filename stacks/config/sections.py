@@ -291,6 +291,10 @@ class EstimateConfig(Section):
         nat_gib: what a run brings in through the NAT gateway: packages, images.
         log_gib: what a run logs.
         download_gib: results of a run that leave the cloud.
+        run_bucket_gib: what the run bucket holds, at any time.
+        image_gib: what the image registry holds, at any time.
+        flow_log_gib: flow logs of a run, where they are billed apart from log lines.
+        key_operations: of a run, with the stack's own key.
     """
 
     taken_percent_per_month: PercentBelow100 | None = Field(default=None, examples=[8])
@@ -302,3 +306,7 @@ class EstimateConfig(Section):
     nat_gib: Amount | None = Field(default=None, examples=[60])
     log_gib: Amount | None = Field(default=None, examples=[1])
     download_gib: Amount | None = Field(default=None, examples=[5])
+    run_bucket_gib: Amount | None = Field(default=None, examples=[200])
+    image_gib: Amount | None = Field(default=None, examples=[20])
+    flow_log_gib: Amount | None = Field(default=None, examples=[0.5])
+    key_operations: Amount | None = Field(default=None, examples=[100000])

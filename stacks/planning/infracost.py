@@ -2,42 +2,51 @@
 that.
 
 Figures are decimal strings, a month has 730 hours, and what nobody knows the price of has costs of null and says
-`priceNotFound`. What Infracost has no word for (the run, energy, standby rungs) is not in it.
+`priceNotFound`. A standby rung has a quantity of 0, what is paid by use has none. What Infracost has no word for (the
+run, energy) is not in it.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from components.estimate.cost import HOURS_PER_MONTH
+from components.catalog.billing import load_billing
+from components.estimate.cost import HOURS_PER_MONTH, key_of
+from stacks.planning.bill_coverage import is_billable
 
 VERSION = "0.2"
-# By the last word of its type, the resource that a line of the bill is about: others may have the same name.
-_PRICED = (
-    *("Group", "InstanceGroupManager", "VirtualMachineScaleSet", "QueuedTpuRequest", "V2Vm"),
-    *("Instance", "VirtualMachine", "LustreFileSystem", "AmlFilesystem", "NatGateway", "RouterNat", "Key", "CryptoKey"),
-    *("Registry", "PublicIPAddress", "PrivateEndpoint", "BastionHost", "PrivateZone"),
-)
 _DIGITS = 10
 """After the point: a 730th of a month's price has no end."""
+_PASSING = ("GiB", "purchase", "10k-operations")
+"""Units of what is bought or passes once, and has no rate."""
+_NO_COMMIT = {
+    **dict.fromkeys(("vcsBranch", "vcsCommitSha", "vcsCommitAuthorName", "vcsCommitAuthorEmail"), ""),
+    # Infracost is written in Go, whose time that nobody has set this is.
+    "vcsCommitTimestamp": "0001-01-01T00:00:00Z",
+    "vcsCommitMessage": "",
+}
+_COSTS = ("totalHourlyCost", "totalMonthlyCost", "totalMonthlyUsageCost")
 
 
 def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *, now: datetime | None = None) -> Any:
     """The plan as JSON data. `past`: an earlier one of the same stack, to be compared with; `now`: for `timeGenerated`;
     this moment when left out.
     """
-    new, old = _breakdown(plan), _breakdown(past) if past else _breakdown({**plan, "cost": {"components": []}})
-    difference = _difference(old, new)
-    summary = _summary(plan, new["resources"])
+    nothing = {**plan, "resources": [], "cost": {"components": []}}
+    new, old = _breakdown(plan), _breakdown(past or nothing)
+    difference, summary = _difference(old, new), _summary(plan, new)
     totals = [("total", new), ("pastTotal", old), ("diffTotal", difference)]
     return {
         "version": VERSION,
+        "metadata": {"infracostCommand": "breakdown", **_NO_COMMIT},
         "currency": plan["cost"]["currency"],
         "projects": [
             {
                 "name": plan["stack"],
+                "displayName": plan["stack"],
                 "metadata": {"path": f"stacks/Pulumi.{plan['stack']}.yaml", "type": "gangway_stack"},
                 "pastBreakdown": old,
                 "breakdown": new,
@@ -45,104 +54,157 @@ def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *,
                 "summary": summary,
             }
         ],
-        **{f"{word}HourlyCost": breakdown["totalHourlyCost"] for word, breakdown in totals},
-        **{f"{word}MonthlyCost": breakdown["totalMonthlyCost"] for word, breakdown in totals},
+        **{f"{word}{key.removeprefix('total')}": breakdown[key] for word, breakdown in totals for key in _COSTS},
         "timeGenerated": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
         "summary": summary,
     }
 
 
-def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
-    types = _types(plan["resources"])
-    by_resource: dict[str, list[Mapping[str, Any]]] = {}
-    for line in plan["cost"]["components"]:
-        if not line["standby"]:
-            by_resource.setdefault(line["name"].partition(":")[0], []).append(line)
-    resources = [_resource(name, types.get(name), lines) for name, lines in by_resource.items()]
-    return {
-        "resources": resources,
-        "totalHourlyCost": _total(resources, "hourlyCost"),
-        "totalMonthlyCost": _total(resources, "monthlyCost"),
-    }
+@dataclass(frozen=True)
+class _Sorted:
+    """The resources of a plan that a cloud may bill: those that are free, those paid by use alone, by what, and those
+    that nobody knows anything of.
+    """
+
+    free: list[Mapping[str, Any]]
+    by_use: list[tuple[Mapping[str, Any], str]]
+    unsupported: list[Mapping[str, Any]]
 
 
-def _types(resources: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The type of the resource that a name means."""
-    priced = [(_PRICED.index(word), r) for r in resources if (word := r["type"].rpartition(":")[2]) in _PRICED]
-    found: dict[str, str] = {}
-    for _, resource in sorted(priced, key=lambda ranked: ranked[0]):
-        found.setdefault(resource["name"], resource["type"])
+def _sorted(plan: Mapping[str, Any]) -> _Sorted:
+    priced = {key for line in plan["cost"]["components"] for key in line.get("of", ())}
+    table, found = load_billing(), _Sorted([], [], [])
+    for resource in plan["resources"]:
+        kind = resource["type"]
+        if not is_billable(kind) or key_of(kind, resource["name"]) in priced:
+            continue
+        used = table.by_use_of(kind)
+        if table.free_of(kind, resource["inputs"]) is not None:
+            found.free.append(resource)
+        elif used is not None:
+            found.by_use.append((resource, used.per.value))
+        else:
+            found.unsupported.append(resource)
     return found
 
 
-def _resource(name: str, kind: str | None, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
+    by_resource: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for line in plan["cost"]["components"]:
+        by_resource.setdefault(_subject(line), []).append(line)
+    rest = _sorted(plan)
+    resources = [
+        *(_resource(name, kind, lines) for (name, kind), lines in by_resource.items()),
+        *(_by_use(resource, per) for resource, per in rest.by_use),
+    ]
+    return {
+        "resources": resources,
+        "freeResources": [{"name": one["name"], "resourceType": one["type"], "metadata": {}} for one in rest.free],
+        "totalHourlyCost": _total(resources, "hourlyCost"),
+        "totalMonthlyCost": _total(resources, "monthlyCost"),
+        "totalMonthlyUsageCost": _total(resources, "monthlyUsageCost"),
+    }
+
+
+def _subject(line: Mapping[str, Any]) -> tuple[str, str]:
+    """The name and the type of what a line is about: its one resource, or what several of one type are called."""
+    of = [key.split("::", 1) for key in line.get("of", ())]
+    kinds = {kind for kind, _ in of}
+    name = of[0][1] if len(of) == 1 else line["name"].partition(":")[0]
+    return name, kinds.pop() if len(kinds) == 1 else ""
+
+
+def _resource(name: str, kind: str, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     components = [_component(name, line) for line in lines]
     return {
         "name": name,
-        **({} if kind is None else {"resourceType": kind}),
+        **({"resourceType": kind} if kind else {}),
         "metadata": {},
         "hourlyCost": _total(components, "hourlyCost"),
         "monthlyCost": _total(components, "monthlyCost"),
+        "monthlyUsageCost": _total([one for one in components if one.get("usageBased")], "monthlyCost"),
         "costComponents": components,
     }
 
 
 def _component(name: str, line: Mapping[str, Any]) -> dict[str, Any]:
-    unit, quantity = line["unit"], _decimal(line["quantity"])
+    unit = line["unit"]
+    quantity = Decimal() if line["standby"] else _decimal(line["quantity"])
     price = None if line["price"] is None else _decimal(line["price"])
     cost = None if price is None else price * quantity
     # What is bought or passes once has no rate; the rest is priced by the month, or else by the hour.
-    passing, by_month = unit in ("GiB", "purchase"), unit.endswith("months")
+    passing, by_month = unit in _PASSING, unit.endswith("months")
     factor = 1 if passing or by_month else HOURS_PER_MONTH
     return {
-        "name": line["name"].removeprefix(f"{name}: "),
+        "name": f"{line['name'].removeprefix(f'{name}: ')}{' (standby)' if line['standby'] else ''}",
         "unit": unit,
         "hourlyQuantity": None if passing else _text(quantity * factor / HOURS_PER_MONTH),
         "monthlyQuantity": _text(quantity * factor),
         "price": _text(price or Decimal()),
         "hourlyCost": None if cost is None or passing else _text(cost * factor / HOURS_PER_MONTH),
         "monthlyCost": None if cost is None else _text(cost * factor),
-        **({"usageBased": True} if unit == "GiB" else {}),
+        **({"usageBased": True} if passing and unit != "purchase" else {}),
         "priceNotFound": price is None,
     }
 
 
+def _by_use(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
+    """A resource that is paid by use, of which the stack file says nothing."""
+    empty = dict.fromkeys(("hourlyQuantity", "monthlyQuantity", "price", "hourlyCost", "monthlyCost"))
+    component = {"name": per, "unit": "use", **empty, "usageBased": True, "priceNotFound": False}
+    costs = dict.fromkeys(("hourlyCost", "monthlyCost", "monthlyUsageCost"))
+    name, kind = resource["name"], resource["type"]
+    return {"name": name, "resourceType": kind, "metadata": {}, **costs, "costComponents": [component]}
+
+
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """What changed, resource by resource; Infracost leaves out what did not."""
-    before, after = ({r["name"]: r for r in each["resources"]} for each in (old, new))
+    before, after = ({_identity(r): r for r in each["resources"]} for each in (old, new))
     changed = []
-    for name in [*after, *(name for name in before if name not in after)]:
-        was, now = before.get(name), after.get(name)
+    for key in [*after, *(key for key in before if key not in after)]:
+        was, now = before.get(key), after.get(key)
         if was == now:
             continue
         changed.append(
             {
-                **{key: value for key, value in (now or was or {}).items() if key != "costComponents"},
-                **{key: _minus(now and now[key], was and was[key]) for key in ("hourlyCost", "monthlyCost")},
+                **{name: value for name, value in (now or was or {}).items() if name != "costComponents"},
+                **{
+                    name: _minus(now and now[name], was and was[name])
+                    for name in ("hourlyCost", "monthlyCost", "monthlyUsageCost")
+                },
             }
         )
-    return {
-        "resources": changed,
-        **{key: _minus(new[key], old[key]) for key in ("totalHourlyCost", "totalMonthlyCost")},
-    }
+    return {"resources": changed, **{key: _minus(new[key], old[key]) for key in _COSTS}}
 
 
-def _summary(plan: Mapping[str, Any], priced: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    kinds = Counter(resource["resourceType"] for resource in priced if "resourceType" in resource)
-    declared = Counter(r["type"] for r in plan["resources"] if not r["type"].startswith(("gangway:", "pulumi:")))
-    free = declared - kinds
+def _identity(resource: Mapping[str, Any]) -> tuple[str, str]:
+    return resource["name"], resource.get("resourceType", "")
+
+
+def _summary(plan: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:
+    """A resource is priced by lines or by use, free, or unsupported: nobody knows anything of its price."""
+    detected = Counter(one["type"] for one in plan["resources"] if is_billable(one["type"]))
+    rest = _sorted(plan)
+    free, unsupported = _kinds(rest.free), _kinds(rest.unsupported)
+    supported = detected - free - unsupported
+    by_use = [
+        any(component.get("usageBased") for component in resource["costComponents"])
+        for resource in breakdown["resources"]
+    ]
     return {
-        "totalDetectedResources": declared.total(),
-        "totalSupportedResources": kinds.total(),
-        "totalUnsupportedResources": 0,
-        "totalUsageBasedResources": sum(
-            any(component.get("usageBased") for component in resource["costComponents"]) for resource in priced
-        ),
+        "totalDetectedResources": detected.total(),
+        "totalSupportedResources": supported.total(),
+        "totalUnsupportedResources": unsupported.total(),
+        "totalUsageBasedResources": sum(by_use),
         "totalNoPriceResources": free.total(),
-        "supportedResourceCounts": dict(sorted(kinds.items())),
-        "unsupportedResourceCounts": {},
+        "supportedResourceCounts": dict(sorted(supported.items())),
+        "unsupportedResourceCounts": dict(sorted(unsupported.items())),
         "noPriceResourceCounts": dict(sorted(free.items())),
     }
+
+
+def _kinds(resources: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    return Counter(resource["type"] for resource in resources)
 
 
 def _decimal(value: float) -> Decimal:

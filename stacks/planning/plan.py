@@ -18,6 +18,7 @@ from components.estimate.energy import (
     estimate_energy,
 )
 from stacks.config.stack_config import StackConfig
+from stacks.planning.bill_coverage import unpriced
 from stacks.planning.common_findings import check_budget, money_findings
 from stacks.planning.gc_pause import without_gc
 from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
@@ -102,7 +103,7 @@ def make_plan(config: StackConfig) -> Plan:
         provider = program_of(config.provider)
         planned = provider.plan(config)
         program = run_program(config, PlaceholderCloud(), planned)
-        lines = [*provider.price(config, program.resources), *usage_lines(config)]
+        lines = [*provider.price(config, program.resources), *usage_lines(config, program.resources)]
         rungs, num_nodes = price_ladder(config, planned.machine, lines), config.cluster.nodes.max
         # Spot that is not expected to end is an error, said as a finding; its figures are of an undisturbed run.
         hours = rungs[0].run_hours or config.job.max_hours
@@ -117,6 +118,7 @@ def make_plan(config: StackConfig) -> Plan:
                 (
                     *provider.findings(config, planned, cost),
                     *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
+                    *unpriced(program.resources, lines),
                 ),
                 *(config, program.resources, job),
             ),

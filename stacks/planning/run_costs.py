@@ -1,5 +1,5 @@
-"""What a run costs: each rung of the capacity ladder (spot with its interruptions), and what is used up once (data
-that passes a gateway or leaves a region, log lines). Pure.
+"""What a run costs: each rung of the capacity ladder (spot with its interruptions), and what is paid by use, as far as
+the stack file says how much: data that pass a gateway or leave a region, log lines, what is kept. Pure.
 """
 
 import re
@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
-from components.catalog.schema import Fact, MachineType
+from components.catalog.billing import load_billing
+from components.catalog.schema import Fact, MachineType, ServicePrice
+from components.catalog.transfer import transfer_price
 from components.core.capacity import Spot
 from components.core.fields import Egress
-from components.estimate.cost import HOURS_PER_MONTH, CostComponent, used_once
+from components.estimate.cost import HOURS_PER_MONTH, CostComponent, Declared, from_service, of_resources, used_once
 from components.estimate.spot import SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import provider_of
@@ -21,13 +23,34 @@ _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 _GIB_PER_TIB = 1024
 OF_SPOT = ("taken_percent_per_month", "checkpoint_sec", "restart_sec")
 """Settings that only the estimate of spot reads."""
-OF_BILLED = ("source_gib", "source_region", "nat_gib", "log_gib", "download_gib")
-"""Settings of what a provider bills by the GiB."""
+OF_BILLED = (
+    *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
+    *("flow_log_gib", "key_operations"),
+)
+"""Settings of what a provider bills by use."""
+_FLOW_LOGS = {"flow-log-collection": "flow logs, a run", "flow-log-storage": "flow logs kept for a month, a run's"}
+_OPERATIONS = 10_000
+"""Of a key, that its price is for."""
 
 
-def usage_lines(config: StackConfig) -> list[CostComponent]:
-    """The lines of what the stack file says."""
-    return [_line(config, label, service, gib) for label, service, gib in _said(config)]
+def usage_lines(config: StackConfig, resources: Sequence[Declared] = ()) -> list[CostComponent]:
+    """The lines of what the stack file says is used; `resources` are the stack's."""
+    if config.site is not None:
+        return []
+    lines = [*_data_set(config)]
+    for setting, label, service, amount in _said(config):
+        line = used_once(label, _price(config, service), amount, config.region)
+        lines += of_resources([line], *_paid_by(setting, resources))
+    for setting, label, service, gib in _kept(config, resources):
+        line = from_service(label, _price(config, service), gib, config.region)
+        lines += of_resources([line], *_paid_by(setting, resources))
+    return lines
+
+
+def _paid_by(setting: str, resources: Sequence[Declared]) -> list[Declared]:
+    """The resources whose bill a setting is for."""
+    table = load_billing()
+    return [one for one in resources if (row := table.by_use_of(one.type)) is not None and setting in row.settings]
 
 
 def unsaid_usage(config: StackConfig) -> tuple[str, ...]:
@@ -35,13 +58,18 @@ def unsaid_usage(config: StackConfig) -> tuple[str, ...]:
     own = config.estimate
     if config.site is not None:
         return ()
-    elsewhere = own.source_region != config.region
+    elsewhere, idle = own.source_region != config.region, _no_use(config)
     unsaid = {
         "the data set's way, where its bucket is in another region (source_region, source_gib)": _source(config)
         and (own.source_region is None or (elsewhere and own.source_gib is None)),
-        "data through the NAT gateway (nat_gib)": _nat(config) and own.nat_gib is None,
+        "data through the NAT gateway (nat_gib)": not idle["nat_gib"] and own.nat_gib is None,
         "log lines (log_gib)": own.log_gib is None,
         "results that leave the cloud (download_gib)": own.download_gib is None,
+        "what the run bucket holds (run_bucket_gib)": own.run_bucket_gib is None,
+        "images in the registry (image_gib)": not idle["image_gib"] and own.image_gib is None,
+        "flow logs (flow_log_gib)": not idle["flow_log_gib"] and own.flow_log_gib is None,
+        "operations on the stack's key (key_operations)": not idle["key_operations"] and own.key_operations is None,
+        "requests, messages and calls": True,
     }
     return tuple(what for what, is_unsaid in unsaid.items() if is_unsaid)
 
@@ -50,55 +78,87 @@ def idle_settings(config: StackConfig) -> dict[str, str]:
     """Settings of gangway:estimate that change no figure of this stack -> why."""
     own = config.estimate
     spot = any(isinstance(rung, Spot) for rung in config.cluster.capacity)
-    reasons = {
-        "source_gib": "" if _source(config) else "there is no storage.source",
-        "source_region": "" if _source(config) else "there is no storage.source",
-        "nat_gib": "" if _nat(config) else "there is no NAT gateway",
-        **dict.fromkeys(OF_SPOT, "" if spot else "no rung is spot"),
-    }
+    reasons = dict.fromkeys(OF_SPOT, "" if spot else "no rung is spot")
     if config.site is not None:
-        reasons |= dict.fromkeys(OF_BILLED, f"no list has what a GiB costs with provider: {config.provider}")
+        reasons |= dict.fromkeys(OF_BILLED, f"no list has what use costs with provider: {config.provider}")
+    else:
+        reasons |= _no_use(config)
     return {name: why for name, why in reasons.items() if why and name in own.model_fields_set}
+
+
+def _no_use(config: StackConfig) -> dict[str, str]:
+    """Of each setting of what a provider may bill, why it is not billed in this stack; empty where it is."""
+    services = _services(config)
+    source = "" if _source(config) else "there is no storage.source"
+    flow_logs = "" if config.network.flow_logs else "there are no flow logs"
+    built = "" if config.image.prebuilt is None else "the stack has no registry: its image is there already"
+    return {
+        "source_gib": source,
+        "source_region": source,
+        "nat_gib": "" if config.network.egress is Egress.NAT else "there is no NAT gateway",
+        "image_gib": built if "image-storage" in services else "the registry's price has the images in it",
+        "flow_log_gib": flow_logs if "flow-log-collection" in services else "flow logs are log lines there (log_gib)",
+        "key_operations": "" if config.encryption == "customer-key" else "there is no key of the stack's own",
+    }
 
 
 def _source(config: StackConfig) -> bool:
     return config.storage is not None and config.storage.source is not None
 
 
-def _nat(config: StackConfig) -> bool:
-    return config.network.egress is Egress.NAT
+def _services(config: StackConfig) -> frozenset[str]:
+    return provider_of(config.provider).catalog_here().services_of(config.provider)
 
 
-def _said(config: StackConfig) -> Iterable[tuple[str, str, float]]:
-    """Label, service of the catalogue, GiB."""
+def _price(config: StackConfig, service: str) -> ServicePrice:
+    return provider_of(config.provider).catalog_here().service_price(config.provider, config.region, service)
+
+
+def _data_set(config: StackConfig) -> Iterable[CostComponent]:
+    """Its way from another region, at the price of that pair of regions."""
     own = config.estimate
-    if config.site is not None:
+    if not _source(config) or own.source_gib is None or own.source_region in (None, config.region):
         return
-    if _source(config) and own.source_gib is not None and own.source_region not in (None, config.region):
-        yield f"data set from {own.source_region}, once", "transfer-between-regions", own.source_gib
-    if _nat(config) and own.nat_gib is not None:
-        yield "data through the NAT gateway, a run", "nat-data", own.nat_gib
+    usd = transfer_price(config.provider, own.source_region, config.region)
+    price = ServicePrice(provider=config.provider, region=config.region, service="transfer", unit="GiB", usd=usd)
+    yield used_once(f"data set from {own.source_region}, once", price, own.source_gib, config.region)
+
+
+def _said(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
+    """Setting, label, service of the catalogue, and how much of it a run uses up."""
+    own, idle = config.estimate, _no_use(config)
+    if not idle["nat_gib"] and own.nat_gib is not None:
+        yield "nat_gib", "data through the NAT gateway, a run", "nat-data", own.nat_gib
     if own.log_gib is not None:
-        yield "log lines, a run", "log-ingestion", own.log_gib
+        yield "log_gib", "log lines, a run", "log-ingestion", own.log_gib
+    if not idle["flow_log_gib"] and own.flow_log_gib is not None:
+        for service, label in _FLOW_LOGS.items():
+            yield "flow_log_gib", label, service, own.flow_log_gib
+    if not idle["key_operations"] and own.key_operations is not None:
+        amount = own.key_operations / _OPERATIONS
+        yield "key_operations", "operations on the stack's key, a run", "key-operations", amount
     if own.download_gib is not None:
         yield from _egress(config, own.download_gib)
 
 
-def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, float]]:
+def _kept(config: StackConfig, resources: Sequence[Declared]) -> Iterable[tuple[str, str, str, float]]:
+    """Setting, label, service of the catalogue, GiB at any time."""
+    own, bucket_service = config.estimate, provider_of(config.provider).bucket_service
+    if own.run_bucket_gib is not None and bucket_service is not None:
+        yield "run_bucket_gib", f"run bucket: {own.run_bucket_gib:g} GiB", bucket_service(resources), own.run_bucket_gib
+    if own.image_gib is not None and not _no_use(config)["image_gib"]:
+        yield "image_gib", f"image registry: {own.image_gib:g} GiB", "image-storage", own.image_gib
+
+
+def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, str, float]]:
     """Each tier of the way out with its own price, as if nothing else left the cloud in that month."""
-    services = provider_of(config.provider).catalog_here().services_of(config.provider)
-    tiers = sorted((int(match[1] or 0), match[0]) for name in services if (match := _TIER.fullmatch(name)))
+    tiers = sorted((int(match[1] or 0), match[0]) for name in _services(config) if (match := _TIER.fullmatch(name)))
     ends = (*(start for start, _ in tiers[1:]), inf)
     for (start, service), end in zip(tiers, ends, strict=True):
         part = min(gib, end * _GIB_PER_TIB) - start * _GIB_PER_TIB
         if part > 0:
             beyond = f", beyond {start} TiB" if start else ""
-            yield f"results that leave the cloud, a run{beyond}", service, part
-
-
-def _line(config: StackConfig, label: str, service: str, gib: float) -> CostComponent:
-    price = provider_of(config.provider).catalog_here().service_price(config.provider, config.region, service)
-    return used_once(label, price, gib, config.region)
+            yield "download_gib", f"results that leave the cloud, a run{beyond}", service, part
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from components.core.findings import Finding, InputError, Severity
-from components.estimate.cost import CostEstimate
+from components.estimate.cost import CostComponent, CostEstimate
 from components.estimate.energy import CarbonEstimate
 from stacks.planning.common_findings import span
 from stacks.planning.difference import Change, Delta, Difference, compare
@@ -34,6 +34,10 @@ _RESULT_COLOURS = {
     "refused": "bold red",
 }
 _COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_SMALL = 0.005
+"""Of an hour of the stack: a line below counts as small."""
+_FEW = 3
+"""Small lines that are shown one by one."""
 
 
 def usd(amount: float | None, digits: int = 2) -> str:
@@ -213,12 +217,17 @@ def findings_table(findings: Iterable[Finding], *, shorten: bool = False) -> Tab
 
 
 def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
-    """The bill, line by line; with `sources`, each price's source, day and confidence."""
+    """The bill, line by line; with `sources`, each price's source, day and confidence. Without, what is small is one
+    line.
+    """
     end = "\n" if sources else " "
     table = Table(title="cost (list and spot prices)", title_justify="left", expand=True)
     for column in ("what", "price", "an hour"):
         table.add_column(column, overflow="fold", justify="left" if column == "what" else "right")
+    small = [] if sources else _small(cost)
     for component in cost.components:
+        if component in small:
+            continue
         standby = " [dim](standby)[/]" if component.standby else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
         provenance = ", ".join(filter(None, (component.source, component.as_of, component.confidence)))
@@ -226,7 +235,16 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
         price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{where}"
         source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
         table.add_row(f"{escape(component.name)}{standby}{source}", price, hourly)
+    if small:
+        table.add_row(f"{len(small)} smaller lines", "--full", usd(sum(one.hourly or 0.0 for one in small)))
     return table
+
+
+def _small(cost: CostEstimate) -> list[CostComponent]:
+    """Lines of little weight that are paid by the hour; none where they are few."""
+    most = cost.hourly * _SMALL
+    small = [one for one in cost.components if one.hourly and one.hourly < most and not one.standby and not one.once]
+    return small if len(small) > _FEW else []
 
 
 def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:

@@ -126,6 +126,8 @@ class Provider:
             says.
         own_data: the data that the job trains on, where its own section names it.
         catalog: machines, prices and regions; None where the stack file describes them itself.
+        bucket_service: of these resources' run bucket, the service of the catalogue that a GiB of it is priced as; None
+            where no list has a price of one.
         spot_taken: of a machine type in a region, the share of spot nodes taken within 720 hours; None where it has no
             spot.
         tags: of its resources.
@@ -145,6 +147,7 @@ class Provider:
     mistakes: Callable[[StackConfig], Iterable[InputError]] = _no_mistakes
     own_data: Callable[[StackConfig], str | None] = _no_data
     catalog: Callable[[], Catalog] | None = None
+    bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     tags: TagRules = TagRules()
     machine_types: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stacks.finops.bill.focus import EXPORTED_COLUMNS, NUMBERS, TIMES
+from stacks.finops.bill.focus import NUMBERS, TIMES, Version, exported_columns
 from stacks.finops.bill.reader import pyarrow_missing
 from stacks.report.comparison.groups import Member, workers
 from stacks.report.comparison.measures import MEASURES, num_gpus
@@ -22,17 +22,18 @@ _JOULES_PER_KWH = 3.6e6
 _MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
 
 
-def focus_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def focus_csv(rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> str:
     """Rows of FOCUS as CSV; null is an empty field."""
-    return _csv(EXPORTED_COLUMNS, rows)
+    return _csv(exported_columns(version), rows)
 
 
-def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> bytes:
+def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path, version: Version = Version.V1_4) -> bytes:
     """Rows of FOCUS as a Parquet file.
 
     Args:
         rows: values by column.
         path: for the message.
+        version: of FOCUS, in which the rows are written.
 
     InputError: pyarrow is not installed.
     """
@@ -41,7 +42,7 @@ def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> bytes:
     except ImportError:
         raise pyarrow_missing(path) from None
     kinds = {**dict.fromkeys(NUMBERS, arrow.float64()), **dict.fromkeys(TIMES, arrow.timestamp("ms", tz="UTC"))}
-    schema = arrow.schema([(column, kinds.get(column, arrow.string())) for column in EXPORTED_COLUMNS])
+    schema = arrow.schema([(column, kinds.get(column, arrow.string())) for column in exported_columns(version)])
     timed = [{**row, **{column: datetime.fromisoformat(row[column]) for column in TIMES}} for row in rows]
     buffer = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(timed, schema=schema), buffer)

@@ -1,9 +1,12 @@
-"""FOCUS, the FinOps Foundation's format of bills: its columns, and a run's record written in it."""
+"""FOCUS, the FinOps Foundation's format of bills: its columns, and a run's record written in it, as rows that add
+nothing to any column of the bill they lie beside.
+"""
 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -37,9 +40,11 @@ _DYNAMIC = ("spot", "capacity-block")
 """Whose price the provider sets anew at any time. A block is bought at the price of that day, and is no commitment
 discount, which has an id and takes something off other charges."""
 TIMES = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
+COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
+QUANTITIES = ("ConsumedQuantity", "PricingQuantity")
 NUMBERS = (
-    *("BilledCost", "ConsumedQuantity", "ContractedCost", "EffectiveCost", "ListCost", "ListUnitPrice"),
-    *("PricingQuantity", "x_embodied_gco2e", "x_energy_kwh", "x_gco2e"),
+    *(*COSTS, *QUANTITIES),
+    *("x_cost_usd", "x_embodied_gco2e", "x_energy_kwh", "x_gco2e", "x_node_hours", "x_usd_per_node_hour"),
 )
 
 
@@ -125,15 +130,48 @@ ALLOWED: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 
 
-def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What keeps rows from being FOCUS 1.4; empty when nothing does. `rows`: values by column, None for null."""
+class Version(StrEnum):
+    """Of FOCUS, in which rows are written. 1.3 has the providers' columns of both, the older ones deprecated."""
+
+    V1_2 = "1.2"
+    V1_4 = "1.4"
+
+
+_PROVIDERS_SINCE_1_3 = ("HostProviderName", "ServiceProviderName")
+_PROVIDERS_TO_1_3 = ("ProviderName", "PublisherName")
+_SINCE_1_3 = frozenset(
+    {
+        *(column for column in _FURTHER.split() if column.startswith("Allocated")),
+        *("CommitmentProgramEligibilityDetails", "ContractApplied", "InvoiceDetailId", *_PROVIDERS_SINCE_1_3),
+    }
+)
+"""Columns that 1.2 does not know."""
+
+
+def mandatory(version: Version = Version.V1_4) -> Mapping[str, Column]:
+    """The columns that every dataset of a version has."""
+    if version is Version.V1_4:
+        return MANDATORY
+    older = {name: column for name, column in MANDATORY.items() if name not in _PROVIDERS_SINCE_1_3}
+    return {**older, **dict.fromkeys(_PROVIDERS_TO_1_3, Column("text", False))}
+
+
+def columns_of(version: Version = Version.V1_4) -> frozenset[str]:
+    """All columns of a version's dataset."""
+    return COLUMNS if version is Version.V1_4 else (COLUMNS - _SINCE_1_3) | set(_PROVIDERS_TO_1_3)
+
+
+def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> list[str]:
+    """What keeps rows from being FOCUS; empty when nothing does. `rows`: values by column, None for null."""
     own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
-    found = [f"lacks {column}" for column in MANDATORY if column not in columns]
-    found += [f"{column} is no column of FOCUS" for column in columns if column not in COLUMNS and column not in own]
+    needed, known = mandatory(version), columns_of(version)
+    found = [f"lacks {column}" for column in needed if column not in columns]
+    found += [f"{column} is no column of FOCUS" for column in columns if column not in known and column not in own]
     if list(columns[len(columns) - len(own) :]) != own:
         found.append("custom columns stand before others")
+    not_null = [column for column in columns if column in needed and not needed[column].nullable]
     for number, row in enumerate(rows, 1):
-        found += [f"row {number}: {column} is null" for column in _not_null(columns) if row.get(column) in (None, "")]
+        found += [f"row {number}: {column} is null" for column in not_null if row.get(column) in (None, "")]
         found += [
             f"row {number}: {column} is {row[column]!r}"
             for column, allowed in ALLOWED.items()
@@ -142,21 +180,24 @@ def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[
     return found
 
 
-def _not_null(columns: Sequence[str]) -> list[str]:
-    return [column for column in columns if column in MANDATORY and not MANDATORY[column].nullable]
-
-
-EXPORTED_COLUMNS = (
+_EXPORTED = (
     *("BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"),
     *("BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency"),
     *("ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "EffectiveCost"),
-    *("HostProviderName", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity"),
-    *("PricingUnit", "RegionId", "RegionName", "ServiceCategory", "ServiceName", "ServiceProviderName"),
-    *("ServiceSubcategory", "Tags"),
-    *("x_capacity", "x_cost_provenance", "x_cost_source", "x_embodied_gco2e", "x_energy_kwh", "x_energy_provenance"),
-    *("x_gco2e", "x_machine_type", "x_run_id", "x_session"),
+    *("InvoiceIssuerName", "ListCost", "PricingCategory", "PricingQuantity", "PricingUnit", "RegionId", "RegionName"),
+    *("ServiceCategory", "ServiceName", "ServiceSubcategory", "Tags"),
 )
-"""Of our rows, in alphabetical order; those of our own at the end."""
+_OWN = (
+    *("x_capacity", "x_cost_provenance", "x_cost_source", "x_cost_usd", "x_embodied_gco2e", "x_energy_kwh"),
+    *("x_energy_provenance", "x_gco2e", "x_machine_type", "x_node_hours", "x_run_id", "x_session"),
+    "x_usd_per_node_hour",
+)
+
+
+def exported_columns(version: Version = Version.V1_4) -> tuple[str, ...]:
+    """Of our rows, in alphabetical order; those of our own at the end."""
+    providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
+    return (*sorted((*_EXPORTED, *providers)), *_OWN)
 
 
 def without_rows(record: RunRecord) -> str:
@@ -184,17 +225,18 @@ def _priced(use: CapacityUse, price: Quantity) -> CapacityUse:
     return use.model_copy(update={"usd_per_hour": price, "usd": usd})
 
 
-def focus_rows(record: RunRecord, billing_account: str) -> list[dict[str, Any]]:
-    """The rows of a record that has some; see `without_rows`. `billing_account`: who pays, as the invoice's issuer
-    knows them.
+def focus_rows(record: RunRecord, billing_account: str, version: Version = Version.V1_4) -> list[dict[str, Any]]:
+    """The rows of a record that has some; see `without_rows`. The bill charges for the same node hours: what FOCUS adds
+    up is 0 here, and the record's figures stand in columns of our own. `billing_account`: who pays, as the invoice's
+    issuer knows them.
     """
-    rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account)]
-    found = problems(EXPORTED_COLUMNS, rows)
+    rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]
+    found = problems(exported_columns(version), rows, version)
     assert not found, found
     return rows
 
 
-def _rows(record: RunRecord, use: CapacityUse, billing_account: str) -> Iterator[dict[str, Any]]:
+def _rows(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> Iterator[dict[str, Any]]:
     session, price = _session(record, use), use.usd_per_hour
     assert use.usd.value is not None
     assert use.node_hours.value is not None
@@ -202,7 +244,7 @@ def _rows(record: RunRecord, use: CapacityUse, billing_account: str) -> Iterator
     joules, grams = _energy(record, session.it_joules)
     embodied = record.carbon.embodied_gco2e.value
     hours = math.fsum(other.node_hours.value or 0.0 for other in record.cost.uses)
-    common = _common(record, use, billing_account)
+    common = _common(record, use, billing_account, version)
     for start, end, share in _months(datetime.fromisoformat(use.start), datetime.fromisoformat(use.end)):
         usd, node_hours = use.usd.value * share, use.node_hours.value * share
         yield {
@@ -211,23 +253,22 @@ def _rows(record: RunRecord, use: CapacityUse, billing_account: str) -> Iterator
             "BillingPeriodEnd": _time(_next_month(start)),
             "ChargePeriodStart": _time(start),
             "ChargePeriodEnd": _time(end),
-            "ConsumedQuantity": node_hours,
-            "PricingQuantity": node_hours,
-            "ContractedCost": usd,
-            "EffectiveCost": usd,
-            "ListCost": usd,
-            "ListUnitPrice": price.value,
+            "x_cost_usd": usd,
+            "x_node_hours": node_hours,
+            "x_usd_per_node_hour": price.value,
             "x_energy_kwh": None if joules is None else joules / _JOULES_PER_KWH * nodes * share,
             "x_gco2e": None if grams is None else grams * nodes * share,
             "x_embodied_gco2e": None if embodied is None or not hours else embodied * node_hours / hours,
         }
 
 
-def _common(record: RunRecord, use: CapacityUse, billing_account: str) -> dict[str, Any]:
+def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> dict[str, Any]:
     provider, price = _NAMES.get(record.provider, record.provider or "unknown"), use.usd_per_hour
     kind = use.capacity or "capacity not told"
+    whose = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
     return {
-        "BilledCost": 0.0,
+        **dict.fromkeys((*COSTS, *QUANTITIES), 0.0),
+        **dict.fromkeys(whose, provider),
         "BillingAccountId": billing_account,
         "BillingAccountName": None,
         "BillingCurrency": "USD",
@@ -236,7 +277,6 @@ def _common(record: RunRecord, use: CapacityUse, billing_account: str) -> dict[s
         "ChargeDescription": f"run {record.id}, session {use.session}: {use.num_nodes} x {record.machine_type}, {kind}",
         "ChargeFrequency": "Usage-Based",
         "ConsumedUnit": "Hours",
-        "HostProviderName": provider,
         "InvoiceIssuerName": provider,
         "PricingCategory": "Dynamic" if use.capacity in _DYNAMIC else "Standard",
         "PricingUnit": "Hours",
@@ -244,7 +284,6 @@ def _common(record: RunRecord, use: CapacityUse, billing_account: str) -> dict[s
         "RegionName": record.region or None,
         "ServiceCategory": "Compute",
         "ServiceName": _SERVICES.get(record.provider, "Machines"),
-        "ServiceProviderName": provider,
         "ServiceSubcategory": "Virtual Machines",
         "Tags": json.dumps({"gangway-stack": record.stack, "gangway-run": record.id}),
         "x_capacity": use.capacity or None,

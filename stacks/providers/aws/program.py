@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from components.aws.pricing import price_resources
 from components.catalog.loader import load
 from components.core.dependencies import after
-from components.estimate.cost import CostComponent, Declared
+from components.estimate.cost import CostComponent, Declared, of_resources
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory
 from stacks.providers.aws.findings import findings
@@ -23,7 +23,8 @@ __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
     """The bill of the declared resources, and what `up` buys at once."""
-    return [*price_resources(resources, load(), config.region), *purchases(config)]
+    blocks = [one for one in resources if one.type == "aws:ec2/capacityBlockReservation:CapacityBlockReservation"]
+    return [*price_resources(resources, load(), config.region), *of_resources(purchases(config), *blocks)]
 
 
 def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[Any]]:

@@ -1,7 +1,7 @@
 """AWS as a provider: what is known of it without its SDK."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -76,6 +76,12 @@ _SETTINGS = ProviderSettings(
     account=Account("aws", "AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
     deletes_runs=True,
 )
+
+
+def _bucket_service(_resources: Sequence[Declared]) -> str:
+    return "s3-standard"
+
+
 PROVIDER = Provider(
     name="aws",
     sdk="pulumi-aws",
@@ -83,6 +89,7 @@ PROVIDER = Provider(
     packages=("boto3", "botocore"),
     settings=_SETTINGS,
     catalog=partial(load_provider, "aws"),
+    bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "aws"),
     tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
     machine_types=frozenset({"aws:autoscaling:Group", "aws:ec2:Fleet", "aws:ec2:Instance", "aws:ec2:SpotFleetRequest"}),

@@ -1,6 +1,6 @@
 """Azure as a provider: what is known of it without its SDK."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
 from components.core.findings import InputError
+from components.estimate.cost import Declared
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.settings import SETTINGS
 from stacks.providers.base import Program, Provider, TagRules
@@ -98,6 +99,12 @@ def _ids(config: StackConfig) -> Iterator[InputError]:
             )
 
 
+def _bucket_service(resources: Sequence[Declared]) -> str:
+    """As its account is redundant: that of flow logs never is so over zones."""
+    accounts = [one.inputs["sku"]["name"] for one in resources if one.type == "azure-native:storage:StorageAccount"]
+    return "blob-hot-zrs" if "Standard_ZRS" in accounts else "blob-hot-lrs"
+
+
 PROVIDER = Provider(
     name="azure",
     sdk="pulumi-azure-native",
@@ -105,6 +112,7 @@ PROVIDER = Provider(
     settings=SETTINGS,
     mistakes=_ids,
     catalog=partial(load_provider, "azure"),
+    bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),
     tags=TagRules(package="azure-native", types=_TAGGABLE),
     machine_types=frozenset(_MACHINES),

@@ -62,6 +62,10 @@ def _dynamic(_config: StackConfig, planned: "GcpPlan") -> str:
     return "" if planned.tpu is None else "TPUs need"
 
 
+def _bucket_service(_resources: Sequence[Declared]) -> str:
+    return "gcs-standard"
+
+
 PROVIDER = Provider(
     name="gcp",
     sdk="pulumi-gcp",
@@ -69,6 +73,7 @@ PROVIDER = Provider(
     packages=("google",),
     settings=SETTINGS,
     catalog=partial(load_provider, "gcp"),
+    bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "gcp"),
     tags=TagRules(
         package="gcp",

@@ -191,3 +191,30 @@ def test_lustre_nat_and_endpoints_by_hand() -> None:
     assert (nat.name, nat.hourly) == ("nat: NAT gateway", 0.045)
     assert (endpoints.name, endpoints.quantity) == ("interface endpoints", 3)
     assert endpoints.hourly == pytest.approx(0.03)
+
+
+def test_what_watches_costs_by_metric_and_dashboard() -> None:
+    """3 metrics in two alarms, one of them an old-fashioned one without queries; a composite; two filters."""
+    queries = [{"id": "a", "metric": {}}, {"id": "b", "metric": {}}, {"id": "sum", "expression": "a + b"}]
+    lines = bill(
+        Resource("aws:cloudwatch/metricAlarm:MetricAlarm", "sum", {"metricQueries": queries}),
+        Resource("aws:cloudwatch/metricAlarm:MetricAlarm", "old", {"metricName": "CPUUtilization"}),
+        Resource("aws:cloudwatch/compositeAlarm:CompositeAlarm", "both", {}),
+        Resource("aws:cloudwatch/dashboard:Dashboard", "page", {}),
+        *(Resource("aws:cloudwatch/logMetricFilter:LogMetricFilter", name, {}) for name in ("steps", "images")),
+    )
+    assert {line.name: round((line.hourly or 0) * 730, 6) for line in lines} == {
+        "CloudWatch: dashboards, 1": 3.0,
+        "CloudWatch: metrics that alarms look at, 3": 0.3,
+        "CloudWatch: composite alarms, 1": 0.5,
+        "CloudWatch: metrics out of log lines, 2": 0.6,
+    }
+    assert [len(line.of) for line in lines] == [1, 2, 1, 2]
+
+
+def test_an_address_costs_also_while_it_is_in_use() -> None:
+    address, zone = bill(Resource("aws:ec2/eip:Eip", "nat", {}), Resource("aws:route53/zone:Zone", "z", {}))
+    assert (address.name, address.hourly) == ("nat: public address", 0.005)
+    assert zone.name == "z: private DNS zone"
+    assert zone.hourly == pytest.approx(0.5 / 730)
+    assert address.of == ("aws:ec2/eip:Eip::nat",)

@@ -162,21 +162,61 @@ def test_flex_start_of_a_machine_without_a_list_price_stays_unknown() -> None:
 def test_the_rest_by_hand() -> None:
     share = {"tier": "BASIC_SSD", "fileShares": {"capacityGb": 2560.0}}
     boot = {"initializeParams": {"size": 60.0, "type": "pd-balanced"}}
-    lustre, files, head, disk, key, nat = bill(
+    lustre, files, head, disk, key, nat, address, zone = bill(
         Resource("gcp:lustre/instance:Instance", "data", {"capacityGib": "18000", "perUnitStorageThroughput": "500"}),
         Resource("gcp:filestore/instance:Instance", "files", share),
         Resource("gcp:compute/instance:Instance", "head", {"machineType": "e2-medium", "bootDisk": boot}),
         Resource("gcp:kms/cryptoKey:CryptoKey", "key", {}),
         Resource("gcp:compute/routerNat:RouterNat", "nat", {}),
         Resource("gcp:compute/network:Network", "net", {}),
+        Resource("gcp:dns/managedZone:ManagedZone", "zone", {}),
     )
-    assert (lustre.name, lustre.quantity, lustre.hourly) == ("data: 18000 GiB at 500 MB/s/TiB", 18000, None)
+    assert (lustre.name, lustre.quantity) == ("data: 18000 GiB at 500 MB/s/TiB", 18000)
+    assert lustre.hourly == pytest.approx(18000 * 0.34 / 730)
     assert files.name == "files: 2560 GiB, basic-ssd"
     assert files.hourly == pytest.approx(2560 * 0.30 / 730)
     assert (head.name, head.hourly) == ("head: e2-medium, on-demand", 0.033506)
     assert disk.hourly == pytest.approx(60 * 0.10 / 730)
     assert key.hourly == pytest.approx(0.06 / 730)
-    assert (nat.name, nat.hourly) == ("nat: Cloud NAT, at most", 0.044)
+    assert (nat.name, nat.hourly) == ("nat: Cloud NAT, 1 machines", 0.0014)
+    assert (address.name, address.hourly) == ("nat: Cloud NAT's addresses", 0.005)
+    assert zone.hourly == pytest.approx(0.20 / 730)
+    assert nat.of == ("gcp:compute/routerNat:RouterNat::nat",)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gateway", "addresses"),
+    [(4, 5 * 0.0014, 1), (31, 32 * 0.0014, 1), (32, 0.044, 1), (1100, 0.044, 2)],
+)
+def test_cloud_nat_costs_by_the_machine_up_to_32(nodes: int, gateway: float, addresses: int) -> None:
+    """Nodes of the first rung and the head; the rung below stands by with none of its own."""
+    spot, dear = template("a3-megagpu-8g", "SPOT"), template("a3-megagpu-8g")
+    boot = {"initializeParams": {"size": 60.0, "type": "pd-balanced"}}
+    lines = bill(
+        *(spot, dear, group(spot, nodes, "first"), group(dear, 0, "second")),
+        Resource("gcp:compute/instance:Instance", "head", {"machineType": "e2-medium", "bootDisk": boot}),
+        Resource("gcp:compute/routerNat:RouterNat", "nat", {}),
+    )
+    machines, address = [line for line in lines if line.name.startswith("nat:")]
+    assert machines.hourly == pytest.approx(gateway)
+    assert address.quantity == addresses
+    assert address.hourly == pytest.approx(addresses * 0.005)
+
+
+def test_hosts_of_a_slice_are_machines_too() -> None:
+    queued = {"tier": "spot", "accelerator_type": "v5litepod-64", "num_slices": 1.0}
+    lines = bill(
+        Resource(TPU, "tpu", queued), Resource("gcp:compute/routerNat:RouterNat", "nat", {}), region="us-west4"
+    )
+    assert [line.name for line in lines[1:]] == ["nat: Cloud NAT, 16 machines", "nat: Cloud NAT's addresses"]
+
+
+def test_alarms_cost_by_their_conditions() -> None:
+    policy = "gcp:monitoring/alertPolicy:AlertPolicy"
+    (line,) = bill(Resource(policy, "a", {"conditions": [{}, {}]}), Resource(policy, "b", {"conditions": [{}]}))
+    assert line.name == "alarms: conditions, 3"
+    assert line.hourly == pytest.approx(0.3 / 730)
+    assert line.of == (f"{policy}::a", f"{policy}::b")
 
 
 def test_a_head_node_of_unknown_price_says_so() -> None:

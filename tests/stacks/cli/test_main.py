@@ -99,7 +99,7 @@ BAD_FILES = {
         [
             "gangway:budget.monthly_usd: below the cost of one hour",
             "20",
-            "at least 50.57 USD",
+            "at least 50.58 USD",
             "set monthly_usd: 36915",
         ],
     ),

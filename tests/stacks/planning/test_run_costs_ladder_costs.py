@@ -120,7 +120,7 @@ def test_slices_of_a_queued_request_are_their_rung(gcp_plans: dict[str, Plan]) -
 
 
 def test_idle_nodes_cost_what_stays(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
-    assert demo_plan.idle_hourly == demo_plan.cost.hourly, "terminate_when_done is false"
+    assert demo_plan.idle_hourly == pytest.approx(demo_plan.cost.hourly), "terminate_when_done is false"
     made = gcp_plans["gcp-a3-spot"]
     assert made.config.job.terminate_when_done
     assert made.idle_hourly == pytest.approx(made.cost.hourly - (made.rungs[0].nodes_hourly or 0))

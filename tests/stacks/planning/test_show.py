@@ -101,10 +101,10 @@ def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
 def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
-    assert text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 1 warning, 8 notes; $50.57 an hour")
+    assert text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 1 warning, 8 notes; $50.58 an hour")
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    assert "no errors, 1 warning, 8 notes; $50.57 an hour, 1.021 h, $51.63 a run" in all_of(demo_plan, Detail.BRIEF)
+    assert "no errors, 1 warning, 8 notes; $50.58 an hour, 1.021 h, $51.64 a run" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
 
@@ -156,10 +156,29 @@ def test_provenance_has_no_holes(demo_plan: Plan) -> None:
     )
 
 
+def test_small_lines_are_one_until_all_is_asked_for(demo_plan: Plan) -> None:
+    cost = demo_plan.cost
+    rows, every = shown(cost_table(cost, sources=False)), shown(cost_table(cost))
+    assert "aws-demo-lustre: 9600 GiB" in rows
+    assert "dashboards" not in rows
+    assert all(line.name in every for line in cost.components)
+    assert "smaller lines" not in every
+    (small,) = [row for row in rows.splitlines() if "smaller lines" in row]
+    number = int(small.split("│")[1].split()[0])
+    assert len(rows.splitlines()) == len(
+        shown(cost_table(replace(cost, components=()), sources=False)).splitlines()
+    ) + (len(cost.components) - number + 1)
+    left = [line for line in cost.components if line.name not in rows]
+    assert len(left) == number
+    assert f"${sum(line.hourly or 0.0 for line in left):.2f}" in small
+    few = estimate([unknown_price("a: b", 1, "nobody knows"), *left[:3]], 1)
+    assert "smaller lines" not in shown(cost_table(few, sources=False))
+
+
 def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Plan) -> None:
     lines = [*demo_plan.cost.components, unknown_price("data: 18000 GiB", 18000, "no price in the catalogue")]
     text = shown_plan(replace(demo_plan, cost=estimate(lines, 1)))
-    assert "at least $50.57 an hour" in text
+    assert "at least $50.58 an hour" in text
     assert "without these, whose price is not known: data: 18000 GiB" in text
     assert "at least" not in shown_plan(demo_plan)
 
@@ -170,9 +189,9 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console, Detail.FULL)
     text = capture.get()
     for words in (
-        "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected on spot: 1 h undisturbed)",
+        "$50.58 an hour, $36,926.17 a month of 730 h, $51.64 for a run of 1.021 h (expected on spot: 1 h undisturbed)",
         "standby: $110.12 an hour more at most",
-        "when the job is done: $50.57 an hour until the stack is destroyed",
+        "when the job is done: $50.58 an hour until the stack is destroyed",
         "17.9 kWh a run (11.3 to 23.5; 15.8 kWh of machines x PUE 1.13)",
         "7.09 kg CO2e a run at 396 g/kWh",
         "0.41 kg CO2e more (0.26 to 0.98) for a run's share of making the machines; in all 50 g CO2e for 1,000 images",
@@ -184,10 +203,10 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
 def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
     text = shown(ladder_table(demo_plan.rungs), 300)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
-    assert rows[0] == ["0: spot", "$50.57", "$36,914.82", "1.0", "$51.63"]
+    assert rows[0] == ["0: spot", "$50.58", "$36,926.17", "1.0", "$51.64"]
     assert "one interruption in 3,417 h, goodput 98.0%, a checkpoint every 8 min (best 4.4 h): AWS Spot" in rows[1][0]
     assert rows[1][0].endswith("5-10% a month, counted as 10%, 2025-06-28, documented")
-    assert rows[2] == ["1: on-demand", "$114.69", "$83,722.42", "1.0", "$114.69"]
+    assert rows[2] == ["1: on-demand", "$114.70", "$83,733.77", "1.0", "$114.70"]
 
 
 def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:

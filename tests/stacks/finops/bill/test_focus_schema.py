@@ -1,12 +1,13 @@
-"""FOCUS 1.4's columns: what a reader of ours needs is among them, and what breaks the rules is told."""
+"""The columns of FOCUS: what a reader of ours needs is among them, and what breaks the rules is told."""
 
 from stacks.finops.bill import focus
-from stacks.finops.bill.focus import ALLOWED, COLUMNS, MANDATORY, problems
+from stacks.finops.bill.focus import ALLOWED, COLUMNS, MANDATORY, Version, columns_of, mandatory, problems
 
 
 def test_the_dataset_has_the_specifications_columns() -> None:
     assert (len(MANDATORY), len(COLUMNS)) == (21, 65)
     assert {"ProviderName", "PublisherName"}.isdisjoint(COLUMNS), "taken out in 1.4"
+    assert (len(mandatory(Version.V1_2)), len(columns_of(Version.V1_2))) == (21, 57)
     assert set(ALLOWED) <= COLUMNS
     assert all(set(names) & COLUMNS for names in focus.NEEDED)
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from components.core.findings import InputError
 from stacks.cli.main import app
-from stacks.finops.bill.focus import EXPORTED_COLUMNS
+from stacks.finops.bill.focus import Version, exported_columns
 from stacks.finops.bill.reader import Bills
 from trainer.records.run_record import RunRecord, SessionRecord
 
@@ -65,7 +65,7 @@ def test_focus_as_csv(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
     with (tmp_path / "focus.csv").open(newline="") as file:
         reader = csv.DictReader(file)
         rows = list(reader)
-    assert tuple(reader.fieldnames or ()) == EXPORTED_COLUMNS
+    assert tuple(reader.fieldnames or ()) == exported_columns()
     assert [(row["x_run_id"], row["x_energy_kwh"], row["x_gco2e"]) for row in rows] == [
         ("run-1", "1.25", "500.0"),
         ("run-2", "", ""),
@@ -77,12 +77,21 @@ def test_focus_as_csv(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
 def test_focus_as_parquet(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
     gangway(two_runs, "--format", "focus", "--billing-account", "1234", "--out", tmp_path / "focus.parquet")
     table = parquet.read_table(tmp_path / "focus.parquet")
-    assert tuple(table.column_names) == EXPORTED_COLUMNS
+    assert tuple(table.column_names) == exported_columns()
     first, second = table.to_pylist()
     assert first["ChargePeriodStart"] == datetime(2026, 10, 5, 10, tzinfo=UTC)
-    assert first["EffectiveCost"] == pytest.approx(160.86)
+    assert first["EffectiveCost"] == 0
+    assert first["x_cost_usd"] == pytest.approx(160.86)
     assert first["x_energy_kwh"] == 1.25
     assert (second["x_energy_kwh"], second["ChargeClass"]) == (None, None)
+
+
+def test_focus_of_an_older_version(gangway: Gangway, run_dir: Path) -> None:
+    done = gangway(run_dir, "--format", "focus-1.2", "--billing-account", "1234")
+    reader = csv.DictReader(io.StringIO(done.stdout))
+    (row,) = reader
+    assert tuple(reader.fieldnames or ()) == exported_columns(Version.V1_2)
+    assert (row["ProviderName"], row["PublisherName"]) == ("AWS", "AWS")
 
 
 def test_without_an_account_the_stack_stands_in_and_that_is_said(gangway: Gangway, run_dir: Path) -> None:

@@ -9,7 +9,7 @@ import pulumi
 from components.catalog.schema import MachineType, Region
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec
-from components.estimate.cost import CostComponent, CostEstimate, Declared, from_fact, from_service
+from components.estimate.cost import CostComponent, CostEstimate, Declared, from_fact, from_service, of_resources
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.planning.run_context import cloud_context
@@ -69,16 +69,17 @@ def findings(config: StackConfig, planned: ToyPlan, cost: CostEstimate | None) -
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
     """The bill of the declared resources."""
-    lines = []
+    lines: list[CostComponent] = []
     for resource in resources:
         if resource.type == _MACHINE:
             offer = catalog().price(resource.inputs["size"], config.region)
             assert offer is not None, "every toy has a price"
             spot = config.cluster.capacity[0].kind == "spot"
-            lines.append(from_fact(f"{resource.name}: a toy", offer.spot_high if spot else offer.on_demand, 1))
+            line = from_fact(f"{resource.name}: a toy", offer.spot_high if spot else offer.on_demand, 1)
+            lines += of_resources([line], resource)
         elif resource.type == "toy:billing:Budget":
             service = catalog().service_price("toy", config.region, "budget")
-            lines.append(from_service("budget", service, 1, config.region))
+            lines += of_resources([from_service("budget", service, 1, config.region)], resource)
     return lines
 
 

@@ -1,0 +1,55 @@
+"""What no line of a bill is for: types of resources that are free, or paid by use alone, each with its source."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from components.catalog.schema import Fact, Frozen
+from components.catalog.tables import read_file, with_facts
+
+__all__ = ["BillingTable", "ByUse", "FreeTypes", "load_billing"]
+
+
+class FreeTypes(Frozen):
+    """Types that cost nothing; with `when`, only resources with these inputs."""
+
+    types: tuple[str, ...]
+    usd: Fact[float]
+    when: Mapping[str, str] = {}
+
+
+class ByUse(Frozen):
+    """Types that cost by use. `per`: of what; `settings`: of gangway:estimate, that put it on the bill."""
+
+    types: tuple[str, ...]
+    per: Fact[str]
+    settings: tuple[str, ...] = ()
+
+
+class BillingTable(Frozen):
+    """Of all providers."""
+
+    free: tuple[FreeTypes, ...]
+    by_use: tuple[ByUse, ...]
+
+    def free_of(self, kind: str, inputs: Mapping[str, Any]) -> Fact[float] | None:
+        """That a resource of this type costs nothing; None where it may cost something."""
+        rows = (row for row in self.free if kind in row.types)
+        return next((row.usd for row in rows if all(inputs.get(name) == row.when[name] for name in row.when)), None)
+
+    def by_use_of(self, kind: str) -> ByUse | None:
+        """What a resource of this type is paid by; None where it is not paid by use alone."""
+        return next((row for row in self.by_use if kind in row.types), None)
+
+
+@cache
+def load_billing() -> BillingTable:
+    """The table, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "billing.yaml")
+    return BillingTable.model_validate(
+        {
+            "free": [with_facts(FreeTypes, row, sources) for row in tables["free"]],
+            "by_use": [with_facts(ByUse, row, sources) for row in tables["by_use"]],
+        }
+    )

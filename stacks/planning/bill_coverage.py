@@ -1,0 +1,48 @@
+"""Which resources a bill covers: each has a line, is free, is paid by use alone, or is warned of."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from components.catalog.billing import load_billing
+from components.core.findings import Finding
+from components.estimate.cost import CostComponent, Declared, key_of
+
+
+class Coverage(StrEnum):
+    """What a bill says of a resource. `PRICED`: a line, whose price may be unknown and is warned of then."""
+
+    PRICED = "priced"
+    FREE = "free"
+    BY_USE = "by use"
+    NOWHERE = "nowhere"
+
+
+def is_billable(kind: str) -> bool:
+    """Whether a cloud may bill it: neither a component nor a provider of Pulumi's."""
+    return not kind.startswith(("gangway:", "pulumi:"))
+
+
+def coverage(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> dict[str, Coverage]:
+    """What the bill says of each resource, by `key_of`."""
+    priced, table = {key for line in lines for key in line.of}, load_billing()
+
+    def of(resource: Declared) -> Coverage:
+        if key_of(resource.type, resource.name) in priced:
+            return Coverage.PRICED
+        if table.free_of(resource.type, resource.inputs) is not None:
+            return Coverage.FREE
+        return Coverage.NOWHERE if table.by_use_of(resource.type) is None else Coverage.BY_USE
+
+    return {key_of(one.type, one.name): of(one) for one in resources if is_billable(one.type)}
+
+
+def unpriced(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> Iterable[Finding]:
+    """Resources that no line is for and nobody knows to be free."""
+    found = [key.partition("::")[0] for key, what in coverage(resources, lines).items() if what is Coverage.NOWHERE]
+    for kind, number in sorted(Counter(found).items()):
+        yield Finding.warning(
+            "cost.not-covered",
+            "gangway:cluster",
+            f"not in the estimate, and not known to be free: {number} x {kind}",
+        )
