@@ -80,6 +80,24 @@ class ReportInputs:
     reals: Picture | None
 
 
+class _Wrong(NamedTuple):
+    """A thing that is wrong with the run or its plan, as the head of the page says it.
+
+    Attributes:
+        severity: error or warning.
+        what: whose it is: the run, a finding's path, a resource.
+        text: what is wrong.
+        fix: what to do about it; may be empty.
+        anchor: of the section that has it whole.
+    """
+
+    severity: str
+    what: str
+    text: str
+    fix: str
+    anchor: str
+
+
 @dataclass(frozen=True)
 class _Node:
     """A resource and those it is the parent of."""
@@ -121,7 +139,7 @@ def render_page(inputs: ReportInputs) -> str:
         "envelope": lambda: _envelope(plan, sources),
         "run_figures": _run_figures(record),
         "improvement": _improvement(record),
-        "not_sealed": not_sealed([record]),
+        "wrong": _wrong(inputs),
         "tree": _tree(plan["resources"]),
         "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
         "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
@@ -138,6 +156,29 @@ def render_page(inputs: ReportInputs) -> str:
         "picture": _chart_picture,
     }
     return render_template("report.html.j2", ("report.css",), filters, context)
+
+
+def _wrong(inputs: ReportInputs) -> list[_Wrong]:
+    """What a reader has to know before any figure: errors first, then warnings."""
+    record, found = inputs.record, []
+    if record.status != "done":
+        done = f"{kimg_text(record.images)} of {kimg_text(record.config.total_images)} kimg"
+        text = f"is {record.status}, at {done}: every figure below is of a part of it"
+        found.append(
+            _Wrong("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
+        )
+    for row in inputs.sandbox:
+        if row.status in ("refused", "different"):
+            found.append(_Wrong("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox"))
+    found += [
+        _Wrong("warning", f"run {record.id}", text.partition(": ")[2], "", "run") for text in not_sealed([record])
+    ]
+    found += [
+        _Wrong(finding["severity"], finding["path"], finding["message"], finding["fix"] or "", "plan-findings")
+        for finding in inputs.plan["findings"]
+        if finding["severity"] != "info"
+    ]
+    return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
 
 
 def _data_uri(png: bytes) -> str:

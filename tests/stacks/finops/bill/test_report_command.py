@@ -138,7 +138,7 @@ def test_a_page_with_its_plan_names_the_line_that_cannot_be_drawn_and_the_record
     record = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps({**record, "digest": ""}))
     gangway(run_dir, "--format", "html", "--out", page.parent)
-    assert "<strong>Mind:</strong> run-1: not sealed: an older version wrote its run.json" in page.read_text()
+    assert "run run-1</a>: not sealed: an older version wrote its run.json" in page.read_text()
     del lines[place]["grad_norm_d"]
     (run_dir / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(InputError, match=rf"stats.jsonl: line {place + 1}: is no line of a run: it lacks grad_norm_d"):
