@@ -76,8 +76,9 @@ class ReportInputs:
     curves: Sequence[Chart]
     cost_chart: Chart | None
     quality_charts: Sequence[Chart]
-    samples: Picture
+    samples: Picture | None
     reals: Picture | None
+    missing: Sequence[str] = ()
 
 
 class _Wrong(NamedTuple):
@@ -167,6 +168,8 @@ def _wrong(inputs: ReportInputs) -> list[_Wrong]:
         found.append(
             _Wrong("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
         )
+    for name in inputs.missing:
+        found.append(_Wrong("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples"))
     for row in inputs.sandbox:
         if row.status in ("refused", "different"):
             found.append(_Wrong("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox"))
@@ -315,8 +318,9 @@ def write_report(
     sandbox: Sequence[SandboxRowLike],
     record: RunRecord,
     stats: Sequence[Mapping[str, Any]],
-    samples_png: Path,
+    samples_png: Path | None,
     reals_png: Path | None,
+    missing: Sequence[str] = (),
 ) -> Path:
     """Writes `out_dir/report.html`, and its charts as PNG and SVG under `out_dir/plots`.
 
@@ -328,8 +332,9 @@ def write_report(
         sandbox: what became of each planned resource; empty when the plan was not applied.
         record: the run.
         stats: the parsed lines of the run's stats.jsonl, in order.
-        samples_png: grid of images from the trained generator.
+        samples_png: grid of images from the trained generator, or None.
         reals_png: grid of images from the data set, or None.
+        missing: files of the run that are not there, which the page says first.
 
     Returns:
         The path of the page.
@@ -339,7 +344,7 @@ def write_report(
     from stacks.report import plots
     from stacks.report.plots import curve_charts
 
-    samples = _read(samples_png)
+    samples = _read(samples_png) if samples_png else None
     reals = _read(reals_png) if reals_png else None
     curves = curve_charts(stats)
     cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
@@ -354,6 +359,7 @@ def write_report(
             quality_charts=quality_charts,
             samples=samples,
             reals=reals,
+            missing=missing,
         )
     )
     folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]

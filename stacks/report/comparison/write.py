@@ -323,14 +323,15 @@ class ComparisonReport:
         return list(files)
 
 
-def comparison_report(runs: Sequence[Run], group_by: str | None) -> ComparisonReport:
+def comparison_report(runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = ()) -> ComparisonReport:
     """Groups the runs and fills the table.
 
     Args:
         runs: at least one.
         group_by: names by commas, as a person wrote them; None for the place and the treatment.
+        half: directories of runs without a record.
 
     InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
     """
     keys = parse_keys(group_by)
-    return ComparisonReport(report_of(members_of(runs), keys))
+    return ComparisonReport(report_of(members_of(runs, half), keys))
