@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -254,7 +255,35 @@ def write_results(results: Mapping[str, Any], run_dir: Path) -> Path:
 
 
 def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) -> None:
-    """The table, and what a person has to do where something is left."""
+    """The table; then what is left and remarked; and last, where it is seen, what failed and what to do about it."""
+    rows = results["items"]
+    console.print(_table(results, run_dir))
+    for row in rows:
+        if row["remark"]:
+            console.print(f"{escape(row['item'])}: {escape(row['remark'])}", soft_wrap=True)
+        for left in row["left"]:
+            console.print(f"{escape(row['item'])}: left in the cloud: {escape(left)}", soft_wrap=True)
+    console.print(f"results: {run_dir / RESULTS_FILE}", markup=False, soft_wrap=True)
+    recorded = [row for row in rows if row["status"] == "recorded"]
+    if recorded:
+        console.print(f"as a page: gangway report {run_dir} --format html", markup=False, soft_wrap=True)
+    for row in rows:
+        if row["reason"]:
+            colour = _COLOURS[row["status"]]
+            words = f"[{colour}]{row['status']}[/]: {escape(row['item'])}: {escape(row['reason'])}"
+            console.print(words, soft_wrap=True)
+    counts = Counter(row["status"] for row in rows)
+    tally = ", ".join(f"{counts[status]} {status}" for status in _COLOURS if counts[status])
+    text = f"{len(rows)} run{'' if len(rows) == 1 else 's'}: {tally}"
+    if counts["stopped"] or counts["planned"]:
+        text += f"; to go on: gangway bench resume {run_dir}"
+    console.print(text, markup=False, soft_wrap=True)
+    if any(row["standing"] for row in rows):
+        text = f"something still stands and costs money: gangway bench resume {run_dir} --clean-only"
+        console.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
+
+
+def _table(results: Mapping[str, Any], run_dir: Path) -> Table:
     table = Table(title=escape(results["title"] or results["suite"]), title_justify="left")
     for column in ("run", "status", "images/s", "quality", "hours up", "USD (estimated)"):
         table.add_column(column, justify="left" if column in ("run", "status", "quality") else "right")
@@ -264,17 +293,7 @@ def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) ->
         usd = "-" if row["usd"]["value"] is None else f"{row['usd']['value']:,.2f}"
         status = f"[{colour}]{row['status']}[/]" + (" [bold red]STANDING[/]" if row["standing"] else "")
         table.add_row(escape(row["item"]), status, speed, escape(quality), f"{row['hours_up']:.2f}", usd)
-    console.print(table)
-    for row in results["items"]:
-        if row["reason"]:
-            console.print(f"{escape(row['item'])}: {escape(row['reason'])}", soft_wrap=True)
-        if row["remark"]:
-            console.print(f"{escape(row['item'])}: {escape(row['remark'])}", soft_wrap=True)
-        for left in row["left"]:
-            console.print(f"{escape(row['item'])}: left in the cloud: {escape(left)}", soft_wrap=True)
-    if any(row["standing"] for row in results["items"]):
-        text = f"something still stands: gangway bench resume {run_dir} --clean-only"
-        console.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
+    return table
 
 
 def _measured(row: Mapping[str, Any], run_dir: Path) -> tuple[str, str]:

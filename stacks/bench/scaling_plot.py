@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter, ScalarFormatter
 
 from stacks.bench.scaling import Mode, Study
-from stacks.report.drawing import LIGHT, draw
+from stacks.report.drawing import LIGHT, PANEL_INCHES, draw, legend_size
 
 _MARKS = {"weak": "o", "strong": "s"}
-_BELOW: Mapping[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "fontsize": 8, "frameon": False}
+_BELOW: Mapping[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.2), "borderaxespad": 0}
 """Legends stand below the axes: inside, they would lie on points."""
 
 
@@ -54,23 +54,21 @@ def draw_scaling(study: Study, kind: Literal["png", "svg"]) -> bytes:
         for axes in sheets[1:]:
             _projected(axes, study)
 
-    return draw(paint, kind, LIGHT, (5.5 * panels, 5.4), panels=panels, dots_per_inch=130)
+    legends = [_measured_labels(study).values(), _projected_labels(study)][:panels]
+    inches = PANEL_INCHES + max(legend_size(list(labels))[1] for labels in legends)
+    return draw(paint, kind, LIGHT, inches=inches, panels=panels)
 
 
 def _measured(axes: Axes, study: Study) -> None:
-    axes.set_title(f"measured here ({study.device})", fontsize=10)
+    axes.set_title(f"measured here ({study.device})")
     axes.set_xlabel("processes")
-    axes.set_ylabel("efficiency: images/s of each worker, against one alone")
-    labels = {"weak": "weak, fit: one alone + all-reduce"}
-    if study.fit is not None:
-        beside = "" if study.untimed else " + all-reduce"
-        labels["strong"] = f"strong, fit: serial share {study.fit.serial_share:.1%}{beside}"
+    axes.set_ylabel("efficiency of a worker")
+    labels = _measured_labels(study)
     for index, mode in enumerate(dict.fromkeys(one.mode for one in study.measured)):
         points = [one for one in study.measured if one.mode == mode]
         counts, medians = [one.workers for one in points], [one.efficiency.median for one in points]
         below = [one.efficiency.median - one.efficiency.low for one in points]
         above = [one.efficiency.high - one.efficiency.median for one in points]
-        label = f"{mode}, measured: median, lowest to highest round"
         axes.errorbar(
             counts,
             medians,
@@ -78,25 +76,46 @@ def _measured(axes: Axes, study: Study) -> None:
             color=LIGHT.series[index],
             fmt=_MARKS[mode],
             capsize=4,
-            label=label,
+            label=labels[mode, "measured"],
             zorder=3,
         )
         if curve := fitted(study, mode):
             axes.plot(
-                *zip(*curve, strict=True), color=LIGHT.series[index], linewidth=1.4, alpha=0.75, label=labels[mode]
+                *zip(*curve, strict=True),
+                color=LIGHT.series[index],
+                linewidth=1.4,
+                alpha=0.75,
+                label=labels[mode, "fit"],
             )
     axes.set_xticks(sorted({one.workers for one in study.measured}))
     axes.legend(**_BELOW)
 
 
+def _measured_labels(study: Study) -> dict[tuple[Mode, str], str]:
+    """Of the points and of the curve of each mode."""
+    found: dict[tuple[Mode, str], str] = {}
+    for mode in dict.fromkeys(one.mode for one in study.measured):
+        found[mode, "measured"] = f"{mode}, measured: median, lowest to highest"
+        found[mode, "fit"] = f"{mode}, fit: one alone + all-reduce"
+        if mode == "strong" and study.fit is not None:
+            beside = "" if study.untimed else " + all-reduce"
+            found[mode, "fit"] = f"strong, fit: serial share {study.fit.serial_share:.1%}{beside}"
+    return found
+
+
+def _projected_labels(study: Study) -> list[str]:
+    return [f"{one.machine_type}, {one.mode}" for one in study.projections]
+
+
 def _projected(axes: Axes, study: Study) -> None:
-    axes.set_title("projected by the model: not measured", fontsize=10, color=LIGHT.quiet)
+    axes.set_title("projected by the model: not measured", color=LIGHT.quiet)
     axes.set_xlabel("accelerators")
     modes = list(dict.fromkeys(one.mode for one in study.projections))
     machines = list(dict.fromkeys(one.machine_type for one in study.projections))
-    for one in study.projections:
+    labels = _projected_labels(study)
+    for one, label in zip(study.projections, labels, strict=True):
         counts, _, efficiencies = zip(*one.points, strict=True)
         colour = LIGHT.series[machines.index(one.machine_type) % len(LIGHT.series)]
         style = ("--", ":")[modes.index(one.mode)]
-        axes.plot(counts, efficiencies, style, color=colour, label=f"{one.machine_type}, {one.mode}, projected")
-    axes.legend(ncols=2, **_BELOW)
+        axes.plot(counts, efficiencies, style, color=colour, label=label)
+    axes.legend(ncols=legend_size(labels)[0], **_BELOW)

@@ -260,13 +260,12 @@ def _go(
                              markup=False, soft_wrap=True)  # fmt: skip
         return EXIT_STOPPED
     results = results_of(suite, preset, items, journal, run_dir)
-    path = write_results(results, run_dir)
+    write_results(results, run_dir)
     with suppress(OSError):  # a terminal that is gone; the file is there
         if options.as_json:
             print(json.dumps(results, indent=2))
         else:
             show_results(results, run_dir, screen.console)
-            screen.console.print(f"results: {path}", markup=False, soft_wrap=True)
     if stop.asked:
         return EXIT_STOPPED
     if clean_only:

@@ -30,10 +30,11 @@ PROVIDERS = ("aws", "gcp", "azure")
 def audit(
     stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
     state: Annotated[
-        Path | None, typer.Option(help="A file of `pulumi stack export`; without it the CLI is asked.")
+        Path | None, typer.Option(help="A file of `pulumi stack export`; without it Pulumi's CLI is asked.")
     ] = None,
     no_state: Annotated[
-        bool, typer.Option("--no-state", help="The stack was removed: nothing is in its state any more.")
+        bool,
+        typer.Option("--no-state", help="The stack was removed, or its state is lost: all that bears its tag is left."),
     ] = False,
     regions: Annotated[
         str | None, typer.Option(help="Of AWS: a list, or all; else the stack's own and us-east-1.")
@@ -42,7 +43,8 @@ def audit(
 ) -> None:
     """List what a stack has left in the cloud that is not in its state, and what an hour of it costs.
 
-    Exit code 0: nothing is left over. 1: something is. 2: the cloud or the state could not be asked.
+    Exit code 0: nothing is left over. 1: something is.
+    2: the cloud or the state could not be asked.
     """
     from rich.console import Console
 

@@ -22,7 +22,7 @@ _POOR_FIT = 0.1
 _BUSY = 0.5
 """Load average of a machine that does something else."""
 _MODES = ("weak", "strong", "both")
-_DEFAULT_MACHINES = "p5.48xlarge,p4d.24xlarge,g5.48xlarge"
+_DEFAULT_MACHINES = "p5.48xlarge, p4d.24xlarge, g5.48xlarge"
 
 
 def scaling(
@@ -33,7 +33,8 @@ def scaling(
     steps: Annotated[int, typer.Option(min=14, help="Steps of each measurement.")] = 42,
     device: Annotated[str, typer.Option(help="auto: GPUs where there is one for each process; cpu; cuda.")] = "auto",
     machines: Annotated[
-        str | None, typer.Option(help=f"Machine types, TPU generations or slices to project to ({_DEFAULT_MACHINES}).")
+        str | None,
+        typer.Option(help=f"Machine types, TPU generations or slices to project to; of GPUs {_DEFAULT_MACHINES}."),
     ] = None,
     images_per_sec: Annotated[
         float | None, typer.Option(min=1e-6, help="Of one accelerator, to project from (a measured GPU's).")
@@ -182,11 +183,14 @@ def _show(result: "Study", load: float, console: "Console") -> None:
     if result.fit is not None:
         words = f"serial share {result.fit.serial_share:.1%}, worst residual {result.fit.worst_residual:.1%}"
         console.print(f"strong scaling, fitted: {words}")
-        if result.fit.worst_residual > _POOR_FIT:
-            console.print("the fit does not describe this machine: processes wait for more than it knows of")
-    if load > _BUSY:
-        console.print(f"this machine was busy (load {load:.1f} before the first round): a lower end of what it can do")
     _show_projections(result, console)
+    # What takes from the worth of these figures comes last, where it is seen.
+    if result.fit is not None and result.fit.worst_residual > _POOR_FIT:
+        words = "the fit does not describe this machine: processes wait for more than it knows of"
+        console.print(f"[yellow]warning:[/] {words}", soft_wrap=True)
+    if load > _BUSY:
+        words = f"this machine was busy (load {load:.1f} before the first round): a lower end of what it can do"
+        console.print(f"[yellow]warning:[/] {words}", soft_wrap=True)
 
 
 def _show_projections(result: "Study", console: "Console") -> None:
@@ -219,8 +223,6 @@ def _percent(value: float | None) -> str:
 
 app = typer.Typer(help="Suites of training runs: the papers' tables, on any environment.", no_args_is_help=True)
 
-app.command()(scaling)
-
 InstallCli = Annotated[
     bool, typer.Option("--install-cli", help="Install Pulumi's CLI where it is not on PATH, by Pulumi's own installer.")
 ]
@@ -234,7 +236,7 @@ def _bench() -> None:
 
 @app.command()
 def run(
-    suite: Annotated[str, typer.Argument(help="A suite's name, or the path of a suite file.")],
+    suite: Annotated[str, typer.Argument(help="A suite's name, such as local-smoke, or the path of a suite file.")],
     local: Annotated[bool, typer.Option("--local", help="Every run on this machine, with torchrun; no cloud.")] = False,
     out: Annotated[Path, typer.Option(help="Where the suite's folder goes.")] = Path("runs"),
     data: Annotated[
@@ -248,8 +250,11 @@ def run(
 ) -> None:
     """Bring each stack up, wait for its record, copy it, destroy the stack; then a table.
 
-    Ctrl-C once stops and destroys; twice leaves at once, for `gangway bench resume` to clean up. Exit code 0: every
-    run has its record. 1: some have not. 2: nothing was begun. 130: stopped.
+    Without an account: `gangway bench run local-smoke --local`.
+    Ctrl-C once stops and destroys; twice leaves at once, for `bench resume`.
+
+    Exit code 0: every run has its record. 1: some have not.
+    2: nothing was begun. 130: stopped.
     """
     from stacks.bench.session import Options, run_suite
     from stacks.bench.suite import find_suite
@@ -270,3 +275,6 @@ def resume(
     from stacks.bench.session import Options, resume_suite
 
     raise typer.Exit(resume_suite(run_dir, Options(install_cli=install_cli, as_json=as_json), clean_only=clean_only))
+
+
+app.command()(scaling)

@@ -40,6 +40,9 @@ class PlanFormat(StrEnum):
     INFRACOST = "infracost"
 
 
+_BEGIN, _PRICES, _RUNS, _AFTER = "Begin", "What it would cost", "Runs and their figures", "The bill, and what is left"
+"""The parts of `gangway --help`, in the order in which people come to need them."""
+
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
@@ -48,19 +51,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-
-
-app.add_typer(bench_app, name="bench")
-app.add_typer(catalog_app, name="catalog")
-app.add_typer(prices_app, name="prices")
-app.command()(audit)
-app.command()(init)
-app.command()(quote)
-app.command()(reconcile)
-app.command()(report)
-app.command()(reproduce)
-app.command()(tco)
-add_trainer(app)
 
 
 def _show_version(asked: bool) -> None:
@@ -80,7 +70,20 @@ def _gangway(
     """Keeps `gangway` a group of commands."""
 
 
-@app.command()
+@app.command(rich_help_panel=_BEGIN)
+def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same story in a minute, with a poorly trained GAN.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Where the run directories go.")] = Path("runs/demo"),
+) -> None:
+    """Tell the whole story offline: plan, apply to an in-process cloud, train, interrupt, resume, report."""
+    from stacks.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(out, quick=quick))
+
+
+@app.command(rich_help_panel=_BEGIN)
 @without_gc()
 def plan(
     stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
@@ -127,17 +130,17 @@ def plan(
     raise typer.Exit(EXIT_FINDINGS if made.has_errors else 0)
 
 
-@app.command()
-def demo(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The same story in a minute, with a poorly trained GAN.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Where the run directories go.")] = Path("runs/demo"),
-) -> None:
-    """Tell the whole story offline: plan, apply to an in-process cloud, train, interrupt, resume, report."""
-    from stacks.cli.demo import run_demo
-
-    raise typer.Exit(run_demo(out, quick=quick))
+app.command(rich_help_panel=_BEGIN)(init)
+app.command(rich_help_panel=_PRICES)(quote)
+app.command(rich_help_panel=_PRICES)(tco)
+app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)
+app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
+add_trainer(app)
+app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
+app.command(rich_help_panel=_RUNS)(report)
+app.command(rich_help_panel=_RUNS)(reproduce)
+app.command(rich_help_panel=_AFTER)(reconcile)
+app.command(rich_help_panel=_AFTER)(audit)
 
 
 def _run_app() -> None:

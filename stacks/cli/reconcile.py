@@ -41,14 +41,15 @@ def reconcile(
 ) -> None:
     """Join run records with the bill: estimated, recorded, billed; unexplained and untagged cost.
 
-    Exit code 0: every run of a cloud is in the bill. 1: one is not. 2: a mistake in files or options.
+    Exit code 0: every run of a cloud is in the bill. 1: one is not.
+    2: a mistake in files or options.
     """
     from rich.console import Console
 
     from stacks.finops.bill.reader import Bills, find_bills
     from stacks.finops.bill.reconcile import progress, show
     from stacks.finops.bill.reconcile import reconcile as join
-    from stacks.report.runs import find_runs
+    from stacks.report.runs import find_runs, half_runs
 
     chosen, rates = _cost(cost), _rates(usd_per or [])
     plans = _plans(plan or [])
@@ -61,6 +62,8 @@ def reconcile(
         typer.echo(json.dumps(result.to_json(), indent=2))
     else:
         show(result, Console())
+    for path in half_runs(runs):
+        typer.echo(f"warning: {path}: has no run.json: what it cost counts as unexplained", err=True)
     raise typer.Exit(EXIT_MISSING if result.missing else 0)
 
 

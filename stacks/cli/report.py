@@ -9,7 +9,8 @@ Reads finished or running runs; trains nothing and prices nothing. Heavy imports
 --help` imports this module.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from stacks.report.runs import Run
 
 EXIT_NOTHING = 1
-_OF_A_PAGE = ("plan.json", "stats.jsonl", "samples.png")
+_OF_A_PAGE = ("stats.jsonl", "samples.png")
 
 
 class ReportFormat(StrEnum):
@@ -48,11 +49,11 @@ def report(
             "--format",
             help="html: a page; md: the table; json: all of it; csv: a line a run; focus: FOCUS 1.4; focus-1.2: that.",
         ),
-    ] = ReportFormat.JSON,
+    ] = ReportFormat.HTML,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write; standard output without. Of html a folder [RUNS/report]. focus: .parquet too."
+            help="File to write; standard output without. html: a folder, RUNS/report without. focus: .parquet too."
         ),
     ] = None,
     group_by: Annotated[
@@ -63,40 +64,65 @@ def report(
         Path | None, typer.Option(help="html, md: a folder for each drawing as PDF and SVG, good enough for a paper.")
     ] = None,
     billing_account: Annotated[
-        str | None, typer.Option(help="focus: who pays, as the cloud's invoice has it [the stack's name].")
+        str | None, typer.Option(help="focus: who pays, as the cloud's invoice has it; without it the stack's name.")
     ] = None,
     usd_per_hour: Annotated[
         float | None, typer.Option(help="focus: price of a node for an hour where the record has none; assumed.")
     ] = None,
 ) -> None:
-    """Write runs for people or for other programs.
+    """Write a page of runs, or their table and figures for other programs.
 
-    Exit code 0: written. 1: no run has what the format needs. 2: a mistake in options or files.
+    Exit code 0: written. 1: no run has what the format needs.
+    2: a mistake in options or files.
     """
-    from stacks.report.runs import find_runs, not_sealed
+    from stacks.report.runs import find_runs, half_runs
 
-    found = find_runs(runs, "RUNS")
-    for sentence in not_sealed(run.record for run in found):
-        typer.echo(sentence, err=True)
+    found, half = find_runs(runs, "RUNS"), half_runs(runs)
     if output not in _FOCUS_FORMATS:
         _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})
     if output not in _TABLES:
         _refuse(output, {"--group-by": group_by})
     if output not in (ReportFormat.HTML, ReportFormat.MD):
         _refuse(output, {"--figures": figures})
-    if output is ReportFormat.HTML and len(found) == 1 and found[0].plan is not None and not (group_by or figures):
-        _page(found[0], out)
-    elif output in (ReportFormat.HTML, ReportFormat.MD):
-        _tables(found, output, out or (_beside(runs) if output is ReportFormat.HTML else None), group_by, figures)
-    elif output is ReportFormat.JSON:
-        _json(found, out, group_by)
-    elif output is ReportFormat.CSV:
-        from stacks.report.comparison.groups import members_of
-        from stacks.report.exports import figures_csv
+    # What is wrong is said last, where people look, and before a mistake that ends the command.
+    with _warnings_last(found, half):
+        if output is ReportFormat.HTML and found[0].plan is not None and not (found[1:] or half or group_by or figures):
+            _page(found[0], out)
+        elif output in (ReportFormat.HTML, ReportFormat.MD):
+            folder = out or (_beside(runs) if output is ReportFormat.HTML else None)
+            _tables(found, half, output, folder, group_by, figures)
+        elif output is ReportFormat.JSON:
+            _json(found, half, out, group_by)
+        elif output is ReportFormat.CSV:
+            from stacks.report.comparison.groups import members_of
+            from stacks.report.exports import figures_csv
 
-        _deliver(figures_csv(members_of(found).members), out)
-    else:
-        _focus(found, out, billing_account, usd_per_hour, output)
+            _deliver(figures_csv(members_of(found).members), out)
+        else:
+            _focus(found, out, billing_account, usd_per_hour, output)
+
+
+@contextmanager
+def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]") -> Iterator[None]:
+    """Says what is wrong with runs when all else has been said: failed, not done, without a record, not sealed."""
+    from stacks.report.comparison.groups import members_of
+    from stacks.report.runs import not_sealed
+
+    try:
+        yield
+    finally:
+        said: list[str] = []
+        with suppress(InputError):  # a file that cannot be read is told by the formats that need it
+            missing = members_of(runs, half).missing
+            said += [f"{one.item}: {one.status}: {one.reason or 'no reason was kept'}" for one in missing]
+        said += [
+            f"{one.record.id}: {one.record.status}: at {one.record.images / 1000:g} of "
+            f"{one.record.config.total_images / 1000:g} kimg"
+            for one in runs
+            if one.record.status != "done"
+        ]
+        for sentence in (*said, *not_sealed(run.record for run in runs)):
+            typer.echo(f"warning: {sentence}", err=True)
 
 
 def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
@@ -123,14 +149,17 @@ def _beside(places: Sequence[Path]) -> Path:
 
 
 def _tables(
-    runs: "Sequence[Run]", output: ReportFormat, out: Path | None, group_by: str | None, figures: Path | None
+    runs: "Sequence[Run]",
+    half: Sequence[Path],
+    output: ReportFormat,
+    out: Path | None,
+    group_by: str | None,
+    figures: Path | None,
 ) -> None:
     """The page or the Markdown of a table, and its drawings where they are asked for."""
     from stacks.report.comparison.write import comparison_report
 
-    made = comparison_report(runs, group_by)
-    for missing in made.report.missing:
-        typer.echo(f"{missing.item}: {missing.status}: {missing.reason or 'not in the table'}", err=True)
+    made = comparison_report(runs, group_by, half)
     if figures is not None:
         files = made.write_figures(figures)
         typer.echo(f"wrote {len(files)} files in {figures}", err=True)
@@ -141,13 +170,13 @@ def _tables(
         typer.echo(f"wrote {made.write_page(out)}", err=True)
 
 
-def _json(runs: "Sequence[Run]", out: Path | None, group_by: str | None) -> None:
+def _json(runs: "Sequence[Run]", half: Sequence[Path], out: Path | None, group_by: str | None) -> None:
     """Everything. Runs that are not of one table are still runs: the table is left out, with the reason."""
     from stacks.report.comparison.groups import members_of, parse_keys
     from stacks.report.comparison.tables import as_json, report_of
     from stacks.report.exports import report_json
 
-    keys, source = parse_keys(group_by), members_of(runs)
+    keys, source = parse_keys(group_by), members_of(runs, half)
     table, no_table = None, ""
     try:
         table = as_json(report_of(source, keys))
@@ -199,14 +228,7 @@ def _page(run: "Run", out: Path | None) -> None:
 
     assert run.plan is not None, "a run without a plan has the page of tables"
     missing = [name for name in _OF_A_PAGE if not (run.path / name).is_file()]
-    if missing:
-        raise InputError(
-            str(run.path),
-            f"lacks {', '.join(missing)}",
-            allowed="a directory that `gangway demo` wrote, or one with these files",
-            fix="name a whole run directory, or take plan.json away for a page without the plan",
-        )
-    reals = run.path / "reals.png"
+    samples, reals = ((run.path / name) for name in ("samples.png", "reals.png"))
     stats = read_stats(run.path / "stats.jsonl", NEEDED)
     try:
         page = write_report(
@@ -215,8 +237,9 @@ def _page(run: "Run", out: Path | None) -> None:
             sandbox=(),
             record=run.record,
             stats=stats,
-            samples_png=run.path / "samples.png",
+            samples_png=samples if samples.is_file() else None,
             reals_png=reals if reals.is_file() else None,
+            missing=missing,
         )
     except KeyError as missing_key:
         # Plans have no version of their own; an older one lacks what pages show today.
@@ -226,3 +249,5 @@ def _page(run: "Run", out: Path | None) -> None:
             fix=f"write it anew: gangway plan {run.record.stack} --json > plan.json",
         ) from None
     typer.echo(f"wrote {page}", err=True)
+    for name in missing:
+        typer.echo(f"warning: {run.record.id}: has no {name}: what comes of it is not on the page", err=True)

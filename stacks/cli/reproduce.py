@@ -27,24 +27,26 @@ def reproduce(
     run: Annotated[str, typer.Argument(help="A run's directory, its run.json, or its id.")],
     runs: Annotated[Path, typer.Option(help="Where a run is looked for by its id.")] = Path("runs"),
     kimg: Annotated[
-        float | None, typer.Option(help="Stop after so many thousand images [as many as recorded].")
+        float | None, typer.Option(help="Stop after so many thousand images; without it as many as recorded.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="The run's shards [those in its directory, or beside it].")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The run's shards; without it those in its directory or beside it.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where the new run's directory goes.")] = Path("runs/reproduced"),
     container: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Start the record's image with docker or podman: its name, to which the record has the digest "
-            "[this Python environment].",
+            help="Start the record's image with docker or podman: its name, to which the record has the digest; "
+            "without it this Python environment.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
 
-    Exit code 0: bit-equal. 1: it differs, or there is no state to compare. 2: the record was changed, its data is not
-    here, or the trainer refuses it here.
+    Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
+    2: the record was changed, its data is not here, or the trainer refuses it.
     """
     from datetime import UTC, datetime
 

@@ -1,5 +1,8 @@
 """One way to draw for all pictures: matplotlib's objects on its Agg canvas (pyplot and its global state are never
 touched), a quiet frame, colours told apart by every kind of eye (after Okabe and Ito), and equal bytes for equal input.
+
+Sizes stand here alone. A sheet is as wide as a paper's wide column, its panels stand one above the other, and all of
+its text has one size, so that it can be read on a telephone: scaled to 400 pixels, letters are of 11.
 """
 
 import io
@@ -12,7 +15,24 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
 
-WIDTH_INCHES = 9.0
+WIDTH_INCHES: Final = 5.0
+TEXT_POINTS: Final = 10.0
+PANEL_INCHES: Final = 2.6
+"""Height of a panel with axes."""
+ROW_INCHES: Final = 0.44
+"""Height of a bar with its name above it."""
+BAR: Final = 0.3
+"""Height of a bar, of its row."""
+ROW_CHARACTERS: Final = 56
+"""What fits in a line of text across a sheet."""
+_HANDLE_CHARACTERS: Final = 7
+"""Of a line in a legend and the gaps beside it."""
+_LINE_SPACING: Final = 1.6
+_DOTS_PER_INCH: Final = 220
+_TEXT_SIZES: Final = (
+    *("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"),
+    *("legend.fontsize", "figure.titlesize"),
+)
 Paint = Callable[[Sheet, Sequence[Axes]], None]
 """Draws on a sheet whose panels are ready."""
 
@@ -38,37 +58,67 @@ def draw(
     paint: Paint,
     kind: Literal["png", "svg", "pdf"],
     theme: Theme,
-    inches: tuple[float, float],
     *,
+    inches: float = PANEL_INCHES,
     panels: int = 1,
+    legend_inches: float = 0.0,
     salt: str = "gangway",
     svg_fonts: Literal["path", "none"] = "path",
     transparent: bool = False,
-    dots_per_inch: int = 160,
 ) -> bytes:
-    """The file's content. `panels` stand side by side; `salt` begins the ids of an SVG, whose text stays text with
-    `svg_fonts` none.
+    """The file's content. `panels` of `inches` each stand one above the other, under a legend; `salt` begins the ids of
+    an SVG, whose text stays text with `svg_fonts` none.
     """
     buffer = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[kind]
     with mpl.rc_context(
         {
             "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-            "font.size": 9.0,
+            **dict.fromkeys(_TEXT_SIZES, TEXT_POINTS),
+            "axes.titlelocation": "left",
+            "legend.columnspacing": 1.2,
+            "legend.frameon": False,
             "pdf.fonttype": 42,
             "svg.hashsalt": salt,
             "svg.fonttype": svg_fonts,
         }
     ):
-        sheet = Sheet(figsize=inches, facecolor="none" if transparent else theme.paper, layout="constrained")
+        size = (WIDTH_INCHES, panels * inches + legend_inches)
+        sheet = Sheet(figsize=size, facecolor="none" if transparent else theme.paper, layout="constrained")
         FigureCanvasAgg(sheet)
-        axes = list(sheet.subplots(1, panels, squeeze=False)[0])
+        axes = list(sheet.subplots(panels, 1, squeeze=False)[:, 0])
         for each in axes:
             each.set_facecolor("none")
-            each.tick_params(colors=theme.quiet, labelsize=9, length=0, pad=6)
+            each.tick_params(colors=theme.quiet, length=0, pad=6)
             each.spines[["top", "right", "left"]].set_visible(False)
             each.spines["bottom"].set_color(theme.grid)
             each.set_axisbelow(True)
         paint(sheet, axes)
-        sheet.savefig(buffer, format=kind, dpi=dots_per_inch, metadata=undated)
+        sheet.savefig(buffer, format=kind, dpi=_DOTS_PER_INCH, metadata=undated)
     return buffer.getvalue()
+
+
+def legend_size(labels: Sequence[str]) -> tuple[int, float]:
+    """Columns of a legend that is as wide as the sheet, and its height in inches; labels may have several lines."""
+    longest = max(len(line) for label in labels for line in label.splitlines())
+    columns = max(1, min(len(labels), ROW_CHARACTERS // (longest + _HANDLE_CHARACTERS)))
+    lines = max(label.count("\n") + 1 for label in labels) * -(-len(labels) // columns)
+    return columns, lines * _LINE_SPACING * TEXT_POINTS / 72
+
+
+def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
+    """Rows with their names above them, the first on top, at 0, 1, 2 ...: a row's bar goes from there to BAR.
+
+    Args:
+        axes: without a scale of their own upwards.
+        theme: of the sheet.
+        rows: names, which are cut off where there is no room, and what is said of each, which is not; may be empty.
+    """
+    for place, (name, said) in enumerate(rows):
+        room = ROW_CHARACTERS - len(said)
+        short = name if len(name) <= room else f"{name[: room - 3]}..."
+        text = f"{short}: {said}" if said else short
+        where = {"xycoords": ("axes fraction", "data"), "va": "bottom", "annotation_clip": False}
+        axes.annotate(text, (0, place - 0.08), color=theme.ink, **where)
+    axes.set_yticks([])
+    axes.set_ylim(len(rows) - 0.6, -0.6)

@@ -76,8 +76,27 @@ class ReportInputs:
     curves: Sequence[Chart]
     cost_chart: Chart | None
     quality_charts: Sequence[Chart]
-    samples: Picture
+    samples: Picture | None
     reals: Picture | None
+    missing: Sequence[str] = ()
+
+
+class _Wrong(NamedTuple):
+    """A thing that is wrong with the run or its plan, as the head of the page says it.
+
+    Attributes:
+        severity: error or warning.
+        what: whose it is: the run, a finding's path, a resource.
+        text: what is wrong.
+        fix: what to do about it; may be empty.
+        anchor: of the section that has it whole.
+    """
+
+    severity: str
+    what: str
+    text: str
+    fix: str
+    anchor: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +140,7 @@ def render_page(inputs: ReportInputs) -> str:
         "envelope": lambda: _envelope(plan, sources),
         "run_figures": _run_figures(record),
         "improvement": _improvement(record),
-        "not_sealed": not_sealed([record]),
+        "wrong": _wrong(inputs),
         "tree": _tree(plan["resources"]),
         "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
         "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
@@ -138,6 +157,31 @@ def render_page(inputs: ReportInputs) -> str:
         "picture": _chart_picture,
     }
     return render_template("report.html.j2", ("report.css",), filters, context)
+
+
+def _wrong(inputs: ReportInputs) -> list[_Wrong]:
+    """What a reader has to know before any figure: errors first, then warnings."""
+    record, found = inputs.record, []
+    if record.status != "done":
+        done = f"{kimg_text(record.images)} of {kimg_text(record.config.total_images)} kimg"
+        text = f"is {record.status}, at {done}: every figure below is of a part of it"
+        found.append(
+            _Wrong("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
+        )
+    for name in inputs.missing:
+        found.append(_Wrong("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples"))
+    for row in inputs.sandbox:
+        if row.status in ("refused", "different"):
+            found.append(_Wrong("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox"))
+    found += [
+        _Wrong("warning", f"run {record.id}", text.partition(": ")[2], "", "run") for text in not_sealed([record])
+    ]
+    found += [
+        _Wrong(finding["severity"], finding["path"], finding["message"], finding["fix"] or "", "plan-findings")
+        for finding in inputs.plan["findings"]
+        if finding["severity"] != "info"
+    ]
+    return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
 
 
 def _data_uri(png: bytes) -> str:
@@ -274,8 +318,9 @@ def write_report(
     sandbox: Sequence[SandboxRowLike],
     record: RunRecord,
     stats: Sequence[Mapping[str, Any]],
-    samples_png: Path,
+    samples_png: Path | None,
     reals_png: Path | None,
+    missing: Sequence[str] = (),
 ) -> Path:
     """Writes `out_dir/report.html`, and its charts as PNG and SVG under `out_dir/plots`.
 
@@ -287,8 +332,9 @@ def write_report(
         sandbox: what became of each planned resource; empty when the plan was not applied.
         record: the run.
         stats: the parsed lines of the run's stats.jsonl, in order.
-        samples_png: grid of images from the trained generator.
+        samples_png: grid of images from the trained generator, or None.
         reals_png: grid of images from the data set, or None.
+        missing: files of the run that are not there, which the page says first.
 
     Returns:
         The path of the page.
@@ -298,7 +344,7 @@ def write_report(
     from stacks.report import plots
     from stacks.report.plots import curve_charts
 
-    samples = _read(samples_png)
+    samples = _read(samples_png) if samples_png else None
     reals = _read(reals_png) if reals_png else None
     curves = curve_charts(stats)
     cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
@@ -313,6 +359,7 @@ def write_report(
             quality_charts=quality_charts,
             samples=samples,
             reals=reals,
+            missing=missing,
         )
     )
     folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
-from stacks.report.drawing import DARK, LIGHT, WIDTH_INCHES, Theme, draw
+from stacks.report.drawing import BAR, DARK, LIGHT, PANEL_INCHES, ROW_INCHES, Theme, draw, name_rows
 from stacks.report.rendering import number, unit_text
 from trainer.records.quality import QualityRecord
 
@@ -18,6 +19,9 @@ _WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "re
 _NEAR = 0.03
 """Events closer than this share of the run get one mark."""
 _MOST_LABELS = 6
+_DASHES: Final = ("-", (0, (5, 1.2)))
+_ROOM_FOR_WORDS = 0.25
+"""Of the width of a chart: a session shorter than that has no words in it."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,11 @@ class Chart:
     svg: bytes
 
 
-def _chart(name: str, alt: str, caption: str, height_inches: float, paint: Callable[[Axes, Theme], None]) -> Chart:
+def _chart(name: str, alt: str, caption: str, inches: float, paint: Callable[[Axes, Theme], None]) -> Chart:
     """Draws a chart once for each use of it."""
 
     def drawn(theme: Theme, kind: Literal["png", "svg"]) -> bytes:
-        return draw(lambda _, axes: paint(axes[0], theme), kind, theme, (WIDTH_INCHES, height_inches))
+        return draw(lambda _, axes: paint(axes[0], theme), kind, theme, inches=inches)
 
     return Chart(name, alt, caption, drawn(LIGHT, "png"), drawn(DARK, "png"), drawn(LIGHT, "svg"))
 
@@ -65,39 +69,37 @@ def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart 
             axes.barh(
                 place,
                 row["hourly"] or 0.0,
-                height=0.62,
+                height=BAR,
+                align="edge",
                 color="none" if standby else theme.series[0],
                 edgecolor=theme.series[0],
                 linewidth=1,
                 linestyle="--" if standby else "-",
             )
-            label = "unknown" if row["hourly"] is None else number(row["hourly"], currency)
-            _label_bar(axes, theme, row["hourly"] or 0.0, place, f"{label}, standby" if standby else label)
-        _name_bars(axes, theme, [str(row["name"]) for row in rows])
-        axes.set_xlim(0, top * 1.2)
+        _name_bars(axes, theme, [(str(row["name"]), _row_text(row, currency)) for row in rows])
+        axes.set_xlim(0, top)
 
     spoken = "; ".join(f"{row['name']}: {_hourly_text(row['hourly'], currency)}" for row in rows)
     return _chart(
         "cost-hourly",
         f"Bar chart of hourly cost in {currency} by component. {spoken}.",
         f"Hourly cost by component, {currency} per hour. Dashed: standby, billed only when a fallback steps in.",
-        0.3 + 0.36 * len(rows),
+        ROW_INCHES * len(rows),
         paint,
     )
+
+
+def _row_text(row: Mapping[str, Any], currency: str) -> str:
+    return f"{_hourly_text(row['hourly'], currency)}{', standby' if row.get('standby') else ''}"
 
 
 def _hourly_text(hourly: float | None, currency: str) -> str:
     return "unknown" if hourly is None else number(hourly, currency)
 
 
-def _label_bar(axes: Axes, theme: Theme, end: float, place: int, label: str) -> None:
-    axes.annotate(label, (end, place), (6, 0), textcoords="offset points", va="center", fontsize=9, color=theme.ink)
-
-
-def _name_bars(axes: Axes, theme: Theme, names: Sequence[str]) -> None:
-    """Names on the left, dearest on top, no axis for what is written beside each bar."""
-    axes.set_yticks(range(len(names)), names, color=theme.ink, fontsize=9)
-    axes.invert_yaxis()
+def _name_bars(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
+    """Bars with name and value above each, which leaves no need for an axis."""
+    name_rows(axes, theme, rows)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
 
@@ -117,10 +119,9 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
         colours = (theme.quiet, theme.series[0], theme.quiet)
         top = max(value for _, value in values) or 1.0
         for place, ((_, value), colour) in enumerate(zip(values, colours, strict=True)):
-            axes.barh(place, value, height=0.5, color=colour)
-            _label_bar(axes, theme, value, place, number(value))
-        _name_bars(axes, theme, [label for label, _ in values])
-        axes.set_xlim(0, top * 1.1)
+            axes.barh(place, value, height=BAR, align="edge", color=colour)
+        _name_bars(axes, theme, [(label, number(value)) for label, value in values])
+        axes.set_xlim(0, top)
 
     spoken = ", ".join(f"{label} {number(value)}" for label, value in values)
     unit = f", {unit_text(quality.trained.unit)}" if quality.trained.unit else ""
@@ -128,7 +129,7 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
         f"quality-{_slug(quality.name)}",
         f"Bar chart of {quality.name}: {spoken}. {quality.better.capitalize()} is better.",
         f"{quality.name}{unit}; {quality.better} is better.",
-        1.4,
+        ROW_INCHES * len(values),
         paint,
     )
 
@@ -217,19 +218,19 @@ def _line_chart(
     events: Sequence[Mark],
 ) -> Chart:
     def paint(axes: Axes, theme: Theme) -> None:
-        for (key, _), colour, style in zip(series, theme.series[:2], ("-", (0, (5, 1.2))), strict=True):
+        for (key, _), colour, style in zip(series, theme.series[:2], _DASHES, strict=True):
             for lines in sessions:
                 kimg = [line["kimg"] for line in lines]
                 axes.plot(kimg, _values(lines, key), color=colour, linestyle=style, linewidth=1.5)
-        _name_lines(axes, theme, sessions, series)
         _dress(axes, theme, axis, sessions, events)
+        _name_lines(axes, theme, series)
 
     ends = " and ".join(f"{label} {number(_last(sessions, key))}" for key, label in series)
     return _chart(
         name,
         f"Line chart: {title.lower()} over thousands of images shown; at the end {ends}. {_spoken(events)}",
         f"{title} over thousands of real images shown (kimg). {_legend(events)}".strip(),
-        3.3,
+        PANEL_INCHES,
         paint,
     )
 
@@ -245,7 +246,8 @@ def _throughput_chart(sessions: Sequence[Sequence[Line]], events: Sequence[Mark]
             axes.fill_between(kimg, speed, color=theme.series[0], alpha=0.12, linewidth=0)
             count = lines[0]["world_size"]
             text = f"{count} process{'' if count == 1 else 'es'}"
-            axes.text(kimg[0] + 0.01 * _span(sessions), top * 0.05, text, fontsize=8.5, color=theme.quiet)
+            if kimg[-1] - kimg[0] > _ROOM_FOR_WORDS * _span(sessions):
+                axes.text(kimg[0] + 0.01 * _span(sessions), top * 0.05, text, color=theme.quiet)
         axes.set_ylim(0, top * 1.12)
         _dress(axes, theme, "Images per second", sessions, events)
 
@@ -255,7 +257,7 @@ def _throughput_chart(sessions: Sequence[Sequence[Line]], events: Sequence[Mark]
         f"Line chart: images per second over thousands of images shown, at most {number(top)}; "
         f"processes: {sizes}. {_spoken(events)}",
         f"Throughput over thousands of real images shown (kimg), with the number of processes. {_legend(events)}",
-        2.9,
+        PANEL_INCHES,
         paint,
     )
 
@@ -264,31 +266,24 @@ def _span(sessions: Sequence[Sequence[Line]]) -> float:
     return float(max(line["kimg"] for lines in sessions for line in lines))
 
 
-def _name_lines(axes: Axes, theme: Theme, sessions: Sequence[Sequence[Line]], series: tuple[_Series, _Series]) -> None:
-    """Each line's name at its end, where the eye already is; moved apart where the lines end close together."""
-    first, second = (_last(sessions, key) for key, _ in series)
-    bottom, top = axes.get_ylim()
-    crowded = abs(first - second) < 0.08 * (top - bottom)
-    up = 7 if first >= second else -7
-    for value, (_, label), colour, shift in zip((first, second), series, theme.series[:2], (up, -up), strict=True):
-        if math.isfinite(value):
-            axes.annotate(
-                label,
-                (sessions[-1][-1]["kimg"], value),
-                (7, shift if crowded else 0),
-                textcoords="offset points",
-                color=colour,
-                fontsize=9,
-                va="center",
-            )
+def _name_lines(axes: Axes, theme: Theme, series: tuple[_Series, _Series]) -> None:
+    """Each line's name below the chart, in its colour and dashes."""
+    handles = [
+        Line2D([], [], color=colour, linestyle=style, linewidth=1.5, label=label)
+        for (_, label), colour, style in zip(series, theme.series[:2], _DASHES, strict=True)
+    ]
+    axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0, -0.17), ncols=2, frameon=False, labelcolor=theme.ink,
+        borderaxespad=0, borderpad=0,
+    )  # fmt: skip
 
 
 def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> None:
     """Grid, axis names and the marks of events."""
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     axes.set_xlim(0, _span(sessions) * 1.005)
-    axes.set_xlabel("kimg", color=theme.quiet, fontsize=9)
-    axes.set_title(axis, loc="left", color=theme.quiet, fontsize=9, pad=16)
+    axes.set_xlabel("kimg", loc="right", color=theme.quiet)
+    axes.set_title(axis, color=theme.quiet, pad=8 + 13 * min(len(events), 2))
     for place, mark in enumerate(events):
         axes.axvline(mark.kimg, color=theme.quiet, linewidth=1, linestyle=(0, (2, 2)))
         if len(events) <= _MOST_LABELS:
@@ -296,11 +291,10 @@ def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line
             axes.annotate(
                 mark.label,
                 (mark.kimg, 1),
-                (0, 3 + 10 * (place % 2)),
+                (0, 3 + 13 * (place % 2)),
                 xycoords=("data", "axes fraction"),
                 textcoords="offset points",
                 ha="center",
-                fontsize=8.5,
                 color=theme.quiet,
             )
 

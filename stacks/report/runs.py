@@ -3,6 +3,7 @@ launcher left one), a folder of such directories, or a run.json fetched from a b
 """
 
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from trainer.records.digest import WRONG_DIGEST
 from trainer.records.run_record import RunRecord
 
 RECORD = "run.json"
+STATS = "stats.jsonl"
 
 
 class Run(NamedTuple):
@@ -41,13 +43,27 @@ def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
         there = is_there(place)
         found = [] if not there else [place] if place.is_file() else sorted(place.rglob(RECORD))
         if not found:
+            half = half_runs([place])
             problem = "holds no run.json" if there else "no such folder or file"
-            fix = f"name a run's directory; `{program()} record --run-dir DIR` writes its run.json anew"
+            if half:
+                problem += f", but stats.jsonl of a run that goes on or was cut off, in {half[0]}"
+            fix = _anew(half[0]) if half else "name a run's directory, or a folder of them"
             raise InputError(flag, problem, value=str(place), fix=fix)
         records += found
     runs = [_read(path) for path in dict.fromkeys(path.resolve() for path in records)]
     newest = _newest(sorted(runs, key=lambda run: run.record.sessions[-1].end))
     return sorted(newest, key=lambda run: (run.record.sessions[0].start, run.record.id))
+
+
+def half_runs(places: Sequence[Path]) -> list[Path]:
+    """Directories below `places` with lines of statistics and no record: of runs that go on, or were cut off."""
+    found = (path.parent for place in places if is_there(place) for path in sorted(place.rglob(STATS)))
+    return [path for path in dict.fromkeys(found) if not (path / RECORD).exists()]
+
+
+def _anew(folder: Path) -> str:
+    """The command that writes a run's record."""
+    return f"write its run.json: {program()} record --run-dir {shlex.quote(str(folder))}"
 
 
 def is_there(path: Path) -> bool:
@@ -102,17 +118,16 @@ def _read(path: Path) -> Run:
                 "was changed after it was written",
                 value=f"content with digest {first['ctx']['found']}",
                 allowed=f"digest {first['ctx']['expected']}",
-                fix=f"fetch it anew, or write it anew from stats.jsonl: {program()} record --run-dir DIR",
+                fix=f"fetch it anew, or {_anew(path.parent)}",
             ) from None
         where = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"{path}: {where}" if where else str(path),
-            f"no run record of this version: {first['msg']}",
-            fix=f"write it anew from stats.jsonl: {program()} record --run-dir DIR",
-        ) from None
+        broken = first["type"] == "json_invalid"
+        problem = "is damaged or was cut off" if broken else "no run record of this version"
+        place = f"{path}: {where}" if where else str(path)
+        raise InputError(place, f"{problem}: {first['msg']}", fix=_anew(path.parent)) from None
     if not record.sessions:
-        fix = f"write it anew from stats.jsonl: {program()} record --run-dir DIR"
-        raise InputError(f"{path}: sessions", "a record without a session is of no run", value="[]", fix=fix)
+        problem = "a record without a session is of no run"
+        raise InputError(f"{path}: sessions", problem, value="[]", fix=_anew(path.parent))
     _refuse_odd_times(path, record)
     plan = path.parent / "plan.json"
     return Run(path.parent, record, read_json(plan) if plan.is_file() else None)
@@ -134,7 +149,7 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
                     "is no time",
                     value=moment,
                     allowed="ISO 8601 with its zone, such as 2026-01-31T08:00:00+00:00",
-                    fix=f"write it anew from stats.jsonl: {program()} record --run-dir DIR",
+                    fix=_anew(path.parent),
                 )
 
 

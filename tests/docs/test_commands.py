@@ -28,7 +28,7 @@ import yaml
 
 REPO = Path(__file__).resolve().parent.parent.parent
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
-COPIED = ("components", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml", "pyproject.toml")
+COPIED = ("components", "examples", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml", "pyproject.toml")
 SAMPLES = (Path("tests/stacks/finops/bill/samples"), Path("tests/stacks/providers/toy"))
 """What pages use of the tests."""
 SHELLS = frozenset({"console", "sh"})

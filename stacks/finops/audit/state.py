@@ -12,7 +12,10 @@ from typing import Any
 from components.core.findings import InputError
 
 EXPORT_TIMEOUT_SEC = 300
-_FIX = "pulumi stack export --stack STACK --file state.json, then --state state.json"
+_FIX = (
+    "where the state is: pulumi stack export --stack STACK --file state.json, and then --state state.json here; "
+    "for a stack that was removed, or whose state is lost: --no-state, which takes all of it for left over"
+)
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,15 @@ def export_state(stack: str, project: Path) -> State:
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=EXPORT_TIMEOUT_SEC
         )
     except FileNotFoundError:
-        raise InputError("pulumi", "the CLI is not installed here, which knows the state", fix=_FIX) from None
+        problem = f"the CLI is not installed here, which knows the state of {stack}"
+        raise InputError("pulumi", problem, fix=_FIX.replace("STACK", stack)) from None
     except subprocess.TimeoutExpired:
-        raise InputError("pulumi", f"no answer in {EXPORT_TIMEOUT_SEC} s", fix=_FIX) from None
+        raise InputError("pulumi", f"no answer in {EXPORT_TIMEOUT_SEC} s", fix=_FIX.replace("STACK", stack)) from None
     if done.returncode:
         raise InputError(
             f"pulumi stack export --stack {stack}",
             f"failed: {' '.join(done.stderr.split()) or 'no reason given'}",
-            fix="pulumi login, and a stack that is there; for one that was removed: --no-state",
+            fix=f"pulumi login, and a stack that is there; {_FIX.replace('STACK', stack)}",
         )
     return parse_state(done.stdout, f"pulumi stack export --stack {stack}")
 

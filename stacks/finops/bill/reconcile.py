@@ -259,9 +259,7 @@ def show(result: Reconciliation, console: Console) -> None:
     if rest.row_count:
         console.print(rest)
     for line in result.runs:
-        if line.why_nothing:
-            console.print(f"[yellow]{escape(line.run_id)}[/]: not in the bill: {escape(line.why_nothing)}")
-        elif line.estimated.value is None:
+        if not line.why_nothing and line.estimated.value is None:
             console.print(f"[dim]{escape(line.run_id)}: no estimate: {escape(line.estimated.source)}[/]")
         if line.recorded.value is None:
             console.print(f"[dim]{escape(line.run_id)}: no dollars recorded: {escape(line.recorded.source)}[/]")
@@ -274,12 +272,17 @@ def show(result: Reconciliation, console: Console) -> None:
         f"{_usd(sum(sums.usd for sums in result.unexplained.values()))} unexplained, "
         f"{_usd(sum(sums.usd for sums in result.untagged.values()))} without a stack's tag"
     )
+    for line in result.runs:
+        if line.why_nothing:
+            console.print(
+                f"[yellow]{escape(line.run_id)}[/]: not in the bill: {escape(line.why_nothing)}", soft_wrap=True
+            )
 
 
 def _runs(result: Reconciliation) -> Table:
-    table = Table(title="runs, USD", title_justify="left")
+    table = Table(title="runs, USD", title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("run", overflow="fold")
-    for column in ("estimated", "recorded", "billed", "of it machines", "billed to recorded", "to estimated"):
+    for column in ("estimated", "recorded", "billed", "machines", "against\nrecorded", "against\nestimate"):
         table.add_column(column, justify="right")
     for line in result.runs:
         table.add_row(escape(f"{line.run_id}\n{line.stack}, {line.provider}"), *_cells(line))
@@ -301,8 +304,8 @@ def _cells(line: RunLine) -> tuple[str, ...]:
 
 
 def _rest(result: Reconciliation) -> Table:
-    table = Table(title="the rest of the bill, USD", title_justify="left")
-    for column in ("what", "USD", "charges", "from", "to"):
+    table = Table(title="the rest of the bill, USD", title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
+    for column in ("what", "USD", "charges"):
         table.add_column(column, justify="right" if column in ("USD", "charges") else "left")
     for (provider, stack), sums in sorted(result.unexplained.items()):
         _add(table, f"unexplained: {provider}, stack {stack}, no run under way", sums)
@@ -315,13 +318,13 @@ def _add(table: Table, what: str, sums: Sums) -> None:
     services = sums.by_service.most_common(_MOST_SERVICES)
     detail = ", ".join(f"{name or 'no service'} {_usd(usd)}" for name, usd in services)
     more = len(sums.by_service) - len(services)
-    table.add_row(
-        escape(f"{what}\n{detail}{f', {more} more' if more > 0 else ''}"),
-        _usd(sums.usd),
-        f"{sums.num_charges:,}",
-        "" if sums.first is None else f"{sums.first:%Y-%m-%d %H:%M}",
-        "" if sums.last is None else f"{sums.last:%Y-%m-%d %H:%M}",
+    period = (
+        ""
+        if sums.first is None or sums.last is None
+        else f"\n{sums.first:%Y-%m-%d %H:%M} to {sums.last:%Y-%m-%d %H:%M}"
     )
+    text = f"{what}\n{detail}{f', {more} more' if more > 0 else ''}{period}"
+    table.add_row(escape(text), _usd(sums.usd), f"{sums.num_charges:,}")
 
 
 def _dollars(quantity: Quantity) -> str:

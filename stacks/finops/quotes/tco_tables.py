@@ -288,7 +288,7 @@ def draw_plot(answer: Tco, kind: Literal["png", "svg"]) -> bytes:
         _draw_bills(panels[0], answer)
         _draw_break_even(panels[1], answer)
 
-    return draw(paint, kind, LIGHT, (11, 4.4), panels=2, dots_per_inch=120)
+    return draw(paint, kind, LIGHT, panels=2)
 
 
 def _draw_bills(axes: Axes, answer: Tco) -> None:
@@ -319,22 +319,22 @@ def _draw_bills(axes: Axes, answer: Tco) -> None:
             (8, -14),
             textcoords="offset points",
             color=LIGHT.ink,
-            fontsize=10,
         )
     nodes = f"{inputs.num_nodes} x {inputs.accelerator}"
-    axes.set_title(f"{nodes}: paid so far", loc="left", fontsize=11, color=LIGHT.ink)
+    axes.set_title(f"{nodes}: paid so far", color=LIGHT.ink)
     axes.set_xlabel("months", color=LIGHT.quiet)
     axes.set_ylabel("million USD", color=LIGHT.quiet)
     axes.set_xlim(0, end)
     axes.xaxis.set_major_locator(MultipleLocator(6 if end <= 60 else 24))
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=9, labelcolor=LIGHT.ink, loc="upper left")
+    # The steepest line is at two thirds of its end where the legend ends, and so below it.
+    axes.set_ylim(0, 1.45 * axes.dataLim.y1)
+    axes.legend(frameon=False, labelcolor=LIGHT.ink, loc="upper left")
 
 
 def _draw_break_even(axes: Axes, answer: Tco) -> None:
     """The month from which on owning is cheaper, by use, with the rule of thumb as a box."""
     inputs = answer.inputs
-    top = max(48.0, inputs.years * 12)
+    top = 1.15 * max(48.0, inputs.years * 12)  # with room for the words beside a point
     shares = [share / 200 for share in range(10, 201)]
     points = [(share, break_even_months(inputs.cloud.at(share), inputs.onprem)) for share in shares]
     shown = [(share * 100, month) for share, month in points if not math.isinf(month)]
@@ -342,17 +342,17 @@ def _draw_break_even(axes: Axes, answer: Tco) -> None:
     (low, high), (first, last) = RULE_UTILISATION, RULE_MONTHS
     axes.fill_between([low * 100, high * 100], first, last, color=LIGHT.series[0], alpha=0.18, linewidth=0)
     axes.annotate(
-        "rule of thumb", ((low + high) * 50, last), (0, 4), textcoords="offset points", ha="center", fontsize=9,
+        "rule of thumb", ((low + high) * 50, last), (0, 4), textcoords="offset points", ha="center",
         color=LIGHT.series[0],
     )  # fmt: skip
     if 0 < answer.utilisation <= 1:
         use, month = answer.utilisation * 100, inputs.years * 12
         axes.plot([use], [month], "o", color=LIGHT.ink)
         axes.annotate(
-            f"{use:.0f} % over {inputs.years:g} years", (use, month), (8, 4), textcoords="offset points", fontsize=10,
+            f"{use:.0f} % over {inputs.years:g} years", (use, month), (8, 4), textcoords="offset points",
             color=LIGHT.ink,
         )  # fmt: skip
-    axes.set_title("owning is cheaper above the line", loc="left", fontsize=11, color=LIGHT.ink)
+    axes.set_title("owning is cheaper above the line", color=LIGHT.ink)
     axes.set_xlabel("utilisation, %", color=LIGHT.quiet)
     axes.set_ylabel("months", color=LIGHT.quiet)
     axes.set_xlim(0, 100)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Sheet
 
 from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.series import Curve, Points, column, curve_of, quality_points, watts
-from stacks.report.drawing import LIGHT, WIDTH_INCHES, Theme, draw
+from stacks.report.drawing import LIGHT, PANEL_INCHES, Theme, draw, legend_size
 from stacks.report.rendering import number
 
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)))
@@ -33,12 +33,10 @@ _VARIABLES: Final = {
     PAGE.paper: "var(--card)",
     **{colour: f"var(--series-{place})" for place, colour in enumerate(PAGE.series, 1)},
 }
-_PAGE_INCHES = 12.5
-"""A page is wider than a column of a paper, at the same size of letters."""
 Paint = Callable[[Sheet, Sequence[Axes], Theme], None]
 """Draws on a sheet whose panels are ready."""
 _BANDS = "Line: mean over the seeds; band: from the lowest to the highest."
-_LABEL_WIDTH = 42
+_LABEL_WIDTH = 48
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,10 @@ class Drawing:
         title: above it.
         alt: what it shows, in words and values, for those who cannot see it.
         caption: the sentences under it, with the source of its numbers.
-        panels: side by side.
-        height_inches: of the sheet, which is nine inches wide.
+        panels: one above the other.
+        inches: height of a panel.
         paint: draws it.
+        legend_inches: height of what stands above the panels.
     """
 
     name: str
@@ -60,8 +59,9 @@ class Drawing:
     alt: str
     caption: str
     panels: int
-    height_inches: float
+    inches: float
     paint: Paint
+    legend_inches: float = 0.0
 
     def for_page(self) -> str:
         """An `<svg>` element that takes the page's colours and fonts; its ids begin with the drawing's name."""
@@ -87,10 +87,9 @@ class Drawing:
                 each.grid(axis="y", color=theme.grid, linewidth=0.8)
             self.paint(sheet, axes, theme)
 
-        width, on_page = (_PAGE_INCHES, True) if theme is PAGE else (WIDTH_INCHES, False)
         return draw(
-            paint, kind, theme, (width, self.height_inches), panels=self.panels, salt=self.name, svg_fonts=fonts,
-            transparent=on_page,
+            paint, kind, theme, inches=self.inches, panels=self.panels, legend_inches=self.legend_inches,
+            salt=self.name, svg_fonts=fonts, transparent=theme is PAGE,
         )  # fmt: skip
 
 
@@ -179,8 +178,9 @@ def _drawing(
         f"{title} over thousands of real images shown (kimg). {_BANDS if several else 'One run a line.'} "
         f"Source: {source}.{left_out}",
         len(panels),
-        3.1 if len(panels) > 1 else 2.9,
+        PANEL_INCHES,
         paint,
+        legend_inches(labels),
     )
 
 
@@ -202,8 +202,8 @@ def _draw_curve(axes: Axes, curve: Curve, place: int, theme: Theme) -> None:
 
 
 def _dress(axes: Axes, panel: _Panel, theme: Theme) -> None:
-    axes.set_title(panel.title, loc="left", color=theme.ink, fontsize=9.5, pad=8)
-    axes.set_xlabel("kimg", color=theme.quiet, fontsize=8.5)
+    axes.set_title(panel.title, color=theme.ink, pad=8)
+    axes.set_xlabel("kimg", color=theme.quiet)
     lowest = min(min(curve.low) for curve in panel.curves)
     highest = max(max(curve.high) for curve in panel.curves)
     # From zero where the eye compares amounts; a quantity that hardly moves still shows that it does not.
@@ -219,13 +219,19 @@ def legend(sheet: Sheet, labels: Sequence[str], theme: Theme) -> None:
     from matplotlib.lines import Line2D
 
     handles = []
-    for place, label in enumerate(labels):
+    for place, label in enumerate(_wrapped(labels)):
         colour, dashes, marker = look(place, theme)
-        shown = "\n".join(textwrap.wrap(label, _LABEL_WIDTH)) or label
         handles.append(
-            Line2D([], [], color=colour, linestyle=dashes, marker=marker, markersize=4.5, linewidth=1.6, label=shown)  # type: ignore[arg-type]
+            Line2D([], [], color=colour, linestyle=dashes, marker=marker, markersize=4.5, linewidth=1.6, label=label)  # type: ignore[arg-type]
         )
-    columns = min(len(labels), 3 if max(len(label) for label in labels) > 24 else 4)
-    sheet.legend(
-        handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=8.5, labelcolor=theme.ink
-    )
+    columns, _ = legend_size(_wrapped(labels))
+    sheet.legend(handles=handles, loc="outside upper left", ncols=columns, labelcolor=theme.ink)
+
+
+def legend_inches(labels: Sequence[str]) -> float:
+    """What `legend` takes of the sheet's height."""
+    return legend_size(_wrapped(labels))[1] if len(labels) > 1 else 0.0
+
+
+def _wrapped(labels: Sequence[str]) -> list[str]:
+    return ["\n".join(textwrap.wrap(label, _LABEL_WIDTH)) or label for label in labels]

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError, nearest_hint
-from stacks.report.runs import Run, read_json
+from stacks.report.runs import RECORD, STATS, Run, read_json
 from stacks.report.stats import read_stats
 from trainer.config.train_config import TrainConfig
+from trainer.core.program import program
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
 _RESULTS = "results.json"
-_STATS = "stats.jsonl"
 LOCAL = "local"
 """What a run without a stack ran on: whoever began it calls it this machine."""
 
@@ -110,8 +110,10 @@ class Source(NamedTuple):
     missing: tuple[Missing, ...]
 
 
-def members_of(runs: Sequence[Run]) -> Source:
-    """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read."""
+def members_of(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
+    """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read. `half`: runs
+    without a record, which no table has.
+    """
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
     members = tuple(_member(run, suites[run.path.parent]) for run in _in_their_order(runs, suites))
     here = {run.record.id for run in runs}
@@ -122,7 +124,10 @@ def members_of(runs: Sequence[Run]) -> Source:
         for item in results.items
         if item.run_id not in here and item.status != "recorded"
     )
-    return Source(members, missing)
+    told = {item.run_id for results in suites.values() if results is not None for item in results.items}
+    why = f"it has no {RECORD}: it goes on, or was cut off; `{program()} record --run-dir {{}}` writes what there is"
+    others = (Missing("", path.name, "no record", why.format(path)) for path in half if path.name not in told)
+    return Source(members, (*missing, *others))
 
 
 def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:
@@ -140,7 +145,7 @@ def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None])
 def _member(run: Run, results: _Results | None) -> Member:
     record = run.record
     item = next((item for item in results.items if item.run_id == record.id), None) if results else None
-    stats = read_stats(run.path / _STATS)
+    stats = read_stats(run.path / STATS)
     if results is None or item is None:
         return Member(record, run.path, stats, record.stack or LOCAL)
     return Member(

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from matplotlib.figure import Figure as Sheet
 
-from stacks.report.comparison.charts import Drawing, legend, look
+from stacks.report.comparison.charts import Drawing, legend, legend_inches, look
 from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.measures import HOLDS, MEASURES
 from stacks.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, meters_note, spread_of
-from stacks.report.drawing import Theme
+from stacks.report.drawing import BAR, PANEL_INCHES, ROW_INCHES, Theme, name_rows
 from stacks.report.rendering import number
 
 _MOST_RUNS = 24
@@ -59,8 +59,9 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         f"{'; '.join(front)}. "
         f"{dominated}{_single(groups)}{without} {HOLDS}",
         1,
-        3.3,
+        PANEL_INCHES,
         lambda sheet, axes, theme: _paint_front(sheet, axes, theme, labels, cells, beaten, apart, key),
+        legend_inches(labels),
     )  # fmt: skip
 
 
@@ -112,8 +113,8 @@ def _paint_front(
             linewidth=1, markerfacecolor="none" if apart.get(label) is not None else colour, markerfacecoloralt="none",
             fillstyle="left" if by is not None and apart[label] is None else "full", zorder=2,
         )  # fmt: skip
-    panel.set_xlabel("time of a run, h", color=theme.quiet, fontsize=8.5)
-    panel.set_title(f"{MEASURES[key].label}, {MEASURES[key].unit}", loc="left", color=theme.ink, fontsize=9.5, pad=8)
+    panel.set_xlabel("time of a run, h", color=theme.quiet)
+    panel.set_title(f"{MEASURES[key].label}, {MEASURES[key].unit}", color=theme.ink, pad=8)
     shown = [cells[label] for label in beaten]
     panel.set_xlim(0, 1.1 * max(time.high or 0.0 for time, _ in shown))
     panel.set_ylim(0, 1.15 * max(price.high or 0.0 for _, price in shown) or 1.0)
@@ -150,7 +151,7 @@ def timeline_drawing(groups: Sequence[Group]) -> Drawing:
         f"Bars: sessions, from the first step to the last line. Crosses: interruptions, {stops} in all. "
         f"Source: the sessions in records of the runs, measured.{left_out}",
         1,
-        0.9 + 0.3 * len(shown),
+        0.6 + ROW_INCHES * len(shown),
         paint,
     )
 
@@ -179,24 +180,28 @@ def _paint_timeline(
     from matplotlib.axes import Axes
 
     assert isinstance(panel, Axes)
+    rows = []
     for row, member in enumerate(members):
         spans = [
             (_hours(member, one.start) * per, (_hours(member, one.end) - _hours(member, one.start)) * per)
             for one in member.record.sessions
         ]
-        panel.broken_barh(spans, (row - 0.28, 0.56), facecolors=theme.series[0], linewidth=0)
+        panel.broken_barh(spans, (row, BAR), facecolors=theme.series[0], linewidth=0)
         for stop in member.record.interruptions:
             at = _hours(member, stop.at) * per
             panel.plot(
-                [at], [row], marker="X", color=theme.series[1], markersize=8, markeredgecolor=theme.paper, zorder=3
+                [at],
+                [row + BAR / 2],
+                marker="X",
+                color=theme.series[1],
+                markersize=8,
+                markeredgecolor=theme.paper,
+                zorder=3,
             )
-            if label:
-                panel.annotate(
-                    stop.cause, (at, row), (7, 8), textcoords="offset points", fontsize=8, color=theme.ink
-                )  # fmt: skip
-    panel.set_yticks(range(len(members)), [names[member.name] for member in members], color=theme.ink, fontsize=8.5)
-    panel.set_ylim(len(members) - 0.4, -0.7)
+        causes = ", ".join(stop.cause for stop in member.record.interruptions) if label else ""
+        rows.append((names[member.name], causes))
+    name_rows(panel, theme, rows)
     panel.grid(visible=False, axis="y")
     panel.grid(axis="x", color=theme.grid, linewidth=0.8)
-    panel.set_xlabel(f"{unit} since the run began", color=theme.quiet, fontsize=8.5)
+    panel.set_xlabel(f"{unit} since the run began", color=theme.quiet)
     panel.set_xlim(left=0)

@@ -2,15 +2,12 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
-
-import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from components.core.findings import InputError
 from stacks.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
 from stacks.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
+from stacks.report.comparison.papers import Beside, Name, Paper, beside, paper_of
 from stacks.report.comparison.series import Spread, alike, change, meters_note, noted, spread_of
 
 PUBLISHED = "published"
@@ -21,51 +18,6 @@ ENERGY = "<energy>"
 STACK_USD = "stack_usd"
 
 
-class PaperRow(BaseModel):
-    """A row of a paper's table.
-
-    Attributes:
-        label: what the paper calls it.
-        change: whether its cells are per cent of another row.
-        cells: by measure.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    label: str
-    change: bool = False
-    cells: dict[str, float]
-
-
-class Paper(BaseModel):
-    """A paper's table.
-
-    Attributes:
-        title: of ours, which is shaped after it.
-        source: where its figures stand.
-        setting: what it trained, and on what.
-        columns: measures that it has.
-        units: where the paper's differ from ours.
-        rows: in its order.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    title: str
-    source: str
-    setting: str
-    columns: tuple[str, ...]
-    units: dict[str, str] = {}
-    rows: tuple[PaperRow, ...]
-
-
-def paper_of(name: Literal["P2", "P3"]) -> Paper:
-    """A paper's table, by the name that suites call it."""
-    text = Path(__file__).with_name("papers.yaml").read_text("utf-8")
-    return TypeAdapter(dict[str, Paper]).validate_python(yaml.safe_load(text))[name]
-
-
-Name = Literal["P2", "P3"]
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "P2": (
         *("total_h", "min_per_epoch", "s_per_epoch", "gpus", QUALITY, "loss_g", "loss_d"),
@@ -122,8 +74,9 @@ class Table:
         title: what it compares.
         columns: in their order.
         rows: ours first, theirs last.
-        setting: of the paper's runs.
+        setting: of the paper's runs; empty where none of its rows stands here.
         notes: sentences on what a reader must know before comparing rows.
+        left_out: a sentence on rows of the paper that are of another task; empty where there are none.
     """
 
     name: Name
@@ -134,6 +87,7 @@ class Table:
     rows: tuple[Row, ...]
     setting: str
     notes: tuple[str, ...]
+    left_out: str
 
 
 @dataclass(frozen=True)
@@ -198,28 +152,31 @@ def _which(members: Sequence[Member]) -> tuple[Name, str]:
 
 def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Group], rows_are: str) -> Table:
     paper = paper_of(name)
-    measures = _measures(name, paper, members)
+    of_theirs = beside(name, paper, members)
+    measures = _measures(name, paper, of_theirs, members)
     note = meters_note(groups)
     ours = [_row(group, measures, note) for group in groups]
     signed = {one.key for one in measures if one.signed}
-    rows = [*_with_changes(ours, groups, signed), *_theirs(paper)] if name == "P3" else [*ours, *_theirs(paper)]
+    rows = _with_changes(ours, groups, signed) if name == "P3" else ours
     return Table(
         name=name,
         why=why,
         rows_are=rows_are,
         title=paper.title,
         columns=tuple(Column(one.key, one.label, one.unit, one.better) for one in measures),
-        rows=tuple(rows),
-        setting=paper.setting,
-        notes=(f"Energy and carbon: {note}.",) if note else (),
+        rows=(*rows, *_theirs(paper, of_theirs)),
+        setting=paper.setting if of_theirs.rows else "",
+        notes=(*((f"Energy and carbon: {note}.",) if note else ()), *of_theirs.notes),
+        left_out=of_theirs.left_out,
     )
 
 
-def _measures(name: Name, paper: Paper, members: Sequence[Member]) -> list[Measure]:
+def _measures(name: Name, paper: Paper, of_theirs: Beside, members: Sequence[Member]) -> list[Measure]:
+    theirs = {key for row in of_theirs.rows for key in row.cells}
     found: list[Measure] = []
     for key in _COLUMNS[name]:
         if key == QUALITY:
-            found += quality_measures(members, [column for column in paper.columns if column not in MEASURES])
+            found += quality_measures(members, [key for key in paper.columns if key in theirs - MEASURES.keys()])
         elif key != STACK_USD or any(member.stack_usd.value is not None for member in members):
             found.append(_measure(key, members))
     return found
@@ -266,7 +223,7 @@ def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collecti
     return found
 
 
-def _theirs(paper: Paper) -> list[Row]:
+def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
     def cell(key: str, value: float, is_change: bool) -> Spread:
         unit = MEASURES[key].unit if key in MEASURES else ""
         shown = "%" if is_change else paper.units.get(key, unit)
@@ -279,7 +236,7 @@ def _theirs(paper: Paper) -> list[Row]:
             {key: cell(key, value, row.change) for key, value in row.cells.items()},
             relative=row.change,
         )
-        for row in paper.rows
+        for row in of_theirs.rows
     ]
 
 
@@ -308,6 +265,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "table": table.name,
         "why_this_table": table.why,
         "notes": list(table.notes),
+        "paper_rows_left_out": table.left_out,
         "columns": [vars(column) for column in table.columns],
         "rows": [
             {

@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 _ALL_BYTES = 2_000_000
 _MOST_PIXELS = 1024
 _SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~"})
-_HOW_TO_READ = (
-    "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two. Rows of the "
-    f"paper are in italics: theirs, not ours. {HOLDS}"
-)
+_HOW_TO_READ = "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two."
+_THEIRS = "Rows of the paper are in italics: theirs, not ours."
 _OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "gco2e", "usd")
 _KINDS: Final = ("pdf", "svg")
 
@@ -114,10 +112,12 @@ def as_markdown(report: Report) -> str:
     sources, table = Sources(), report.table
     seeds = sorted({seed for group in report.groups for seed in group.seeds})
     rows = [_row(row, table.columns, sources) for row in table.rows]
+    how = " ".join((_HOW_TO_READ, *([_THEIRS] if table.setting else []), HOLDS))
     parts = [
         f"# {_plain(report.title)}",
         f"Runs: {len(report.members)}, rows: {len(report.groups)}, seeds: {', '.join(map(str, seeds))}. "
-        f"Table {table.name}, {_plain(table.title.lower())}: {_plain(table.why)}. {_HOW_TO_READ}",
+        f"Table {table.name}, {_plain(table.title.lower())}: {_plain(table.why)}. {how}",
+        *_mind_first(report),
         _table([heading(column) for column in table.columns], rows),
         *_lists(report),
         "\n".join(f"[^{place}]: {_plain(line.text)}" for place, line in sources.lines()),
@@ -125,11 +125,25 @@ def as_markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _mind_first(report: Report) -> list[str]:
+    """What is wrong with the runs or missing of them: before the table, where nobody overlooks it."""
+    parts = []
+    if report.missing:
+        told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
+        parts += [f"## Not in the table: {len(report.missing)}", "\n".join(line.rstrip() for line in told)]
+    if unsealed := not_sealed(member.record for member in report.members):
+        parts += ["## Not sealed", "\n".join(f"- {_plain(sentence)}" for sentence in unsealed)]
+    return [*parts, "## The table"] if parts else []
+
+
 def _lists(report: Report) -> list[str]:
     """What follows the table, where there is something to say."""
-    parts = ["\n".join(f"- Mind: {_plain(sentence)}" for sentence in report.table.notes)] if report.table.notes else []
-    if remarks := [f"- {_plain(row.label)}: {_plain(text)}" for row in report.table.rows for text in row.remarks]:
-        parts.append("\n".join(remarks))
+    parts, table = [], report.table
+    said = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
+    said += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
+    said += [f"- {_plain(table.left_out)}"] if table.left_out else []
+    if said:
+        parts.append("\n".join(said))
     if report.settings:
         labels = [group.label for group in report.groups]
         rows = [
@@ -137,11 +151,6 @@ def _lists(report: Report) -> list[str]:
             for field, values in report.settings.items()
         ]
         parts += ["## What the rows differ in", _table([_plain(label) for label in labels], rows)]
-    if unsealed := not_sealed(member.record for member in report.members):
-        parts += ["## Not sealed", "\n".join(f"- {_plain(sentence)}" for sentence in unsealed)]
-    if report.missing:
-        told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
-        parts += ["## Not in the table", "\n".join(line.rstrip() for line in told)]
     return parts
 
 
@@ -314,14 +323,15 @@ class ComparisonReport:
         return list(files)
 
 
-def comparison_report(runs: Sequence[Run], group_by: str | None) -> ComparisonReport:
+def comparison_report(runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = ()) -> ComparisonReport:
     """Groups the runs and fills the table.
 
     Args:
         runs: at least one.
         group_by: names by commas, as a person wrote them; None for the place and the treatment.
+        half: directories of runs without a record.
 
     InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
     """
     keys = parse_keys(group_by)
-    return ComparisonReport(report_of(members_of(runs), keys))
+    return ComparisonReport(report_of(members_of(runs, half), keys))

@@ -127,7 +127,8 @@ def test_gpus_are_measured_over_nccl_with_their_share_of_the_cores() -> None:
 def test_the_plot_says_which_half_is_projected(made: Study) -> None:
     text = draw_scaling(made, "svg")
     assert text == draw_scaling(made, "svg")
-    assert text.count(b"<!-- p5.48xlarge, weak, projected -->") == 1
+    assert text.count(b"<!-- p5.48xlarge, weak -->") == 1
+    assert text.index(b"<!-- projected by the model: not measured -->") > text.index(b"<!-- measured here (cpu")
     assert text.count(b"<!-- strong, fit: serial share 20.0% + all-reduce -->") == 1
     assert text.count(b"<!-- weak, fit: one alone + all-reduce -->") == 1
     assert b"not measured" in text
@@ -207,7 +208,7 @@ def test_no_machine_is_no_table(measured_instantly: list[tuple[int, int]], tmp_p
 def test_options_tell_their_defaults() -> None:
     """Square brackets would be markup, and gone."""
     words = CliRunner().invoke(app, ["bench", "scaling", "--help"], env={"COLUMNS": "300"}).stdout
-    assert "(p5.48xlarge,p4d.24xlarge,g5.48xlarge)" in words
+    assert "of GPUs p5.48xlarge, p4d.24xlarge, g5.48xlarge." in words
     assert "(a measured GPU's)" in words
 
 

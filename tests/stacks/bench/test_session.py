@@ -345,6 +345,25 @@ def test_a_table_of_what_went_wrong(tmp_path: Path) -> None:
         assert words in told
 
 
+def test_what_failed_and_what_to_do_are_said_last(tmp_path: Path) -> None:
+    common = {"record": None, "usd": {"value": None}, "hours_up": 0.5, "left": [], "remark": "", "reason": ""}
+    items = [
+        {**common, "item": "a-s0", "status": "failed", "standing": False, "reason": "no quota"},
+        {**common, "item": "a-s1", "status": "recorded", "standing": False, "remark": "kept its bucket"},
+        {**common, "item": "a-s2", "status": "stopped", "standing": True},
+    ]
+    console = Console(record=True, width=160)
+    show_results({"title": "", "suite": "s", "items": items}, tmp_path, console)
+    assert console.export_text().splitlines()[-6:] == [
+        "a-s1: kept its bucket",
+        f"results: {tmp_path}/results.json",
+        f"as a page: gangway report {tmp_path} --format html",
+        "failed: a-s0: no quota",
+        f"3 runs: 1 recorded, 1 failed, 1 stopped; to go on: gangway bench resume {tmp_path}",
+        f"something still stands and costs money: gangway bench resume {tmp_path} --clean-only",
+    ]
+
+
 @pytest.mark.parametrize("suite", ["p2-environments", "p3-resource-aware"])
 def test_a_shipped_suite_can_go_up_within_its_budget(suite: str, tmp_path: Path, repo: Path) -> None:
     """Every stack of it plans without an error, and the caps have room for a run on each."""

@@ -37,7 +37,7 @@ def test_a_bill_and_its_runs(gangway: Gangway, samples: Path, run_dir: Path, tmp
     )
     assert code == 0
     (row,) = [line for line in text.splitlines() if "200.00" in line]
-    cells = [cell.strip() for cell in row.split("│")[1:-1]]
+    cells = [cell.strip() for cell in row.split("│")]
     assert cells == ["run-1", "200.00", "160.86", "197.84", "182.84", "+13.7%", "-1.1%"]
     assert "unexplained: aws, stack aws-p5-spot, no run under way" in text
     assert "Amazon FSx 90.00, Amazon Elastic Compute Cloud 45.96" in text
@@ -49,6 +49,17 @@ def test_a_run_that_is_not_in_the_bill(gangway: Gangway, samples: Path, run_dir:
     code, text = gangway("reconcile", "--bill", samples / "gcp_detailed.jsonl", "--runs", run_dir)
     assert code == 1
     assert "run-1: not in the bill: no charge bears the tag of stack 'aws-p5-spot' in its time" in text
+
+
+def test_what_is_missing_is_said_last(gangway: Gangway, samples: Path, run_dir: Path) -> None:
+    half = run_dir.parent / "half"
+    half.mkdir()
+    (half / "stats.jsonl").touch()
+    words = ["reconcile", "--bill", samples / "gcp_detailed.jsonl", "--runs", run_dir.parent]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    *_, last, half_run = result.output.splitlines()
+    assert last.startswith("run-1: not in the bill: ")
+    assert half_run == f"warning: {half}: has no run.json: what it cost counts as unexplained"
 
 
 def test_at_home_no_bill_is_missed(

@@ -49,7 +49,7 @@ def test_two_runs_with_one_id_are_refused(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "no run record of this version: Invalid JSON"),
+        ("{", r"run.json: is damaged or was cut off: Invalid JSON(.|\n)*record --run-dir /"),
         ('{"id": "x"}', r"run.json: status: no run record of this version: Field required"),
     ],
 )

@@ -15,6 +15,8 @@ from trainer.records.quantity import Quantity
 from trainer.records.run_record import InterruptionRecord, RunRecord
 
 RECORDED = Path(__file__).parent / "recorded"
+CIFAR10 = {"dataset": "cifar10"}
+"""Makes of the recorded run, a DCGAN on digits, one of the papers' task."""
 HOSTILE = "<script>alert('x')</script> | $\\frac$ & `*_"
 
 
@@ -90,7 +92,14 @@ def build_arms(paper: str = "P3") -> tuple[Member, ...]:
     """Two arms and two seeds of a suite; the treatment takes 0.8 of the control's time and energy."""
     suite: dict[str, Any] = {"suite": "arms", "paper": paper}
     return tuple(
-        build_member(f"local-{arm}-s{seed}", seed, arm=arm, config=config, factor=factor * (1 + seed / 10), **suite)
+        build_member(
+            f"local-{arm}-s{seed}",
+            seed,
+            arm=arm,
+            config={**CIFAR10, **config},
+            factor=factor * (1 + seed / 10),
+            **suite,
+        )
         for arm, config, factor in (("control", {}, 1.0), ("half", {"precision": "bf16"}, 0.8))
         for seed in (0, 1)
     )
@@ -111,6 +120,7 @@ def build_environments() -> tuple[Member, ...]:
             suite="places",
             paper="P2",
             machine_type="made-up-4",
+            config=CIFAR10,
             **{**more, "factor": more["factor"] * (1 + seed / 20)},
         )
         for stack, more in places.items()

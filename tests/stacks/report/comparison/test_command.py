@@ -67,7 +67,7 @@ def test_json_of_runs_that_make_no_table_says_why(
 ) -> None:
     write(tmp_path, record_of("a"))
     write(tmp_path, record_of("b", config={"precision": "bf16"}))
-    done = gangway(tmp_path)
+    done = gangway(tmp_path, "--format", "json")
     data = json.loads(done.stdout)
     assert data["table"] is None
     assert data["no_table"].startswith("RUNS: precision: differs inside one table")

@@ -8,7 +8,7 @@ import pytest
 
 from components.core.findings import InputError
 from stacks.report.comparison.groups import Member, Missing, Source
-from stacks.report.comparison.tables import PUBLISHED, Report, Row, as_json, paper_of, report_of
+from stacks.report.comparison.tables import PUBLISHED, Report, Row, as_json, report_of
 from trainer.records.quality import QualityRecord
 from trainer.records.quantity import Quantity
 
@@ -131,7 +131,7 @@ def test_theirs_are_marked_apart_and_in_no_mean_of_ours(name: str, request: pyte
     kinds = [row.kind for row in report.table.rows]
     assert kinds == sorted(kinds, key=lambda kind: kind == "theirs"), "ours first, theirs last"
     theirs = rows(report, "theirs")
-    assert len(theirs) >= 4
+    assert len(theirs) == {"arms": 3, "environments": 4}[name]
     keys = {column.key for column in report.table.columns}
     for row in theirs:
         assert row.cells.keys() <= keys, "a figure of theirs without a column would be lost"
@@ -139,14 +139,6 @@ def test_theirs_are_marked_apart_and_in_no_mean_of_ours(name: str, request: pyte
         assert all("theirs, not ours" in one.note for one in row.cells.values())
         assert row.runs == ()
     assert not {PUBLISHED} & {one.provenance for row in rows(report, "ours") for one in row.cells.values()}
-
-
-def test_the_papers_figures_are_theirs_to_the_digit() -> None:
-    environments, arms = paper_of("P2"), paper_of("P3")
-    assert [row.cells["FID"] for row in environments.rows] == [45.2, 42.5, 40.1, 43.3]
-    assert [row.cells["total_h"] for row in environments.rows] == [48, 24, 20, 30]
-    assert [row.cells.get("memory_gib") for row in arms.rows if not row.change] == [16, 12, 32, 28]
-    assert arms.units == {"memory_gib": "GB"}
 
 
 def test_quality_of_different_protocols_is_not_averaged(member_of: Make) -> None:

@@ -59,7 +59,9 @@ def test_theirs_stand_apart_under_their_own_heading(page: Any) -> None:
 
 
 def test_what_is_missing_is_told_with_its_reason(page: Any) -> None:
-    assert "azure-s0 failed no quota" in page.section("table")
+    assert "azure-s0 failed no quota" in page.section("wrong")
+    names = [element.attrs["aria-labelledby"] for element in page.find("section")]
+    assert names.index("wrong") == 0, "what failed stands before all figures"
     assert "gcp-s0" in page.section("stops")
     assert "spot-interruption 3,008 9.8 s measured" in page.section("stops")
 
@@ -154,7 +156,7 @@ def test_a_record_without_a_digest_is_told_on_the_page(
     made = comparison_report(find_runs([path]), None)
     html = made.write_page(tmp_path / "out").read_text()
     page = parse(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
-    assert "run-a: not sealed: an older version wrote its run.json without a digest" in page.section("runs")
+    assert "run-a: not sealed: an older version wrote its run.json without a digest" in page.section("wrong")
     assert "- run-a: not sealed: an older version wrote its run.json without a digest" in made.markdown()
 
 
