@@ -148,7 +148,7 @@ def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
         (["--top", "-1"], ["--top: no number of offers", "got:     -1", "write --top 0"]),
         (["--providers", "aws,gpc"], ["--providers: no such provider", "'gpc'", "did you mean 'gcp'?"]),
         (["--sort", "price"], ["--sort: nothing to sort by", "'price'", "cost, carbon, risk"]),
-        (["--interruptions", "15"], ["--interruptions: no share of nodes", "15.0", "write 0.15"]),
+        (["--interruptions", "15"], ["--interruptions: no share of nodes", "15.0", "write --interruptions 0.15"]),
         (["--max-intensity", "-1"], ["--max-intensity: no carbon intensity", "-1.0", "write --max-intensity 200"]),
         (["--max-intensity", "nan"], ["--max-intensity: no carbon intensity"]),
     ],
