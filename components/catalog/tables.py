@@ -22,6 +22,7 @@ __all__ = [
     "Latency",
     "LinkTable",
     "Source",
+    "advised_regions",
     "by_model",
     "card_kg",
     "ici",
@@ -133,6 +134,8 @@ def life_hours() -> Fact[float]:
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
+_MONTH_HOURS = 720
+"""As AWS's Spot Instance Advisor counts."""
 OPEN_BUCKET: Bucket = ">20%"
 """The one without an upper end."""
 BUCKETS: Mapping[Bucket, float] = MappingProxyType(
@@ -149,10 +152,13 @@ class InterruptionRow(Frozen):
 
 
 class InterruptionTable(Frozen):
-    """What one provider publishes; `unpublished` is the fact that stands for every pair that is not in `rows`."""
+    """What one provider publishes; `unpublished` is the fact that stands for every pair that is not in `rows`, and
+    `assumed` the share of a month that may be counted with there, by who says so.
+    """
 
     rows: Mapping[str, InterruptionRow]
     unpublished: Fact[float | None]
+    assumed: Fact[float]
 
 
 @cache
@@ -165,8 +171,22 @@ def load_interruptions(provider: str) -> InterruptionTable:
         {
             "rows": {row["machine_type"]: with_facts(InterruptionRow, row, sources) for row in tables["buckets"]},
             "unpublished": {"value": None, **about},
+            "assumed": _assumed(tables["assumed"]),
         }
     )
+
+
+def _assumed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A share within some hours as that of a month."""
+    taken = 1 - (1 - row["share"]) ** (_MONTH_HOURS / row["within_hours"])
+    about = {"source": row["title"], "url": row["url"], "as_of": row["as_of"], "confidence": "assumed"}
+    return {"value": taken, **about}
+
+
+def advised_regions(provider: str, machine_type: str) -> tuple[str, ...]:
+    """The regions for which the provider publishes how often spot nodes of this type are taken: it has them there."""
+    row = load_interruptions(provider).rows.get(machine_type)
+    return () if row is None else tuple(row.by_region.value)
 
 
 def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:

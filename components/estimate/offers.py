@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from components.catalog.loader import Catalog, accelerator_hint
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
-from components.catalog.tables import taken_per_month
+from components.catalog.tables import advised_regions, load_interruptions, taken_per_month
 from components.core.findings import InputError
 
 __all__ = ["KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
@@ -50,6 +50,7 @@ class Offer:
         note: what the price leaves open; empty where nothing.
         place: the region with its grid and its PUE; None where the catalogue does not have it.
         interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
+        assumed_interruptions: what may be counted with where that is not known; None likewise.
         on_demand: price of the same node at the same place, None where nobody knows.
     """
 
@@ -61,6 +62,7 @@ class Offer:
     note: str = ""
     place: Region | None = field(default=None, repr=False)
     interruptions: Fact[float | None] | None = None
+    assumed_interruptions: Fact[float] | None = field(default=None, repr=False)
     on_demand: float | None = None
 
     @property
@@ -77,7 +79,7 @@ def carriers_of(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carri
             prices=[price for price in catalog.prices if price.machine_type == machine.name],
             regions=catalog.regions,
             capacity=_capacity(machine),
-            offered_in=_offered_in(machine),
+            offered_in=_offered_in(machine) or advised_regions(machine.provider, machine.name),
         )
         for catalog in catalogs.values()
         for machine in catalog.machines.values()
@@ -154,6 +156,7 @@ def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) 
         note=note,
         place=carrier.regions.get(region),
         interruptions=taken_per_month(machine.provider, machine.name, region) if kind == "spot" else None,
+        assumed_interruptions=load_interruptions(machine.provider).assumed if kind == "spot" else None,
         on_demand=None if row is None else row.on_demand.value,
     )
 

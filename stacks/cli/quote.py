@@ -38,10 +38,10 @@ def quote(
     max_intensity: Annotated[float | None, typer.Option(help="Only grids of at most so many gCO2e per kWh.")] = None,
     interruptions: Annotated[
         float | None,
-        typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it."),
+        typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
     ] = None,
     sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
-    top: Annotated[int, typer.Option(help="Show so many of the ranked offers; 0 for all.")] = 8,
+    top: Annotated[int, typer.Option(help="Give reasons for so many of the ranked offers; 0 for all.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each figure with its source.")] = False,
 ) -> None:
     """Rank every way to get an accelerator by expected cost, time at risk and gCO2e, with the reasons.
