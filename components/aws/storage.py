@@ -12,6 +12,7 @@ from components.core.dependencies import after
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError
 from components.core.limits import check_tier, nearest_number
+from components.estimate.tiers import refuse_size
 
 __all__ = [
     "LustreFileSystem",
@@ -61,18 +62,19 @@ def plan_lustre(
     efa: bool = False,
     metadata_iops: int | None = None,
     customer_key: bool = False,
+    region: str = "",
 ) -> LustrePlan:
-    """Checks size, tier and combination; InputError names the nearest. `metadata_iops` None lets FSx choose them by
-    size.
+    """Checks size, tier and combination; InputError names the nearest, with its price in `region`. `metadata_iops` None
+    lets FSx choose them by size.
     """
     offer = load().lustre["aws"]
     if deployment == LustreDeployment.SCRATCH:
         _check_scratch(offer, place, throughput_mbps_per_tib, efa, metadata_iops, customer_key)
-        _check_size(offer, place, capacity_gib, None)
+        _check_size(offer, place, capacity_gib, None, region, efa=False)
         assert offer.scratch_deployment_type.value is not None, "AWS has scratch file systems"
         return LustrePlan(offer.scratch_deployment_type.value, capacity_gib, None, False, None, None)
     tier = check_tier(place, "FSx for Lustre", offer.throughput_mbps_per_tib.value, throughput_mbps_per_tib)
-    _check_size(offer, place, capacity_gib, tier if efa else None)
+    _check_size(offer, place, capacity_gib, tier, region, efa=efa)
     _check_metadata(offer, place, metadata_iops)
     # A file system made without a metadata configuration can never get one, and AUTOMATIC is in the price.
     mode = "AUTOMATIC" if metadata_iops is None else "USER_PROVISIONED"
@@ -112,28 +114,39 @@ def _check_scratch(
             )
 
 
-def _check_size(offer: LustreOffer, place: str, capacity_gib: int, efa_tier: int | None) -> None:
-    """Plain file systems come in one small size and multiples of a step; with EFA only in multiples of the tier's."""
-    if efa_tier is None:
-        smallest, step, with_efa = offer.smallest_gib.value, offer.step_gib.value, ""
-    else:
-        smallest = step = offer.efa_step_gib.value[efa_tier]
-        with_efa = f" with EFA at {efa_tier} MB/s per TiB"
-    if capacity_gib == smallest or (capacity_gib >= step and capacity_gib % step == 0):
+def _check_size(offer: LustreOffer, place: str, capacity_gib: int, tier: int | None, region: str, *, efa: bool) -> None:
+    """Plain file systems come in one small size and multiples of a step; with EFA only in multiples of the tier's.
+    `tier`: None of a scratch file system.
+    """
+    smallest, step = _steps(offer, tier, efa)
+    if _is_size(capacity_gib, smallest, step):
         return
     below = capacity_gib // step * step or smallest
     around = sorted({size for size in (smallest, below, below + step, step) if size >= smallest})
-    lower = [size for size in around if size < capacity_gib][-1:]
-    upper = [size for size in around if size > capacity_gib][:1]
-    sizes = [*lower, *upper]
+    sizes = [*[size for size in around if size < capacity_gib][-1:], *[s for s in around if s > capacity_gib][:1]]
     rule = f"multiples of {step} GiB" if smallest == step else f"{smallest} GiB or a multiple of {step} GiB"
-    raise InputError(
-        f"{place}.capacity_gib",
-        f"not a size FSx for Lustre offers{with_efa}",
-        value=capacity_gib,
-        allowed=f"{rule}; around this value {' and '.join(map(str, sizes))}",
-        fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
+    tiers = () if tier is None else offer.throughput_mbps_per_tib.value
+    raise refuse_size(
+        place,
+        capacity_gib,
+        f"not a size FSx for Lustre offers{f' with EFA at {tier} MB/s per TiB' if efa else ''}",
+        f"{rule}; around this value {' and '.join(map(str, sizes))}",
+        sizes,
+        bill=("aws", region, "lustre-scratch-2" if tier is None else "lustre-persistent-2"),
+        tier=tier,
+        others=[other for other in tiers if _is_size(capacity_gib, *_steps(offer, other, efa))],
     )
+
+
+def _steps(offer: LustreOffer, tier: int | None, efa: bool) -> tuple[int, int]:
+    """The smallest size, and the step of the others."""
+    if not efa or tier is None:
+        return offer.smallest_gib.value, offer.step_gib.value
+    return offer.efa_step_gib.value[tier], offer.efa_step_gib.value[tier]
+
+
+def _is_size(capacity_gib: int, smallest: int, step: int) -> bool:
+    return capacity_gib == smallest or (capacity_gib >= step and capacity_gib % step == 0)
 
 
 def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -> None:

@@ -24,7 +24,8 @@ from components.catalog.schema import AmlfsTier
 from components.core.dependencies import after
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError, nearest
-from components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
+from components.core.limits import Setting, check_tier, refuse_foreign
+from components.estimate.tiers import refuse_size
 
 __all__ = [
     "EXPORT_PATH",
@@ -77,14 +78,28 @@ def plan_lustre(
     deployment: LustreDeployment = LustreDeployment.PERSISTENT,
     efa: bool = False,
     metadata_iops: int | None = None,
+    region: str = "",
 ) -> LustrePlan:
-    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values."""
+    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values, with their
+    prices in `region`.
+    """
     _check_foreign(place, deployment, efa, metadata_iops)
     tiers = load_amlfs_tiers()
     tier = tiers[check_tier(place, "Azure Managed Lustre", tiers, throughput_mbps_per_tib)]
     sizes = _sizes_around(tier, capacity_gib)
     if capacity_gib not in sizes:
-        _refuse_size(place, capacity_gib, tier, sizes)
+        around = " and ".join(f"{size} ({size // GIB_PER_TIB} TiB)" for size in sizes)
+        raise refuse_size(
+            place,
+            capacity_gib,
+            f"not a size Azure Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB",
+            f"multiples of {tier.step_tib.value * GIB_PER_TIB} up to {_largest_tib(tier) * GIB_PER_TIB}"
+            f"{_why_no_larger(tier)}; nearest: {around}",
+            sizes,
+            bill=("azure", region, "managed-lustre"),
+            tier=tier.throughput_mbps_per_tib,
+            others=[name for name, other in tiers.items() if _sizes_around(other, capacity_gib) == [capacity_gib]],
+        )
     capacity_tib = capacity_gib // GIB_PER_TIB
     prefix = next(rule.prefix_length.value for rule in load_amlfs_subnets() if capacity_tib <= rule.up_to_tib)
     return LustrePlan(tier.sku, capacity_tib, tier.throughput_mbps_per_tib, prefix)
@@ -121,18 +136,6 @@ def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata
         "metadata_iops": (metadata_iops is not None, metadata_iops, "metadata performance follows the size"),
     }
     refuse_foreign(place, "Azure Managed Lustre", "azure", wrong)
-
-
-def _refuse_size(place: str, capacity_gib: int, tier: AmlfsTier, sizes: list[int]) -> None:
-    around = " and ".join(f"{size} ({size // GIB_PER_TIB} TiB)" for size in sizes)
-    raise InputError(
-        f"{place}.capacity_gib",
-        f"not a size Azure Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB",
-        value=capacity_gib,
-        allowed=f"multiples of {tier.step_tib.value * GIB_PER_TIB} up to {_largest_tib(tier) * GIB_PER_TIB}"
-        f"{_why_no_larger(tier)}; nearest: {around}",
-        fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
-    )
 
 
 class LustreFileSystemArgs(TypedDict):

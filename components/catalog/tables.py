@@ -85,6 +85,8 @@ def _is_fact(annotation: Any) -> bool:
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
+_MONTH_HOURS = 720
+"""As AWS's Spot Instance Advisor counts."""
 OPEN_BUCKET: Bucket = ">20%"
 """The one without an upper end."""
 BUCKETS: Mapping[Bucket, float] = MappingProxyType(
@@ -101,10 +103,13 @@ class InterruptionRow(Frozen):
 
 
 class InterruptionTable(Frozen):
-    """What one provider publishes; `unpublished` is the fact that stands for every pair that is not in `rows`."""
+    """What one provider publishes; `unpublished` is the fact that stands for every pair that is not in `rows`, and
+    `assumed` the share of a month that may be counted with there, by who says so.
+    """
 
     rows: Mapping[str, InterruptionRow]
     unpublished: Fact[float | None]
+    assumed: Fact[float]
 
 
 @cache
@@ -117,8 +122,16 @@ def load_interruptions(provider: str) -> InterruptionTable:
         {
             "rows": {row["machine_type"]: with_facts(InterruptionRow, row, sources) for row in tables["buckets"]},
             "unpublished": {"value": None, **about},
+            "assumed": _assumed(tables["assumed"]),
         }
     )
+
+
+def _assumed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A share within some hours as that of a month."""
+    taken = 1 - (1 - row["share"]) ** (_MONTH_HOURS / row["within_hours"])
+    about = {"source": row["title"], "url": row["url"], "as_of": row["as_of"], "confidence": "assumed"}
+    return {"value": taken, **about}
 
 
 def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:

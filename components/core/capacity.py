@@ -52,10 +52,13 @@ def _moment(value: Any) -> datetime:
             value = datetime.fromisoformat(value)
         except ValueError:
             value = None
+    fix = "write it like 2026-07-01T11:30:00Z"
+    if isinstance(value, datetime) and value.tzinfo is None and 2000 <= value.year < 3000:
+        fix = f"write {value.replace(microsecond=0).isoformat()}Z, with the hour and the zone that are meant"
     # A bare date is no time, and a number of seconds is nothing that a person writes. Near the ends of what Python
     # can count, no hour can be taken away or added.
     if not isinstance(value, datetime) or value.tzinfo is None or not 2000 <= value.year < 3000:
-        raise ValueError("a date from 2000 to 2999 and a time with its zone; write it like 2026-07-01T11:30:00Z")
+        raise ValueError(f"a date from 2000 to 2999 and a time with its zone; {fix}")
     return value
 
 

@@ -83,9 +83,9 @@ class InputError(ValueError):
         words = list(allowed)
         return cls(place, problem, value=value, allowed=", ".join(words), fix=nearest_hint(value, words))
 
-    def within(self, outer: str) -> "InputError":
+    def within(self, outer: str, joint: str = ": ") -> "InputError":
         """The same mistake, its place put inside `outer`: the file that holds the config path."""
-        place = f"{outer}: {self.place}"
+        place = f"{outer}{joint}{self.place}"
         return InputError(place, self.problem, value=self.value, allowed=self.allowed, fix=self.fix)
 
 

@@ -88,6 +88,12 @@ class CostComponent:
     once: float = 0.0
     of: tuple[str, ...] = ()
 
+    @property
+    def priced_in(self) -> str:
+        """The region whose price stands in for that of the stack's own; empty where none does."""
+        found = _ELSEWHERE.search(self.source)
+        return found[1] if found else ""
+
 
 def key_of(kind: str, name: str) -> str:
     """A resource by its type and its name, as a URN ends."""
@@ -98,12 +104,6 @@ def of_resources(lines: Iterable[CostComponent], *resources: Declared) -> Iterat
     """The lines, as the bill of these resources."""
     of = tuple(key_of(resource.type, resource.name) for resource in resources)
     return (replace(line, of=of) for line in lines)
-
-    @property
-    def priced_in(self) -> str:
-        """The region whose price stands in for that of the stack's own; empty where none does."""
-        found = _ELSEWHERE.search(self.source)
-        return found[1] if found else ""
 
 
 def paid_once(name: str, usd: float, source: str) -> CostComponent:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from components.catalog.loader import Catalog, accelerator_hint
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
-from components.catalog.tables import taken_per_month
+from components.catalog.tables import load_interruptions, taken_per_month
 from components.core.findings import InputError
 
 __all__ = ["KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
@@ -54,6 +54,7 @@ class Offer:
         note: what the price leaves open; empty where nothing.
         place: the region with its grid and its PUE; None where the catalogue does not have it.
         interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
+        assumed_interruptions: what may be counted with where that is not known; None likewise.
         on_demand: price of the same node at the same place, None where nobody knows.
     """
 
@@ -65,6 +66,7 @@ class Offer:
     note: str = ""
     place: Region | None = field(default=None, repr=False)
     interruptions: Fact[float | None] | None = None
+    assumed_interruptions: Fact[float] | None = field(default=None, repr=False)
     on_demand: float | None = None
 
     @property
@@ -151,6 +153,7 @@ def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) 
         note=note,
         place=carrier.regions.get(region),
         interruptions=taken_per_month(machine.provider, machine.name, region) if kind == "spot" else None,
+        assumed_interruptions=load_interruptions(machine.provider).assumed if kind == "spot" else None,
         on_demand=None if row is None else row.on_demand.value,
     )
 

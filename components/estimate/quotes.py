@@ -1,15 +1,27 @@
 """What a job comes to on an offer (dollars, hours, risk, kWh, gCO2e, or why it cannot be done), and which to take."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal, get_args
 
 from components.estimate.energy import estimate_carbon, estimate_energy
 from components.estimate.offers import KINDS, Offer
-from components.estimate.spot import RESTART_SEC, SAVE_SEC, SpotEstimate, best_interval_sec, estimate_spot, mtbf_sec
+from components.estimate.spot import (
+    RESTART_SEC,
+    SAVE_SEC,
+    SpotEstimate,
+    best_interval_sec,
+    estimate_spot,
+    mtbf_sec,
+    rate_per_hour,
+)
 
-__all__ = ["SORTS", "TERM_HOURS", "Job", "Quoted", "Ranking", "Sort", "chance_in_time", "quote", "rank"]
+__all__ = [
+    "SORTS", "TERM_HOURS", "Job", "Quoted", "Ranking", "Rate", "Sort", "chance_in_time", "quote", "rank",
+    "share_in_words",
+]  # fmt: skip
 
 
 TERM_HOURS = {"reserved-1y": 8760, "reserved-3y": 26280}
@@ -18,6 +30,7 @@ FLEX_START_HOURS = 168
 """The longest that Google keeps such nodes (see `components.core.capacity.FlexStart`)."""
 BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
 """Lengths of AWS's capacity blocks: EC2 user guide, "Capacity Blocks for ML"; recalled."""
+MOST_OF_A_MONTH = 0.9
 # Sums of floats that differ by rounding alone are equal, and the next criterion decides.
 DIGITS = 9
 
@@ -40,6 +53,19 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Rate:
+    """How often nodes are taken back. `share`: within a month, None where nobody knows; `how`: published, as given, or
+    assumed; `source`, `url` and `as_of`: of the published or assumed one.
+    """
+
+    share: float | None
+    how: str
+    source: str
+    url: str = ""
+    as_of: date | None = None
+
+
+@dataclass(frozen=True)
 class Quoted:
     """A job on an offer.
 
@@ -48,7 +74,7 @@ class Quoted:
         hours: expected from the first step to the last.
         risk_hours: of these, the ones expected to be lost: work done twice and restarts.
         spot: the estimate behind spot; None for what is not taken back.
-        interruption_source: where the rate of interruptions is from; empty without one.
+        rate: of interruptions, as it was counted with; None for what is not taken back.
         in_time: chance to be done by the deadline once the nodes are there, 0 to 1; None without a deadline, and where
             nobody knows.
         kwh: of the building; None where nobody publishes what the accelerators draw, or the region's PUE.
@@ -63,7 +89,7 @@ class Quoted:
     hours: float
     risk_hours: float
     spot: SpotEstimate | None
-    interruption_source: str
+    rate: Rate | None
     in_time: float | None
     kwh: float | None
     gco2e: float | None
@@ -74,14 +100,15 @@ class Quoted:
 
 def quote(offer: Offer, job: Job) -> Quoted:
     """What the job comes to on `offer`."""
-    share, rate_source = _interruptions(offer, job)
+    rate = _rate(offer, job)
+    share = None if rate is None else rate.share
     spot = None
     if offer.kind == "spot" and share is not None:
         # Hours and risk need no price: an offer of unknown price can still be said to be too slow.
         interval_sec = _interval_sec(job, share)
         spot = estimate_spot(job.num_nodes, offer.price.value or 0.0, job.hours, share, interval_sec=interval_sec)
     hours = job.hours if spot is None else spot.hours
-    usd, details = _money(offer, job, spot)
+    usd, details = _money(offer, job, spot, rate)
     kwh, gco2e = _emissions(offer, job.num_nodes, hours)
     return Quoted(
         offer=offer,
@@ -89,7 +116,7 @@ def quote(offer: Offer, job: Job) -> Quoted:
         hours=hours,
         risk_hours=0.0 if spot is None else spot.lost_hours,
         spot=spot,
-        interruption_source=rate_source,
+        rate=rate,
         in_time=_in_time(offer, job, spot),
         kwh=kwh,
         gco2e=gco2e,
@@ -105,24 +132,26 @@ def _interval_sec(job: Job, share: float) -> float | None:
     return None if math.isinf(best) else min(best, job.hours * 3600)
 
 
-def _interruptions(offer: Offer, job: Job) -> tuple[float | None, str]:
-    """The share of nodes taken in a month and its source: published, or else what the user said."""
-    fact = offer.interruptions
+def _rate(offer: Offer, job: Job) -> Rate | None:
+    """Published, else what the user said, else what the catalogue assumes."""
+    fact, assumed = offer.interruptions, offer.assumed_interruptions
     if fact is None:
-        return None, ""
+        return None
     if fact.value is None and job.interruptions is not None:
-        return job.interruptions, "as given: nobody publishes it"
-    return fact.value, fact.source
+        return Rate(job.interruptions, "as given", "as given: nobody publishes it")
+    if fact.value is None and assumed is not None:
+        return Rate(assumed.value, "assumed", assumed.source, assumed.url, assumed.as_of)
+    return Rate(fact.value, fact.confidence, fact.source, fact.url, fact.as_of)
 
 
-def _money(offer: Offer, job: Job, spot: SpotEstimate | None) -> tuple[float | None, str]:
+def _money(offer: Offer, job: Job, spot: SpotEstimate | None, rate: Rate | None) -> tuple[float | None, str]:
     """Expected dollars, and what they hold beside the job's hours."""
     price = offer.price.value
     if price is None:
         return None, ""
     an_hour = price * job.num_nodes
     if offer.kind == "spot":
-        return (None if spot is None else spot.usd), _interrupted(offer, job, spot)
+        return (None if spot is None else spot.usd), _interrupted(spot, rate)
     if offer.kind in TERM_HOURS:
         term = TERM_HOURS[offer.kind]
         terms = math.ceil(job.hours / term)
@@ -139,20 +168,28 @@ def _money(offer: Offer, job: Job, spot: SpotEstimate | None) -> tuple[float | N
     return an_hour * job.hours, "not taken back"
 
 
-def _interrupted(offer: Offer, job: Job, spot: SpotEstimate | None) -> str:
+def _interrupted(spot: SpotEstimate | None, rate: Rate | None) -> str:
     """What is expected to happen, and from which rate of interruptions."""
-    if spot is None or not spot.feasible:
+    if spot is None or not spot.feasible or rate is None or rate.share is None:
         return ""
-    share, _ = _interruptions(offer, job)
-    known = offer.interruptions is not None and offer.interruptions.value is not None
-    how = offer.interruptions.confidence if known and offer.interruptions else "as given"
     if spot.interruptions == 0:
-        return f"never taken back ({how})"
+        return f"never taken back ({rate.how})"
     often = "fewer than 0.01" if spot.interruptions < 0.01 else f"{spot.interruptions:.2g}"
     return (
-        f"{often} interruptions expected ({share:.0%} of nodes a month, {how}), goodput {spot.goodput:.1%} "
+        f"{often} interruptions expected ({share_in_words(rate.share)}, {rate.how}), goodput {spot.goodput:.1%} "
         f"with a checkpoint each {spot.interval_sec / 60:.0f} min"
     )
+
+
+def share_in_words(share: float) -> str:
+    """Of a month, and of a day where nearly all are taken within a month.
+
+    >>> share_in_words(0.4), share_in_words(0.958)
+    ('40% of nodes a month', '10% of nodes a day')
+    """
+    if share <= MOST_OF_A_MONTH:
+        return f"{share:.0%} of nodes a month"
+    return f"{-math.expm1(-24 * rate_per_hour(share)):.0%} of nodes a day"
 
 
 def _in_time(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
@@ -222,6 +259,12 @@ def chance_in_time(hours: float, deadline_hours: float, spot: SpotEstimate | Non
 
 Sort = Literal["cost", "carbon", "risk"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
+BEST: Mapping[Sort, str] = {
+    "cost": "cheapest of those ranked",
+    "carbon": "emits least of those ranked",
+    "risk": "least at risk of those ranked",
+}
+"""Of the first. What is not ranked may be better: nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -265,8 +308,7 @@ def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> s
     """Why it ranks where it does, in words: against the best, and what its kind means."""
     best = able[0]
     if place == 0:
-        first = {"cost": "the cheapest", "carbon": "emits least", "risk": "least at risk"}[sort]
-        parts = [first if len(able) > 1 else "the only one", _against_on_demand(quoted)]
+        parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _against_on_demand(quoted)]
     elif sort == "carbon":
         parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.usd, best.usd, "dollars")]
     elif sort == "risk" and quoted.risk_hours > best.risk_hours:

@@ -2,6 +2,7 @@
 reads).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
@@ -9,11 +10,12 @@ import pulumi
 from pulumi_gcp import filestore, lustre, projects, storage
 
 from components.catalog.loader import load_filestore_tiers, load_lustre_tiers
-from components.catalog.schema import SizeRange
+from components.catalog.schema import FilestoreTier, SizeRange
 from components.core.dependencies import after
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError
 from components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
+from components.estimate.tiers import refuse_size
 from components.gcp.identity import DATA_READER, bucket_of, filesystem_name
 from components.gcp.network import declare_lock_callbacks
 
@@ -82,14 +84,24 @@ def plan_lustre(
     efa: bool = False,
     metadata_iops: int | None = None,
     export_runs: bool = False,
+    region: str = "",
 ) -> LustrePlan:
-    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values."""
+    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values, with their
+    prices in `region`.
+    """
     _check_foreign(place, deployment, efa, metadata_iops, export_runs)
     tiers = load_lustre_tiers()
     tier = tiers[check_tier(place, "Managed Lustre", tiers, throughput_mbps_per_tib)]
     if capacity_gib not in (sizes := sizes_around(tier, capacity_gib)):
-        _refuse_size(
-            place, capacity_gib, sizes, f"Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB"
+        raise refuse_size(
+            place,
+            capacity_gib,
+            f"not a size Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB",
+            f"nearest: {' and '.join(map(str, sizes))}",
+            sizes,
+            bill=("gcp", region, "managed-lustre"),
+            tier=tier.throughput_mbps_per_tib,
+            others=[name for name, other in tiers.items() if sizes_around(other, capacity_gib) == [capacity_gib]],
         )
     return LustrePlan(filesystem_name(stack), capacity_gib, tier.throughput_mbps_per_tib)
 
@@ -113,7 +125,13 @@ def plan_filestore(
             fix="set tier: zonal, or gangway:encryption: provider-key",
         )
     if capacity_gib not in (sizes := sizes_around(tiers[tier], capacity_gib)):
-        _refuse_size(place, capacity_gib, sizes, f"Filestore offers in its tier {tier}")
+        raise InputError(
+            f"{place}.capacity_gib",
+            f"not a size Filestore offers in its tier {tier}",
+            value=capacity_gib,
+            allowed=f"nearest: {' and '.join(map(str, sizes))}",
+            fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}{_other_tiers(tiers, capacity_gib)}",
+        )
     return FilestorePlan(tiers[tier].api_tier, capacity_gib)
 
 
@@ -155,14 +173,10 @@ def _check_foreign(
     refuse_foreign(place, "Google Cloud Managed Lustre", "gcp", wrong)
 
 
-def _refuse_size(place: str, capacity_gib: int, sizes: list[int], what: str) -> None:
-    raise InputError(
-        f"{place}.capacity_gib",
-        f"not a size {what}",
-        value=capacity_gib,
-        allowed=f"nearest: {' and '.join(map(str, sizes))}",
-        fix=f"set capacity_gib: {nearest_number(capacity_gib, sizes)}",
-    )
+def _other_tiers(tiers: Mapping[str, FilestoreTier], capacity_gib: int) -> str:
+    """Filestore's tiers that take the size; what they cost, the plan says."""
+    names = [name for name, tier in tiers.items() if sizes_around(tier, capacity_gib) == [capacity_gib]]
+    return "".join(f", or tier: {name} with the {capacity_gib} GiB" for name in names)
 
 
 class LustreFileSystemArgs(TypedDict):

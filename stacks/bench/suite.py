@@ -120,23 +120,32 @@ class SuiteConfig(Section):
         }
         for name, values in lists.items():
             if twice := sorted({value for value in values if values.count(value) > 1}):
-                more = "; give one of them another label" if name == "stacks" else "; remove one of them"
-                raise ValueError(f"each of {name} once, and {twice[0]} stands there twice{more}")
+                fix = f"give one {twice[0]} another label" if name == "stacks" else f"remove one {twice[0]}"
+                raise InputError(
+                    name, "one stands there twice", value=twice[0], allowed=f"each of {name} once", fix=fix
+                )
         return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         names = [item.name for item in items_of(self, local=False)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            said = f"a name of its own for each run, of stack, arm and seed, and {twice[0]} stands there twice"
-            raise ValueError(f"{said}; give a stack another label, or an arm another name")
+            raise InputError(
+                "stacks",
+                "two runs would have one name",
+                value=twice[0],
+                allowed="a name of its own for each run, of stack, arm and seed",
+                fix="give a stack another label, or an arm another name",
+            )
         return self
 
     @model_validator(mode="after")
     def _money_where_it_costs(self) -> Self:
         paid = [stack.name for stack in self.stacks if stack.stack != LOCAL]
         if paid and self.budget is None:
-            raise ValueError(f"a budget, for {paid[0]} costs money; add budget: {{usd: 50}}")
+            raise InputError(
+                "budget", f"missing: {paid[0]} costs money", allowed="US dollars", fix="add budget: {usd: 50}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -144,13 +153,25 @@ class SuiteConfig(Section):
         own = tuple(
             f"job.{key}" for key in ("preset", "kimg", "checkpoint_kimg", "seed", "settings", "run_id", "max_h")
         )
-        for stack in self.stacks:
+        for position, stack in enumerate(self.stacks):
+            place = f"stacks[{position}].set"
             if "job" in stack.set:
-                raise ValueError(
-                    "no job as a whole in set; write its fields one by one, such as job.terminate_when_done"
+                raise InputError(
+                    f"{place}.job",
+                    "not as a whole",
+                    allowed="its fields one by one",
+                    fix="write them such as job.terminate_when_done: true",
                 )
             if said := [path for path in stack.set if path.startswith(own)]:
-                raise ValueError(f"one training for all stacks, so no {said[0]} in set; say it of the whole suite")
+                key = said[0].removeprefix("job.")
+                known = key if key in type(self).model_fields else "kimg, deadline_hours or settings"
+                raise InputError(
+                    f"{place}.{said[0]}",
+                    "one training for all stacks of a table",
+                    value=stack.set[said[0]],
+                    allowed=f"set without {said[0]}",
+                    fix=f"write {known} beside stacks, for the whole suite",
+                )
         return self
 
 
@@ -195,7 +216,7 @@ def load_suite(path: Path) -> SuiteConfig:
     """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: when the file cannot be
     read at all.
     """
-    data = read_yaml(path)
+    data = read_yaml(path, SuiteConfig)
     if not isinstance(data, dict):
         raise InputError(str(path), "no suite", value=data, allowed="keys such as name, kimg, seeds and stacks",
                          fix="copy one of stacks/suites")  # fmt: skip
@@ -230,12 +251,15 @@ def preset_of(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
             fix="add preset, which then counts on every stack" if chosen else "add preset: dcgan-digits",
         )
     preset = str(chosen.pop())
-    for arm in _arms(suite):
+    if preset not in PRESETS:
+        raise InputError.not_among(f"{place}: preset", "no such preset in a stack file", preset, PRESETS)
+    for position, arm in enumerate(_arms(suite)):
         try:
-            check_settings(_known_preset(preset), {**suite.settings, **arm.settings})
-        except ValueError as error:
-            allowed, _, fix = str(error).partition("; ")
-            raise InputError(f"{place}: settings, arm {arm.name}", "not accepted", allowed=allowed, fix=fix) from None
+            check_settings(preset, {**suite.settings, **arm.settings})
+        except InputError as mistake:
+            key = mistake.place.removeprefix("settings.")
+            own = f"arms[{position}]." if key in arm.settings or (key not in suite.settings and arm.settings) else ""
+            raise mistake.within(f"{place}: {own}", joint="") from None
     return preset
 
 

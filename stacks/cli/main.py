@@ -17,6 +17,7 @@ from stacks.cli.audit import audit
 from stacks.cli.bench import app as bench_app
 from stacks.cli.catalog import app as catalog_app
 from stacks.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
+from stacks.cli.flags import Gangway
 from stacks.cli.init import init
 from stacks.cli.prices import app as prices_app
 from stacks.cli.quote import quote
@@ -44,6 +45,7 @@ _BEGIN, _PRICES, _RUNS, _AFTER = "Begin", "What it would cost", "Runs and their 
 """The parts of `gangway --help`, in the order in which people come to need them."""
 
 app = typer.Typer(
+    cls=Gangway,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
     no_args_is_help=True,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
+from stacks.config.corrections import Span, number_for
 
 if TYPE_CHECKING:
     from components.catalog.loader import Catalog, Provider
@@ -37,10 +38,10 @@ def quote(
     max_intensity: Annotated[float | None, typer.Option(help="Only grids of at most so many gCO2e per kWh.")] = None,
     interruptions: Annotated[
         float | None,
-        typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it."),
+        typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
     ] = None,
     sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
-    top: Annotated[int, typer.Option(help="Show so many of the ranked offers; 0 for all.")] = 8,
+    top: Annotated[int, typer.Option(help="Give reasons for so many of the ranked offers; 0 for all.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each figure with its source.")] = False,
 ) -> None:
     """Rank every way to get an accelerator by expected cost, time at risk and gCO2e, with the reasons.
@@ -86,9 +87,14 @@ def hours_of(text: str, place: str) -> float:
             "no length of time",
             value=text,
             allowed=f"hours above 0 and up to {MOST_HOURS:g} (100 or 100h), or days (4d)",
-            fix="write 100h",
+            fix=f"write {place} {_hours_meant(text):.10g}h",
         )
     return hours
+
+
+def _hours_meant(text: str) -> float:
+    meant = number_for("hours", text, Span(above=0, high=MOST_HOURS))
+    return 100 if meant is None else meant
 
 
 def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
@@ -147,7 +153,11 @@ def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | No
 
     if not 1 <= nodes <= MOST_NODES:
         raise InputError(
-            "--nodes", "no number of nodes", value=nodes, allowed=f"1 to {MOST_NODES:,}", fix="write --nodes 1"
+            "--nodes",
+            "no number of nodes",
+            value=nodes,
+            allowed=f"1 to {MOST_NODES:,}",
+            fix=f"write --nodes {max(1, min(abs(nodes), MOST_NODES))}",
         )
     length = hours_of(hours, "--hours")
     due = None if deadline is None else hours_of(deadline, "--deadline")
@@ -160,12 +170,13 @@ def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | No
             fix=f"write --deadline {math.ceil(length * 1.2)}h, or take more nodes and fewer --hours",
         )
     if interruptions is not None and not 0 <= interruptions < 1:
+        meant = number_for("interruptions", interruptions, Span(low=0, below=1))
         raise InputError(
             "--interruptions",
             "no share of nodes",
             value=interruptions,
             allowed="0 up to but not including 1",
-            fix="write 0.15 for 15 % a month",
+            fix=f"write --interruptions {meant or 0.15:g} for {meant or 0.15:.0%} a month",
         )
     return Job(nodes, length, due, interruptions)
 

@@ -16,6 +16,7 @@ import typer
 
 from components.core.findings import InputError
 from stacks.cli.quote import MOST_NODES
+from stacks.config.corrections import Span, number_for
 
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
@@ -99,6 +100,8 @@ def _check(name: str, value: float | None) -> None:
     # A comparison with NaN is false, so NaN is refused too.
     if value is not None and not (least <= value <= greatest and value < math.inf):
         option = f"--{name.replace('_', '-')}"
-        nearest = least if not value > least else greatest
+        nearest = number_for(name, value, Span(low=least, high=greatest, whole=name == "nodes"))
+        if nearest is None:
+            nearest = least if not value > least else greatest
         fix = "write a finite number" if math.isinf(nearest) else f"write {option} {nearest:.10g}"
         raise InputError(option, "out of range", value=value, allowed=allowed, fix=fix)

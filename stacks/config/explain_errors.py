@@ -17,8 +17,19 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
 from components.core.findings import InputError, nearest, nearest_hint
+from stacks.config.corrections import (
+    Span,
+    moment_for,
+    number_for,
+    range_of,
+    text_for,
+    truth_of,
+    unit_of,
+    words_of,
+)
 
 _Schema = JsonSchemaValue
+_DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 
 
 class _AsWritten(GenerateJsonSchema):
@@ -37,19 +48,33 @@ def explain(
     namespace: str = "gangway:",
 ) -> list[InputError]:
     """One InputError for each of pydantic's findings. `root`: the model at the top, whose fields are keys of the
-    namespace; `place`: file or stack, put before each config path; `examples`: config path of a section or of its key
-    -> what is shown there in place of the model's own example; `namespace`: put before each key at the top.
+    namespace; `place`: file or stack, put before each config path, empty for none; `examples`: config path of a section
+    or of its key -> what is shown there in place of the model's own example; `namespace`: put before each key at the
+    top.
     """
     schema = root.model_json_schema(schema_generator=_AsWritten)
     _put_examples(schema, examples)
     details = error.errors(include_url=False)
     broken = {detail["loc"] for detail in details}
     # A list whose items are all wrong is also reported as too short, which would only confuse.
+    outside = f"{place}: {namespace}" if place else namespace
     return [
-        _explain(detail, schema, f"{place}: {namespace}", namespace)
+        _explain(detail, schema, outside, namespace)
         for detail in details
         if detail["type"] != "too_short" or not any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
     ]
+
+
+def wanted_at(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
+    """What is allowed at `loc`, and the fix of a value that YAML reads as something else than `text` looks like; both
+    empty where there is no such setting.
+    """
+    schema = root.model_json_schema(schema_generator=_AsWritten)
+    setting = _setting_at(schema, loc)
+    is_text = setting.schema.get("type") == "string"
+    if is_text and setting.schema.get("format") != "date-time" and _corrected(loc, text, setting, schema) == text:
+        return setting.words(), f"put it in quotes: {_written(loc, text)}"
+    return (setting.words(), _fix(loc, text, setting, schema)) if setting.schemas else ("", "")
 
 
 def _put_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
@@ -64,7 +89,7 @@ def _put_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
 
 def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) -> InputError:
     loc = _without_tags(detail["loc"], schema)
-    where = f"{place}{_spell(loc)}"
+    where = f"{place}{spell(loc)}"
     setting = _setting_at(schema, loc)
     value, context = _shown(detail["input"]), detail.get("ctx", {})
     match detail["type"]:
@@ -91,15 +116,22 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) 
             expected = str(context.get("expected") or context.get("expected_tags"))
             words = [word.strip().strip("'") for word in expected.replace(" or ", ",").split(",")]
             tag = context.get("tag", value)
+            where += ".kind" if detail["type"] == "union_tag_invalid" else ""
             fix = nearest_hint(str(tag), words)
             return InputError(where, "not one of the allowed words", value=tag, allowed=expected, fix=fix)
+        case "value_error" if isinstance(own := context.get("error"), InputError):
+            # A validator that knows the place inside what it was given, and says all of it itself.
+            return own.within(where, joint="." if loc else "")
         case "value_error":
             # Our own validators write "what is allowed; the fix".
             allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
-            return InputError(where, "not an accepted value", value=value, allowed=allowed, fix=fix)
+            shown = value if loc else None  # at the top it would be the file
+            return InputError(where.removesuffix(": "), "not an accepted value", value=shown, allowed=allowed, fix=fix)
         case _:
             problem = "has no value" if value is None else "not an accepted value"
-            return InputError(where, problem, value=value, allowed=setting.words(), fix=_fix(loc, value, setting))
+            return InputError(
+                where, problem, value=value, allowed=setting.words(), fix=_fix(loc, value, setting, schema)
+            )
 
 
 def _sections_with(key: str, schema: _Schema, namespace: str) -> list[str]:
@@ -120,6 +152,7 @@ class _Setting:
     schemas: tuple[_Schema, ...]
     examples: tuple[Any, ...]
     about: str
+    unit: str = ""
 
     @property
     def schema(self) -> _Schema:
@@ -130,6 +163,9 @@ class _Setting:
     def example(self) -> Any:
         """The one to show."""
         return self.examples[0] if self.examples else None
+
+    def _counted(self) -> str:
+        return f" ({self.unit})" if self.unit else ""
 
     def keys(self) -> set[str]:
         """Every key that a mapping here may have."""
@@ -150,9 +186,9 @@ class _Setting:
         such_as = f", such as {_flow(self.example)}" if self.examples else ""
         match self.schema.get("type"):
             case "integer":
-                return f"{about}a whole number{_bounds(self.schema)}"
+                return f"{about}a whole number{_bounds(self.schema)}{self._counted()}"
             case "number":
-                return f"{about}a number{_bounds(self.schema)}"
+                return f"{about}a number{_bounds(self.schema)}{self._counted()}"
             case "boolean":
                 return f"{about}true or false"
             case "array":
@@ -184,6 +220,7 @@ def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
             schemas=tuple(branch for child in found for branch in _branches(child, root)),
             examples=(*given, *(inner for example in here.examples for inner in _inside(example, part))),
             about=next((child["description"] for child in found if "description" in child), ""),
+            unit=unit_of(part) if isinstance(part, str) else here.unit,
         )
     return here
 
@@ -217,10 +254,10 @@ def _branches(schema: _Schema, root: _Schema) -> Iterator[_Schema]:
 def _bounds(schema: _Schema) -> str:
     low, high, above = (schema.get(key) for key in ("minimum", "maximum", "exclusiveMinimum"))
     if above is not None:
-        return f" above {above:g}" + ("" if high is None else f", at most {high:g}")
+        return f" above {above:.10g}" + ("" if high is None else f", at most {high:.10g}")
     if low is not None and high is not None:
-        return f" from {low:g} to {high:g}"
-    return "" if low is None else f", at least {low:g}"
+        return f" from {low:.10g} to {high:.10g}"
+    return "" if low is None else f", at least {low:.10g}"
 
 
 def _length(schema: _Schema) -> str:
@@ -236,20 +273,81 @@ def _length(schema: _Schema) -> str:
     )
 
 
-def _fix(loc: Sequence[int | str], value: Any, setting: _Setting) -> str:
+def _fix(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> str:
     """The change nearest to what was written."""
     schema = setting.schema
     if schema.get("type") == "string" and isinstance(value, int | float):
-        return f"put it in quotes: {_written(loc, json.dumps(value))}"
+        text = json.dumps(value)
+        if re.search(schema.get("pattern", ""), text) and "format" not in schema:
+            return f"put it in quotes: {_written(loc, text)}"
     if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
         return f"keep at most {schema['maxItems']}"
-    if isinstance(value, str) and (own := _own_address(value, setting)):
-        return f"write {_written(loc, own)}"
-    if isinstance(value, str) and (kind := nearest(value, setting.kinds())):
-        return f"write {_written(loc, {'kind': kind})}"
-    if (number := _nearest_number(value, schema)) is not None:
-        return f"write {_written(loc, number)}"
+    if (meant := _corrected(loc, value, setting, root)) is not None:
+        return f"write {_written(loc, meant)}"
     return f"write {_written(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
+
+
+def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> Any:
+    """The value that was meant, in the form that is wanted here; None where that would be a guess."""
+    schema, name = setting.schema, next((part for part in reversed(loc) if isinstance(part, str)), "")
+    match schema.get("type"):
+        case "integer" | "number":
+            return number_for(name, value, _span(schema))
+        case "boolean":
+            return truth_of(value)
+        case "array":
+            return _corrected_list(loc, value, setting, root)
+        case "object" if setting.keys() == {"min", "max"} and (span := range_of(value)) is not None:
+            return dict(zip(("min", "max"), span, strict=True))
+        case "object" if isinstance(value, str) and (kind := nearest(value, setting.kinds())):
+            return {"kind": kind}
+        case "object":
+            return _only_key(value, setting, root, loc)
+        case "string" if isinstance(value, str):
+            return _corrected_text(value, setting)
+    return None
+
+
+def _corrected_text(value: str, setting: _Setting) -> str | None:
+    if setting.schema.get("format") == "date-time":
+        return moment_for(value)
+    if pattern := _DAY if setting.schema.get("format") == "date" else setting.schema.get("pattern"):
+        return _own_address(value, setting) or text_for(value, pattern)
+    return value
+
+
+def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
+    """A list of what was written as one value; None where an item is none."""
+    words = words_of(value)
+    if words is None or not 0 < len(words) <= setting.schema.get("maxItems", len(words)):
+        return None
+    item_at = (*loc, 0)
+    item = _setting_at(root, item_at)
+    items = [_corrected(item_at, word, item, root) for word in words]
+    return None if any(one is None for one in items) else items
+
+
+def _only_key(value: Any, setting: _Setting, root: _Schema, loc: Sequence[int | str]) -> dict[str, Any] | None:
+    """`{usd: 200}` for 200 where a mapping has to have that one key."""
+    required = setting.schema.get("required", [])
+    if len(required) != 1 or isinstance(value, dict | list):
+        return None
+    inner = (*loc, required[0])
+    at = _setting_at(root, inner)
+    if "pattern" in at.schema:  # an address and the like, which needs more beside it than a mapping's types show
+        return None
+    meant = _corrected(inner, value, at, root)
+    return None if meant is None else {required[0]: meant}
+
+
+def _span(schema: _Schema) -> Span:
+    return Span(
+        schema.get("minimum", -math.inf),
+        schema.get("maximum", math.inf),
+        schema.get("exclusiveMinimum", -math.inf),
+        schema.get("exclusiveMaximum", math.inf),
+        schema["type"] == "integer",
+    )
 
 
 def _own_address(value: str, setting: _Setting) -> str | None:
@@ -260,16 +358,6 @@ def _own_address(value: str, setting: _Setting) -> str | None:
     whole = value if "://" in value else f"{scheme}://{value}"
     folders = [whole, *(whole[: place + 1] for place in range(len(whole) - 1, -1, -1) if whole[place] == "/")]
     return next((folder for folder in folders if re.search(setting.schema["pattern"], folder)), None)
-
-
-def _nearest_number(value: Any, schema: _Schema) -> int | float | None:
-    """`value` moved to the nearest end of the allowed span; None where that says nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    if schema.get("type") not in ("integer", "number") or value <= schema.get("exclusiveMinimum", -math.inf):
-        return None
-    inside: int | float = min(max(value, schema.get("minimum", value)), schema.get("maximum", value))
-    return round(inside) if schema["type"] == "integer" else inside
 
 
 def _written(loc: Sequence[int | str], value: Any) -> str:
@@ -283,7 +371,8 @@ def _flow(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _spell(loc: Sequence[int | str]) -> str:
+def spell(loc: Sequence[int | str]) -> str:
+    """A config path as people write it: `cluster.capacity[0].kind`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
 
 

@@ -4,12 +4,14 @@ Plan, findings, bench and launch read `effective_config` or `trainer_flags`, whi
 trainer makes of the flags. Length, seed and distance of checkpoints have keys of their own in the job.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from pydantic import StrictBool, ValidationError
 
-from components.core.findings import nearest_hint
+from components.core.findings import InputError, nearest_hint
+from stacks.config.explain_errors import explain
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 
@@ -17,28 +19,70 @@ Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]
 """Fields that the job has keys of its own for, and the backend that its machines need; None leaves the preset's."""
 
+# A flag with its value; words that can only belong to the sentence around it are none.
+_FLAG = re.compile(r"--([a-z][a-z0-9-]*)(?: (?!that\b|and\b|or\b|--)([\w.][\w.-]*))?")
+_NEIGHBOURS = re.compile(r"(\b\w+: [\w.-]+) (?=\w+: )")
 _OF_THE_JOB = ("preset", "kimg", "checkpoint_kimg", "seed")
 
 
 def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> None:
-    """Refuses what is no field of TrainConfig, and values that do not go together with the preset's. ValueError: what
-    is allowed, and the fix after a semicolon.
+    """Refuses what is no field of TrainConfig, and values that do not go together with the preset's. InputError: its
+    place is `settings`, or a key in there.
     """
-    if said := [name for name in settings if name in _OF_THE_JOB]:
-        raise ValueError(f"settings without {said[0]}, which has a key of its own; write {said[0]} beside settings")
-    if unknown := [name for name in settings if name not in TrainConfig.model_fields]:
-        hint = nearest_hint(unknown[0], TrainConfig.model_fields)
-        raise ValueError(f"fields of the trainer's TrainConfig, not {unknown[0]!r}; {hint}")
+    for name, value in settings.items():
+        if name in _OF_THE_JOB:
+            raise InputError(
+                f"settings.{name}",
+                "has a key of its own",
+                value=value,
+                allowed=f"settings without {name}",
+                fix=f"write {name} beside settings",
+            )
+        if name not in TrainConfig.model_fields:
+            fields = sorted(TrainConfig.model_fields.keys() - set(_OF_THE_JOB))
+            raise InputError(
+                f"settings.{name}",
+                "no field of the trainer's TrainConfig",
+                value=name,
+                allowed=", ".join(fields),
+                fix=nearest_hint(name.replace("-", "_"), fields),
+            )
     try:
         effective_config(preset, settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        # A rule about several fields names one of them, and the way out, in its context.
-        context = first.get("ctx", {}) if first["type"] == "rule" else {}
-        field = context.get("field") or ".".join(str(part) for part in first["loc"])
-        allowed = first["msg"].removeprefix("Value error, ").replace(";", ",")
-        fix = context.get("fix") or f"change {field}, or leave it out"
-        raise ValueError(f"settings that go with preset {preset}: {field}: {allowed}; {fix}") from None
+        raise _explained(error, preset, settings) from None
+
+
+def _explained(error: ValidationError, preset: str, settings: Mapping[str, bool | float | str]) -> InputError:
+    """The first mistake: a rule of the trainer in a file's words, or a value of the wrong kind."""
+    first = error.errors()[0]
+    if first["type"] != "rule":
+        return explain(error, TrainConfig, "", namespace="settings.")[0]
+    # A rule about several fields names one of them, and the way out, in its context.
+    context = first.get("ctx", {})
+    field = context.get("field") or ".".join(str(part) for part in first["loc"])
+    allowed = in_settings(first["msg"].removeprefix("Value error, "))
+    return InputError(
+        f"settings.{field}" if field in settings else "settings",
+        f"{'does' if field in settings else f'{field} does'} not go together with the rest of preset {preset}",
+        value=settings.get(field, context.get("value")),
+        allowed=allowed if field in settings else f"{field}: {allowed}",
+        fix=in_settings(context["fix"]) if context.get("fix") else f"change {field}, or leave it out",
+    )
+
+
+def in_settings(text: str) -> str:
+    """The trainer's advice with fields in place of its command line's flags.
+
+    >>> in_settings("--r1-gamma 0, or --loss wgan-gp; a --batch-gpu that divides --batch-size")
+    'r1_gamma: 0, or loss: wgan-gp; a batch_gpu that divides batch_size'
+    """
+
+    def field(found: re.Match[str]) -> str:
+        name, value = found[1].replace("-", "_"), found[2]
+        return name if value is None else f"{name}: {value}"
+
+    return _NEIGHBOURS.sub(r"\1, ", _FLAG.sub(field, text))
 
 
 def effective_config(

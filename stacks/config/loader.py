@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import pulumi
 import yaml
 from pulumi.runtime.config import get_config_env
-from pydantic import BeforeValidator, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 
 from components.core.findings import InputError, nearest, nearest_hint
-from stacks.config.explain_errors import explain
+from stacks.config.explain_errors import explain, spell, wanted_at
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_names, provider_of
@@ -38,6 +38,7 @@ _INSTEAD = {
     _TAG + "int": "a plain number, or ",
     _TAG + "float": "a plain number, or ",
 }
+_Loc = tuple[int | str, ...]
 # The rest is spelled in ways that readers of YAML disagree about: yes, a bare date, a time without its zone.
 _PLAIN_BOOLS = ("true", "false")
 _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]\d\d:\d\d)")
@@ -112,8 +113,10 @@ def read_settings(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in config.items()}
 
 
-def read_yaml(path: Path) -> Any:
-    """The one document of a YAML file that people write; None for an empty one. Raises as `read_settings` does."""
+def read_yaml(path: Path, root: type[BaseModel] | None = None) -> Any:
+    """The one document of a YAML file that people write; None for an empty one. Raises as `read_settings` does. `root`:
+    what the document is read as; a stack file, whose settings stand below `config`, when left out.
+    """
     text = _read(path)
     loader = yaml.CSafeLoader(text)
     try:
@@ -121,7 +124,7 @@ def read_yaml(path: Path) -> Any:
         node = loader.get_single_node()
     except yaml.YAMLError as error:
         raise _not_yaml(error, path, text) from None
-    if mistakes := list(_misread(node, path)):
+    if mistakes := list(_misread(node, path, root)):
         raise ExceptionGroup(f"{path} is not valid", mistakes)
     try:
         return None if node is None else loader.construct_document(node)
@@ -168,28 +171,52 @@ def _check_depth(text: str, path: Path) -> None:
             raise InputError(str(path), "nested too deeply", allowed=f"{_MAX_DEPTH} levels", fix=_OTHER)
 
 
-def _misread(root: yaml.Node | None, path: Path) -> Iterator[InputError]:
+def _misread(document: yaml.Node | None, path: Path, root: type[BaseModel] | None) -> Iterator[InputError]:
     """Every key written twice in the file and, among our settings, every value of a type that no setting has."""
-    queue = deque([] if root is None else [(root, "")])
-    visited = 0
+    start: list[tuple[yaml.Node, _Loc]] = [] if document is None else [(document, ())]
+    queue, visited = deque(start), 0
     while queue:
-        node, where = queue.popleft()
+        node, loc = queue.popleft()
         # An alias is visited at each of its uses, as everybody who reads the settings will.
         if (visited := visited + 1) > _MAX_VALUES:
             raise InputError(str(path), f"more than {_MAX_VALUES} values, counting aliases", fix="shorten the file")
-        ours = where.startswith("config.gangway:")
+        ours = root is not None or (len(loc) > 1 and loc[0] == "config" and str(loc[1]).startswith("gangway:"))
         if ours and _is_odd(node):
-            yield _misread_value(node, f"{_at(path, node)}: {where.removeprefix('config.')}", "this")
+            place = f"{_at(path, node)}: {spell(loc if root else loc[1:])}"
+            yield _misread_value(node, place, "this", *_wanted(node, root, loc))
         if isinstance(node, yaml.MappingNode):
             yield from _twice(node, path)
-            yield from (
-                _misread_value(key, _at(path, key), "this key")
-                for key, _ in node.value
-                if ours and key.tag not in (_TAG + "str", _TAG + "merge")
-            )
-            queue.extend((value, f"{where}.{_name(key)}".removeprefix(".")) for key, value in node.value)
+            if ours:
+                yield from _misread_keys(node, path, loc if root else loc[1:])
+            queue.extend((value, (*loc, _name(key))) for key, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
-            queue.extend((item, f"{where}[{position}]") for position, item in enumerate(node.value))
+            queue.extend((item, (*loc, position)) for position, item in enumerate(node.value))
+
+
+def _misread_keys(node: yaml.MappingNode, path: Path, loc: _Loc) -> Iterator[InputError]:
+    before: tuple[yaml.Node, yaml.Node] | None = None
+    for key, value in node.value:
+        if key.tag not in (_TAG + "str", _TAG + "merge"):
+            number = "" if before is None else _cut_number(before[1], key, value)
+            if before is not None and number:
+                name = _name(before[0])
+                yield InputError(
+                    f"{_at(path, key)}: {spell((*loc, name))}",
+                    "YAML ends a number at its comma here",
+                    value=f"{_name(before[1])},{_name(key)}",
+                    allowed="a number without commas",
+                    fix=f"write {name}: {number}",
+                )
+            else:
+                yield _misread_value(key, _at(path, key), "this key")
+        before = (key, value)
+
+
+def _cut_number(value: yaml.Node, key: yaml.Node, after: yaml.Node) -> str:
+    """`60000` where `{usd: 60,000}` has become the number 60 and the key 000 without a value; else empty."""
+    groups = f"{_name(value)},{_name(key)}"
+    alone = isinstance(after, yaml.ScalarNode) and after.value == ""
+    return groups.replace(",", "") if alone and re.fullmatch(r"[1-9]\d{0,2},\d{3}", groups) else ""
 
 
 def _name(key: yaml.Node) -> str:
@@ -211,7 +238,7 @@ def _is_odd(node: yaml.Node) -> bool:
             return True
 
 
-def _misread_value(node: yaml.Node, place: str, what: str) -> InputError:
+def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fix: str = "") -> InputError:
     read_as = _READ_AS.get(node.tag, f"something tagged {node.tag.replace(_TAG, '!!')}")
     if not isinstance(node, yaml.ScalarNode):
         return InputError(place, f"YAML reads {what} as {read_as}", allowed="no tags", fix="write it without the tag")
@@ -220,9 +247,18 @@ def _misread_value(node: yaml.Node, place: str, what: str) -> InputError:
         place,
         f"YAML reads {what} as {read_as}",
         value=node.value,
-        allowed="text, decimal numbers, true and false, and a time with its zone",
-        fix=f'write {plain}"{node.value}", in quotes, for text',
+        allowed=allowed or "text, decimal numbers, true and false, and a time with its zone",
+        fix=fix or f'write {plain}"{node.value}", in quotes, for text',
     )
+
+
+def _wanted(node: yaml.Node, root: type[BaseModel] | None, loc: _Loc) -> tuple[str, str]:
+    """What is allowed at `loc`, and the fix; empty where nothing is known of it, or for a tag of somebody's own."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag not in _READ_AS:
+        return "", ""
+    if root is not None:
+        return wanted_at(root, loc, node.value)
+    return wanted_at(stack_model(), (str(loc[1]).removeprefix("gangway:"), *loc[2:]), node.value)
 
 
 def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:

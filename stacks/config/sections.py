@@ -35,6 +35,10 @@ def _email(value: str) -> str:
     return value
 
 
+# The patterns are there for messages alone: what the validators say themselves is more.
+_Email = Annotated[str, AfterValidator(_email), Field(json_schema_extra={"pattern": f"^{_EMAIL.pattern}$"})]
+
+
 class Section(BaseModel):
     """What every section has in common: frozen, no unknown keys, no infinities."""
 
@@ -173,7 +177,7 @@ class BudgetConfig(Section):
     """
 
     monthly_usd: Number = Field(gt=0)
-    emails: tuple[Annotated[str, AfterValidator(_email)], ...] = Field(min_length=1, max_length=10)
+    emails: tuple[_Email, ...] = Field(min_length=1, max_length=10)
     alert_percent: tuple[Percent, ...] = Field(default=(50, 80, 100), max_length=4)
     stop_at_percent: Percent | None = Field(default=None, examples=[100])
     activate_tag: StrictBool = False
@@ -186,6 +190,7 @@ class ImageConfig(Section):
         default=None,
         # Its form is the provider's to check, who can name the stack's own region.
         min_length=1,
+        json_schema_extra={"pattern": r"@sha256:[0-9a-f]{64}$"},
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
     )
 
@@ -204,7 +209,7 @@ class JobConfig(Section):
             input, a fabric too slow, failure after failure.
     """
 
-    preset: str
+    preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
     kimg: Number = Field(gt=0)
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     seed: Seed | None = Field(default=None, examples=[0])

@@ -35,12 +35,31 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Rule(NamedTuple):
-    """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it."""
+    """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it; made of the
+    values where one of them has to change a little.
+    """
 
     field: str
     is_broken: Callable[["TrainConfig"], bool]
     allowed: str
-    fix: str
+    fix: str | Callable[["TrainConfig"], str]
+
+    def advice(self, config: "TrainConfig") -> str:
+        """The fix, for this configuration."""
+        return self.fix if isinstance(self.fix, str) else self.fix(config)
+
+
+def _divisor(config: "TrainConfig") -> int:
+    """The divisor of batch_size nearest to batch_gpu; of two the larger."""
+    batch = config.batch_size
+    divisors = (each for each in range(1, batch + 1) if batch % each == 0)
+    return min(divisors, key=lambda each: (abs(each - config.batch_gpu), -each))
+
+
+def _of_groups(config: "TrainConfig", width: int) -> int:
+    """The width nearest to `width` that r3gan's convolutions take."""
+    step = max(8, config.resolution // 4)
+    return max(step, round(width / step) * step)
 
 
 RULES = (
@@ -54,7 +73,7 @@ RULES = (
         "frames",
         lambda c: c.frames > c.resolution,
         "at most the resolution: a clip grows in time as it does in height and width",
-        "a shorter --frames, or a larger --resolution",
+        lambda c: f"--frames {c.resolution}, or a larger --resolution",
     ),
     Rule(
         "num_classes",
@@ -66,7 +85,7 @@ RULES = (
         "batch_gpu",
         lambda c: c.batch_gpu > 0 and c.batch_size % c.batch_gpu > 0,
         "0, or a divisor of batch_size, so that a step is made of whole micro-batches",
-        "a --batch-gpu that divides --batch-size",
+        lambda c: f"--batch-gpu {_divisor(c)}, which divides --batch-size {c.batch_size}",
     ),
     Rule(
         "stable_kimg",
@@ -90,13 +109,13 @@ RULES = (
         "ngf",
         lambda c: c.architecture == "r3gan" and c.ngf % max(8, c.resolution // 4) > 0,
         "a multiple of 8 (16 at 64x64, 32 at 128x128, ...) for r3gan, whose convolutions take 16 channels in a group",
-        "--ngf 64, for example",
+        lambda c: f"--ngf {_of_groups(c, c.ngf)}",
     ),
     Rule(
         "ndf",
         lambda c: c.architecture == "r3gan" and c.ndf % max(8, c.resolution // 4) > 0,
         "a multiple of 8 (16 at 64x64, 32 at 128x128, ...) for r3gan, whose convolutions take 16 channels in a group",
-        "--ndf 64, for example",
+        lambda c: f"--ndf {_of_groups(c, c.ndf)}",
     ),
     Rule(
         "gp_weight",
@@ -330,7 +349,7 @@ class TrainConfig(BaseModel):
     def _goes_together(self) -> Self:
         if broken := first_broken(self):
             value = getattr(self, broken.field)
-            raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.fix)
+            raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.advice(self))
         return self
 
     @property

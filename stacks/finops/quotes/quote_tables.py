@@ -1,25 +1,25 @@
 """A quote as a person reads it, and as JSON whose every figure carries value, unit, source, date and confidence.
 
-Computes nothing: what stands here was worked out by `components.estimate.quotes` and `components.estimate.quotes`.
+Computes nothing: what stands here was worked out by `components.estimate.offers` and `components.estimate.quotes`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from components.catalog.schema import Fact, Region
 from components.estimate.energy import ERROR_BAND
-from components.estimate.quotes import Job, Quoted, Ranking, Sort
+from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
 class Answer:
     """A question and its answer. `max_intensity`: gCO2e per kWh that a grid may have at most; None for any; `left_out`:
-    offers on other grids; `top`: how many of the ranked a person gets to see; 0 for all. JSON has them all.
+    offers on other grids; `top`: of how many of the ranked a person reads the reasons; 0 for all. JSON has them all.
     """
 
     accelerator: str
@@ -45,15 +45,18 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "left_out": answer.left_out,
         "currency": "USD",
         "ranked": [
-            {"rank": place, **_row(quoted, job), "reason": reason}
+            {"rank": place, **_row(quoted), "reason": reason}
             for place, (quoted, reason) in enumerate(ranking.ranked, start=1)
         ],
-        "infeasible": [{**_row(quoted, job), "reason": quoted.problem} for quoted in ranking.infeasible],
-        "unknown": [{**_row(quoted, job), "reason": _unknown(quoted)} for quoted in ranking.unknown],
+        "infeasible": [{**_row(quoted), "reason": quoted.problem} for quoted in ranking.infeasible],
+        "unknown": [
+            {**_row(quoted), "reason": _unknown(quoted), "elsewhere": _elsewhere_json(quoted, ranking)}
+            for quoted in ranking.unknown
+        ],
     }
 
 
-def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
+def _row(quoted: Quoted) -> dict[str, Any]:
     offer = quoted.offer
     price = offer.price
     known = {"source": price.source, "as_of": price.as_of.isoformat(), "confidence": price.confidence}
@@ -64,7 +67,7 @@ def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
         "kind": offer.kind,
         "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note},
         "usd": {"value": quoted.usd, "unit": "USD", **known, "confidence": "estimated"},
-        "interruptions": _interruptions(quoted, job),
+        "interruptions": _interruptions(quoted),
         "spot": None if quoted.spot is None else quoted.spot.to_json(),
         "hours": _finite(quoted.hours),
         "risk_hours": _finite(quoted.risk_hours),
@@ -76,19 +79,19 @@ def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
     }
 
 
-def _interruptions(quoted: Quoted, job: Job) -> dict[str, Any] | None:
-    """The rate that was counted with: published, or else the user's word; None for what is not taken back."""
-    rate = quoted.offer.interruptions
+def _interruptions(quoted: Quoted) -> dict[str, Any] | None:
+    """The rate that was counted with: published, or the user's word, or assumed; None for what is not taken back."""
+    rate = quoted.rate
     if rate is None:
         return None
-    given = rate.value is None and job.interruptions is not None
-    unknown = "assumed" if given else "unknown"
+    confidence = "unknown" if rate.share is None else "assumed" if rate.how == "as given" else rate.how
     return {
-        "value": job.interruptions if given else rate.value,
+        "value": rate.share,
         "unit": "share of nodes a month",
-        "source": quoted.interruption_source,
-        "as_of": None if given else rate.as_of.isoformat(),
-        "confidence": unknown if rate.value is None else rate.confidence,
+        "source": rate.source,
+        "url": rate.url,
+        "as_of": None if rate.as_of is None else rate.as_of.isoformat(),
+        "confidence": confidence,
     }
 
 
@@ -151,83 +154,179 @@ def _grid_or_watts(quoted: Quoted) -> str:
 
 
 def show_answer(answer: Answer, console: "Console") -> None:
-    """Prints the ranking, then what cannot be done, then what nobody knows."""
-    from rich.markup import escape
-
+    """Prints every offer: the ranked with their figures, the first of them with reasons; then those that cannot do it,
+    and those that lack a figure, with the dollars that are known.
+    """
     job, ranking = answer.job, answer.ranking
     due = "" if job.deadline_hours is None else f", done within {job.deadline_hours:g} h"
-    console.print(
-        f"[bold]{escape(answer.accelerator)}[/], {job.num_nodes} node{'s' * (job.num_nodes > 1)}, "
-        f"{job.hours:g} h of training{due}; by {answer.sort}"
+    _say(
+        console,
+        f"{answer.accelerator}, {job.num_nodes} node{'s' * (job.num_nodes > 1)}, "
+        f"{job.hours:g} h of training{due}; by {answer.sort}",
     )
+    apart = len(ranking.infeasible) + len(ranking.unknown)
     if ranking.ranked:
-        shown = ranking.ranked[: answer.top or None]
-        console.print(_ranked_table(shown))
-        if rest := len(ranking.ranked) - len(shown):
-            console.print(f"{rest} more: --top 0", highlight=False)
+        first = ranking.ranked[0][0]
+        sure = ", its rate of interruptions assumed" if _is_assumed(first) else ""
+        _say(console, f"{BEST[answer.sort]}: {_label_and_usd(first)}{sure}", style="bold")
+        steady = next((quoted for quoted, _ in ranking.ranked if quoted.rate is None), None)
+        if steady is not None and first.rate is not None:
+            _say(console, f"the first that is not taken back: {_label_and_usd(steady)}")
     else:
-        console.print("[yellow]no offer will do[/]: see below")
+        _say(console, "no offer will do: see below", style="yellow")
+    _say(console, f"ranked: {len(ranking.ranked)} offers; not ranked, with their reasons below: {apart}")
+    _show_ranked(answer, console)
     if ranking.infeasible:
-        console.print("[bold red]cannot do it[/]")
+        _say(console, "cannot do it", style="bold red")
         for quoted in ranking.infeasible:
-            console.print(f"  {escape(quoted.offer.label)}: {escape(quoted.problem)}", highlight=False)
+            _say(console, f"{_label_and_usd(quoted)}: {quoted.problem}", indent=2)
     if ranking.unknown:
-        console.print("[bold yellow]not known, so not ranked[/]")
-        for line in _gaps(ranking.unknown):
-            console.print(f"  {escape(line)}", highlight=False)
+        _say(console, "a figure is missing, so not ranked", style="bold yellow")
+        for line in _gaps(ranking):
+            _say(console, line, indent=2)
     if answer.left_out:
-        console.print(f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh")
-    console.print(
-        "[dim]Nodes only: storage, network and the head node are the plan's. Energy is estimated, "
-        f"+-{ERROR_BAND:.0%} and never beyond its rating; CO2e location-based, the grid's average of one year. "
-        "--json has every source.[/]",
-        highlight=False,
+        _say(console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh")
+    for line in _assumptions(ranking):
+        _say(console, line, style="dim")
+    _say(
+        console,
+        f"Nodes only: storage, network and the head node are the plan's. Energy is estimated, +-{ERROR_BAND:.0%} "
+        "and never beyond its rating; CO2e location-based, the grid's average of one year. --json has every source.",
+        style="dim",
     )
 
 
-def _ranked_table(ranked: Iterable[tuple[Quoted, str]]) -> "Table":
-    from rich.markup import escape
-    from rich.table import Table
+def _say(console: "Console", text: str, *, indent: int = 0, hang: int = 2, style: str = "") -> None:
+    """A paragraph as wide as the terminal, its further lines indented by `hang` more."""
+    from rich.text import Text
 
-    table = Table(expand=True, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("", justify="right")
-    table.add_column("offer, price and why it ranks here", overflow="fold", ratio=1)
-    for heading in ("USD", "hours", "at\nrisk", "kWh", "kg\nCO2e"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for place, (quoted, reason) in enumerate(ranked, start=1):
-        offer = quoted.offer
-        price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.as_of}"
-        note = f" ({offer.note})" if offer.note else ""
-        late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
-        table.add_row(
-            str(place),
-            f"[bold]{offer.provider} {offer.region}[/] {escape(offer.machine.name)} [bold]{offer.kind}[/]\n"
-            f"[dim]{escape(price + note)}[/]\n{escape(reason + late)}",
-            _number(quoted.usd, ",.0f"),
-            _number(quoted.hours, ".1f"),
-            _number(quoted.risk_hours, ".2f"),
-            _number(quoted.kwh, ",.0f"),
-            _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f"),
-        )
-    return table
+    before, more = " " * indent, " " * (indent + hang)
+    lines = wrap(text, console.width, initial_indent=before, subsequent_indent=more, break_on_hyphens=False)
+    console.print(Text("\n".join(lines), style=style), highlight=False, soft_wrap=True)
+
+
+def _label_and_usd(quoted: Quoted) -> str:
+    return quoted.offer.label if quoted.usd is None else f"{quoted.offer.label}, ${quoted.usd:,.0f}"
+
+
+_HEADINGS = ("", "USD", "hours", "risk", "kWh", "kgCO2e", "offer")
+
+
+def _show_ranked(answer: Answer, console: "Console") -> None:
+    """A line for each, and below the first ones price and reason."""
+    ranked = answer.ranking.ranked
+    if not ranked:
+        return
+    top = answer.top or len(ranked)
+    lines = [(_cells(place, [quoted]), _why(quoted, reason)) for place, (quoted, reason) in enumerate(ranked[:top], 1)]
+    lines += [(_cells(place, group), "") for place, group in _alike(ranked[top:], top + 1)]
+    rows = [_HEADINGS, *(cells for cells, _ in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
+    for row, why in [(_HEADINGS, ""), *lines]:
+        figures = " ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=False))
+        before = len(figures) - len(figures.lstrip())
+        offer_at = len(figures) + 1 - before
+        _say(console, f"{figures.lstrip()} {row[-1]}", indent=before, hang=offer_at, style="bold" if why else "")
+        if why:
+            _say(console, why, indent=widths[0] + 1, hang=0)
+    if (rest := len(ranked) - top) > 0:
+        _say(console, f"reasons of the other {rest}: --top 0")
+
+
+def _alike(ranked: Iterable[tuple[Quoted, str]], first: int) -> Iterator[tuple[int, list[Quoted]]]:
+    """The offers with their places; those that only the kind of capacity tells apart share a line."""
+    groups: list[tuple[int, list[Quoted]]] = []
+    for place, (quoted, _) in enumerate(ranked, first):
+        if groups and _place_and_figures(groups[-1][1][0]) == _place_and_figures(quoted):
+            groups[-1][1].append(quoted)
+        else:
+            groups.append((place, [quoted]))
+    return iter(groups)
+
+
+def _place_and_figures(quoted: Quoted) -> tuple[object, ...]:
+    offer = quoted.offer
+    return offer.provider, offer.region, offer.machine.name, quoted.usd, quoted.hours, quoted.risk_hours
+
+
+def _cells(place: int, group: Sequence[Quoted]) -> tuple[str, ...]:
+    quoted, others = group[0], "".join(f", {each.offer.kind}" for each in group[1:])
+    return (
+        str(place),
+        _number(quoted.usd, ",.0f"),
+        _number(quoted.hours, ".1f"),
+        _number(quoted.risk_hours, ".2f"),
+        _number(quoted.kwh, ",.0f"),
+        _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f"),
+        quoted.offer.label + others + ("*" if _is_assumed(quoted) else ""),
+    )
+
+
+def _why(quoted: Quoted, reason: str) -> str:
+    offer = quoted.offer
+    price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.as_of}"
+    note = f" ({offer.note})" if offer.note else ""
+    late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
+    return f"{price}{note}; {reason}{late}"
 
 
 def _number(value: float | None, spec: str) -> str:
     return "?" if value is None else format(value, spec)
 
 
-def _gaps(unknown: Iterable[Quoted]) -> list[str]:
-    """A line for each machine, reason and set of regions, with the kinds it holds for."""
+def _is_assumed(quoted: Quoted) -> bool:
+    """Whether nobody published or stated the rate of its interruptions."""
+    return (
+        quoted.rate is not None
+        and quoted.rate.how == "assumed"
+        and quoted.offer.interruptions is not None
+        and (quoted.offer.interruptions.value is None)
+    )
+
+
+def _assumptions(ranking: Ranking) -> list[str]:
+    """A sentence for each provider whose rate of interruptions nobody has stated, with its source."""
+    said = {}
+    for quoted in (*(quoted for quoted, _ in ranking.ranked), *ranking.infeasible):
+        rate = quoted.rate
+        if rate is not None and rate.share is not None and _is_assumed(quoted):
+            said[quoted.offer.provider] = (
+                f"* {quoted.offer.provider} publishes no rate of interruptions for these: "
+                f"{share_in_words(rate.share)}, assumed: {rate.source} ({rate.as_of}); --interruptions states another"
+            )
+    return list(said.values())
+
+
+def _cheapest_elsewhere(quoted: Quoted, ranking: Ranking) -> Quoted | None:
+    """The same machine and kind where it has a price: what this offer might come to."""
+    offer = quoted.offer
+    known = (
+        each
+        for each, _ in ranking.ranked
+        if each.usd is not None and (each.offer.machine.name, each.offer.kind) == (offer.machine.name, offer.kind)
+    )
+    return min(known, key=lambda each: each.usd or 0.0, default=None) if offer.price.value is None else None
+
+
+def _elsewhere_json(quoted: Quoted, ranking: Ranking) -> dict[str, Any] | None:
+    found = _cheapest_elsewhere(quoted, ranking)
+    return None if found is None else {"region": found.offer.region, "value": found.usd, "unit": "USD"}
+
+
+def _gaps(ranking: Ranking) -> list[str]:
+    """A line for each machine, reason and set of regions, with the kinds it holds for; each with the dollars that are
+    known: its own, or what it costs elsewhere.
+    """
     regions: dict[tuple[str, str, str], list[str]] = {}
-    for quoted in unknown:
-        offer = quoted.offer
-        regions.setdefault((f"{offer.provider} {offer.machine.name}", _unknown(quoted), offer.kind), []).append(
-            offer.region
-        )
+    for quoted in ranking.unknown:
+        offer, found = quoted.offer, _cheapest_elsewhere(quoted, ranking)
+        why = _unknown(quoted)
+        if found is not None:
+            why += f"; in {found.offer.region} ${found.usd:,.0f}"
+        elif quoted.usd is not None:
+            why += f"; ${quoted.usd:,.0f}"
+        regions.setdefault((f"{offer.provider} {offer.machine.name}", why, offer.kind), []).append(offer.region)
     kinds: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for (machine, why, kind), names in regions.items():
         kinds.setdefault((machine, why, tuple(names)), []).append(kind)
-    return [
-        f"{machine} {', '.join(of)} in {names[0] if len(names) == 1 else f'{len(names)} regions'}: {why}"
-        for (machine, why, names), of in kinds.items()
-    ]
+    return [f"{machine} {', '.join(of)} in {', '.join(names)}: {why}" for (machine, why, names), of in kinds.items()]

@@ -89,6 +89,7 @@ def plan(config: StackConfig) -> AwsPlan:
             deployment=storage.deployment,
             efa=storage.efa,
             metadata_iops=storage.metadata_iops,
+            region=config.region,
         )
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     check_retention(config.observe.log_days, "gangway:observe.log_days")

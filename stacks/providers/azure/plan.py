@@ -182,6 +182,7 @@ def _lustre(config: StackConfig) -> LustrePlan | None:
         deployment=storage.deployment,
         efa=storage.efa,
         metadata_iops=storage.metadata_iops,
+        region=config.region,
     )
 
 

@@ -278,6 +278,7 @@ def _check_storage(config: StackConfig) -> None:
         efa=storage.efa,
         metadata_iops=storage.metadata_iops,
         export_runs=storage.export_runs,
+        region=config.region,
     )
 
 

@@ -86,7 +86,7 @@ def test_any_size_is_accepted_or_mended_to_the_nearest(capacity_gib: int, tier: 
         plan_lustre(capacity_gib, tier, efa=efa)
     assert caught.value.place == "gangway:storage.capacity_gib"
     assert caught.value.value == capacity_gib
-    fix = int(caught.value.fix.removeprefix("set capacity_gib: "))
+    fix = int(caught.value.fix.removeprefix("set capacity_gib: ").partition(" (")[0])
     assert plan_lustre(fix, tier, efa=efa).capacity_gib == fix
     around = [int(word) for word in caught.value.allowed.partition("around this value ")[2].split(" and ")]
     assert fix in around
@@ -138,3 +138,15 @@ def test_metadata_iops_are_mended_to_the_nearest() -> None:
     with pytest.raises(InputError, match="set metadata_iops: 12000, or leave it out"):
         plan_lustre(2400, 125, metadata_iops=17_000)
     assert plan_lustre(2400, 125, metadata_iops=192_000).metadata_iops == 192_000
+
+
+def test_another_tier_that_takes_the_size_is_offered_with_its_price() -> None:
+    with pytest.raises(InputError) as caught:
+        plan_lustre(4800, 500, efa=True, region="us-east-1")
+    assert caught.value.fix == (
+        "set capacity_gib: 9600 ($3,264 a month), or throughput_mbps_per_tib: 1000 with the 4800 GiB ($2,880 a month)"
+    )
+    assert plan_lustre(4800, 1000, efa=True).capacity_gib == 4800
+    with pytest.raises(InputError) as elsewhere:
+        plan_lustre(4915, 500, region="eu-north-1")
+    assert elsewhere.value.fix == "set capacity_gib: 4800 ($1,632 a month in us-east-1)"

@@ -46,7 +46,7 @@ def test_a_wrong_size_names_those_around_it(size: int, tier: int, nearest: str, 
         plan_lustre(size, tier)
     assert (caught.value.place, caught.value.value) == ("gangway:storage.capacity_gib", size)
     assert caught.value.allowed.endswith(f"nearest: {nearest}")
-    assert caught.value.fix == f"set capacity_gib: {fix}"
+    assert caught.value.fix.partition(" (")[0] == f"set capacity_gib: {fix}"
 
 
 @given(st.sampled_from(TIERS), st.integers(1, 2_000_000))
@@ -54,7 +54,7 @@ def test_the_fix_is_always_a_size_that_is_taken(tier: int, size: int) -> None:
     try:
         planned = plan_lustre(size, tier)
     except InputError as error:
-        fix = int(error.fix.rpartition(" ")[2])
+        fix = int(error.fix.partition(" (")[0].rpartition(" ")[2])
         planned = plan_lustre(fix, tier)
         step = load_amlfs_tiers()[tier].step_tib.value * GIB_PER_TIB
         assert fix != size
@@ -76,7 +76,7 @@ def test_a_larger_file_system_never_fits_a_smaller_subnet(tier: int, first: int,
 def _largest(tier: int) -> int:
     with pytest.raises(InputError) as caught:
         plan_lustre(10**9, tier)
-    return int(caught.value.fix.rpartition(" ")[2])
+    return int(caught.value.fix.partition(" (")[0].rpartition(" ")[2])
 
 
 @pytest.mark.parametrize(("tier", "nearest"), [(None, 40), (100, 125), (1000, 500), (200, 250), (50, 40)])

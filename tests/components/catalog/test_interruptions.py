@@ -1,11 +1,13 @@
 """How often spot nodes are taken: the table, its buckets, and what stands where nobody knows."""
 
+import math
 from typing import get_args
 
 import pytest
 
 from components.catalog.loader import PROVIDERS, Provider, load_provider
 from components.catalog.tables import BUCKETS, OPEN_BUCKET, Bucket, load_interruptions, taken_per_month
+from components.estimate.spot import rate_per_hour
 
 
 def test_every_bucket_counts_as_its_upper_end() -> None:
@@ -53,3 +55,17 @@ def test_the_table_speaks_of_machines_and_regions_that_exist(provider: Provider)
     for name, row in table.rows.items():
         assert name in catalog.machines
         assert set(row.by_region.value) <= set(catalog.regions), name
+
+
+@pytest.mark.parametrize(
+    ("provider", "share", "within_hours"), [("aws", 0.40, 720), ("gcp", 0.10, 24), ("azure", 0.025, 1)]
+)
+def test_what_may_be_assumed_has_a_source_and_is_no_published_rate(
+    provider: Provider, share: float, within_hours: int
+) -> None:
+    """A constant rate: the share within some hours is the same whatever the hours are."""
+    assumed = load_interruptions(provider).assumed
+    assert assumed.confidence == "assumed"
+    assert (assumed.url[:8], bool(assumed.source)) == ("https://", True)
+    assert -math.expm1(-rate_per_hour(assumed.value) * within_hours) == pytest.approx(share, rel=1e-6)
+    assert taken_per_month(provider, "nothing", "nowhere").value is None

@@ -53,16 +53,18 @@ def test_each_order_by_its_own_criterion() -> None:
 
 def test_each_place_has_its_reason() -> None:
     reasons = [reason for _, reason in ranked(SWEDEN, VIRGINIA, SPOT).ranked]
-    assert reasons[0].startswith("the cheapest; 60% below on demand at the same place; 0.059 interruptions expected")
+    assert reasons[0].startswith(
+        "cheapest of those ranked; 60% below on demand at the same place; 0.059 interruptions expected"
+    )
     assert reasons[1].startswith("2.5 times the dollars; the same emissions; not taken back")
     assert reasons[2].startswith("3.0 times the dollars; 94% fewer emissions; ")
     carbon = [reason for _, reason in ranked(SPOT, SWEDEN, sort="carbon").ranked]
-    assert carbon[0].startswith("emits least; not taken back")
+    assert carbon[0].startswith("emits least of those ranked; not taken back")
     assert "16.8 times the emissions; 67% fewer dollars" in carbon[1]
     risk = [reason for _, reason in ranked(SPOT, VIRGINIA, sort="risk").ranked]
-    assert risk[0].startswith("least at risk")
+    assert risk[0].startswith("least at risk of those ranked")
     assert "6 min expected to be lost; 60% fewer dollars" in risk[1]
-    assert ranked(VIRGINIA).ranked[0][1].startswith("the only one; not taken back")
+    assert ranked(VIRGINIA).ranked[0][1].startswith("the only one ranked; not taken back")
 
 
 def test_hours_at_risk_are_written_as_hours_once_there_are_some() -> None:

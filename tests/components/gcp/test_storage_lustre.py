@@ -54,7 +54,8 @@ def test_a_wrong_size_names_the_nearest_below_and_above(tier: int, size: int, al
     with pytest.raises(InputError, match=f"not a size Managed Lustre offers at {tier} MB/s per TiB") as caught:
         plan_lustre(size, tier, stack="demo")
     error = caught.value
-    assert (error.place, error.allowed, error.fix) == ("gangway:storage.capacity_gib", allowed, fix)
+    assert (error.place, error.allowed) == ("gangway:storage.capacity_gib", allowed)
+    assert error.fix.partition(" (")[0] == fix
     nearest = int(fix.rpartition(" ")[2])
     assert plan_lustre(nearest, tier, stack="demo").capacity_gib == nearest
 
@@ -64,7 +65,11 @@ def test_the_fix_is_always_a_size_that_is_taken(tier: int, size: int) -> None:
     try:
         planned = plan_lustre(size, tier, stack="demo")
     except InputError as error:
-        planned = plan_lustre(int(error.fix.rpartition(" ")[2]), tier, stack="demo")
+        mended, *others = re.findall(r"[0-9]+", error.fix)
+        planned = plan_lustre(int(mended), tier, stack="demo")
+        # A tier that takes the size as it is, is offered beside it.
+        for other in others[::2]:
+            assert plan_lustre(size, int(other), stack="demo").capacity_gib == size
     else:
         assert planned.capacity_gib == size
     assert planned.throughput_mbps_per_tib == tier
@@ -140,3 +145,12 @@ def test_the_import_is_one_call_of_the_api(source: str) -> None:
     request = import_request("projects/lab/locations/us-east5-a/instances/demo", source)
     assert request.url == "https://lustre.googleapis.com/v1/projects/lab/locations/us-east5-a/instances/demo:importData"
     assert request.body == {"gcsPath": {"uri": "gs://data/celeba/"}, "lustrePath": {"path": "/data"}}
+
+
+def test_another_tier_that_takes_the_size_is_offered() -> None:
+    with pytest.raises(InputError) as caught:
+        plan_lustre(9000, 500, stack="demo")
+    assert caught.value.fix == (
+        "set capacity_gib: 18000 (price not known), "
+        "or throughput_mbps_per_tib: 1000 with the 9000 GiB (price not known)"
+    )

@@ -77,26 +77,32 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown key": ({"seed": [1]}, ["mine.yaml: seed: unknown key", "did you mean 'seeds'?"]),
     "no seeds": ({"seeds": []}, ["mine.yaml: seeds", "1 to 100"]),
     "a seed below zero": ({"seeds": [-1]}, ["mine.yaml: seeds[0]", "from 0 to", "write 0"]),
-    "a seed twice": ({"seeds": [3, 3]}, ["each of seeds once, and 3 stands there twice"]),
+    "a seed twice": ({"seeds": [3, 3]}, ["mine.yaml: seeds: ", "each of seeds once", "remove one 3"]),
     "a stack twice": ({"stacks": ["aws-g5-dev", "aws-g5-dev"]}, ["each of stacks once", "another label"]),
-    "an arm twice": ({"arms": [{"name": "a"}, {"name": "a"}]}, ["each of arms once", "remove one"]),
+    "an arm twice": (
+        {"arms": [{"name": "a"}, {"name": "a"}]},
+        ["mine.yaml: arms: ", "each of arms once", "remove one a"],
+    ),
     "an unknown preset": ({"preset": "dcgan-digit"}, ["mine.yaml: preset", "did you mean 'dcgan-digits'?"]),
-    "money without a budget": ({"budget": None}, ["a budget, for aws costs money", "add budget: {usd: 50}"]),
+    "money without a budget": (
+        {"budget": None},
+        ["mine.yaml: budget: missing: aws costs money", "add budget: {usd: 50}"],
+    ),
     "a budget of nothing": ({"budget": {"usd": 0}}, ["mine.yaml: budget.usd", "above 0"]),
     "another kimg on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job.kimg": 3}}]},
-        ["one training for all stacks, so no job.kimg in set", "say it of the whole suite"],
+        ["mine.yaml: stacks[0].set.job.kimg: one training for all stacks", "write kimg beside stacks"],
     ),
     "all of job on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job": 5}}]},
-        ["no job as a whole in set", "job.terminate_when_done"],
+        ["mine.yaml: stacks[0].set.job: not as a whole", "job.terminate_when_done"],
     ),
     "labels and arms that make one name": (
         {
             "stacks": [{"stack": "aws-g5-dev", "label": "a"}, {"stack": "aws-demo", "label": "a-b"}],
             "arms": [{"name": "b-c"}, {"name": "c"}],
         },
-        ["a name of its own for each run", "a-b-c-s0 stands there twice"],
+        ["mine.yaml: stacks: ", "a name of its own for each run", "'a-b-c-s0'", "another label"],
     ),
     "a price of nothing": (
         {"stacks": [{"stack": "aws-g5-dev", "usd_per_hour": 0}]},
@@ -157,23 +163,27 @@ def test_no_preset_at_all(written: Callable[..., Path], repo: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "key", "said"),
     [
-        ({"batch_sise": 3}, "did you mean 'batch_size'?"),
-        ({"batch_size": 0}, "batch_size: Input should be greater than or equal to 1"),
-        ({"kimg": 3}, "write kimg beside settings"),
-        ({"precision": "bf17"}, "precision"),
-        ({"gp_weight": 1.0, "loss": "wgan-gp", "augment": "color"}, "color needs channels 3"),
+        ({"batch_sise": 3}, "batch_sise", "did you mean 'batch_size'?"),
+        ({"batch_size": 0}, "batch_size", "write batch_size: 1"),
+        ({"batch_size": "1,024"}, "batch_size", "write batch_size: 1024"),
+        ({"kimg": 3}, "kimg", "write kimg beside settings"),
+        ({"precision": "bf17"}, "precision", "did you mean 'bf16'?"),
+        ({"gp_weight": 1.0, "loss": "wgan-gp", "augment": "color"}, "augment", "color needs channels 3"),
+        ({"batch_gpu": 7}, "batch_gpu", "batch_gpu: 8, which divides batch_size: 64"),
     ],
 )
 def test_settings_that_do_not_fit_are_told_with_their_arm(
-    written: Callable[..., Path], repo: Path, settings: dict[str, Any], said: str
+    written: Callable[..., Path], repo: Path, settings: dict[str, Any], key: str, said: str
 ) -> None:
     path = written(arms=[{"name": "control"}, {"name": "bold", "settings": settings}])
-    with pytest.raises(InputError, match="settings, arm bold") as told:
+    with pytest.raises(InputError, match=r"go together|not an accepted|not one of|no field|key of its own") as told:
         preset_of(load_suite(path), str(path), repo / "stacks")
+    assert told.value.place == f"{path}: arms[1].settings.{key}"
     assert said in str(told.value)
     assert told.value.fix
+    assert "--" not in str(told.value)
 
 
 def test_a_suite_is_found_by_name_or_path(repo: Path, written: Callable[..., Path]) -> None:

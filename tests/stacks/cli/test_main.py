@@ -317,3 +317,33 @@ def test_the_demo_command_hands_its_options_over(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(demo, "run_demo", run_demo)
     assert run_main(["demo", "--quick", "--out", str(tmp_path)], monkeypatch) == 2
     assert seen == [(tmp_path, True)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place", "value", "fix"),
+    [
+        (["quote", "--accelerator", "H100x8", "--hours", "2w"], "--hours", "2w", "write --hours 336h"),
+        (["quote", "--accelerator", "H100x8", "--hours", "1,000"], "--hours", "1,000", "write --hours 1000h"),
+        (["quote", "--accelerator", "H100x8", "--hours", "9", "--interruptions", "15%"], "--interruptions", "15%",
+         "write --interruptions 0.15"),
+        (["quote", "--accelerator", "H100x8", "--hours", "9", "--nodes", "4x"], "--nodes", "4x", "write --nodes 4"),
+        (["quote", "--accelerator", "H100x8", "--hours", "9", "--top", "all"], "--top", "all", "write --top 8"),
+        (["tco", "--accelerator", "H100x8", "--capex", "400k"], "--capex", "400k", "write --capex 400000"),
+        (["tco", "--accelerator", "H100x8", "--utilisation", "75"], "--utilisation", 75.0, "write --utilisation 0.75"),
+        (["init", "x", "--max-hours", "2 days"], "--max-hours", "2 days", "write --max-hours 48"),
+        (["init", "x", "--no-ask", "--provider", "aws", "--nodes", "2 to 4"], "--nodes", "2 to 4", "write --nodes 2-4"),
+        (["bench", "scaling", "--rounds", "0"], "--rounds", "0", "write --rounds 1"),
+    ],
+)  # fmt: skip
+def test_a_flag_is_mended_from_the_value_given(arguments: list[str], place: str, value: object, fix: str) -> None:
+    result = CliRunner().invoke(cli.app, arguments)
+    mistakes = result.exception
+    assert isinstance(mistakes, InputError), result.output
+    assert (mistakes.place, mistakes.value, mistakes.fix) == (place, value, fix)
+    assert mistakes.allowed
+
+
+def test_other_mistakes_of_the_command_line_are_typers_own() -> None:
+    result = CliRunner().invoke(cli.app, ["plan", "aws-demo", "--format", "xml"])
+    assert result.exit_code == 2
+    assert "--format" in result.output

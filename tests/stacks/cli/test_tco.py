@@ -170,7 +170,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         (["--years", "0"], ["--years: out of range", "0.1 to 20 years"]),
         (["--years", "50"], ["--years", "write --years 20"]),
         (["--years", "nan"], ["--years: out of range"]),
-        (["--utilisation", "75"], ["--utilisation: out of range", "75.0", "write --utilisation 1"]),
+        (["--utilisation", "75"], ["--utilisation: out of range", "75.0", "write --utilisation 0.75"]),
         (["--pue", "0.9"], ["--pue: out of range", "0.9", "1 to 10"]),
         (["--usd-per-kwh", "-1"], ["--usd-per-kwh: out of range", "write --usd-per-kwh 0"]),
         (["--capex", "inf"], ["--capex: out of range"]),

@@ -51,9 +51,12 @@ def test_the_trainer_reads_the_flags_as_they_were_meant(seed: int, batch_size: i
 
 # what stands in the section, then what is said
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
-    ({"settings": {"batch_sise": 1}}, ["not 'batch_sise'", "did you mean 'batch_size'?"]),
-    ({"settings": {"kimg": 1}}, ["settings without kimg", "write kimg beside settings"]),
-    ({"settings": {"precision": "fp64"}}, ["precision", "change precision, or leave it out"]),
+    ({"settings": {"batch_sise": 1}}, ["gangway:job.settings.batch_sise: no field", "did you mean 'batch_size'?"]),
+    ({"settings": {"kimg": 1}}, ["gangway:job.settings.kimg", "settings without kimg", "write kimg beside settings"]),
+    (
+        {"settings": {"precision": "fp64"}},
+        ["gangway:job.settings.precision: not one of", "'bf16'", "did you mean 'fp16'?"],
+    ),
     ({"settings": {"cuda_graphs": True}}, ["dcgan-digits", "cuda_graphs"]),
     ({"seed": -1}, ["gangway:job.seed", "from 0"]),
     ({"run_id": "../x"}, ["gangway:job.run_id"]),

@@ -149,16 +149,16 @@ def test_a_key_written_twice_is_an_error_with_its_line(
 @pytest.mark.parametrize(
     ("spelled", "read_as", "fix"),
     [
-        ("yes", "true or false", 'write true or false, or "yes", in quotes, for text'),
-        ("off", "true or false", 'write true or false, or "off", in quotes, for text'),
-        ("0123", "a number", 'write a plain number, or "0123", in quotes, for text'),
-        ("0x1f", "a number", 'write a plain number, or "0x1f", in quotes, for text'),
-        ("1:30", "a number", 'write a plain number, or "1:30", in quotes, for text'),
-        ("60_000", "a number", 'write a plain number, or "60_000", in quotes, for text'),
-        ("1:30.5", "a number", 'write a plain number, or "1:30.5", in quotes, for text'),
-        ("2026-01-02", "a date", 'write "2026-01-02", in quotes, for text'),
-        ("2026-13-41", "a date", 'write "2026-13-41", in quotes, for text'),
-        ("2026-07-01T11:30:00", "a date", 'write "2026-07-01T11:30:00", in quotes, for text'),
+        ("yes", "true or false", "put it in quotes: team: 'yes'"),
+        ("off", "true or false", "put it in quotes: team: 'off'"),
+        ("0123", "a number", "put it in quotes: team: '0123'"),
+        ("0x1f", "a number", "put it in quotes: team: '0x1f'"),
+        ("1:30", "a number", "put it in quotes: team: '1:30'"),
+        ("60_000", "a number", "put it in quotes: team: '60_000'"),
+        ("1:30.5", "a number", "put it in quotes: team: '1:30.5'"),
+        ("2026-01-02", "a date", "put it in quotes: team: '2026-01-02'"),
+        ("2026-13-41", "a date", "put it in quotes: team: '2026-13-41'"),
+        ("2026-07-01T11:30:00", "a date", "put it in quotes: team: '2026-07-01T11:30:00'"),
         ("!!binary aGk=", "something tagged !!binary", 'write "aGk=", in quotes, for text'),
         ("!mine x", "something tagged !mine", 'write "x", in quotes, for text'),
         ("!!set {a}", "something tagged !!set", "write it without the tag"),
@@ -170,6 +170,33 @@ def test_what_yaml_reads_as_something_else_is_told(written: Path, spelled: str, 
     assert mistake.place == f"{written}, line 3: gangway:tags.team"
     assert mistake.problem == f"YAML reads this as {read_as}"
     assert mistake.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("place", "spelled", "allowed", "fix"),
+    [
+        ("job.kimg", "5_000", "a number above 0 (thousands of images)", "write kimg: 5000"),
+        ("job.max_hours", "1:30", "a number above 0, at most 672 (hours)", "write max_hours: 1.5"),
+        ("job.terminate_when_done", "yes", "true or false", "write terminate_when_done: true"),
+        ("job.keep_runs", "off", "true or false", "write keep_runs: false"),
+        ("job.kimg", "yes", "a number above 0 (thousands of images)", "write kimg: 150"),
+        ("azure.budget_starts_on", "2026-11-01", "'2026-01-01'", "put it in quotes: budget_starts_on: '2026-11-01'"),
+        ("x.y", "yes", "text, decimal numbers", 'write true or false, or "yes", in quotes, for text'),
+    ],
+)
+def test_the_setting_says_what_was_meant(written: Path, place: str, spelled: str, allowed: str, fix: str) -> None:
+    section, key = place.split(".")
+    written.write_text(f"config:\n  gangway:{section}:\n    {key}: {spelled}\n")
+    (mistake,) = mistakes_in(written)
+    assert mistake.place == f"{written}, line 3: gangway:{place}"
+    assert (allowed in mistake.allowed, mistake.fix) == (True, fix)
+
+
+def test_a_number_that_ends_at_its_comma_is_put_together(written: Path) -> None:
+    written.write_text("config:\n  gangway:budget: {monthly_usd: 60,000, emails: [a@example.com]}\n")
+    (mistake,) = mistakes_in(written)
+    assert mistake.place == f"{written}, line 2: gangway:budget.monthly_usd"
+    assert (mistake.value, mistake.fix) == ("60,000", "write monthly_usd: 60000")
 
 
 @pytest.mark.parametrize("key", ["on", "3", "~", "2026-01-02"])

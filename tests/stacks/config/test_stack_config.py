@@ -70,7 +70,7 @@ MISTAKES = {
         "max_usd_per_hours", "max_usd_per_hour", "did you mean 'max_usd_per_hour'?",
     ),
     "unknown kind of capacity": (
-        cluster(capacity=[{"kind": "on-demnd"}]), "gangway:cluster.capacity[0]", "on-demnd", "'on-demand'",
+        cluster(capacity=[{"kind": "on-demnd"}]), "gangway:cluster.capacity[0].kind", "on-demnd", "'on-demand'",
         "did you mean 'on-demand'?",
     ),
     "missing key": (
@@ -221,7 +221,7 @@ MISTAKES = {
     ),
     "a time for text": (
         section("tags", cost_center=datetime(2026, 7, 1, 11, 30, tzinfo=UTC)), "gangway:tags.cost_center",
-        "2026-07-01T11:30:00+00:00", "text, such as '4711'", "write cost_center: '4711'",
+        "2026-07-01T11:30:00+00:00", "text, such as '4711'", "write cost_center: '2026-07-01T11:30:00+00:00'",
     ),
     "no value": (
         lambda v: v.update({"gangway:region": None}), "gangway:region", None, "text, such as us-east-2",

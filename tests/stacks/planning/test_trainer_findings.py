@@ -9,7 +9,7 @@ import pytest
 
 from components.catalog.loader import load_provider
 from components.core.findings import Finding, InputError, Severity
-from stacks.config.job_settings import effective_config
+from stacks.config.job_settings import effective_config, in_settings
 from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
@@ -239,9 +239,12 @@ def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
             edited(lambda values: values["gangway:job"].update(preset=base.preset, settings=changes))  # noqa: B023
         (mistake,) = group.value.exceptions
         assert isinstance(mistake, InputError)
-        said = f"settings that go with preset {base.preset}: {field}: "
-        (rule,) = [r for r in RULES if r.field == field and said + r.allowed.replace(";", ",") in str(mistake)]
-        assert fix in mistake.fix
+        assert f"go together with the rest of preset {base.preset}" in mistake.problem
+        assert f"gangway:job.settings.{field}" in mistake.place or mistake.problem.startswith(f"{field} does")
+        (rule,) = [r for r in RULES if r.field == field and in_settings(r.allowed) in mistake.allowed]
+        # Of a file's keys, and not of a command line.
+        assert in_settings(fix) in mistake.fix
+        assert "--" not in str(mistake)
         told.add(rule)
     assert told == set(RULES)
 

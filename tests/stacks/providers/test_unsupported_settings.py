@@ -138,7 +138,7 @@ ON_AZURE: dict[str, tuple[str, dict[str, Any], str, str]] = {
     ),
     "a number for a zone": (V4, {"cluster": {"zone": 1}}, "gangway:cluster.zone", "put it in quotes: zone: "),
     "a misspelt rung": (
-        V4, {"cluster": {"capacity": [{"kind": "spt"}]}}, "gangway:cluster.capacity[0]", "did you mean 'spot'?",
+        V4, {"cluster": {"capacity": [{"kind": "spt"}]}}, "gangway:cluster.capacity[0].kind", "did you mean 'spot'?",
     ),
 }  # fmt: skip
 

@@ -64,7 +64,7 @@ MISTAKES = {
     "zone's letter": (cluster(zone="a"), "gangway:cluster.zone", "a", "set zone: us-east-2a, or leave it out"),
     "Lustre size": (
         lambda v: v["gangway:storage"].update(capacity_gib=9000), "gangway:storage.capacity_gib", 9000,
-        "set capacity_gib: 9600",
+        "set capacity_gib: 9600 ($3,264 a month in us-east-1)",
     ),
     "Lustre tier": (
         lambda v: v["gangway:storage"].update(throughput_mbps_per_tib=600), "gangway:storage.throughput_mbps_per_tib",

@@ -1,0 +1,49 @@
+"""A size that a file system's tier does not have: the nearest one, and the tiers that have it, with their prices."""
+
+from collections.abc import Iterable
+
+from components.catalog.loader import Provider, load_provider
+from components.core.findings import InputError
+from components.core.limits import nearest_number
+
+__all__ = ["refuse_size"]
+
+
+def refuse_size(
+    place: str,
+    capacity_gib: int,
+    problem: str,
+    allowed: str,
+    sizes: Iterable[int],
+    *,
+    bill: tuple[Provider, str, str],
+    tier: int | None,
+    others: Iterable[int] = (),
+) -> InputError:
+    """The mistake in `capacity_gib`, whose fix is the nearest of `sizes` or a tier that takes the size as it is.
+
+    Args:
+        place: config path of the file system.
+        capacity_gib: as it was asked for.
+        problem: one sentence.
+        allowed: which sizes there are.
+        sizes: those next to it in this tier.
+        bill: provider, region and the service's name in its price list, to which a tier is appended.
+        tier: MB/s per TiB that was asked for; None where the service has one.
+        others: tiers that take `capacity_gib`.
+    """
+    near = nearest_number(capacity_gib, sizes)
+    fix = f"set capacity_gib: {near}{_price(bill, near, tier)}"
+    for other in others:
+        fix += f", or throughput_mbps_per_tib: {other} with the {capacity_gib} GiB{_price(bill, capacity_gib, other)}"
+    return InputError(f"{place}.capacity_gib", problem, value=capacity_gib, allowed=allowed, fix=fix)
+
+
+def _price(bill: tuple[Provider, str, str], size_gib: int, tier: int | None) -> str:
+    """What a month of it costs, in brackets; the region where that is another one."""
+    provider, region, service = bill
+    price = load_provider(provider).service_price(provider, region, service if tier is None else f"{service}-{tier}")
+    if price.usd.value is None:
+        return " (price not known)"
+    where = f" in {price.region}" if price.region != region else ""
+    return f" (${price.usd.value * size_gib:,.0f} a month{where})"

@@ -1,0 +1,50 @@
+"""Mistakes in numbers of the command line, told as those in files are: the value, what is allowed, what was meant."""
+
+import math
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from components.core.findings import InputError
+from stacks.config.corrections import Span, number_for
+
+
+class Gangway(TyperGroup):
+    """The `gangway` command and all below it: a flag that is no number is an `InputError`, with the nearest that is."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        """Runs the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as wrong:
+            raise _told(wrong) or wrong from None
+
+
+def _told(wrong: typer.BadParameter) -> InputError | None:
+    """The mistake in a number, with its fix; None for one of another kind, which Typer tells by itself."""
+    from pydantic import ValidationError
+
+    cause, param = wrong.__cause__, wrong.param
+    if not isinstance(cause, ValidationError) or param is None or not param.opts:
+        return None
+    detail = cause.errors(include_url=False)[0]
+    option, value, limits = param.opts[-1], detail["input"], detail.get("ctx", {})
+    is_number = detail["type"].startswith(("int", "float"))
+    if not is_number and not limits.keys() & {"ge", "le"}:
+        return None
+    whole = detail["type"].startswith("int") or isinstance(param.default, int)
+    meant = number_for(
+        option.lstrip("-"), value, Span(limits.get("ge", -math.inf), limits.get("le", math.inf), whole=whole)
+    )
+    kind = "a whole number" if whole else "a number"
+    ends = [f"{word} {limits[end]:g}" for end, word in (("ge", "at least"), ("le", "at most")) if end in limits]
+    about = str(getattr(param, "help", None) or "").rstrip(".")
+    example = param.default if isinstance(param.default, int | float) and param.default else 1
+    return InputError(
+        option,
+        "not a number" if is_number else "out of range",
+        value=value,
+        allowed=", ".join([kind, *ends]) + (f" ({about[0].lower()}{about[1:]})" if about else ""),
+        fix=f"write {option} {example if meant is None else meant}",
+    )

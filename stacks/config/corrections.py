@@ -1,0 +1,251 @@
+"""What somebody meant by a value that is none as it stands: `48h` for hours, `"$28"`, `60%`, `9.6 TiB`, `yes`, `2-4`.
+
+Pure functions from a value to the one that would be accepted, None where that would be a guess. Messages about files
+(`explain_errors`) and about flags (`stacks.cli`) make their fixes of them. The unit is the one in a setting's name.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+_HOUR, _DAY = 3600, 86_400
+_Units = Mapping[str, float]
+_TIME: _Units = MappingProxyType(
+    {
+        **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+        **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+        **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), _HOUR),
+        **dict.fromkeys(("d", "day", "days"), _DAY),
+        **dict.fromkeys(("w", "week", "weeks"), 7 * _DAY),
+        **dict.fromkeys(("y", "yr", "year", "years"), 365 * _DAY),
+    }
+)
+# A TiB is 1,024 GiB; `9.6T`, as tools print sizes, is one too. A TB of a data sheet is a little less.
+_BYTES: _Units = MappingProxyType(
+    {
+        **{f"{letter}ib": 2.0 ** (10 * power) for power, letter in enumerate("kmgtp", 1)},
+        **{letter: 2.0 ** (10 * power) for power, letter in enumerate("mgtp", 2)},
+        **{f"{letter}b": 10.0 ** (3 * power) for power, letter in enumerate("kmgtp", 1)},
+    }
+)
+_COUNT: _Units = MappingProxyType({"k": 1e3, "m": 1e6})
+_IMAGES: _Units = MappingProxyType(
+    {"image": 1, "images": 1, "img": 1, "k": 1e3, "kimg": 1e3, "m": 1e6, "mimg": 1e6, "million": 1e6}
+)
+_DOLLARS: _Units = MappingProxyType({"usd": 1, "dollar": 1, "dollars": 1, **_COUNT})
+_RATE: _Units = MappingProxyType({"mb/s": 1, "mbps": 1, "mib/s": 1, "gb/s": 1000, "gbps": 1000})
+_LINK: _Units = MappingProxyType({"mbps": 1e-3, "mbit/s": 1e-3, "g": 1, "gbps": 1, "gbit/s": 1, "tbps": 1e3})
+_PERCENT: _Units = MappingProxyType({"%": 1, "percent": 1, "pct": 1})
+_GRAMS: _Units = MappingProxyType({"g": 1, "kg": 1000})
+_WATTS: _Units = MappingProxyType({"w": 1, "watt": 1, "watts": 1, "kw": 1000})
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """Spellings of units, each with what it is worth, and the worth of the setting's own."""
+
+    units: _Units
+    own: float = 1.0
+
+
+# By a word of the setting's name; the first that has one decides: `max_usd_per_hour` counts dollars.
+_BY_WORD: Mapping[str, _Measure] = MappingProxyType(
+    {
+        "usd": _Measure(_DOLLARS), "budget": _Measure(_DOLLARS), "capex": _Measure(_DOLLARS),
+        "hours": _Measure(_TIME, _HOUR), "deadline": _Measure(_TIME, _HOUR), "minutes": _Measure(_TIME, 60),
+        "sec": _Measure(_TIME), "days": _Measure(_TIME, _DAY), "years": _Measure(_TIME, 365 * _DAY),
+        "gib": _Measure(_BYTES, 2.0**30), "kimg": _Measure(_IMAGES, 1e3), "percent": _Measure(_PERCENT),
+        "mbps": _Measure(_RATE), "gbps": _Measure(_LINK),
+        "intensity": _Measure(_GRAMS), "watts": _Measure(_WATTS), "kw": _Measure(_WATTS, 1000),
+    }
+)  # fmt: skip
+_WHAT: Mapping[str, str] = MappingProxyType(
+    {
+        "usd": "US dollars", "hours": "hours", "deadline": "hours", "minutes": "minutes", "sec": "seconds",
+        "days": "days", "years": "years", "gib": "GiB", "kimg": "thousands of images", "percent": "percent",
+        "mbps": "MB/s", "gbps": "Gbit/s", "watts": "watts",
+    }
+)  # fmt: skip
+_SHARE = MappingProxyType({"x": 1, "%": 0.01, "percent": 0.01, "pct": 0.01, **_COUNT})
+_NUMBER = r"[-+]?(?:\d{1,3}(?:[,_' ]\d{3})+|\d+(?:_\d+)*)?(?:\.\d+)?(?:e[-+]?\d+)?"
+_AMOUNT = re.compile(rf"({_NUMBER})\s*([a-z%/][a-z0-9%/ ]*?)?\s*")
+_CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d))?(?:\.0*)?\s*(?:h|hours)?")
+_LENGTHS = re.compile(rf"({_NUMBER})\s*([a-z]+)[\s,]*")
+_PER = re.compile(r"\s*(?:/|\bper\b|\ban?\b).*")
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-|\.\.+|to|,)\s*(\d+)\s*")
+_AMERICAN_DAY = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
+_TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which numbers are allowed. `above`, `below`: as `low` and `high`, without the number itself."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+    whole: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` is one of them."""
+        fits = self.low <= value <= self.high and self.above < value < self.below
+        return fits and math.isfinite(value) and (not self.whole or value == int(value))
+
+    def nearest(self, value: float) -> float | None:
+        """The allowed number nearest to `value`; None at and beyond an end that is not allowed itself."""
+        if (value <= self.above > -math.inf) or (value >= self.below < math.inf):
+            return None
+        inside = min(max(value, self.low), self.high)
+        near = float(round(inside)) if self.whole and math.isfinite(inside) else inside
+        return near if self.holds(near) else None
+
+
+def unit_of(name: str) -> str:
+    """What a setting counts, in words: `hours` for max_hours; empty where its name does not say."""
+    return next((_WHAT[word] for word in _words(name) if word in _WHAT), "")
+
+
+def number_for(name: str, value: object, span: Span) -> int | float | None:
+    """The number that `value` means as the setting `name`: its unit worked out, moved to the nearest that is allowed.
+
+    >>> number_for("max_hours", "2 days", Span(above=0)), number_for("capacity_gib", "9.6 TiB", Span(whole=True))
+    (48, 9830)
+    >>> number_for("interruptions", "15%", Span(low=0, below=1)), number_for("kimg", "many", Span(above=0))
+    (0.15, None)
+    """
+    if isinstance(value, bool):
+        return None
+    read = _read(name, value) if isinstance(value, str) else None
+    if isinstance(value, int | float):
+        read = _number(str(value))
+    if read is None or math.isnan(read):
+        return None
+    if math.isfinite(read) and not span.holds(read):
+        if 1 < read <= 100 and min(span.high, span.below) == 1:
+            read /= 100  # percent, where a share is wanted
+        elif read < 0 <= span.above:
+            read = -read
+    near = span.nearest(read)
+    return None if near is None else _plain(near)
+
+
+def _words(name: str) -> list[str]:
+    return name.lower().replace("-", "_").split("_")
+
+
+def _plain(value: float) -> int | float:
+    return int(value) if value == int(value) and abs(value) < 1e15 else value
+
+
+def _short(value: float, *, exact: bool) -> float:
+    """Without the digits that a conversion adds."""
+    return value if exact or value == int(value) else float(f"{value:.6g}")
+
+
+def _read(name: str, text: str) -> float | None:
+    """A number with its unit, in that of the setting; None where it has another, or is none."""
+    plain = text.strip().lower().replace("us$", "$")
+    measure = next((_BY_WORD[word] for word in _words(name) if word in _BY_WORD), None)
+    if "$" in plain or plain.startswith("usd"):
+        if measure is None or measure.units is not _DOLLARS:
+            return None
+        plain = plain.replace("$", "", 1).removeprefix("usd").strip()
+    if measure is not None and measure.units is _TIME:
+        if clock := _CLOCK.fullmatch(plain):
+            hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+            return (hours * _HOUR + minutes * 60 + seconds) / measure.own
+        if (seconds_ := _sum_of_lengths(plain)) is not None:
+            return seconds_ / measure.own
+    amount = _AMOUNT.fullmatch(plain)
+    if amount is None or (number := _number(amount[1])) is None:
+        return None
+    unit = amount[2] or ""
+    # `28 USD per hour`, `500 MB/s/TiB`, `380 gCO2e/kWh`: what it is counted by is in the setting's name.
+    spellings = (unit, unit.removesuffix("/tib"), _PER.sub("", unit).replace("co2e", "").replace("co2", ""))
+    worths = (_worth(spelling, measure, _words(name)) for spelling in spellings)
+    worth = next((worth for worth in worths if worth is not None), None)
+    return None if worth is None else _short(number * worth, exact=worth == 1)
+
+
+def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | None:
+    """Of one `unit`, in the setting's own; None for a unit of something else."""
+    if not unit or unit in words or unit.partition("/")[0] in words:
+        return 1.0
+    if measure is None:
+        return _SHARE.get(unit)
+    own = measure.units.get(unit)
+    return None if own is None else own / measure.own
+
+
+def _sum_of_lengths(text: str) -> float | None:
+    """Seconds of `1d 12h`."""
+    if not _LENGTHS.match(text) or _LENGTHS.sub("", text):
+        return None
+    parts = [(_number(number), _TIME.get(unit)) for number, unit in _LENGTHS.findall(text)]
+    known = [number * worth for number, worth in parts if number is not None and worth is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(re.sub("[,_' ]", "", text))
+    except ValueError:
+        return None
+
+
+def truth_of(value: object) -> bool | None:
+    """True or False as somebody wrote it: `yes`, `"true"`, 0."""
+    word = f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
+    return True if word in _TRUE else False if word in _FALSE else None
+
+
+def range_of(value: object) -> tuple[int, int] | None:
+    """Least and most of `2-4`, `2 to 4`, `[2, 4]`, 3."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        value = f"{value[0]}-{value[1]}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value}-{value}"
+    text = str(value).strip()
+    found = _RANGE.fullmatch(text if not text.isdecimal() else f"{text}-{text}")
+    if found is None or not found[1].isascii() or not found[2].isascii():
+        return None
+    low, high = sorted((int(found[1]), int(found[2])))
+    return max(low, 1), max(high, 1)
+
+
+def text_for(value: str, pattern: str) -> str | None:
+    """`value` respelled so that `pattern` takes it: `4*4*8`, `11/01/2026`, a letter too large."""
+    return next((text for text in _respelled(value.strip()) if re.search(pattern, text)), None)
+
+
+def _respelled(text: str) -> Iterator[str]:
+    yield text
+    yield text.lower()
+    yield text.upper()
+    yield re.sub(r"\s*[*x, ]\s*", "x", text.lower())
+    yield re.sub(r"[\s_]+", "-", text.lower())
+    if day := _AMERICAN_DAY.fullmatch(text):
+        # Where the first of both can be no month it is the day.
+        month, of_month = (day[1], day[2]) if int(day[1]) <= 12 else (day[2], day[1])
+        yield f"{day[3]}-{int(month):02}-{int(of_month):02}"
+
+
+def moment_for(value: object) -> str | None:
+    """A day or a time without its zone as a moment, in UTC."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        return None
+    return f"{moment.replace(microsecond=0, tzinfo=None).isoformat()}Z" if moment.tzinfo is None else None
+
+
+def words_of(value: Any) -> list[Any] | None:
+    """The items of a list that was written as one value: `50, 80`."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.strip("[]").split(",") if word.strip()] or None
+    return None if value is None or isinstance(value, list | dict) else [value]
