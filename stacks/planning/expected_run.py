@@ -158,17 +158,17 @@ def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, sp
     alone = ""
     if workers > 1 and (peak := worker_peak(trained, machine)) is not None:
         one = rates(step_of(trained, 1), peak.tflops, None, 1)
-        alone = f"; {about(one.mid)} images/s on one, {about(speed.images_per_second.mid)} on all"
+        alone = f", {about(speed.images_per_second.mid)} images/s (one: {about(one.mid)})"
     larger = _halving(config, machine, trained, speed.waiting[1])
     least, usual = (floor(share * 100) for share in speed.waiting)
     fewer = "fewer machines" if config.cluster.nodes.max > 1 else "a smaller machine"
-    batch = f"halve it by job.settings: {{batch_size: {larger}}}, or " if larger else ""
+    batch = f"halve it by job.settings: {{batch_size: {larger}}}, or " if larger else "take "
     yield Finding.warning(
         "speed.mostly-waiting",
         "gangway:cluster",
         f"{usual} % of a step ({least} % or more) is waiting, not computing: {ceil(trained.batch_size / workers)} of "
         f"{trained.batch_size} images on each of {workers} x {model}{alone}",
-        f"{batch}take {fewer}",
+        f"{batch}{fewer}",
     )
 
 

@@ -187,8 +187,8 @@ def test_steps_that_mostly_wait_are_told_with_a_batch_that_halves_it(edited: Edi
     (found,) = waiting(edited(lambda values: None))
     assert (found.severity, found.path) == (Severity.WARNING, "gangway:cluster")
     assert found.message.startswith("99 % of a step (94 % or more) is waiting, not computing: ")
-    assert "4 of 64 images on each of 16 x H100; " in found.message
-    assert "25,000 images/s on one, 25,000 on all" in found.message
+    assert "4 of 64 images on each of 16 x H100, " in found.message
+    assert "16 x H100, 25,000 images/s (one: 25,000)" in found.message
     batch_size = int(found.fix.partition("batch_size: ")[2].partition("}")[0])
 
     def usual(size: int) -> float:
