@@ -164,11 +164,12 @@ class Link(Frozen):
 class Ici(Frozen):
     """How the links of a TPU chip are laid out. `ports`: links of one chip, to its neighbours, which its bandwidth is
     shared out to; `wraps_every`: a slice whose sides are all multiples of this has links between its ends: it is a
-    torus.
+    torus; `dcn_gbps`: of the network between slices, for each chip, in one direction; None where nobody says.
     """
 
     ports: Fact[int]
     wraps_every: Fact[int]
+    dcn_gbps: Fact[float | None]
 
 
 class Latency(Frozen):

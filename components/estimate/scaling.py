@@ -18,6 +18,7 @@ __all__ = [
     "Links",
     "Network",
     "Slice",
+    "Slices",
     "Spread",
     "StepModel",
     "Torus",
@@ -25,6 +26,7 @@ __all__ = [
     "fit_amdahl",
     "links_of",
     "measured_efficiency",
+    "slices_of",
     "step_sec",
     "torus_of",
 ]
@@ -278,4 +280,55 @@ def torus_of(generation: str, topologies: Iterable[str], bus_share: float = BUS_
             f"latency: {hop.value:g} us a hop, {hop.source}",
             share,
         ),
+    )
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Several slices of one shape, which first average inside, and then what each chip holds of that with the chips in
+    its place.
+
+    Attributes:
+        torus: with one slice.
+        chips: of it.
+        workers: processes of it.
+        between_gbps: of the network between slices, all chips of one together; infinite where there is one slice.
+        between_latency_sec: of one message between slices.
+        sources: where each comes from.
+    """
+
+    torus: Torus
+    chips: int
+    workers: int
+    between_gbps: float
+    between_latency_sec: float
+    sources: tuple[str, ...] = ()
+
+    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+        """Seconds of one all-reduce. `workers`: of whole slices; `num_bytes`: of each worker's buffer."""
+        inside, num = self.torus.all_reduce_sec(self.chips, num_bytes), workers // self.workers
+        steps = 2 * (num - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(num))
+        return inside + 2 * (num - 1) / num * num_bytes * 8e-9 / self.between_gbps + steps * self.between_latency_sec
+
+
+def slices_of(generation: str, topology: str, workers: int, num_slices: int, bus_share: float = BUS_SHARE) -> Slices:
+    """So many slices of that topology, each with so many workers. InputError: nobody says how fast the network between
+    them is.
+    """
+    torus, dcn, between = torus_of(generation, [topology], bus_share), ici(generation).dcn_gbps, latency().ethernet_usec
+    if num_slices > 1 and dcn.value is None:
+        raise InputError(
+            generation,
+            "the catalogue knows no bandwidth of the network between its slices (DCN): nothing can be projected",
+            fix="one slice, or another generation",
+        )
+    (one,) = torus.slices
+    several = () if num_slices == 1 else (f"between slices: {dcn.value:g} Gbit/s of a chip, {dcn.source}",)
+    return Slices(
+        torus=torus,
+        chips=one.chips,
+        workers=workers,
+        between_gbps=math.inf if dcn.value is None else dcn.value * one.chips * bus_share,
+        between_latency_sec=between.value * 1e-6,
+        sources=(*torus.sources, *several),
     )

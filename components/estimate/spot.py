@@ -12,6 +12,7 @@ from typing import Any
 __all__ = [
     "HOURS_PER_BUCKET",
     "RESTART_SEC",
+    "SAVE_BYTES_PER_SEC",
     "SAVE_SEC",
     "SpotEstimate",
     "best_interval_sec",
@@ -24,6 +25,8 @@ HOURS_PER_BUCKET = 720
 """A month, as AWS's Spot Instance Advisor counts: its buckets are shares of instances taken within one."""
 SAVE_SEC = 10.0
 """What a checkpoint takes at most, assumed: a DCGAN's of 90 MB takes 0.1 to 0.3 s, and networks grow."""
+SAVE_BYTES_PER_SEC = 0.9e9
+"""As fast as that one was seen to be saved."""
 RESTART_SEC = 600.0
 """From a node's end until training goes on, assumed: a new node boots, pulls its image, mounts and joins."""
 

@@ -33,7 +33,7 @@ from trainer.config.train_config import TrainConfig
 
 MAX_WORKERS = 512
 _PLACE = "--machines"
-_ONE_SLICE = "one slice: the catalogue knows no bandwidth of the network between slices (DCN), so it stops there"
+_ONE_SLICE = "one slice: a study leaves out the network between slices (DCN), so it stops there"
 LINES = 7
 """Of statistics in a run, the first of which is left out."""
 _POLL_SEC = 0.1

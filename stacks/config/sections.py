@@ -288,7 +288,7 @@ class EstimateConfig(Section):
 
     Attributes:
         taken_percent_per_month: of spot nodes, how many the provider takes within 720 hours; else the catalogue's.
-        images_per_second: of the whole job; else the pace that ends just within job.max_hours.
+        images_per_second: of the whole job; else projected from the work of a step, with a band.
         checkpoint_sec: training stands still for so long at each.
         restart_sec: from the end of a spot node until training goes on.
         source_gib: size of storage.source, for its transfer from another region.

@@ -9,11 +9,13 @@ from components.catalog.validators import STALE_DAYS
 from components.core.capacity import Spot
 from components.core.findings import Finding, InputError
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
-from components.estimate.spot import SpotEstimate
+from components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, best_interval_sec
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines, unsaid_usage
-from stacks.planning.trainer_findings import length_findings, rounded_down, trainer_findings
+from stacks.planning.expected_run import run_findings
+from stacks.planning.run_costs import Pace, RungCost, idle_settings, pace, rung_lines, unsaid_usage
+from stacks.planning.trainer_findings import rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
+from trainer.config.network_size import state_gib
 from trainer.config.train_config import SELF_PREPARED
 from trainer.core.program import program
 
@@ -37,7 +39,7 @@ def common_findings(
     unpriced = [
         *_batch(config, machine),
         *trainer_findings(config, machine),
-        *length_findings(config, machine),
+        *run_findings(config, machine, cost),
         *([] if shared else _state(config)),
         *_data(config),
     ]
@@ -276,48 +278,65 @@ def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
 
 
 def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -> Finding:
+    """An error where it holds over the whole band of speeds; else only as slowly as the rung is priced for."""
     restart_sec, mtbf_sec = config.estimate.restart_sec, spot.mtbf_hours * 3600
     lost_sec = spot.interval_sec / 2 + restart_sec
     elsewhere = "take fewer nodes, or put another kind of capacity in its place"
     best_sec = spot.best_interval_sec
-    every = rounded_down(best_sec * job.images_per_second / 1000)
+    priced = pace(config)
+    every = rounded_down(best_sec * priced.images_per_second / 1000)
     mends = best_sec / 2 + restart_sec < mtbf_sec
-    return Finding.error(
+    surely = job.shortest_sec / 2 + restart_sec >= mtbf_sec
+    faster = "" if surely else f" at {priced.images_per_second:,.0f} images/s ({priced.source}); it may be faster"
+    make = Finding.error if surely else Finding.warning
+    return make(
         "capacity.spot-infeasible",
         path,
         f"on spot this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
         f"{spot.mtbf_hours:.2f} h, and each costs {lost_sec / 3600:.2f} h (half an interval of checkpoints, and the "
-        "restart)",
+        f"restart){faster}",
         f"set gangway:job.checkpoint_kimg: {every:g}, or {elsewhere}" if mends else elsewhere,
     )
 
 
 def _interval(config: StackConfig, spot: SpotEstimate, job: Pace) -> Iterable[Finding]:
-    """Whether another interval would end the run clearly sooner."""
-    save_sec, restart_sec = config.estimate.checkpoint_sec, config.estimate.restart_sec
+    """Whether another interval would end the run clearly sooner, at whichever end of the job's band of speeds, and
+    however fast a checkpoint whose time nobody has said is saved.
+    """
+    own, mtbf_sec = config.estimate, spot.mtbf_hours * 3600
     run_sec = config.job.max_hours * 3600
-    best_sec = min(spot.best_interval_sec, run_sec)
-    mtbf_sec = spot.mtbf_hours * 3600
+    save_sec, restart_sec = own.checkpoint_sec, own.restart_sec
 
-    def longer(interval_sec: float) -> float:
+    def longer(interval_sec: float, save_sec: float) -> float:
         return (1 + save_sec / interval_sec) / (1 - (interval_sec / 2 + restart_sec) / mtbf_sec)
 
-    ratio = longer(spot.interval_sec) / longer(best_sec)
-    if ratio <= FAR_FROM_BEST:
+    def ratio(interval_sec: float, save_sec: float) -> float:
+        best_sec = min(best_interval_sec(save_sec, mtbf_sec, restart_sec), run_sec)
+        return longer(interval_sec, save_sec) / longer(best_sec, save_sec)
+
+    best_sec = min(spot.best_interval_sec, run_sec)
+    often = job.interval_sec < best_sec
+    least_sec = save_sec if "checkpoint_sec" in own.model_fields_set else min(save_sec, _saved_sec(config))
+    surely = ratio(job.longest_sec, least_sec) if often else ratio(job.shortest_sec, save_sec)
+    if min(surely, ratio(job.interval_sec, save_sec)) <= FAR_FROM_BEST or often != (job.longest_sec < best_sec):
         return
-    often = spot.interval_sec < best_sec
     # Near the optimum little is won: what is enough is better advice than hours without a checkpoint.
     advised_sec = min(best_sec, save_sec / ENOUGH) if often else best_sec
     yield Finding.warning(
         "checkpoint.interval",
         "gangway:job.checkpoint_kimg",
-        f"a checkpoint every {job.checkpoint_kimg:g} kimg, {span(spot.interval_sec)} at "
+        f"a checkpoint every {job.checkpoint_kimg:g} kimg, {span(job.interval_sec)} at "
         f"{job.images_per_second:,.0f} images/s ({job.source}), is too {'often' if often else 'seldom'} for spot: the "
-        f"run takes {ratio - 1:.0%} longer than with one every {span(best_sec)}, which is best (Young and Daly; a "
-        f"checkpoint is taken to cost {save_sec:g} s: gangway:estimate.checkpoint_sec)",
+        f"run takes {ratio(job.interval_sec, save_sec) - 1:.0%} longer than with one every {span(best_sec)}, which is "
+        f"best (Young and Daly; a checkpoint is taken to cost {save_sec:g} s: gangway:estimate.checkpoint_sec)",
         f"set checkpoint_kimg: {rounded_down(advised_sec * job.images_per_second / 1000):g}, "
         f"one every {span(advised_sec)}",
     )
+
+
+def _saved_sec(config: StackConfig) -> float:
+    """Of a checkpoint, as fast as one was ever seen to be saved: it holds what stays on a device between steps."""
+    return state_gib(config.job.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC
 
 
 def stale_prices(lines: Sequence[CostComponent], today: date) -> Iterable[Finding]:

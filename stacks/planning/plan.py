@@ -20,17 +20,21 @@ from components.estimate.energy import (
 from stacks.config.stack_config import StackConfig
 from stacks.planning.bill_coverage import unpriced
 from stacks.planning.common_findings import check_budget, money_findings
+from stacks.planning.expected_run import ExpectedRun, expected_run
 from stacks.planning.gc_pause import without_gc
 from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
 from stacks.planning.rules.guardrails import with_guardrails
 from stacks.planning.run_costs import Pace, RungCost, pace, price_ladder, usage_lines
+from stacks.planning.throughput import throughput
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything `gangway plan` prints. Energy and emissions are of the first rung's expected hours."""
+    """Everything `gangway plan` prints. Cost, energy and emissions are of the first rung's hours, where a run takes all
+    of max_hours; `expected` is what it is expected to take.
+    """
 
     config: StackConfig
     resources: tuple[PlannedResource, ...]
@@ -38,6 +42,7 @@ class Plan:
     cost: CostEstimate
     rungs: tuple[RungCost, ...]
     pace: Pace
+    expected: ExpectedRun
     energy: EnergyEstimate
     carbon: CarbonEstimate
     embodied: EmbodiedEstimate
@@ -76,6 +81,7 @@ class Plan:
             "findings": [finding.to_json() for finding in self.findings],
             "cost": {**self.cost.to_json(), "idle_hourly": self.idle_hourly},
             "rungs": [rung.to_json() for rung in self.rungs],
+            "expected_run": self.expected.to_json(),
             "checkpoints": self.pace.to_json(),
             "energy": self.energy.to_json(),
             "carbon": {
@@ -110,7 +116,8 @@ def make_plan(config: StackConfig) -> Plan:
         cost = estimate(lines, hours)
         check_budget(config, cost)
         energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
-        job = pace(config)
+        speed = throughput(config, planned.machine)
+        job = pace(config, speed)
         return Plan(
             config=config,
             resources=program.resources,
@@ -125,6 +132,7 @@ def make_plan(config: StackConfig) -> Plan:
             cost=cost,
             rungs=rungs,
             pace=job,
+            expected=expected_run(config, speed, cost),
             energy=energy,
             carbon=estimate_carbon(energy, planned.region),
             embodied=estimate_embodied(planned.machine, num_nodes, hours),

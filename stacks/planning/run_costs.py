@@ -16,6 +16,7 @@ from components.core.fields import Egress
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, Declared, from_service, of_resources, used_once
 from components.estimate.spot import SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
+from stacks.planning.throughput import Band, Throughput
 from stacks.providers.registry import provider_of
 
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
@@ -165,12 +166,15 @@ def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, str, fl
 class Pace:
     """How fast a job goes, and so how far its checkpoints are apart. `checkpoint_kimg`: thousands of images from one
     checkpoint to the next; `images_per_second`: of the whole job; `interval_sec`: from one checkpoint to the next, at
-    most the run; `source`: where the images per second are from.
+    most the run; `shortest_sec` and `longest_sec`: the ends of its band; `source`: where the images per second are
+    from.
     """
 
     checkpoint_kimg: float
     images_per_second: float
     interval_sec: float
+    shortest_sec: float
+    longest_sec: float
     source: str
 
     def to_json(self) -> dict[str, Any]:
@@ -221,15 +225,23 @@ def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: in
     return own or [line for line in lines if line.unit == "chip-hours"]
 
 
-def pace(config: StackConfig) -> Pace:
-    """How far checkpoints are apart in seconds, which the trainer counts in images."""
+def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
+    """How far checkpoints are apart in seconds, which the trainer counts in images. `speed`: None, as where nobody can
+    tell it, takes the slowest that still ends the run in time, by which rungs are priced: a job may be no faster.
+    """
     job, measured = config.job, config.estimate.images_per_second
-    per_second = measured or job.kimg * 1000 / (job.max_hours * 3600)
     every = job.effective_config().checkpoint_kimg
-    source = "gangway:estimate.images_per_second" if measured else "assumed: job.kimg in just job.max_hours"
+    if speed is not None and speed.images_per_second is not None:
+        rate, source = speed.images_per_second, f"{speed.provenance}: {speed.source}"
+        if speed.provenance == "measured":
+            source = speed.source
+    else:
+        per_second = measured or job.kimg * 1000 / (job.max_hours * 3600)
+        rate = Band(per_second, per_second, per_second)
+        source = "gangway:estimate.images_per_second" if measured else "assumed: job.kimg in just job.max_hours"
     # The trainer also saves at the end: no two checkpoints are further apart than the run is long.
-    interval_sec = min(every * 1000 / per_second, job.max_hours * 3600)
-    return Pace(every, per_second, interval_sec, source)
+    apart = rate.over(every * 1000).map(lambda seconds: min(seconds, job.max_hours * 3600))
+    return Pace(every, rate.mid, apart.mid, apart.low, apart.high, source)
 
 
 def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:

@@ -22,6 +22,7 @@ from stacks.planning.infracost import infracost
 from stacks.planning.plan import Plan
 from stacks.planning.recording import PlannedResource
 from stacks.planning.run_costs import RungCost
+from stacks.planning.throughput import about
 
 if TYPE_CHECKING:
     from stacks.sandbox.rows import SandboxRow
@@ -67,6 +68,8 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
     shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
     if shown:
         console.print(findings_table(shown, shorten=detail is not Detail.FULL))
+    if detail is Detail.BRIEF:
+        console.print(_expected(plan, sources=False), highlight=False)
     console.print(_tally(plan, detail), highlight=False)
 
 
@@ -108,6 +111,7 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
         f"{_least(cost)}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
         f"[bold]{usd(cost.run)}[/] for a run of {_hours(plan)}"
         f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
+        f"\n{_expected(plan, sources=sources)}"
         f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
         f"\n{_energy(plan)}"
         f"\n{_embodied(plan)}"
@@ -115,6 +119,26 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
         title="envelope (estimated)",
         title_align="left",
     )
+
+
+def _expected(plan: Plan, *, sources: bool) -> str:
+    """What the run is expected to take of that, and how sure that is."""
+    run, speed, rate = plan.expected, plan.expected.throughput, plan.expected.throughput.images_per_second
+    if rate is None or run.hours is None or run.usd is None or run.share is None:
+        return f"expected: [bold]unknown[/]; {escape(speed.source)}"
+    known = rate.low == rate.high
+    took = f"[bold]{span(run.hours.mid * 3600)}[/]"
+    paid = f"{_least(plan.cost)}[bold]{usd(run.usd.mid)}[/]"
+    fast = f"{rate.mid:,.0f} images/s" if known else f"about {about(rate.mid)} images/s"
+    if not known:
+        took += f" ({span(run.hours.low * 3600)} to {span(run.hours.high * 3600)})"
+        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})"
+        fast += f" ({about(rate.low)} to {about(rate.high)})"
+    share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
+    if run.share.low != run.share.mid:
+        share += f" ({run.share.low:.0%} to {run.share.high:.0%})"
+    why = f"\n[dim]{escape(speed.source)}[/]" if sources else ""
+    return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{why}"
 
 
 def _least(cost: CostEstimate) -> str:

@@ -15,6 +15,7 @@ from components.core.capacity import Spot, plan_ladder
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
+from components.estimate.cost import elsewhere
 from stacks.config.job_settings import trainer_flags
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import provider_of
@@ -287,17 +288,30 @@ def spot_notice(config: StackConfig, notice_sec: int) -> Iterable[Finding]:
 
 
 def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> Iterable[Finding]:
-    """Price caps with which no machine will come."""
+    """Price caps with which no machine will come, and caps that cap nothing."""
     price = load_provider(provider).price(machine.name, config.region)
-    low = None if price is None else price.spot_low.value
+    if price is None:
+        return
+    low, high, on_demand = price.spot_low.value, price.spot_high.value, price.on_demand.value
+    where = elsewhere(price.region, config.region)
     for position, rung in enumerate(config.cluster.capacity):
         cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
-        if price is not None and low is not None and cap is not None and cap < low:
+        path = f"{CLUSTER}.capacity[{position}].max_usd_per_hour"
+        if cap is not None and low is not None and cap < low:
             yield Finding.warning(
                 "capacity.spot-cap-low",
-                f"{CLUSTER}.capacity[{position}].max_usd_per_hour",
-                f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD",
-                f"set max_usd_per_hour: {price.spot_high.value:g}",
+                path,
+                f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD, so that no machine "
+                f"will come ({price.spot_low.source}{where}, {price.spot_low.as_of})",
+                f"set max_usd_per_hour: {high:g}",
+            )
+        if cap is not None and on_demand is not None and cap > on_demand:
+            yield Finding.warning(
+                "capacity.spot-cap-high",
+                path,
+                f"{cap:g} USD is above the price on demand, {on_demand:g} USD, which is the limit without it "
+                f"({price.on_demand.source}{where}, {price.on_demand.as_of})",
+                "leave max_usd_per_hour out: the price on demand is the limit then",
             )
 
 

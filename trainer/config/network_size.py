@@ -1,4 +1,5 @@
-"""How large the networks are, by configuration alone: parameters, and what a step keeps of an image for its gradients.
+"""How large the networks are, by configuration alone: parameters, what a step keeps of an image for its gradients, and
+how much it computes.
 
 Plans read it, and the trainer before it makes a network; so it imports no torch. The layers stand in
 `trainer.networks`, a module for each family; a test holds both to the same numbers, over all families.
@@ -19,6 +20,10 @@ WIDEST = 512
 _GIB = 1 << 30
 _FLOAT32 = 4
 _LAST_OF_RESNET = 8
+_PENALTY_PASSES = 6
+"""Of the discriminator: forward, back to the images, and back through both."""
+_PASS_OPERATIONS, _PENALTY_OPERATIONS = 10, 30
+"""For each layer in a network's update, and in a penalty: counted by torch over all presets, see the tests."""
 _GROUP = 16
 
 
@@ -47,6 +52,40 @@ def discriminator_size(config: TrainConfig) -> Layer:
     return _sum(layers(config))
 
 
+class Stage(NamedTuple):
+    """Networks at one size. `config`: has the layers in use for its whole networks; `first`: images seen when it
+    begins; `share`: of the run's images that are shown at it.
+    """
+
+    config: TrainConfig
+    first: float
+    share: float
+
+
+def stages(config: TrainConfig) -> tuple[Stage, ...]:
+    """The sizes that a run reaches, smallest first, with the schedule of `trainer.steps.progressive_schedule`; one for
+    networks that do not grow.
+    """
+    if config.architecture != "progressive":
+        return (Stage(config, 0.0, 1.0),)
+    sizes = [SMALLEST << step for step in range(_doublings(config) + 1)]
+    lasts = config.stable_kimg + config.fade_kimg
+    firsts = [max(0.0, number * lasts - config.fade_kimg) * 1000 for number in range(len(sizes))]
+    last_step = config.total_images - config.step_images
+    reached = [(size, first) for size, first in zip(sizes, firsts, strict=True) if first <= last_step]
+    ends = [*(first for _, first in reached[1:]), float(config.total_images)]
+    return tuple(
+        Stage(_grown_to(config, size), first, (end - first) / config.total_images)
+        for (size, first), end in zip(reached, ends, strict=True)
+    )
+
+
+def _grown_to(config: TrainConfig, resolution: int) -> TrainConfig:
+    """Its layers up to `resolution`: a layer's width goes by its own size and the full one, and stays what it is."""
+    ratio = config.resolution // resolution
+    return config.model_copy(update={"resolution": resolution, "ngf": config.ngf * ratio, "ndf": config.ndf * ratio})
+
+
 def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
     """GiB of its host that a worker needs to make both networks, and the generator's average. What `trains_here`, whole
     and on the CPU, has gradients and Adam's two moments besides.
@@ -59,26 +98,72 @@ def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
 def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
     """GiB that a worker's device cannot do without in a step on `images` images at once: weights, average, gradients
     and moments (those two of one of `parts`, where networks are sharded), and the inputs of one network's layers. A
-    step takes more: penalties, the other network's pass, the libraries' work space.
+    step takes more: penalties, the other network's pass, the libraries' work space. Of networks that grow, at the
+    largest of the sizes that the run reaches.
     """
-    generator, discriminator = generator_size(config), discriminator_size(config)
-    whole = generator.parameters + discriminator.parameters
-    weights = _FLOAT32 * (whole + generator.parameters + 3 * whole / parts)
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
-    # The discriminator judges a real image and a fake for each of the generator's.
-    kept = number * images * max(2 * discriminator.kept, generator.kept)
-    return (weights + kept) / _GIB
+
+    def kept(stage: Stage) -> float:
+        generator, discriminator = generator_size(stage.config), discriminator_size(stage.config)
+        # The discriminator judges a real image and a fake for each of the generator's.
+        return number * images * max(2 * discriminator.kept, generator.kept)
+
+    return max(_state_bytes(config, stage, 3, parts) + kept(stage) for stage in stages(config)) / _GIB
 
 
-def least_flop(config: TrainConfig) -> float | None:
-    """FLOP that a step cannot do without for each real image it shows: making and judging fakes, judging reals, and the
-    weights' gradients; neither penalties nor what only gradients of images need. None for networks that grow, whose
-    first images cost less.
+def state_gib(config: TrainConfig) -> float:
+    """GiB that stay on a worker's device from step to step, whatever its compiler computes anew within one: weights,
+    the generator's average, Adam's two moments.
     """
-    if config.architecture == "progressive":
-        return None
+    return _state_bytes(config, stages(config)[-1], 2) / _GIB
+
+
+def _state_bytes(config: TrainConfig, stage: Stage, copies: int, parts: int = 1) -> float:
+    """Weights and average, which are all there from the start, and so many numbers for each weight in use."""
+    generator, discriminator = generator_size(config).parameters, discriminator_size(config).parameters
+    in_use = generator_size(stage.config).parameters + discriminator_size(stage.config).parameters
+    return _FLOAT32 * (2 * generator + discriminator + copies * in_use / parts)
+
+
+def least_flop(config: TrainConfig) -> float:
+    """FLOP that a step cannot do without for each real image it shows: making and judging fakes, judging reals, and the
+    weights' gradients; neither penalties nor what only gradients of images need. Of networks that grow, the mean over
+    the run.
+    """
+
+    def at(each: TrainConfig) -> float:
+        generator, discriminator = generator_size(each).products, discriminator_size(each).products
+        return 2 * (generator + 4 * discriminator + 2 * (generator + discriminator) / each.d_steps)
+
+    return sum(stage.share * at(stage.config) for stage in stages(config))
+
+
+def step_flop(config: TrainConfig) -> float:
+    """FLOP of a step for each real image it shows, all passes and penalties, within a third of what torch counts: a
+    pass back through a network is two forward, or one where only the images' gradient is wanted. Of networks that do
+    not grow, or one `Stage` of those that do.
+    """
     generator, discriminator = generator_size(config).products, discriminator_size(config).products
-    return 2 * (generator + 4 * discriminator + 2 * (generator + discriminator) / config.d_steps)
+    d_step = generator + 6 * discriminator + penalties(config) * _PENALTY_PASSES * discriminator
+    return 2 * (d_step + (3 * generator + 2 * discriminator) / config.d_steps)
+
+
+def penalties(config: TrainConfig) -> float:
+    """Gradients of images that a step of the discriminator penalises on average."""
+    weights = (config.r1_gamma, config.r2_gamma, config.gp_weight)
+    return sum(weight > 0 for weight in weights) / config.r1_interval
+
+
+def step_operations(config: TrainConfig) -> float:
+    """Operations of the device in a step on one micro-batch, within a factor of two of what torch counts, so that none
+    is counted for the optimiser, which has one or two: activations, norms and augmentation are many to a layer.
+    """
+    latent = config.z_dim * (2 if config.num_classes else 1)
+    of_generator, of_discriminator = _FAMILIES[config.architecture]
+    of_d = sum(layer.products > 0 for layer in of_discriminator(config))
+    layers = of_d + sum(layer.products > 0 for layer in of_generator(config, latent))
+    d_step = _PASS_OPERATIONS * layers + penalties(config) * _PENALTY_OPERATIONS * of_d
+    return config.d_steps * d_step + _PASS_OPERATIONS * layers
 
 
 def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1) -> int | None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
-from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks
+from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
 from trainer.config.train_config import TrainConfig
 
 _ANY = (1, 3)
@@ -130,13 +130,15 @@ def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
 
 
 def _memory(config: TrainConfig, machine: Machine, num_nodes: int) -> Iterator[Refusal]:
-    """Networks that the node, or the accelerator, has no room for, and micro-batches likewise. Of XLA's devices nothing
-    is said: its compiler may compute anew what others keep.
-    """
+    """Networks that the node, or the accelerator, has no room for, and micro-batches likewise."""
     on_cpu, workers, memory_gib = config.backend == "gloo", machine.num_workers, machine.memory_gib
 
     def on_device(each: TrainConfig) -> Iterator[Refusal]:
-        if machine.kind == "cuda" and not on_cpu and machine.device_memory_gib is not None:
+        if on_cpu or machine.device_memory_gib is None:
+            return
+        if machine.kind == "xla":
+            yield from xla_memory(each, machine.device_memory_gib, machine.name)
+        else:
             yield from device_memory(each, workers, num_nodes, machine.device_memory_gib, machine.name)
 
     def needed_gib(each: TrainConfig) -> float:
@@ -179,6 +181,22 @@ def device_memory(config: TrainConfig, workers: int, num_nodes: int, memory_gib:
     field, value = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= memory_gib)
     changes: dict[str, object] = {} if value is None else {field: value, "batch_gpu": 1}
     yield Refusal(field, f"{field} {getattr(config, field)}: {least}", f"what fits into {room}", changes)
+
+
+def xla_memory(config: TrainConfig, memory_gib: float, name: str) -> Iterator[Refusal]:
+    """What stays on each of XLA's devices between steps (`network_size.state_gib`). Of a step's own numbers nothing is
+    said: its compiler may compute anew what others keep.
+    """
+    needed = state_gib(config)
+    if needed <= memory_gib:
+        return
+    field, value = smaller_networks(config, state_gib, lambda each: state_gib(each) <= memory_gib)
+    yield Refusal(
+        field,
+        f"{field} {getattr(config, field)}: weights, moments and average need {needed:,.1f} GiB",
+        f"what fits into the {memory_gib:,.1f} GiB of {name}",
+        {} if value is None else {field: value},
+    )
 
 
 def _data(config: TrainConfig) -> Iterator[Refusal]:

@@ -68,9 +68,14 @@ def _host_memory_gib() -> float:
     return total - available
 
 
-def device_memory_gib(device: torch.device) -> float:
-    """Of a GPU, all of it."""
-    return torch.cuda.get_device_properties(device).total_memory / _GIB
+def device_memory_gib(device: torch.device) -> float | None:
+    """Of a GPU or TPU, all of it; None of any other device, which has none of its own or does not say."""
+    if device.type == "xla":
+        from trainer.distributed import xla
+
+        limit = xla.memory_bytes(device)
+        return None if limit is None else limit / _GIB
+    return torch.cuda.get_device_properties(device).total_memory / _GIB if device.type == "cuda" else None
 
 
 def free_host_memory_gib() -> float:

@@ -108,3 +108,10 @@ def device_name() -> str:
     kind = runtime.device_type()
     model = os.environ.get("TPU_ACCELERATOR_TYPE", "") or kind
     return f"{model}, PyTorch/XLA {torch_xla.__version__}"
+
+
+def memory_bytes(device: torch.device) -> int | None:
+    """What PJRT may allocate on this device; None where it is no TPU, whose memory is the host's."""
+    if runtime.device_type() != "TPU":
+        return None
+    return int(xla_model.get_memory_info(device)["bytes_limit"])

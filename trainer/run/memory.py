@@ -8,13 +8,13 @@ seconds per thousand images, dcgan-digits).
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 from trainer.config.network_size import host_gib, smaller_networks
-from trainer.config.refusals import device_memory
+from trainer.config.refusals import Refusal, device_memory, xla_memory
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import LoneError, TrainerError
 from trainer.distributed.devices import device_memory_gib, free_host_memory_gib
@@ -40,7 +40,7 @@ def keep_freed_memory() -> str:
 
 def check_networks_fit(config: TrainConfig, world: World) -> None:
     """TrainerError, with the field to blame, where this node's memory has no room for the networks, or a GPU's none for
-    them and a step.
+    them and a step, or a TPU's none for what stays between steps.
 
     Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
     moments besides.
@@ -48,17 +48,23 @@ def check_networks_fit(config: TrainConfig, world: World) -> None:
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
     workers = world.world_size // world.num_nodes
     _check_host(config, workers, trains_here=trains_here)
-    if world.device.type == "cuda":
-        memory_gib = device_memory_gib(world.device)
-        for found in device_memory(config, workers, world.num_nodes, memory_gib, "this GPU"):
-            flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in found.changes.items())
-            raise TrainerError(
-                place=f"TrainConfig.{found.field}",
-                problem=found.problem,
-                value=getattr(config, found.field),
-                allowed=found.allowed,
-                fix=flags or "smaller networks, or GPUs with more memory",
-            )
+    memory_gib = device_memory_gib(world.device)
+    if memory_gib is None:
+        return
+    found: Iterable[Refusal]
+    if world.on_xla:
+        found = xla_memory(config, memory_gib, "this device")
+    else:
+        found = device_memory(config, workers, world.num_nodes, memory_gib, "this GPU")
+    for one in found:
+        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in one.changes.items())
+        raise TrainerError(
+            place=f"TrainConfig.{one.field}",
+            problem=one.problem,
+            value=getattr(config, one.field),
+            allowed=one.allowed,
+            fix=flags or "smaller networks, or devices with more memory",
+        )
 
 
 def _check_host(config: TrainConfig, workers: int, *, trains_here: bool) -> None:

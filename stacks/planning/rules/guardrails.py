@@ -56,7 +56,7 @@ _SAID_AS = {
 def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
     """A run on spot that saves only at its end: whatever interrupts it takes all of it."""
     on_spot = [at for at, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
-    if on_spot and job.interval_sec >= config.job.max_hours * 3600:
+    if on_spot and (job.shortest_sec >= config.job.max_hours * 3600 or job.checkpoint_kimg >= config.job.kimg):
         advised = float(f"{config.job.kimg / SAVES:.2g}")
         yield Finding(
             SPOT_SAVES.severity,

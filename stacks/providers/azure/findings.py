@@ -8,7 +8,7 @@ from components.azure.capacity import LadderContext, capacity_findings
 from components.azure.fabric import fabric_findings
 from components.azure.launch import Security, is_hpc_image
 from components.catalog.loader import load_provider
-from components.core.capacity import Spot, plan_ladder
+from components.core.capacity import plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
@@ -309,7 +309,6 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     yield from capacity_findings(ladder, context)
     yield from shared.spot_notice(config, NOTICE_SEC)
     yield from shared.spot_caps(config, planned.machine, "azure")
-    yield from _high_caps(config, planned)
     yield Finding.info(
         "capacity.head-fills",
         f"{CLUSTER}.capacity",
@@ -317,21 +316,6 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         "changes a scale set would send the size that Pulumi last saw",
         "run every later one as `pulumi up --refresh`",
     )
-
-
-def _high_caps(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """Price caps that cap nothing."""
-    price = load_provider("azure").price(planned.machine.name, config.region)
-    on_demand = None if price is None else price.on_demand.value
-    for position, rung in enumerate(config.cluster.capacity):
-        cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
-        if cap is not None and on_demand is not None and cap > on_demand:
-            yield Finding.warning(
-                "capacity.spot-cap-high",
-                f"{CLUSTER}.capacity[{position}].max_usd_per_hour",
-                f"{cap:g} USD is above the price on demand, {on_demand:g} USD, which Azure never charges for spot",
-                "leave max_usd_per_hour out: the price on demand is the limit then",
-            )
 
 
 def _egress(config: StackConfig) -> Iterable[Finding]:

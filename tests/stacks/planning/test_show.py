@@ -101,10 +101,12 @@ def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
 def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
-    assert text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 1 warning, 8 notes; $50.58 an hour")
+    assert (
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 2 warnings, 8 notes; $50.58 an hour")
+    )
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    assert "no errors, 1 warning, 8 notes; $50.58 an hour, 1.021 h, $51.64 a run" in all_of(demo_plan, Detail.BRIEF)
+    assert "no errors, 2 warnings, 8 notes; $50.58 an hour, 1.021 h, $51.64 a run" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
 

@@ -14,9 +14,9 @@ from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.planning.plan import make_plan
-from stacks.planning.trainer_findings import trained_on, trainer_findings
+from stacks.planning.throughput import trained_on
+from stacks.planning.trainer_findings import trainer_findings
 from stacks.providers.gcp.plan import plan as plan_gcp
-from trainer.config.network_size import least_flop
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import RULES
 
@@ -321,51 +321,3 @@ def test_a_backend_of_the_settings_counts_more_than_the_machines(gcp_edited: Cal
     assert trained_on(config, machine).backend == "gloo"
     assert trained_on(gcp_edited("gcp-v5e-pod"), machine).backend == "xla"
     assert effective_config(config.job.preset, config.job.settings, config.job.overrides("xla")).backend == "gloo"
-
-
-def the_length(edited: Edited, kimg: float, max_hours: float, **more: Any) -> list[tuple[Severity, str, str, str]]:
-    def edit(values: dict[str, Any]) -> None:
-        values["gangway:job"] |= {"kimg": kimg, "max_hours": max_hours}
-        values["gangway:budget"]["monthly_usd"] = 10_000_000
-        for section, change in more.items():
-            values[f"gangway:{section}"] = {**values.get(f"gangway:{section}", {}), **change}
-
-    found = make_plan(edited(edit)).findings
-    return [(f.severity, f.code, f.message, f.fix) for f in found if f.code.startswith("run.")]
-
-
-def test_what_no_peak_could_compute_in_time_is_an_error(edited: Edited) -> None:
-    """Sixteen H100s, 494.5 TFLOP/s of TF32 each; the work of an image as `least_flop` counts it."""
-    flop = least_flop(PRESETS["dcgan-digits"])
-    assert flop is not None
-    in_an_hour = 16 * 494.5e12 * 3600 / flop / 1000
-    assert the_length(edited, 0.99 * in_an_hour, 1) == []
-    ((severity, code, message, fix),) = the_length(edited, 5 * in_an_hour, 1)
-    assert (severity, code) == (Severity.ERROR, "run.cannot-finish")
-    assert "take 5.0 h at least, on 16 x H100 at their peak all the time (494.5 TFLOP/s tf32" in message
-    kimg = float(fix.removeprefix("set kimg: ").partition(" ")[0])
-    assert 0.9 * in_an_hour < kimg <= in_an_hour
-    assert the_length(edited, kimg, 1) == []
-    assert the_length(edited, 5 * in_an_hour, int(fix.rpartition("max_hours: ")[2].partition(" ")[0])) == []
-    assert the_length(edited, 5e9, 1)[0][1] == "run.cannot-finish"
-
-
-def test_numbers_of_half_the_bits_are_faster_and_others_are_not_spoken_of(edited: Edited) -> None:
-    flop = least_flop(PRESETS["dcgan-digits"])
-    assert flop is not None
-    between = 1.5 * 16 * 494.5e12 * 3600 / flop / 1000
-    assert the_length(edited, between, 1) != []
-    assert the_length(edited, between, 1, job={"settings": {"precision": "bf16"}}) == []
-    assert the_length(edited, between, 1, job={"settings": {"backend": "gloo"}}) == []
-    assert the_length(edited, between, 1, job={"settings": {"tf32": False}}) != []
-
-
-def test_a_measured_speed_says_how_much_of_the_run_there_will_be(edited: Edited) -> None:
-    """1,000 images/s are 3,600 kimg in an hour; whoever has measured knows better than a data sheet."""
-    assert the_length(edited, 3600, 1, estimate={"images_per_second": 1000}) == []
-    ((severity, code, message, fix),) = the_length(edited, 7200, 1, estimate={"images_per_second": 1000})
-    assert (severity, code) == (Severity.WARNING, "run.longer-than-max-hours")
-    assert "take 2.0 h at the 1,000 images/s of gangway:estimate" in message
-    assert "with 50% of the images" in message
-    assert fix == "set kimg: 3600 at most, or max_hours: 2 at least"
-    assert the_length(edited, 5e9, 1, estimate={"images_per_second": 1000})[0][0] is Severity.WARNING

@@ -17,6 +17,7 @@ import yaml
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+import trainer.distributed
 from components.catalog.loader import load_provider
 from components.catalog.schema import MachineType
 from components.core.findings import InputError, Severity
@@ -65,11 +66,14 @@ def pretended(machine: MachineType) -> Iterator[None]:
     memory_gib = machine.accelerator_memory_gib.value
     capability = CAPABILITY[model_of(machine)] if machine.backend == "nccl" else (0, 0)
     properties = SimpleNamespace(total_memory=float("inf") if memory_gib is None else memory_gib * (1 << 30))
+    tpu = SimpleNamespace(memory_bytes=lambda _: properties.total_memory)
     with (
         mock.patch("trainer.run.memory.free_host_memory_gib", return_value=machine.memory_gib.value),
         mock.patch.object(torch.cuda, "get_device_properties", return_value=properties),
         mock.patch.object(torch.cuda, "get_device_name", return_value=machine.accelerator),
         mock.patch.object(torch.cuda, "get_device_capability", return_value=capability),
+        mock.patch.dict("sys.modules", {"trainer.distributed.xla": tpu}),
+        mock.patch.object(trainer.distributed, "xla", tpu, create=True),
     ):
         yield
 
@@ -143,6 +147,9 @@ def stack_files(draw: st.DrawFn, shipped: dict[str, Values]) -> Values:
         values["gangway:cluster"]["machine_type"] = draw(st.sampled_from(OLD[name]))
     values["gangway:job"]["preset"] = draw(st.sampled_from(sorted(PRESETS)))
     values["gangway:job"]["settings"] = draw(FEW)
+    # Networks that grow need as much as the largest size that they reach.
+    values["gangway:job"]["kimg"] = draw(st.sampled_from([1, 1000, 25000]))
+    values["gangway:job"]["max_hours"] = 672
     values["gangway:budget"]["monthly_usd"] = 1_000_000_000
     return values
 

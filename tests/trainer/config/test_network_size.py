@@ -1,6 +1,7 @@
 """What a plan knows of networks that it does not make is what they are: parameters, to the last, and what is kept."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from trainer.config.network_size import (
+    WIDEST,
     device_gib,
     discriminator_size,
     generator_size,
@@ -16,10 +18,18 @@ from trainer.config.network_size import (
     largest_batch_gpu,
     least_flop,
     smaller_networks,
+    stages,
+    state_gib,
+    step_flop,
+    step_operations,
 )
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
+from trainer.core.torch_private import each_operation
 from trainer.networks.factory import build
+from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.progressive_schedule import ProgressiveStage, fade_at
+from trainer.telemetry import flops
 from trainer.telemetry.flops import count_step
 
 DIGITS = PRESETS["dcgan-digits"]
@@ -59,16 +69,80 @@ def test_products_are_counted_as_torch_counts_them(config: TrainConfig) -> None:
         assert counter.get_total_flops() == 2 * said.products
 
 
+def counted_step(config: TrainConfig) -> float:
+    """What torch counts; of networks that grow, at their whole size, which `count_step` does not count."""
+    generator, discriminator = (network.to("meta") for network in build(config))
+    if config.architecture != "progressive":
+        return count_step(config).value or 0.0
+    networks = flops._Networks(generator, discriminator)
+    with torch.device("meta"):
+        plain, penalised = (flops._discriminator_step(config, networks, penalised) for penalised in (False, True))
+        g_step = flops._generator_step(config, networks)
+    return (plain + (penalised - plain) / config.r1_interval + g_step / config.d_steps) / flops._IMAGES
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_least_work_is_no_more_than_the_work(name: str) -> None:
+def test_work_is_about_what_torch_counts_and_the_least_work_is_less(name: str) -> None:
     config = PRESETS[name]
-    least, work = least_flop(config), count_step(config).value
-    if config.architecture == "progressive":
-        assert least is None
-        return
-    assert least is not None
-    assert work is not None
-    assert work / 3 < least < work
+    whole = stages(config)[-1].config
+    assert step_flop(whole) == pytest.approx(counted_step(config), rel=1 / 3)
+    of_run = sum(stage.share * step_flop(stage.config) for stage in stages(config))
+    assert of_run / 4 < least_flop(config) < of_run
+
+
+VIEWS = ("view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice", "select", "unsqueeze", "squeeze",
+         "detach", "alias", "as_strided", "reshape", "unbind", "split", "empty", "empty_like", "new_empty")  # fmt: skip
+"""Operations that start nothing on a device."""
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_operations_are_within_a_factor_of_two_of_what_torch_dispatches(name: str) -> None:
+    config = PRESETS[name]
+    generator, discriminator = (network.to("meta") for network in build(config))
+    counts = [0]
+
+    def note(operation: Any, *_: object) -> None:
+        counts[-1] += operation.__name__ not in VIEWS
+
+    with torch.device("meta"):
+        for penalised in (False, True):
+            loss, inputs = DLoss(discriminator, config), flops._inputs(config)
+            with each_operation(note):
+                with torch.no_grad():
+                    fakes = generator(inputs.latents, inputs.labels)
+                loss(inputs, fakes, penalised).total.backward()
+            counts.append(0)
+        discriminator.requires_grad_(False)
+        with each_operation(note):
+            GLoss(generator, discriminator, config)(flops._inputs(config)).backward()
+    plain, penalised_too, g_step = counts
+    counted = config.d_steps * (plain + (penalised_too - plain) / config.r1_interval) + g_step
+    assert counted / 2 < step_operations(config) < 2 * counted
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"kimg": 5.0}, {"kimg": 0.01}, {"fade_kimg": 3.0}, {"kimg": 40.0}, {"stable_kimg": 0.5}]
+)
+@pytest.mark.parametrize("frames", [1, 8])
+def test_sizes_follow_the_schedule(changes: dict[str, float], frames: int) -> None:
+    """Step by step, as the loop asks for them; parameters in use are those that do not idle at that size."""
+    config = config_of("progressive", frames=frames, **{"kimg": 20.0, "fade_kimg": 2.0, "batch_size": 50, **changes})
+    begun = range(0, config.total_images, config.step_images)
+    sizes = [fade_at(config, images)[0] for images in begun]
+    reached = stages(config)
+    assert [stage.config.resolution for stage in reached] == sorted(set(sizes))
+    assert sum(stage.share for stage in reached) == pytest.approx(1)
+    for stage in reached:
+        assert stage.share * len(begun) == pytest.approx(sizes.count(stage.config.resolution), abs=1)
+        assert generator_size(stage.config).parameters <= generator_size(config).parameters
+    generator, discriminator = build(config)
+    for stage in reached:
+        for network, size in ((generator, generator_size), (discriminator, discriminator_size)):
+            network.enter(ProgressiveStage(stage.config.resolution))
+            idle = sum(weights.numel() for weights in network.idle())
+            in_use = sum(weights.numel() for weights in network.parameters()) - idle
+            ports = 2 * config.channels * sum(2 * WIDEST for _ in reached)
+            assert in_use <= size(stage.config).parameters <= in_use + ports
 
 
 def kept_numbers(config: TrainConfig) -> tuple[int, int]:
@@ -112,6 +186,23 @@ def test_memory_is_the_sum_of_its_parts() -> None:
     half = DIGITS.replace({"precision": "bf16"})
     assert device_gib(half, 10) * GIB == pytest.approx(4 * weights + average + 2 * 10 * kept)
     assert device_gib(DIGITS, 10, parts=4) * GIB == pytest.approx(weights + average + 3 * weights / 4 + 40 * kept)
+    assert state_gib(DIGITS) * GIB == pytest.approx(3 * weights + average)
+
+
+def test_growing_networks_need_what_the_largest_size_reached_needs() -> None:
+    """Kept numbers by hand, from the sizes as networks of their own; weights are all there from the start."""
+    config = config_of("progressive", resolution=64, kimg=100.0, stable_kimg=10.0, fade_kimg=10.0)
+    weights = 4 * (2 * generator_size(config).parameters + discriminator_size(config).parameters)
+    for kimg, resolution in ((5.0, 4), (15.0, 8), (35.0, 16), (100.0, 64)):
+        last = config_of("progressive", resolution=64).model_copy(
+            update={"resolution": resolution, "ngf": 64 * 64 // resolution, "ndf": 128 * 64 // resolution}
+        )
+        generator, discriminator = generator_size(last), discriminator_size(last)
+        trained = 12 * (generator.parameters + discriminator.parameters)
+        kept = 4 * 7 * max(2 * discriminator.kept, generator.kept)
+        run = config.replace({"kimg": kimg})
+        assert device_gib(run, 7) * GIB == pytest.approx(weights + trained + kept)
+        assert state_gib(run) * GIB == pytest.approx(weights + trained * 2 / 3)
 
 
 @given(

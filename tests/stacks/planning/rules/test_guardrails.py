@@ -196,5 +196,6 @@ def test_spot_that_saves_only_at_its_end_is_caught(repo: Path, tmp_path: Path) -
 
 def test_what_an_estimate_says_of_checkpoints_is_not_said_again(repo: Path, tmp_path: Path) -> None:
     job = {"preset": "dcgan-digits", "kimg": 25000, "max_hours": 12, "checkpoint_kimg": 30000}
-    judged = edited(repo, tmp_path, "aws-p5-spot", job=job, estimate={"taken_percent_per_month": 95})
+    estimate = {"taken_percent_per_month": 95, "images_per_second": 579}
+    judged = edited(repo, tmp_path, "aws-p5-spot", job=job, estimate=estimate)
     assert {"checkpoint.interval", "checkpoint.missing"} & set(codes_of(judged)) == {"checkpoint.interval"}

@@ -1,0 +1,207 @@
+"""Whether a run ends within max_hours and the budget, and what it is expected to take and cost; findings on both, on
+speeds that no accelerator has, and on steps that mostly wait. Pure.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from math import ceil, floor
+from typing import Any
+
+from components.catalog.schema import MachineType
+from components.core.findings import Finding
+from components.estimate.cost import CostEstimate
+from stacks.config.stack_config import StackConfig
+from stacks.planning.throughput import (
+    Band,
+    Throughput,
+    WorkerPeak,
+    about,
+    model_of,
+    rates,
+    step_of,
+    throughput,
+    trained_on,
+    worker_peak,
+)
+from stacks.planning.trainer_findings import node_of, rounded_down
+from trainer.config.network_size import least_flop
+from trainer.config.refusals import refusals
+from trainer.config.train_config import TrainConfig
+
+_MOSTLY = 0.5
+_LARGEST_BATCH = 1 << 20
+"""That a TrainConfig takes."""
+
+
+@dataclass(frozen=True)
+class ExpectedRun:
+    """Of training alone, undisturbed, on all nodes of the first rung.
+
+    Attributes:
+        throughput: images a second, and what they rest on.
+        hours: for all images; None where the speed is not known.
+        usd: for those hours, or for max_hours where that ends the run before; known prices only.
+        share: of the images that max_hours allows, 0..1.
+    """
+
+    throughput: Throughput
+    hours: Band | None = None
+    usd: Band | None = None
+    share: Band | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+def expected_run(config: StackConfig, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
+    """What the run takes at this speed, and costs by the bill of the first rung."""
+    job, rate = config.job, speed.images_per_second
+    if rate is None:
+        return ExpectedRun(speed)
+    hours = rate.over(job.kimg * 1000 / 3600)
+    return ExpectedRun(
+        speed,
+        hours,
+        hours.map(lambda each: cost.hourly * min(each, job.max_hours) + cost.upfront + cost.once),
+        rate.map(lambda each: min(1.0, each * job.max_hours * 3600 / (job.kimg * 1000))),
+    )
+
+
+def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
+    """`cost`: the priced plan; None where nothing is priced, and then money is not spoken of."""
+    speed, trained = throughput(config, machine), trained_on(config, machine)
+    peak = worker_peak(trained, machine)
+    workers = config.cluster.nodes.max * machine.num_accelerators.value
+    at_peak = None if peak is None else peak.tflops * 1e12 * workers / least_flop(trained)
+    if speed.provenance == "measured":
+        yield from _measured(config, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
+    else:
+        yield from _projected(config, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
+    yield from _waiting(config, machine, trained, speed)
+    if cost is not None:
+        yield from _budget(config, expected_run(config, speed, cost), cost)
+
+
+def _measured(
+    config: StackConfig, speed: Throughput, at_peak: float | None, peak: WorkerPeak | None, machines: str
+) -> Iterable[Finding]:
+    """By the speed that the stack file has measured: whether it can be, and whether it is enough."""
+    job, rate = config.job, speed.images_per_second
+    assert rate is not None, "it is measured"
+    if at_peak is not None and peak is not None and rate.mid > at_peak:
+        yield Finding.error(
+            "estimate.beyond-peak",
+            "gangway:estimate.images_per_second",
+            f"{rate.mid:,.0f} images/s are more than {machines} compute at their peak all the time, {at_peak:,.0f} "
+            f"({peak.tflops:g} TFLOP/s {peak.numbers}, {peak.source}; penalties left out)",
+            "write the images a second of the whole job, as its stats.jsonl has them, or leave it out",
+        )
+        return
+    hours = job.kimg * 1000 / rate.mid / 3600
+    if hours > job.max_hours:
+        yield Finding.warning(
+            "run.longer-than-max-hours",
+            "gangway:job.max_hours",
+            f"{job.kimg:g} kimg take {hours:,.1f} h at the {rate.mid:,.0f} images/s of gangway:estimate, and "
+            f"max_hours ends the run after {job.max_hours:g} h, with {job.max_hours / hours:.0%} of the images",
+            _length(job.kimg * job.max_hours / hours, hours),
+        )
+
+
+def _projected(
+    config: StackConfig, speed: Throughput, at_peak: float | None, peak: WorkerPeak | None, machines: str
+) -> Iterable[Finding]:
+    """By the least work of the images at the full peak of all accelerators, which no run reaches; then by the band: an
+    error where even its fast end is too slow.
+    """
+    job, rate = config.job, speed.images_per_second
+    hours = None if at_peak is None else job.kimg * 1000 / at_peak / 3600
+    if hours is not None and peak is not None and hours > job.max_hours:
+        usual = hours if rate is None else job.kimg * 1000 / rate.mid / 3600
+        yield Finding.error(
+            "run.cannot-finish",
+            "gangway:job.kimg",
+            f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {machines} at their peak all the time "
+            f"({peak.tflops:g} TFLOP/s {peak.numbers}, {peak.source}; penalties left out), and max_hours ends the run "
+            f"after {job.max_hours:g} h; real runs take several times as long",
+            _length(job.kimg * job.max_hours / usual, usual),
+        )
+        return
+    if rate is None:
+        return
+    band = rate.over(job.kimg * 1000 / 3600)
+    if band.mid <= job.max_hours:
+        return
+    never = band.low > job.max_hours
+    make = Finding.error if never else Finding.warning
+    yield make(
+        "run.longer-than-max-hours",
+        "gangway:job.max_hours",
+        f"{job.kimg:g} kimg are projected to take {band.low:,.3g} to {band.high:,.3g} h ({band.mid:,.3g} h as usual, "
+        f"{about(rate.low)} to {about(rate.high)} images/s), and max_hours ends the run after {job.max_hours:g} h, "
+        f"with {job.max_hours / band.mid:.0%} of the images as usual{', and never with all' if never else ''}",
+        f"{_length(job.kimg * job.max_hours / band.mid, band.mid)}; or, where you have measured more, write "
+        "gangway:estimate.images_per_second",
+    )
+
+
+def _length(kimg: float, hours: float) -> str:
+    return f"set kimg: {rounded_down(kimg):g} at most, or max_hours: {ceil(hours)} at least"
+
+
+def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, speed: Throughput) -> Iterable[Finding]:
+    """Steps so short that most of their time is no computing, wherever in the band the truth is."""
+    if speed.waiting is None or speed.images_per_second is None or speed.waiting[0] <= _MOSTLY:
+        return
+    workers, model = config.cluster.nodes.max * machine.num_accelerators.value, model_of(machine)
+    alone = ""
+    if workers > 1 and (peak := worker_peak(trained, machine)) is not None:
+        one = rates(step_of(trained, 1), peak.tflops, None, 1)
+        alone = f", {about(speed.images_per_second.mid)} images/s (one: {about(one.mid)})"
+    larger = _halving(config, machine, trained, speed.waiting[1])
+    least, usual = (floor(share * 100) for share in speed.waiting)
+    fewer = "fewer machines" if config.cluster.nodes.max > 1 else "a smaller machine"
+    batch = f"halve it by job.settings: {{batch_size: {larger}}}, or " if larger else "take "
+    yield Finding.warning(
+        "speed.mostly-waiting",
+        "gangway:cluster",
+        f"{usual} % of a step ({least} % or more) is waiting, not computing: {ceil(trained.batch_size / workers)} of "
+        f"{trained.batch_size} images on each of {workers} x {model}{alone}",
+        f"{batch}{fewer}",
+    )
+
+
+def _halving(config: StackConfig, machine: MachineType, trained: TrainConfig, waiting: float) -> int | None:
+    """The least multiple of the batch by a power of two with half the waiting and nothing that the trainer refuses."""
+    batch_size = trained.batch_size * 2
+    while batch_size <= _LARGEST_BATCH:
+        job = config.job.model_copy(update={"settings": {**config.job.settings, "batch_size": batch_size}})
+        found = throughput(config.model_copy(update={"job": job}), machine).waiting
+        if found is not None and found[1] <= waiting / 2:
+            larger = trained.model_copy(update={"batch_size": batch_size})
+            fits = not any(refusals(larger, node_of(machine), config.cluster.nodes.min))
+            return batch_size if fits else None
+        batch_size *= 2
+    return None
+
+
+def _budget(config: StackConfig, run: ExpectedRun, cost: CostEstimate) -> Iterable[Finding]:
+    """Whether the monthly budget carries one run."""
+    budget, path = config.budget.monthly_usd, "gangway:budget.monthly_usd"
+    if run.usd is not None and run.usd.mid > budget:
+        yield Finding.warning(
+            "budget.below-run",
+            path,
+            f"{budget:.2f} USD do not pay for one run: {run.usd.low:,.2f} to {run.usd.high:,.2f} USD, "
+            f"{run.usd.mid:,.2f} as usual ({run.throughput.provenance})",
+            f"set monthly_usd: {ceil(run.usd.mid)}, or a shorter run",
+        )
+    elif cost.run > budget:
+        why = "; it is expected to take less" if run.usd is not None else ""
+        yield Finding.warning(
+            "budget.below-run",
+            path,
+            f"{budget:.2f} USD do not pay for a run of {cost.run_hours:.4g} h: {cost.run:,.2f} USD{why}",
+            f"set monthly_usd: {ceil(cost.run)}, or a smaller max_hours",
+        )
