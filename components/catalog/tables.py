@@ -45,6 +45,8 @@ FABRICS: Mapping[str, type[BaseModel]] = {
     "infiniband": InfinibandFabric,
 }
 FABRIC_FIELDS = ("fabric", "gpu_fabric", "infiniband")
+ABOUT = ("url", "as_of", "read_on", "confidence")
+"""What a source says of itself beside its title."""
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
@@ -52,7 +54,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
     tables: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
     sources = tables.pop("sources")
     return tables, {
-        name: {"source": about["title"], **{key: about[key] for key in ("url", "as_of", "confidence") if key in about}}
+        name: {"source": about["title"], **{key: about[key] for key in ABOUT if key in about}}
         for name, about in sources.items()
     }
 
@@ -186,6 +188,7 @@ def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float
         source=f"{fact.source}: {counted}",
         url=fact.url,
         as_of=fact.as_of,
+        read_on=fact.read_on,
         confidence="assumed" if assumed else fact.confidence,
     )
 

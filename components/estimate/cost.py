@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from components.catalog.schema import Fact, ServicePrice
+from components.catalog.schema import Fact, ServicePrice, dated
 
 __all__ = [
     "HOURS_PER_MONTH",
@@ -62,11 +62,12 @@ class CostComponent:
         price: US dollars per unit, None when not known.
         hourly: US dollars per hour, None when not known.
         source: where the price is from, and for which region.
-        as_of: day the price was read, ISO 8601.
+        as_of: day the price's source is of, ISO 8601; empty where it bears no date, and where no list has the price.
         confidence: see `components.catalog.loader.Fact`.
         standby: billed only when a fallback rung steps in; left out of the totals.
         upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
         once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
+        read_on: day the source was read, ISO 8601; empty where only its own date is known.
     """
 
     name: str
@@ -80,6 +81,12 @@ class CostComponent:
     standby: bool = False
     upfront: float = 0.0
     once: float = 0.0
+    read_on: str = ""
+
+    @property
+    def dated(self) -> str:
+        """The source's own date, or that it has none; empty without a source."""
+        return dated(self.as_of, self.read_on, self.confidence)
 
 
 def paid_once(name: str, usd: float, source: str) -> CostComponent:
@@ -106,7 +113,8 @@ def from_fact(
         price=fact.value,
         hourly=hourly,
         source=f"{fact.source}{note}",
-        as_of=fact.as_of.isoformat(),
+        as_of=fact.as_of_text,
+        read_on=fact.seen_on.isoformat(),
         confidence=fact.confidence,
         standby=standby,
     )
@@ -130,7 +138,8 @@ def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> C
         price=fact.value,
         hourly=None if fact.value is None else 0.0,
         source=f"{fact.source}{note}",
-        as_of=fact.as_of.isoformat(),
+        as_of=fact.as_of_text,
+        read_on=fact.seen_on.isoformat(),
         confidence=fact.confidence,
         once=0.0 if fact.value is None else fact.value * quantity,
     )

@@ -101,7 +101,7 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
         hours=hours,
         source=f"absent: {board.source}" if kwh is None else f"estimated: {_watts(machine)}",
         pue_source=region.pue.source,
-        pue_as_of=region.pue.as_of.isoformat(),
+        pue_as_of=region.pue.as_of_text,
         pue_confidence=region.pue.confidence,
     )
 
@@ -122,7 +122,7 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
         intensity_g_per_kwh=intensity.value,
         method="location-based annual mean; IT energy x PUE x intensity; embodied emissions apart",
         source=intensity.source,
-        as_of=intensity.as_of.isoformat(),
+        as_of=intensity.as_of_text,
     )
 
 
@@ -135,6 +135,6 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: float) -> Emb
         kg_per_card=card.value,
         life_hours=life.value,
         source=f"{card.source}; {life.source}",
-        as_of=card.as_of.isoformat(),
+        as_of=card.as_of_text,
         confidence=card.confidence,
     )

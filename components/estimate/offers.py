@@ -179,6 +179,6 @@ def _price(row: MachinePrice | None, kind: Kind) -> tuple[Fact[float | None] | N
 
 
 def _no_price(machine: MachineType) -> Fact[float | None]:
-    """Nobody's price, of the day on which the machine's own facts are."""
-    as_of = machine.num_accelerators.as_of
-    return Fact[float | None](value=None, source="no price in the catalogue", as_of=as_of, confidence="documented")
+    """Nobody's price, of the day on which the machine's own facts were looked for."""
+    seen = machine.num_accelerators.seen_on
+    return Fact[float | None](value=None, source="no price in the catalogue", read_on=seen, confidence="documented")

@@ -184,7 +184,7 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
     machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
-        found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.as_of}")
+        found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.dated}")
         found += _zone(rung, path, context)
         if context.zone_assumed:
             found += zone_unnamed(rung, path, context.zone)
@@ -230,7 +230,7 @@ def _zone(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]
         yield Finding.warning(
             "capacity.zone-without-machine",
             named if zone != context.zone else "gangway:cluster.zone",
-            f"{machine.name} is not known to be offered in {zone} (list of {machine.zones.as_of})",
+            f"{machine.name} is not known to be offered in {zone} (list: {machine.zones.dated})",
             f"set zone: {near[0]}" if near else f"zones that have it: {', '.join(machine.zones.value)}",
         )
     if zone != context.zone:

@@ -10,6 +10,7 @@ it, because `gangway --help` imports this module.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -107,6 +108,7 @@ def check(
             f"{known} machine types and {generations} TPU generations load and keep their layout rules; "
             "--live asks EC2 too"
         )
+        typer.echo(ages_of_prices(date.today()))
         return
     import boto3
 
@@ -125,6 +127,24 @@ def check(
         if outcome.not_offered:
             console.print(f"not offered in {region}: {', '.join(outcome.not_offered)}")
     raise typer.Exit(EXIT_DIFFERENT if outcome.differences else 0)
+
+
+def ages_of_prices(today: date) -> str:
+    """How many of the prices are young, old and of unknown age, by their sources' own dates."""
+    from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+    from components.catalog.schema import Fact
+    from components.catalog.validators import STALE_DAYS, is_stale
+
+    catalogs = [load_provider(provider) for provider in PROVIDERS]
+    rows = [*(row for catalog in catalogs for row in (*catalog.prices, *catalog.services)), *load_tpus().prices]
+    values = [getattr(row, name) for row in rows for name in type(row).model_fields]
+    prices = [fact for fact in values if isinstance(fact, Fact) and fact.value is not None]
+    stale = [fact for fact in prices if is_stale(fact.as_of_text, fact.confidence, today)]
+    old = sum(fact.as_of is not None for fact in stale)
+    return (
+        f"{len(prices)} prices: {len(prices) - len(stale)} of the last {STALE_DAYS} days, {old} older, "
+        f"{len(stale) - old} of sources without a date or recalled; `gangway prices refresh` reads those of machines"
+    )
 
 
 def _rows(provider: "Provider") -> list[dict[str, Any]]:

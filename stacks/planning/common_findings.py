@@ -5,7 +5,7 @@ from datetime import date
 from math import ceil
 
 from components.catalog.schema import MachineType
-from components.catalog.validators import STALE_DAYS
+from components.catalog.validators import STALE_DAYS, is_stale
 from components.core.capacity import Spot
 from components.core.findings import Finding, InputError
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
@@ -251,7 +251,7 @@ def money_findings(
     """All findings about the estimate."""
     return (
         *(finding for rung in rungs for finding in _spot(config, rung, job)),
-        *stale_prices(lines, today),
+        *stale_prices(lines, rungs, today),
         *_unsaid(config),
         *_ignored(config),
     )
@@ -320,20 +320,36 @@ def _interval(config: StackConfig, spot: SpotEstimate, job: Pace) -> Iterable[Fi
     )
 
 
-def stale_prices(lines: Sequence[CostComponent], today: date) -> Iterable[Finding]:
-    """Prices that were read too long ago."""
-    old = [line for line in lines if line.as_of and (today - date.fromisoformat(line.as_of)).days > STALE_DAYS]
-    if not old:
-        return
-    oldest = min(old, key=lambda line: line.as_of)
-    named = "; ".join(line.name for line in old[:_NAMED])
-    more = f" and {len(old) - _NAMED} more" if len(old) > _NAMED else ""
-    yield Finding.warning(
-        "prices.stale",
-        "gangway:region",
-        f"prices older than {STALE_DAYS} days, the oldest of {oldest.as_of}: {named}{more}",
-        "run `gangway prices refresh`",
-    )
+def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], today: date) -> Iterable[Finding]:
+    """What of the bill, and of the rates of interruptions, is too old by its source's own date, or has none."""
+    used = {line.name: (line.as_of, line.read_on, line.confidence) for line in lines if line.price is not None}
+    for rung in rungs:
+        if rung.taken is not None and rung.taken.value is not None:
+            fact = rung.taken
+            name = f"rate of interruptions of capacity[{rung.position}]"
+            used[name] = (fact.as_of_text, fact.seen_on.isoformat(), fact.confidence)
+    stale = {name: source for name, source in used.items() if is_stale(source[0], source[2], today)}
+    old = {name: as_of for name, (as_of, _, confidence) in stale.items() if as_of and confidence != "recalled"}
+    undated = {name: source for name, source in stale.items() if name not in old}
+    said = []
+    if old:
+        said.append(f"older than {STALE_DAYS} days, the oldest of {min(old.values())}: {_some(list(old))}")
+    if undated:
+        first = min((read_on or as_of for as_of, read_on, _ in undated.values()), default="")
+        said.append(f"undated or recalled, and so of unknown age (read from {first} on): {_some(list(undated))}")
+    if said:
+        yield Finding.warning(
+            "prices.stale",
+            "gangway:region",
+            f"of {len(used)} figures of the bill, {'. Others are '.join(said)}",
+            "run `gangway prices refresh` for machines; compare the rest with the provider's pages",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few, and how many there are beside them."""
+    rest = len(names) - _NAMED
+    return "; ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _unsaid(config: StackConfig) -> Iterable[Finding]:

@@ -185,7 +185,7 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
             "value": percent / 100,
             "source": "gangway:estimate.taken_percent_per_month",
             "url": "",
-            "confidence": "assumed",
+            "confidence": "stated",
         }
     )
 

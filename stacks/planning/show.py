@@ -208,7 +208,7 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
     for component in cost.components:
         standby = " [dim](standby)[/]" if component.standby else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
-        provenance = ", ".join(filter(None, (component.source, component.as_of, component.confidence)))
+        provenance = ", ".join(filter(None, (component.source, component.dated, component.confidence)))
         price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}"
         source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
         table.add_row(f"{escape(component.name)}{standby}{source}", price, hourly)
@@ -236,7 +236,7 @@ def _taken(rung: RungCost, *, source: bool) -> str:
     """How often a spot rung's nodes are taken and what that costs."""
     spot, fact = rung.spot, rung.taken
     assert fact is not None, "asked of spot only"
-    by_whom = f": {fact.source}, {fact.as_of}, {fact.confidence}" if source else ""
+    by_whom = f": {fact.source}, {fact.dated}, {fact.confidence}" if source else ""
     if spot is None:
         return f"without interruptions, whose rate is not known{by_whom}"
     lost = f"one interruption in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"

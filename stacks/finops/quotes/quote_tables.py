@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from components.catalog.schema import Fact
 from components.estimate.energy import ERROR_BAND
 from components.estimate.quotes import Job, Quoted, Ranking, Sort
 
@@ -55,7 +56,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
     offer = quoted.offer
     price = offer.price
-    known = {"source": price.source, "as_of": price.as_of.isoformat(), "confidence": price.confidence}
+    known = {"source": price.source, **_days(price), "confidence": price.confidence}
     return {
         "provider": offer.provider,
         "region": offer.region,
@@ -85,9 +86,14 @@ def _interruptions(quoted: Quoted, job: Job) -> dict[str, Any] | None:
         "value": job.interruptions if given else rate.value,
         "unit": "share of nodes a month",
         "source": quoted.interruption_source,
-        "as_of": None if given else rate.as_of.isoformat(),
+        "as_of": None if given else rate.as_of_text or None,
         "confidence": unknown if rate.value is None else rate.confidence,
     }
+
+
+def _days(fact: Fact[Any]) -> dict[str, str | None]:
+    """The source's own date, and when it was read."""
+    return {"as_of": fact.as_of_text or None, "read_on": fact.read_on.isoformat() if fact.read_on else None}
 
 
 def _finite(hours: float) -> float | None:
@@ -95,18 +101,18 @@ def _finite(hours: float) -> float | None:
 
 
 def _value(quoted: Quoted, value: float | None, unit: str) -> dict[str, Any]:
-    """An estimate of energy or emissions: the older of its facts dates it."""
+    """An estimate of energy or emissions: the oldest of its facts dates it, and an undated one leaves it undated."""
     watts, place = quoted.offer.machine.accelerator_watts, quoted.offer.place
     if place is None:
-        source, as_of = f"absent: {_grid_or_watts(quoted)}", watts.as_of
+        source, days = f"absent: {_grid_or_watts(quoted)}", [watts.as_of_text]
     else:
         source = f"{watts.source}; {place.pue.source}"
-        as_of = min(watts.as_of, place.pue.as_of, place.intensity_g_per_kwh.as_of)
+        days = [fact.as_of_text for fact in (watts, place.pue, place.intensity_g_per_kwh)]
     return {
         "value": value,
         "unit": unit,
         "source": source,
-        "as_of": as_of.isoformat(),
+        "as_of": min(days) or None,
         "confidence": "unknown" if value is None else "estimated",
         "error_band": ERROR_BAND,
     }
@@ -170,7 +176,7 @@ def _ranked_table(ranked: Iterable[tuple[Quoted, str]]) -> "Table":
         table.add_column(heading, justify="right", no_wrap=True)
     for place, (quoted, reason) in enumerate(ranked, start=1):
         offer = quoted.offer
-        price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.as_of}"
+        price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
         note = f" ({offer.note})" if offer.note else ""
         late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
         table.add_row(

@@ -113,7 +113,11 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
         boards = machine.num_accelerators.value * board.value
         source = f"{board.source}, {UTILISATION:.0%} of it used on average; {host.source}"
         mean = Fact[float](
-            value=(boards * UTILISATION + host.value) / 1000, source=source, as_of=board.as_of, confidence="assumed"
+            value=(boards * UTILISATION + host.value) / 1000,
+            source=source,
+            as_of=board.as_of,
+            read_on=board.read_on,
+            confidence="assumed",
         )
         peak = (boards + host.value) / 1000
     if own is not None:
@@ -125,7 +129,9 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
     colo = None
     if peak is not None:
         source = f"{rate.source}: {rate.value:g} USD a kW and month, for {peak:.3g} kW at the peak"
-        colo = Fact[float](value=rate.value * peak, source=source, as_of=rate.as_of, confidence=rate.confidence)
+        colo = Fact[float](
+            value=rate.value * peak, source=source, as_of=rate.as_of, read_on=rate.read_on, confidence=rate.confidence
+        )
     return {"capex": None if own is None else own.capex_usd, "kw": mean, "colo": colo}
 
 

@@ -171,7 +171,7 @@ def to_json(answer: Tco) -> dict[str, Any]:
 
 
 def _provenance(fact: Fact[Any]) -> dict[str, str]:
-    return {"source": fact.source, "as_of": fact.as_of.isoformat(), "confidence": fact.confidence}
+    return {"source": fact.source, "as_of": fact.as_of_text or None, "confidence": fact.confidence}
 
 
 def _finite(number: float) -> float | None:
@@ -228,7 +228,7 @@ def _inputs_table(inputs: Inputs) -> Any:
     table.add_column("source", overflow="fold", ratio=1)
     for name, fact in inputs.facts.items():
         where = f"{inputs.rented.label}: " if name == "usd_per_hour" and inputs.rented else ""
-        source = f"{where}{fact.source}, {fact.as_of}, {fact.confidence}"
+        source = f"{where}{fact.source}, {fact.dated}, {fact.confidence}"
         table.add_row(_WORDS[name], f"{fact.value:,.10g}", UNITS[name], f"[dim]{escape(source)}[/]")
     return table
 

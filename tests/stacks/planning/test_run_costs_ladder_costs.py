@@ -62,7 +62,7 @@ def test_the_stack_files_own_rate_wins_over_the_catalogues(edited: Edited) -> No
     machine = load().machine("p5.48xlarge")
     fact = taken(edited(estimate(taken_percent_per_month=25)), machine)
     assert (fact.value, fact.source, fact.confidence) == (
-        0.25, "gangway:estimate.taken_percent_per_month", "assumed",
+        0.25, "gangway:estimate.taken_percent_per_month", "stated",
     )  # fmt: skip
     assert taken(edited(lambda stack: None), machine).value == 0.10
 

@@ -132,7 +132,7 @@ def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> Non
     assert "aws-demo-0-spot: 2 x p5.48xlarge, spot" in text
     assert "$22.9800" in text
     assert "$45.96" in text
-    assert "SkyPilot catalogue v9, upper end seen (price of us-east-1), 2026-09-06, list-price" in text
+    assert "SkyPilot catalogue v9, upper end seen (price of us-east-1), undated, read 2026-09-06, list-price" in text
     standby = next(line for line in text.splitlines() if "1-on-demand: 2 x" in line)
     assert "(standby)" in standby
 
