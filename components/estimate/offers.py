@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from components.catalog.loader import Catalog, accelerator_hint
+from components.catalog.reliability import failures_per_hour
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from components.catalog.tables import taken_per_month
 from components.core.findings import InputError
 
-__all__ = ["KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
+__all__ = ["COMMITMENTS", "KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
 
 Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -51,6 +52,7 @@ class Offer:
         place: the region with its grid and its PUE; None where the catalogue does not have it.
         interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
         on_demand: price of the same node at the same place, None where nobody knows.
+        failures: how often such a node fails in an hour, whatever the kind; None leaves failures out.
     """
 
     provider: str
@@ -62,6 +64,7 @@ class Offer:
     place: Region | None = field(default=None, repr=False)
     interruptions: Fact[float | None] | None = None
     on_demand: float | None = None
+    failures: Fact[float] | None = None
 
     @property
     def label(self) -> str:
@@ -155,6 +158,7 @@ def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) 
         place=carrier.regions.get(region),
         interruptions=taken_per_month(machine.provider, machine.name, region) if kind == "spot" else None,
         on_demand=None if row is None else row.on_demand.value,
+        failures=failures_per_hour(machine),
     )
 
 

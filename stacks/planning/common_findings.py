@@ -23,8 +23,6 @@ FAR_FROM_BEST = 1.05
 """A run that takes longer by this factor than with the best interval is worth a word."""
 ENOUGH = 0.01
 """Share of the time that checkpoints may take before saving less often is worth anything."""
-_NAMED = 3
-"""Lines that one finding names one by one."""
 
 
 def common_findings(
@@ -259,24 +257,25 @@ def money_findings(
 
 def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
     path = f"gangway:cluster.capacity[{rung.position}]"
-    if rung.taken is None:
+    if not rung.spot.feasible:
+        yield _infeasible(config, rung, job, path)
+    elif rung.taken is None:
         return
-    if rung.spot is None:
+    elif rung.taken.value is None:
         yield Finding.info(
             "capacity.spot-rate-unknown",
             path,
-            f"how often such nodes are taken is not known, so their run is priced without interruptions: "
+            f"how often such nodes are taken is not known, so their run is priced with failures alone: "
             f"{rung.taken.source}",
             "write what you have seen: gangway:estimate: {taken_percent_per_month: ...}",
         )
-    elif not rung.spot.feasible:
-        yield _infeasible(config, rung.spot, job, path)
     else:
         yield from _interval(config, rung.spot, job)
 
 
-def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -> Finding:
-    restart_sec, mtbf_sec = config.estimate.restart_sec, spot.mtbf_hours * 3600
+def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Finding:
+    spot, restart_sec = rung.spot, config.estimate.restart_sec
+    mtbf_sec = spot.mtbf_hours * 3600
     lost_sec = spot.interval_sec / 2 + restart_sec
     elsewhere = "take fewer nodes, or put another kind of capacity in its place"
     best_sec = spot.best_interval_sec
@@ -285,7 +284,7 @@ def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -
     return Finding.error(
         "capacity.spot-infeasible",
         path,
-        f"on spot this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
+        f"on {rung.kind} this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
         f"{spot.mtbf_hours:.2f} h, and each costs {lost_sec / 3600:.2f} h (half an interval of checkpoints, and the "
         "restart)",
         f"set gangway:job.checkpoint_kimg: {every:g}, or {elsewhere}" if mends else elsewhere,
@@ -333,23 +332,22 @@ def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], toda
     undated = {name: source for name, source in stale.items() if name not in old}
     said = []
     if old:
-        said.append(f"older than {STALE_DAYS} days, the oldest of {min(old.values())}: {_some(list(old))}")
+        said.append(f"{len(old)} older than {STALE_DAYS} days, the oldest of {min(old.values())} ({_some(list(old))})")
     if undated:
         first = min((read_on or as_of for as_of, read_on, _ in undated.values()), default="")
-        said.append(f"undated or recalled, and so of unknown age (read from {first} on): {_some(list(undated))}")
+        said.append(f"{len(undated)} undated or recalled, read from {first} on ({_some(list(undated))})")
     if said:
         yield Finding.warning(
             "prices.stale",
             "gangway:region",
-            f"of {len(used)} figures of the bill, {'. Others are '.join(said)}",
-            "run `gangway prices refresh` for machines; compare the rest with the provider's pages",
+            f"of {len(used)} figures, {'; '.join(said)}",
+            "run `gangway prices refresh`, which reads those of machines",
         )
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first few, and how many there are beside them."""
-    rest = len(names) - _NAMED
-    return "; ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    """The first of the names, without what stands behind its colon; `--full` has all of them."""
+    return names[0].split(":")[0] + (", ..." if len(names) > 1 else "")
 
 
 def _unsaid(config: StackConfig) -> Iterable[Finding]:

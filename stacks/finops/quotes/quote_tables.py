@@ -65,6 +65,7 @@ def _row(quoted: Quoted, job: Job) -> dict[str, Any]:
         "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note},
         "usd": {"value": quoted.usd, "unit": "USD", **known, "confidence": "estimated"},
         "interruptions": _interruptions(quoted, job),
+        "failures": _failures(offer.failures),
         "spot": None if quoted.spot is None else quoted.spot.to_json(),
         "hours": _finite(quoted.hours),
         "risk_hours": _finite(quoted.risk_hours),
@@ -88,6 +89,19 @@ def _interruptions(quoted: Quoted, job: Job) -> dict[str, Any] | None:
         "source": quoted.interruption_source,
         "as_of": None if given else rate.as_of_text or None,
         "confidence": unknown if rate.value is None else rate.confidence,
+    }
+
+
+def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
+    """How often a node fails, whatever its kind of capacity."""
+    if fact is None:
+        return None
+    return {
+        "value": fact.value,
+        "unit": "per node-hour",
+        "source": fact.source,
+        **_days(fact),
+        "confidence": fact.confidence,
     }
 
 

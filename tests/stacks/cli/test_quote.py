@@ -88,11 +88,37 @@ def test_without_a_rate_of_interruptions_spot_stands_apart() -> None:
 
 
 def test_spot_that_cannot_finish_is_infeasible() -> None:
-    answer = ask("--deadline", "100h", "--providers", "aws")
+    answer = ask("--deadline", "100.3h", "--providers", "aws")
     (spot,) = answer["infeasible"]
     assert spot["kind"] == "spot"
-    assert spot["reason"].startswith("too late: 100.4 h expected with interruptions, the deadline is 100 h")
-    assert "cannot do it" in run("--deadline", "100h", "--providers", "aws")
+    assert spot["reason"].startswith("too late: 100.5 h expected with interruptions, the deadline is 100.3 h")
+    assert "cannot do it" in run("--deadline", "100.3h", "--providers", "aws")
+
+
+def test_nothing_is_done_within_just_its_undisturbed_hours() -> None:
+    """Machines fail whoever rents them out, and checkpoints take time on all of them."""
+    result = CliRunner().invoke(main.app, [*ASK, "--deadline", "100h", "--providers", "aws", "--json"])
+    assert result.exit_code == 1
+    reasons = {row["kind"]: row["reason"] for row in json.loads(result.stdout)["infeasible"]}
+    assert reasons["on-demand"] == "too late: 100.2 h expected with interruptions, the deadline is 100 h"
+
+
+def test_on_demand_fails_too_and_says_at_which_rate() -> None:
+    """64 nodes x 720 h by hand: one in 6,334.6 node-hours is 7.3 in all, each of 10 min and half an interval."""
+    result = CliRunner().invoke(
+        main.app,
+        ["quote", "--accelerator", "H100x8", "--nodes", "64", "--hours", "720", "--providers", "aws", "--json"],
+    )
+    (row,) = [row for row in json.loads(result.stdout)["ranked"] if row["kind"] == "on-demand"]
+    assert row["failures"]["value"] == pytest.approx(419 / (54 * 24 * 2048), rel=1e-4)
+    assert (row["failures"]["confidence"], row["interruptions"]) == ("documented", None)
+    mtbf_sec = 54 * 24 * 2048 / 419 / 64 * 3600
+    interval_sec = (2 * 10 * (mtbf_sec + 600)) ** 0.5
+    lost = (interval_sec / 2 + 600) / mtbf_sec
+    assert row["hours"] == pytest.approx(720 * (1 + 10 / interval_sec) / (1 - lost), rel=1e-4)
+    assert row["risk_hours"] == pytest.approx(row["hours"] * lost, rel=1e-4)
+    assert row["risk_hours"] > 3
+    assert "7.3 failures expected (one in 6,335 node-hours, documented)" in row["details"]
 
 
 def test_a_grid_that_is_too_dirty_is_left_out() -> None:
@@ -122,7 +148,8 @@ def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
     answer = json.loads(result.stdout)
     first = answer["ranked"][0]
     assert (first["machine_type"], first["region"], first["kind"]) == ("v5p-64", "us-central1", "on-demand")
-    assert first["usd"]["value"] == pytest.approx(96 * 32 * 4.2)
+    assert first["usd"]["value"] == pytest.approx(first["hours"] * 32 * 4.2)
+    assert (first["hours"] > 96, first["failures"]["confidence"]) == (True, "assumed"), "nobody publishes TPUs' rate"
     assert first["carbon"]["value"] is None
     assert first["carbon"]["confidence"] == "unknown"
     by_carbon = ["quote", "--accelerator", "v5p-64", "--hours", "4d", "--sort", "carbon"]

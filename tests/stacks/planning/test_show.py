@@ -101,10 +101,12 @@ def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
 def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
-    assert text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 1 warning, 8 notes; $50.57 an hour")
+    assert (
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 2 warnings, 8 notes; $50.57 an hour")
+    )
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    assert "no errors, 1 warning, 8 notes; $50.57 an hour, 1.021 h, $51.63 a run" in all_of(demo_plan, Detail.BRIEF)
+    assert "no errors, 2 warnings, 8 notes; $50.57 an hour, 1.02 h, $51.63 a run" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
 
@@ -162,7 +164,8 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console, Detail.FULL)
     text = capture.get()
     for words in (
-        "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected on spot: 1 h undisturbed)",
+        "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected: 1 h undisturbed)",
+        "on the whole ladder (spot 64%, then on-demand 36%): $75.19, 1.021 h expected a run; $58.17 to $107.67",
         "standby: $110.12 an hour more at most",
         "when the job is done: $50.57 an hour until the stack is destroyed",
         "14.8 kWh a run (9.3 to 20.2; 13.1 kWh of machines x PUE 1.13)",
@@ -177,16 +180,18 @@ def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Pl
     text = shown(ladder_table(demo_plan.rungs), 300)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
     assert rows[0] == ["0: spot", "$50.57", "$36,914.82", "1.0", "$51.63"]
-    assert "one interruption in 3,417 h, goodput 98.0%, a checkpoint every 8 min (best 4.4 h): AWS Spot" in rows[1][0]
-    assert rows[1][0].endswith("5-10% a month, counted as 10%, 2025-06-28, documented")
-    assert rows[2] == ["1: on-demand", "$114.69", "$83,722.42", "1.0", "$114.69"]
+    assert "one interruption in 1,644 h, goodput 97.9%, a checkpoint every 8 min (best 3.0 h): AWS Spot" in rows[1][0]
+    assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
+        row[0] for row in rows
+    )
+    assert ["1: on-demand", "$114.69", "$83,722.42", "1.0", "$117.09"] in rows
+    assert "one failure in 3,167 h, goodput 98.0%" in text
 
 
 def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
     (rung,) = gcp_plans["gcp-v5e-pod"].rungs
-    assert "without interruptions, whose rate is not known: Google publishes no rate" in shown(
-        ladder_table([rung]), 300
-    )
+    assert "spot's rate is not known: failures alone, one in" in shown(ladder_table([rung]), 300)
+    assert "Google publishes no rate" in shown(ladder_table([rung]), 300)
     endless = replace(demo_plan.rungs[0], run_hours=None, run=None)
     text = shown(ladder_table([endless]), 300)
     assert "no end" in text
